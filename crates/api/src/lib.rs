@@ -1,0 +1,1 @@
+//! Every kind of Kueue's API in both versions, with defaults, validation and conversion.

@@ -1,0 +1,1 @@
+//! The admission algorithm: a pure, deterministic library without I/O, clock or randomness.

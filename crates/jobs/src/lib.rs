@@ -1,0 +1,1 @@
+//! Pure adapters between job kinds and Workloads: observe, start, stop.

@@ -1,0 +1,1 @@
+//! Exact Kubernetes quantities: parse, canonical form, rounding as Kubernetes does; no floats.
