@@ -1,1 +1,3 @@
 //! Every kind of Kueue's API in both versions, with defaults, validation and conversion.
+
+pub mod job;

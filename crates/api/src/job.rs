@@ -1,0 +1,219 @@
+//! A job of any kind, as the engine sees it.
+//!
+//! The adapters of `sluice-jobs` turn a Job, JobSet, … into a [`JobView`]; the engine decides from views alone, and the
+//! adapters turn its decisions ([`PodSetInfo`]s to inject or to restore) back into patches. Neither knows the other.
+//!
+//! Source of the contract: reference 07, 7.1.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
+
+/// The job kinds that Sluice integrates (reference 07, the table in 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobKind {
+    /// `batch/v1` Job.
+    Job,
+    /// `jobset.x-k8s.io/v1alpha2` JobSet.
+    JobSet,
+}
+
+impl JobKind {
+    /// Every kind, in the order of the reference's table.
+    pub const ALL: [Self; 2] = [Self::Job, Self::JobSet];
+
+    /// The API group.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Job => "batch",
+            Self::JobSet => "jobset.x-k8s.io",
+        }
+    }
+
+    /// The API version inside the group.
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::Job => "v1",
+            Self::JobSet => "v1alpha2",
+        }
+    }
+
+    /// `group/version`, as owner references have it.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::Job => "batch/v1",
+            Self::JobSet => "jobset.x-k8s.io/v1alpha2",
+        }
+    }
+
+    /// The kind's name.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Job => "Job",
+            Self::JobSet => "JobSet",
+        }
+    }
+
+    /// The plural resource name.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Job => "jobs",
+            Self::JobSet => "jobsets",
+        }
+    }
+
+    /// The name in `integrations.frameworks` (reference 07).
+    pub const fn framework(self) -> &'static str {
+        match self {
+            Self::Job => "batch/job",
+            Self::JobSet => "jobset.x-k8s.io/jobset",
+        }
+    }
+
+    /// The kind that an owner reference names, if it is one of ours (any version of the group).
+    pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
+    }
+}
+
+/// Names one job object for good: a namesake created later has another `uid`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobRef {
+    /// The kind.
+    pub kind: JobKind,
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The object's name.
+    pub name: Arc<str>,
+    /// The object's UID.
+    pub uid: Arc<str>,
+}
+
+/// The controller of an object (the owner reference with `controller: true`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerRef {
+    /// `group/version`.
+    pub api_version: String,
+    /// The owner's kind.
+    pub kind: String,
+    /// The owner's name.
+    pub name: String,
+    /// The owner's UID.
+    pub uid: String,
+}
+
+/// How a job ended (reference 07, column "finished when").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFinished {
+    /// Whether it succeeded.
+    pub success: bool,
+    /// The job's own terminal message.
+    pub message: String,
+}
+
+/// One pod set of a job: the pods that share a template.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobPodSet {
+    /// The pod set's name, lower case, at most 63 characters.
+    pub name: String,
+    /// How many pods.
+    pub count: i32,
+    /// The least number of pods that the job accepts (partial admission), if it says so.
+    pub min_count: Option<i32>,
+    /// The whole template as it goes into the Workload (duplicate environment variables removed, labels that the job
+    /// controller generates left out). The engine drops it once the Workload exists.
+    pub template: Option<Arc<PodTemplateSpec>>,
+    /// A stable hash of `initContainers` and `containers`: what 6.20 compares besides counts and tolerations.
+    pub containers_hash: u64,
+    /// What admission may change in the template, as it is now.
+    pub scheduling: PodScheduling,
+    /// Which parents of the patched fields exist in the object, for JSON patches.
+    pub has_template_metadata: bool,
+}
+
+/// The parts of a pod template that a start injects and a stop restores (reference 07, 7.1 "Run" and "Restore").
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodScheduling {
+    /// Labels of the template.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the template.
+    pub annotations: BTreeMap<String, String>,
+    /// The node selector.
+    pub node_selector: BTreeMap<String, String>,
+    /// The tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// The scheduling gates.
+    pub scheduling_gates: Vec<PodSchedulingGate>,
+}
+
+/// What one pod set gets at start (the additions), or gets back at stop (the originals).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodSetInfo {
+    /// The pod set's name.
+    pub name: String,
+    /// The number of pods: the admitted one at start, the original one at stop.
+    pub count: i32,
+    /// Labels, annotations, node selector, tolerations and gates.
+    pub scheduling: PodScheduling,
+}
+
+/// A job of any kind: everything that the engine needs to know of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobView {
+    /// Which object.
+    pub job: JobRef,
+    /// `metadata.resourceVersion`: patches carry it, so that they never act on what they have not seen.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The LocalQueue: the label `kueue.x-k8s.io/queue-name`, else the annotation of the same key.
+    pub queue_name: Option<String>,
+    /// The label `kueue.x-k8s.io/priority-class` of the job.
+    pub workload_priority_class: Option<String>,
+    /// The first non-empty `priorityClassName` of the pod templates.
+    pub pod_priority_class: Option<String>,
+    /// The label or annotation `kueue.x-k8s.io/prebuilt-workload-name`.
+    pub prebuilt_workload: Option<String>,
+    /// The label `kueue.x-k8s.io/max-exec-time-seconds`, in seconds, if it is a valid one.
+    pub maximum_execution_time_seconds: Option<i32>,
+    /// The annotation `kueue.x-k8s.io/admission-gated-by`.
+    pub admission_gated_by: Option<String>,
+    /// All labels of the job (`integrations.labelKeysToCopy` picks from them).
+    pub labels: BTreeMap<String, String>,
+    /// The annotations that a Workload inherits (`provreq.kueue.x-k8s.io/…` and Kueue's own).
+    pub annotations: BTreeMap<String, String>,
+    /// Its controller, when another object owns it.
+    pub controller: Option<ControllerRef>,
+    /// `spec.managedBy`.
+    pub managed_by: Option<String>,
+    /// Whether the job is suspended (a Job between the patches of a stop counts as not suspended).
+    pub suspended: bool,
+    /// Whether a multi-step stop was begun and not ended (annotation `kueue.x-k8s.io/stopping` of a batch Job).
+    pub stopping: bool,
+    /// Whether pods may still use the quota (active or terminating ones).
+    pub active: bool,
+    /// Set once the job ended.
+    pub finished: Option<JobFinished>,
+    /// Whether all pods are ready or succeeded.
+    pub pods_ready: bool,
+    /// Pods per pod set that ended well and will not come again (reclaimable), empty when none.
+    pub reclaimable: Vec<(String, i32)>,
+    /// The pod sets, in the job's order; at most 18.
+    pub pod_sets: Vec<JobPodSet>,
+    /// Set if the object cannot become a Workload, and why (too many pod sets, a malformed template, …).
+    pub invalid: Option<String>,
+}
+
+impl JobView {
+    /// Pods of the job in all.
+    pub fn total_count(&self) -> i64 {
+        self.pod_sets.iter().map(|p| i64::from(p.count)).sum()
+    }
+}
