@@ -1,1 +1,20 @@
-//! The Sluice manager: watches, writes, webhooks, certificates, leases, metrics; the only I/O.
+//! The Sluice manager: everything that talks to the outside.
+//!
+//! It feeds what the API server says to the engine (a pure state machine on its own thread), carries out the engine's
+//! effects, and serves webhooks, metrics and health. It must never contain an admission decision: those live in `core` and
+//! `engine`.
+//!
+//! Invariants:
+//! * only the leader's effects are written; followers keep the engine warm;
+//! * writes of one object are in order, and a status that was overtaken by a newer one is never sent;
+//! * the answer of every write goes back to the engine, so that nobody waits for the watch's echo;
+//! * one malformed or poisonous object never stops the others.
+
+pub mod api_call;
+pub mod client;
+pub mod controllers;
+pub mod error_chain;
+pub mod lease;
+pub mod logging;
+pub mod random;
+pub mod shutdown;

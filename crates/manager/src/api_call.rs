@@ -1,0 +1,252 @@
+//! One request to the API server, with its own timeout and no retries of the client's.
+//!
+//! kube's client retries 429, 503 and 504 by itself for minutes; lease renewals and admission writes need to know at once,
+//! so every client here is built without ([`crate::client`]) and this module classifies what came back.
+
+use std::time::Duration;
+
+use axum::http::{Method, Request, StatusCode, header};
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// The body's media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// `application/json`: create and replace.
+    Json,
+    /// RFC 7386 merge patch.
+    MergePatch,
+    /// RFC 6902 JSON patch.
+    JsonPatch,
+    /// Server-side apply.
+    ApplyPatch,
+}
+
+impl Content {
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::MergePatch => "application/merge-patch+json",
+            Self::JsonPatch => "application/json-patch+json",
+            // Every JSON document is YAML; the server has no JSON spelling of this type before 1.33.
+            Self::ApplyPatch => "application/apply-patch+yaml",
+        }
+    }
+}
+
+/// A request, ready to be sent more than once.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The HTTP method.
+    pub method: Method,
+    /// Path and query.
+    pub uri: String,
+    /// The body's media type.
+    pub content: Content,
+    /// The body; empty for GET and most deletes.
+    pub body: Vec<u8>,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The API server answered with an error status.
+    #[error("{method} {uri}: {message} ({code} {reason})")]
+    Status {
+        /// The method that was tried.
+        method: Method,
+        /// On what.
+        uri: String,
+        /// The HTTP code.
+        code: u16,
+        /// The `reason` of the Status, such as `Conflict`.
+        reason: String,
+        /// The `message` of the Status.
+        message: String,
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// No answer within the request's timeout.
+    #[error("{method} {uri}: no answer within {timeout:?}")]
+    Timeout {
+        /// The method that was tried.
+        method: Method,
+        /// On what.
+        uri: String,
+        /// The timeout.
+        timeout: Duration,
+    },
+    /// The request did not get through.
+    #[error("{method} {uri}")]
+    Transport {
+        /// The method that was tried.
+        method: Method,
+        /// On what.
+        uri: String,
+        /// What went wrong.
+        source: kube::Error,
+    },
+    /// The answer is not what was asked for.
+    #[error("{method} {uri}: the answer cannot be read")]
+    Decode {
+        /// The method that was tried.
+        method: Method,
+        /// On what.
+        uri: String,
+        /// What went wrong.
+        source: serde_json::Error,
+    },
+}
+
+impl CallError {
+    /// The HTTP code, if the server answered.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the same request may work a little later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Status { code, .. } => *code == 429 || *code >= 500,
+            Self::Timeout { .. } | Self::Transport { .. } => true,
+            Self::Decode { .. } => false,
+        }
+    }
+
+    /// How long the server asks to wait before the next attempt.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// What of a Kubernetes `Status` answer matters.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusAnswer {
+    message: String,
+    reason: String,
+}
+
+impl Call {
+    /// A GET.
+    pub fn get(uri: impl Into<String>) -> Self {
+        Self { method: Method::GET, uri: uri.into(), content: Content::Json, body: Vec::new() }
+    }
+
+    /// A call with a JSON body.
+    pub fn with_body(
+        method: Method,
+        uri: impl Into<String>,
+        content: Content,
+        body: &impl serde::Serialize,
+    ) -> Self {
+        let body = serde_json::to_vec(body).expect("maps have string keys and values serialize");
+        Self { method, uri: uri.into(), content, body }
+    }
+
+    /// Sends it once and gives the raw answer.
+    pub async fn send(&self, client: &Client, timeout: Duration) -> Result<Vec<u8>, CallError> {
+        let failed =
+            |source| CallError::Transport { method: self.method.clone(), uri: self.uri.clone(), source };
+        let request = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.uri)
+            .header(header::CONTENT_TYPE, self.content.media_type())
+            .header(header::ACCEPT, "application/json")
+            .body(Body::from(self.body.clone()))
+            .map_err(|e| failed(kube::Error::HttpError(e)))?;
+        let exchange = async {
+            let answer = client.send(request).await.map_err(failed)?;
+            let status = answer.status();
+            let retry_after = answer
+                .headers()
+                .get(header::RETRY_AFTER)
+                .and_then(|v| v.to_str().ok())
+                .and_then(|v| v.parse().ok())
+                .map(Duration::from_secs);
+            let body = answer.into_body().collect_bytes().await.map_err(failed)?;
+            if status.is_success() {
+                Ok(body.to_vec())
+            } else {
+                Err(self.refused(status, retry_after, &body))
+            }
+        };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| {
+            Err(CallError::Timeout { method: self.method.clone(), uri: self.uri.clone(), timeout })
+        })
+    }
+
+    /// Sends it once and decodes the answer.
+    pub async fn send_as<T: DeserializeOwned>(
+        &self,
+        client: &Client,
+        timeout: Duration,
+    ) -> Result<T, CallError> {
+        let answer = self.send(client, timeout).await?;
+        serde_json::from_slice(&answer).map_err(|source| CallError::Decode {
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            source,
+        })
+    }
+
+    fn refused(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> CallError {
+        let answer: StatusAnswer = serde_json::from_slice(body).unwrap_or_else(|_| StatusAnswer {
+            message: String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+            reason: String::new(),
+        });
+        let reason = if answer.reason.is_empty() {
+            status.canonical_reason().unwrap_or("unknown").to_owned()
+        } else {
+            answer.reason
+        };
+        CallError::Status {
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            code: status.as_u16(),
+            reason,
+            message: answer.message,
+            retry_after,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, body: &str) -> CallError {
+        Call::get("/api").refused(StatusCode::from_u16(code).unwrap(), None, body.as_bytes())
+    }
+
+    #[test]
+    fn a_status_answer_gives_its_reason_and_message() {
+        let error = refused(409, r#"{"kind":"Status","reason":"Conflict","message":"changed meanwhile"}"#);
+        assert_eq!(error.to_string(), "GET /api: changed meanwhile (409 Conflict)");
+        assert_eq!(error.code(), Some(409));
+        assert!(!error.is_transient());
+    }
+
+    #[test]
+    fn an_answer_that_is_no_status_is_quoted() {
+        let error = refused(503, "no backend");
+        assert_eq!(error.to_string(), "GET /api: no backend (503 Service Unavailable)");
+        assert!(error.is_transient());
+    }
+
+    #[test]
+    fn too_many_requests_and_server_errors_are_transient_and_refusals_are_not() {
+        assert!(refused(429, "{}").is_transient());
+        assert!(refused(500, "{}").is_transient());
+        assert!(!refused(404, "{}").is_transient());
+        assert!(!refused(422, "{}").is_transient());
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the API server is, and the clients that talk to it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// Why no client could be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig of `--kubeconfig` or `KUBECONFIG` is not usable.
+    #[error("reading the kubeconfig {path}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// Neither a kubeconfig nor an in-cluster account is there.
+    #[error("no --kubeconfig, no KUBECONFIG, and not inside a cluster")]
+    InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The HTTP stack could not be built.
+    #[error("building the client for {server}")]
+    Build {
+        /// The API server's address.
+        server: String,
+        /// What went wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+/// Reads the connection: `--kubeconfig`, else `KUBECONFIG`, else the in-cluster account.
+pub async fn connection(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let failed = |source| ClientError::Kubeconfig {
+                path: path.display().to_string(),
+                source: Box::new(source),
+            };
+            let file = Kubeconfig::read_from(path).map_err(failed)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)?
+        }
+        None => match Kubeconfig::from_env() {
+            Ok(Some(file)) => Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(from_environment)?,
+            Ok(None) => Config::incluster().map_err(|e| ClientError::InCluster(Box::new(e)))?,
+            Err(error) => return Err(from_environment(error)),
+        },
+    };
+    // Retries are ours: the client's own last up to 15 attempts with a cap of 1,000 s.
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Ok(config)
+}
+
+fn from_environment(source: kube::config::KubeconfigError) -> ClientError {
+    ClientError::Kubeconfig {
+        path: std::env::var("KUBECONFIG").unwrap_or_else(|_| "KUBECONFIG".to_owned()),
+        source: Box::new(source),
+    }
+}
+
+/// Builds a client. Each has its own connections, so that the lease never queues behind other requests.
+pub fn client(config: &Config) -> Result<Client, ClientError> {
+    Client::try_from(config.clone()).map_err(|source| ClientError::Build {
+        server: config.cluster_url.to_string(),
+        source: Box::new(source),
+    })
+}

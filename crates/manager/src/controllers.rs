@@ -1,0 +1,168 @@
+//! `--controllers`: which parts of the manager run.
+//!
+//! The syntax is kube-controller-manager's: `*` means every part that is on by default, `name` turns a part on, `-name`
+//! turns it off, and what names a part wins over `*`. Tests that play a part themselves leave it out this way.
+
+use std::collections::BTreeSet;
+
+/// A part of the manager that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Controller {
+    /// Reserves quota, admits and preempts.
+    Scheduler,
+    /// Watches batch Jobs and acts on them.
+    Job,
+    /// Watches JobSets and acts on them.
+    JobSet,
+    /// Writes the status of ClusterQueues.
+    ClusterQueue,
+    /// Writes the status of LocalQueues.
+    LocalQueue,
+    /// Writes the status of Cohorts.
+    Cohort,
+    /// Records Kubernetes events.
+    Events,
+    /// Serves the admission and conversion webhooks.
+    Webhooks,
+    /// Makes, rotates and injects the webhooks' certificates.
+    Certificates,
+}
+
+impl Controller {
+    /// Every part, in the order of `--help`.
+    pub const ALL: [Self; 9] = [
+        Self::Scheduler,
+        Self::Job,
+        Self::JobSet,
+        Self::ClusterQueue,
+        Self::LocalQueue,
+        Self::Cohort,
+        Self::Events,
+        Self::Webhooks,
+        Self::Certificates,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Job => "job",
+            Self::JobSet => "jobset",
+            Self::ClusterQueue => "clusterqueue",
+            Self::LocalQueue => "localqueue",
+            Self::Cohort => "cohort",
+            Self::Events => "events",
+            Self::Webhooks => "webhooks",
+            Self::Certificates => "certificates",
+        }
+    }
+
+    /// What it does, for `--help`.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Scheduler => "reserves quota, admits and preempts workloads",
+            Self::Job => "batch/v1 Jobs",
+            Self::JobSet => "jobset.x-k8s.io/v1alpha2 JobSets",
+            Self::ClusterQueue => "status of ClusterQueues",
+            Self::LocalQueue => "status of LocalQueues",
+            Self::Cohort => "status of Cohorts",
+            Self::Events => "Kubernetes events",
+            Self::Webhooks => "admission and conversion webhooks",
+            Self::Certificates => "certificates of the webhooks: made, rotated, injected",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.name() == name)
+    }
+}
+
+/// Why a `--controllers` list is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControllersError {
+    /// A name that no part has.
+    #[error("unknown controller {0:?}; known are: *, {known}", known = Controller::ALL.map(Controller::name).join(", "))]
+    Unknown(String),
+    /// A part is both turned on and off.
+    #[error("controller {0:?} is both turned on and off")]
+    Contradiction(&'static str),
+}
+
+/// The parts that run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controllers(BTreeSet<Controller>);
+
+impl Controllers {
+    /// Every part.
+    pub fn all() -> Self {
+        Self(Controller::ALL.into_iter().collect())
+    }
+
+    /// Parses a comma-separated list; an empty one means `*`.
+    pub fn parse(list: &str) -> Result<Self, ControllersError> {
+        let mut star = list.trim().is_empty();
+        let (mut on, mut off) = (BTreeSet::new(), BTreeSet::new());
+        for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            if item == "*" {
+                star = true;
+                continue;
+            }
+            let (set, name) = match item.strip_prefix('-') {
+                Some(name) => (&mut off, name),
+                None => (&mut on, item),
+            };
+            set.insert(Controller::parse(name).ok_or_else(|| ControllersError::Unknown(item.to_owned()))?);
+        }
+        if let Some(both) = on.intersection(&off).next() {
+            return Err(ControllersError::Contradiction(both.name()));
+        }
+        if star {
+            on.extend(Controller::ALL.into_iter().filter(|c| !off.contains(c)));
+        }
+        Ok(Self(on))
+    }
+
+    /// Whether a part runs.
+    pub fn has(&self, controller: Controller) -> bool {
+        self.0.contains(&controller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_means_every_part_and_a_minus_takes_one_away() {
+        let controllers = Controllers::parse("*,-scheduler,-job").unwrap();
+        assert!(!controllers.has(Controller::Scheduler));
+        assert!(!controllers.has(Controller::Job));
+        assert!(controllers.has(Controller::JobSet));
+        assert_eq!(Controllers::parse("").unwrap(), Controllers::all());
+    }
+
+    #[test]
+    fn without_star_only_the_named_parts_run() {
+        let controllers = Controllers::parse(" scheduler , jobset ").unwrap();
+        assert_eq!(
+            controllers,
+            Controllers([Controller::Scheduler, Controller::JobSet].into_iter().collect())
+        );
+    }
+
+    #[test]
+    fn the_order_of_the_list_does_not_matter() {
+        assert_eq!(Controllers::parse("-job,*"), Controllers::parse("*,-job"));
+    }
+
+    #[test]
+    fn unknown_names_and_contradictions_are_refused() {
+        let unknown = Controllers::parse("*,-schedular").unwrap_err();
+        assert!(
+            unknown
+                .to_string()
+                .starts_with("unknown controller \"-schedular\"; known are: *, scheduler, job")
+        );
+        assert_eq!(Controllers::parse("job,-job"), Err(ControllersError::Contradiction("job")));
+    }
+}
