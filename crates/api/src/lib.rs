@@ -1,3 +1,12 @@
 //! Every kind of Kueue's API in both versions, with defaults, validation and conversion.
 
+pub mod gates;
 pub mod job;
+pub mod labels;
+pub mod names;
+
+mod kind;
+mod schema;
+pub mod v1beta2;
+
+pub use kind::GROUP;

@@ -1,0 +1,238 @@
+//! Feature gates: every gate of Kueue, which are on, and which of those Sluice has built (reference 02).
+
+mod table;
+
+use std::fmt::{self, Write as _};
+
+pub use table::{Gate, REMOVED, Stage};
+
+/// Which gates are on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Gates(u128);
+
+impl Default for Gates {
+    fn default() -> Self {
+        let on = Gate::ALL.iter().filter(|gate| gate.default_on());
+        Self(on.fold(0, |bits, gate| bits | bit(*gate)))
+    }
+}
+
+impl fmt::Debug for Gates {
+    /// Only what differs from the defaults.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.overrides().map(|(gate, on)| (gate.name(), on))).finish()
+    }
+}
+
+/// What is wrong with a selection of gates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// No such gate.
+    #[error("unrecognized feature gate: {0}")]
+    Unknown(String),
+    /// Not of the form `Name=true`.
+    #[error("invalid value {value:?} of feature gate {gate}: expected true or false")]
+    Value {
+        /// The gate as given.
+        gate: String,
+        /// The value as given.
+        value: String,
+    },
+    /// An entry without `=`.
+    #[error("missing bool value for {0}")]
+    Missing(String),
+    /// The gate cannot be changed any more.
+    #[error("cannot set feature gate {} to {value}, feature is locked to {}", gate.name(), gate.default_on())]
+    Locked {
+        /// The gate.
+        gate: Gate,
+        /// The value asked for.
+        value: bool,
+    },
+    /// A gate was switched on while a gate that it needs is off.
+    #[error("feature gate {} is enabled, but depends on {} which is disabled", gate.name(), parent.name())]
+    Dependency {
+        /// The gate switched on.
+        gate: Gate,
+        /// The gate it needs.
+        parent: Gate,
+    },
+}
+
+/// What is worth saying about a selection of gates that is accepted nevertheless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateWarning {
+    /// Kueue has removed the gate: it has no effect.
+    Removed(&'static str),
+    /// On by default, but switched off because a gate that it needs was switched off.
+    SwitchedOff {
+        /// The gate.
+        gate: Gate,
+        /// The gate that it needs.
+        parent: Gate,
+    },
+    /// These gates are on, but Sluice has not built what they switch.
+    NotBuilt(Vec<Gate>),
+}
+
+impl fmt::Display for GateWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Removed(name) => write!(f, "feature gate {name} was removed; it has no effect"),
+            Self::SwitchedOff { gate, parent } => write!(
+                f,
+                "feature gate {} is off because {}, which it depends on, is disabled",
+                gate.name(),
+                parent.name()
+            ),
+            Self::NotBuilt(gates) => {
+                f.write_str("these feature gates are on, but what they switch is not built yet: ")?;
+                for (index, gate) in gates.iter().enumerate() {
+                    write!(f, "{}{}", if index == 0 { "" } else { ", " }, gate.name())?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Gates {
+    /// Whether a gate is on.
+    pub const fn enabled(self, gate: Gate) -> bool {
+        self.0 & bit(gate) != 0
+    }
+
+    /// The same gates with one set as given. For tests and builders: it checks nothing.
+    #[must_use]
+    pub const fn with(self, gate: Gate, on: bool) -> Self {
+        if on { Self(self.0 | bit(gate)) } else { Self(self.0 & !bit(gate)) }
+    }
+
+    /// Reads the value of `--feature-gates`: `A=true,B=false`. Later entries win.
+    pub fn parse(text: &str) -> Result<(Self, Vec<GateWarning>), Vec<GateError>> {
+        let mut errors = Vec::new();
+        let mut entries = Vec::new();
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let Some((name, value)) = entry.split_once('=') else {
+                errors.push(GateError::Missing(entry.to_owned()));
+                continue;
+            };
+            let (name, value) = (name.trim(), value.trim());
+            match parse_bool(value) {
+                Some(value) => entries.push((name, value)),
+                None => errors.push(GateError::Value { gate: name.to_owned(), value: value.to_owned() }),
+            }
+        }
+        match Self::from_entries(entries) {
+            Ok(gates) if errors.is_empty() => Ok(gates),
+            Ok(_) => Err(errors),
+            Err(more) => {
+                errors.extend(more);
+                Err(errors)
+            }
+        }
+    }
+
+    /// The gates after these entries; later entries win. `AllAlpha` and `AllBeta` set every gate of the stage that
+    /// has no entry of its own.
+    pub fn from_entries<'a>(
+        entries: impl IntoIterator<Item = (&'a str, bool)>,
+    ) -> Result<(Self, Vec<GateWarning>), Vec<GateError>> {
+        let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+        let (mut gates, mut named) = (Self::default(), 0_u128);
+        let mut stages = Vec::new();
+        for (name, on) in entries {
+            if let Some(gate) = Gate::from_name(name) {
+                if gate.stage() == Stage::Locked && on != gate.default_on() {
+                    errors.push(GateError::Locked { gate, value: on });
+                }
+                gates = gates.with(gate, on);
+                named |= bit(gate);
+            } else if let Some(stage) = stage_wildcard(name) {
+                stages.push((stage, on));
+            } else if let Some(removed) = REMOVED.iter().find(|removed| **removed == name) {
+                warnings.push(GateWarning::Removed(removed));
+            } else {
+                errors.push(GateError::Unknown(name.to_owned()));
+            }
+        }
+        for (stage, on) in stages {
+            for gate in Gate::ALL.iter().filter(|gate| gate.stage() == stage && named & bit(**gate) == 0) {
+                gates = gates.with(*gate, on);
+            }
+        }
+        gates.check_parents(named, &mut errors, &mut warnings);
+        if errors.is_empty() { Ok((gates, warnings)) } else { Err(errors) }
+    }
+
+    /// A gate that was named needs its parents; one that is on by itself goes off with them. The table lists
+    /// parents before children, so one pass is enough.
+    fn check_parents(&mut self, named: u128, errors: &mut Vec<GateError>, warnings: &mut Vec<GateWarning>) {
+        for &gate in Gate::ALL {
+            let missing = gate.parents().iter().find(|parent| !self.enabled(**parent));
+            let Some(&parent) = missing.filter(|_| self.enabled(gate)) else { continue };
+            if named & bit(gate) != 0 {
+                errors.push(GateError::Dependency { gate, parent });
+            } else {
+                warnings.push(GateWarning::SwitchedOff { gate, parent });
+                *self = self.with(gate, false);
+            }
+        }
+    }
+
+    /// The gates that differ from their default, with their value.
+    pub fn overrides(self) -> impl Iterator<Item = (Gate, bool)> {
+        let all = Gate::ALL.iter().map(move |gate| (*gate, self.enabled(*gate)));
+        all.filter(|(gate, on)| *on != gate.default_on())
+    }
+
+    /// The one warning that names the gates that are on, but switch nothing yet.
+    pub fn not_built(self) -> Option<GateWarning> {
+        let gates: Vec<_> =
+            Gate::ALL.iter().copied().filter(|gate| self.enabled(*gate) && !gate.built()).collect();
+        (!gates.is_empty()).then_some(GateWarning::NotBuilt(gates))
+    }
+
+    /// The list of gates for `--help`, one a line, by name.
+    pub fn help() -> String {
+        let mut gates = Gate::ALL.to_vec();
+        gates.sort_unstable_by_key(|gate| gate.name());
+        let mut text = String::new();
+        for gate in gates {
+            let built = if gate.built() { "" } else { ", not built yet" };
+            let (stage, default) = (gate.stage().as_str(), gate.default_on());
+            writeln!(
+                text,
+                "{}=true|false ({stage} - default={default}{built}): {}",
+                gate.name(),
+                gate.purpose()
+            )
+            .expect("writing to a String cannot fail");
+        }
+        text
+    }
+}
+
+const fn bit(gate: Gate) -> u128 {
+    1 << gate as u8
+}
+
+/// The spellings that Kubernetes' flag parser takes.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn stage_wildcard(name: &str) -> Option<Stage> {
+    match name {
+        "AllAlpha" => Some(Stage::Alpha),
+        "AllBeta" => Some(Stage::Beta),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

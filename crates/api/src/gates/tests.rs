@@ -1,0 +1,128 @@
+//! Tests of the selection of gates.
+
+use super::*;
+
+fn errors(text: &str) -> Vec<String> {
+    Gates::parse(text).unwrap_err().iter().map(ToString::to_string).collect()
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    Gates::parse(text).unwrap().1.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_table_fits_the_set_and_has_parents_before_children() {
+    assert!(Gate::ALL.len() <= 128);
+    for (index, gate) in Gate::ALL.iter().enumerate() {
+        assert_eq!(Gate::from_name(gate.name()), Some(*gate));
+        for parent in gate.parents() {
+            assert!(Gate::ALL.iter().position(|g| g == parent).unwrap() < index, "{}", gate.name());
+            assert!(!gate.default_on() || parent.default_on(), "{} is on without its parent", gate.name());
+        }
+    }
+}
+
+#[test]
+fn defaults_are_the_reference_s() {
+    let gates = Gates::default();
+    assert_eq!(Gate::ALL.len(), 80);
+    assert_eq!(Gate::ALL.iter().filter(|gate| gates.enabled(**gate)).count(), 59);
+    assert!(gates.enabled(Gate::UnadmittedWorkloadsObservability));
+    assert!(!gates.enabled(Gate::DisableWaitForPodsReady));
+    assert!(!gates.enabled(Gate::UnadmittedWorkloadsExplicitStatus));
+    assert_eq!(gates.overrides().count(), 0);
+}
+
+#[test]
+fn a_flag_sets_gates_and_the_last_entry_wins() {
+    let (gates, warnings) =
+        Gates::parse("PriorityBoost=true, PartialAdmission=false,PriorityBoost=F,").unwrap();
+    assert!(!gates.enabled(Gate::PartialAdmission));
+    assert!(!gates.enabled(Gate::PriorityBoost));
+    assert_eq!(gates, Gates::default().with(Gate::PartialAdmission, false));
+    assert_eq!(warnings, []);
+    assert_eq!(format!("{gates:?}"), r#"{"PartialAdmission": false}"#);
+}
+
+#[test]
+fn every_mistake_is_named_at_once() {
+    assert_eq!(
+        errors("Bogus=true,PartialAdmission,FlavorFungibility=maybe,TLSOptions=false"),
+        [
+            "missing bool value for PartialAdmission",
+            "invalid value \"maybe\" of feature gate FlavorFungibility: expected true or false",
+            "unrecognized feature gate: Bogus",
+            "cannot set feature gate TLSOptions to false, feature is locked to true",
+        ]
+    );
+}
+
+#[test]
+fn a_locked_gate_may_be_set_to_what_it_is() {
+    assert_eq!(Gates::parse("TLSOptions=true").unwrap().0, Gates::default());
+}
+
+#[test]
+fn removed_gates_are_warned_of() {
+    assert_eq!(
+        warnings("LendingLimit=true,HierarchicalCohorts=false"),
+        [
+            "feature gate LendingLimit was removed; it has no effect",
+            "feature gate HierarchicalCohorts was removed; it has no effect",
+        ]
+    );
+}
+
+#[test]
+fn a_gate_that_is_asked_for_needs_its_parents() {
+    assert_eq!(
+        errors("FlavorFungibility=false,FlavorFungibilityPreserveScanProgress=true"),
+        [
+            "feature gate FlavorFungibilityPreserveScanProgress is enabled, but depends on FlavorFungibility which is \
+             disabled"
+        ]
+    );
+    assert_eq!(
+        errors("ElasticJobsViaWorkloadSlices=false,ElasticJobsViaWorkloadSlicesWithTAS=true").len(),
+        1
+    );
+    assert!(Gates::parse("ElasticJobsViaWorkloadSlicesWithTAS=true").is_ok());
+}
+
+#[test]
+fn a_gate_that_is_on_by_default_goes_off_with_its_parents() {
+    let (gates, warnings) = Gates::parse("TopologyAwareScheduling=false").unwrap();
+    assert!(!gates.enabled(Gate::TASFailedNodeReplacement));
+    assert!(!gates.enabled(Gate::TASFailedNodeReplacementFailFast));
+    assert!(!gates.enabled(Gate::TASReplaceNodeOnPodTermination));
+    assert_eq!(warnings.len(), 3);
+}
+
+#[test]
+fn stages_set_what_has_no_entry_of_its_own() {
+    let (gates, _) = Gates::parse("PriorityBoost=false,AllAlpha=true").unwrap();
+    assert!(gates.enabled(Gate::ShortWorkloadNames));
+    assert!(!gates.enabled(Gate::PriorityBoost));
+    assert!(!gates.enabled(Gate::UnadmittedWorkloadsExplicitStatus), "a beta gate");
+}
+
+#[test]
+fn gates_that_are_on_without_being_built_are_named_once() {
+    let all_off =
+        Gate::ALL.iter().filter(|gate| !gate.built()).fold(Gates::default(), |g, gate| g.with(*gate, false));
+    assert_eq!(all_off.not_built(), None);
+    let warning =
+        all_off.with(Gate::MultiKueue, true).with(Gate::ConcurrentAdmission, true).not_built().unwrap();
+    assert_eq!(
+        warning.to_string(),
+        "these feature gates are on, but what they switch is not built yet: MultiKueue, ConcurrentAdmission"
+    );
+}
+
+#[test]
+fn help_lists_every_gate() {
+    let help = Gates::help();
+    assert_eq!(help.lines().count(), Gate::ALL.len());
+    assert!(help.contains("PartialAdmission=true|false (BETA - default=true): admit fewer pods"), "{help}");
+    assert!(help.contains("MultiKueue=true|false (BETA - default=true, not built yet): run jobs"), "{help}");
+}
