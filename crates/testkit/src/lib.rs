@@ -1,1 +1,24 @@
-//! The test control plane, builders of API objects and stand-ins for controllers that tests need (development only).
+//! A real Kubernetes control plane for tests and the demo, and stand-ins for the controllers that a test needs beside
+//! Sluice. Development only: nothing here ships.
+//!
+//! * [`assets`] finds or builds etcd, kube-apiserver, kubectl, kwok, helm and the rest;
+//! * [`ControlPlane`] starts them on free local ports, in one temporary folder, and stops every one of them again, also
+//!   when the test process is killed ([`process`]);
+//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] is the JobSet **stand-in**;
+//! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad;
+//! * [`wait`] polls conditions with a deadline and tells what was last seen.
+//!
+//! Invariants: nothing sleeps for a fixed time to let something happen; every process is stopped by its own id; nothing
+//! listens beyond 127.0.0.1.
+
+pub mod assets;
+mod certs;
+mod kubeconfig;
+pub mod nodes;
+mod plane;
+mod plane_parts;
+pub mod process;
+pub mod wait;
+
+pub use plane::{Builder, ControlPlane, client_of};
+pub use plane_parts::free_ports;

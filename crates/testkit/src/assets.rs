@@ -1,0 +1,240 @@
+//! The programs of the control plane: found in `KUBEBUILDER_ASSETS`, else in the cache, else built from the pinned Go
+//! modules of `tests/control-plane/`.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+/// How often a long build says that it is still at work.
+const PROGRESS_EVERY: Duration = Duration::from_secs(15);
+
+/// One program of the test bed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tool {
+    /// The store behind the API server.
+    Etcd,
+    /// The API server.
+    KubeApiserver,
+    /// The command line client.
+    Kubectl,
+    /// Jobs, service accounts, garbage collection, namespaces.
+    KubeControllerManager,
+    /// Puts pods on nodes.
+    KubeScheduler,
+    /// Fake nodes whose pods run.
+    Kwok,
+    /// Installs charts.
+    Helm,
+}
+
+impl Tool {
+    /// All programs, in the order in which they are built.
+    pub const ALL: [Tool; 7] = [
+        Tool::Etcd,
+        Tool::KubeApiserver,
+        Tool::Kubectl,
+        Tool::KubeScheduler,
+        Tool::KubeControllerManager,
+        Tool::Kwok,
+        Tool::Helm,
+    ];
+
+    /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Etcd => "etcd",
+            Tool::KubeApiserver => "kube-apiserver",
+            Tool::Kubectl => "kubectl",
+            Tool::KubeControllerManager => "kube-controller-manager",
+            Tool::KubeScheduler => "kube-scheduler",
+            Tool::Kwok => "kwok",
+            Tool::Helm => "helm",
+        }
+    }
+
+    /// Folder of the Go module, the Go module that has the program, the program's package, and the prefixes of its
+    /// version variables.
+    fn source(self) -> (&'static str, &'static str, String) {
+        let kubernetes =
+            |command: &str| ("kubernetes", "k8s.io/kubernetes", format!("k8s.io/kubernetes/cmd/{command}"));
+        match self {
+            Tool::Etcd => ("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3".to_owned()),
+            Tool::Kwok => ("kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok".to_owned()),
+            Tool::Helm => ("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm".to_owned()),
+            _ => kubernetes(self.name()),
+        }
+    }
+
+    /// The linker flags that tell the program its version; without them Kubernetes says v0.0.0 and clients mind.
+    fn version_flags(self, version: &str) -> String {
+        match self {
+            Tool::Etcd => String::new(),
+            Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
+            Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
+            _ => {
+                let mut parts = version.trim_start_matches('v').split('.');
+                let (major, minor) = (parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
+                let base = "k8s.io/component-base/version";
+                format!(
+                    "-X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
+                )
+            }
+        }
+    }
+}
+
+/// The root of the workspace that this crate belongs to.
+pub fn workspace() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).map_or_else(|| here.to_path_buf(), Path::to_path_buf)
+}
+
+fn modules() -> PathBuf {
+    workspace().join("tests/control-plane")
+}
+
+/// The folder for what is built here: it changes with the pinned versions, so an old program is never taken for a new one.
+pub fn bin_folder() -> Result<PathBuf> {
+    let mut hash = Sha256::new();
+    for module in ["etcd", "helm", "kubernetes", "kwok"] {
+        for file in ["go.mod", "go.sum"] {
+            let path = modules().join(module).join(file);
+            hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+        }
+    }
+    let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(workspace().join(".cache/control-plane").join(key).join("bin"))
+}
+
+fn from_environment(tool: Tool) -> Option<PathBuf> {
+    let folder = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty())?;
+    Some(Path::new(&folder).join(tool.name())).filter(|path| path.is_file())
+}
+
+/// The program's path; built first where it is missing. Blocks, minutes for a cold build: lines on stderr tell the progress.
+pub fn path(tool: Tool) -> Result<PathBuf> {
+    if let Some(found) = from_environment(tool) {
+        return Ok(found);
+    }
+    let bin = bin_folder()?;
+    let path = bin.join(tool.name());
+    if path.is_file() {
+        return Ok(path);
+    }
+    fs::create_dir_all(&bin).with_context(|| format!("making {}", bin.display()))?;
+    // One build at a time on the machine: a second process waits here and then finds the program.
+    let lock_path = bin.join(".lock");
+    let lock = File::create(&lock_path).with_context(|| format!("opening {}", lock_path.display()))?;
+    if lock.try_lock().is_err() {
+        progress(&format!("waiting for another process that builds into {}", bin.display()));
+        lock.lock().with_context(|| format!("locking {}", lock_path.display()))?;
+    }
+    if !path.is_file() {
+        build(tool, &bin)?;
+    }
+    Ok(path)
+}
+
+/// Makes sure that every one of `tools` is there.
+pub fn ensure(tools: &[Tool]) -> Result<()> {
+    tools.iter().try_for_each(|tool| path(*tool).map(drop))
+}
+
+fn progress(line: &str) {
+    // A line that cannot be written must not stop a build.
+    let _ = writeln!(std::io::stderr(), "control plane: {line}");
+}
+
+/// The version of `module` that the `require` of this go.mod pins.
+fn pinned_version(go_mod: &str, module: &str) -> Option<String> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        let version = (words.next() == Some(module)).then(|| words.next()).flatten()?;
+        version.starts_with('v').then(|| version.to_owned())
+    })
+}
+
+fn build(tool: Tool, bin: &Path) -> Result<()> {
+    let (folder, module, package) = tool.source();
+    let folder = modules().join(folder);
+    let go_mod = folder.join("go.mod");
+    let text = fs::read_to_string(&go_mod).with_context(|| format!("reading {}", go_mod.display()))?;
+    let version = pinned_version(&text, module)
+        .with_context(|| format!("{} does not pin {module}", go_mod.display()))?;
+    // A half-written program must never be found: build aside, then rename.
+    let partial = bin.join(format!(".{}.partial", tool.name()));
+    progress(&format!(
+        "building {} {version} (a cold build of everything takes several minutes)",
+        tool.name()
+    ));
+    let started = Instant::now();
+    let mut child = Command::new("go")
+        .current_dir(&folder)
+        .args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags"])
+        .arg(format!("-s -w {}", tool.version_flags(&version)))
+        .arg("-o")
+        .arg(&partial)
+        .arg(&package)
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("running go: install Go, or point KUBEBUILDER_ASSETS at a folder with the programs")?;
+    let mut last = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().context("waiting for go")? {
+            break status;
+        }
+        if last.elapsed() >= PROGRESS_EVERY {
+            last = Instant::now();
+            progress(&format!("still building {}, {} s", tool.name(), started.elapsed().as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    if !status.success() {
+        bail!("building {} in {} failed: {status}", tool.name(), folder.display());
+    }
+    let path = bin.join(tool.name());
+    fs::rename(&partial, &path).with_context(|| format!("moving the built {}", path.display()))?;
+    progress(&format!("built {} in {} s", tool.name(), started.elapsed().as_secs()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_pinned_and_has_a_version() {
+        for tool in Tool::ALL {
+            let (folder, module, package) = tool.source();
+            let text = fs::read_to_string(modules().join(folder).join("go.mod")).unwrap();
+            let version = pinned_version(&text, module);
+            assert!(version.is_some_and(|version| version.split('.').count() == 3), "{module}");
+            assert!(package.starts_with(module));
+        }
+    }
+
+    #[test]
+    fn a_pin_is_read_from_both_forms_of_require() {
+        assert_eq!(pinned_version("require a/b v1.2.3", "a/b").as_deref(), Some("v1.2.3"));
+        assert_eq!(
+            pinned_version("require (\n\ta/b v1.2.3 // indirect\n)", "a/b").as_deref(),
+            Some("v1.2.3")
+        );
+        assert_eq!(pinned_version("tool a/b\nmodule a/b", "a/b"), None);
+    }
+
+    #[test]
+    fn kubernetes_is_told_its_version() {
+        let flags = Tool::Kubectl.version_flags("v1.36.3");
+        assert!(flags.contains("gitVersion=v1.36.3") && flags.contains("gitMajor=1 "), "{flags}");
+        assert!(flags.ends_with("gitMinor=36"), "{flags}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The command lines of the control plane's programs.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::assets::{self, Tool};
+use crate::certs::Certs;
+
+/// Ports that were free a moment ago, all different: they are held until all are known.
+pub fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let held: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<std::io::Result<_>>()
+        .context("looking for free ports")?;
+    held.iter().map(|port| Ok(port.local_addr().context("reading a port")?.port())).collect()
+}
+
+fn flag(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+pub(crate) fn etcd(folder: &Path, client: u16, peer: u16) -> Result<Command> {
+    let mut command = Command::new(assets::path(Tool::Etcd)?);
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    command.arg(flag("data-dir", &folder.join("etcd"))).args([
+        "--name=test".to_owned(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=test={peer}"),
+        // Nothing here outlives the test: losing it in a power cut is no loss, and it is much faster.
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ]);
+    Ok(command)
+}
+
+pub(crate) fn api_server(
+    folder: &Path,
+    certs: &Certs,
+    port: u16,
+    etcd: u16,
+    service_accounts: bool,
+    extra: &[String],
+) -> Result<Command> {
+    let mut command = Command::new(assets::path(Tool::KubeApiserver)?);
+    command
+        .args([
+            format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            // A loopback address may not be an endpoint of the `kubernetes` Service, and nobody needs it.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            // Multislice manifests of standard clusters have privileged containers.
+            "--allow-privileged=true".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            "--api-audiences=https://kubernetes.default.svc".to_owned(),
+            "--profiling=false".to_owned(),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        ])
+        .arg(flag("cert-dir", &folder.join("certs")))
+        .arg(flag("client-ca-file", &certs.path("ca.crt")))
+        .arg(flag("tls-cert-file", &certs.path("apiserver.crt")))
+        .arg(flag("tls-private-key-file", &certs.path("apiserver.key")))
+        .arg(flag("service-account-key-file", &certs.path("service-account.pub")))
+        .arg(flag("service-account-signing-key-file", &certs.path("service-account.key")))
+        .arg(flag("requestheader-client-ca-file", &certs.path("ca.crt")))
+        .arg(flag("proxy-client-cert-file", &certs.path("front-proxy.crt")))
+        .arg(flag("proxy-client-key-file", &certs.path("front-proxy.key")));
+    if !service_accounts {
+        // Without the controller-manager nobody makes the account `default`, and every pod would be refused.
+        command.arg("--disable-admission-plugins=ServiceAccount");
+    }
+    command.args(extra);
+    Ok(command)
+}
+
+pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) -> Result<Command> {
+    let mut command = Command::new(assets::path(Tool::KubeControllerManager)?);
+    command
+        .args(["--bind-address=127.0.0.1", "--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400"])
+        .args([
+            // Fake pods go away at once; what is left of one must not hold a Job for long.
+            "--concurrent-job-syncs=10",
+            "--controllers=*,-nodeipam,-cloud-node-lifecycle,-node-route,-service-lb,-bootstrapsigner,-tokencleaner",
+        ])
+        .arg(format!("--secure-port={port}"))
+        .arg(flag("kubeconfig", kubeconfig))
+        .arg(flag("authentication-kubeconfig", kubeconfig))
+        .arg(flag("authorization-kubeconfig", kubeconfig))
+        .arg(flag("root-ca-file", &certs.path("ca.crt")))
+        .arg(flag("service-account-private-key-file", &certs.path("service-account.key")));
+    Ok(command)
+}
+
+pub(crate) fn scheduler(kubeconfig: &Path, port: u16) -> Result<Command> {
+    let mut command = Command::new(assets::path(Tool::KubeScheduler)?);
+    command
+        .args([
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+        ])
+        .arg(format!("--secure-port={port}"))
+        .arg(flag("kubeconfig", kubeconfig))
+        .arg(flag("authentication-kubeconfig", kubeconfig))
+        .arg(flag("authorization-kubeconfig", kubeconfig));
+    Ok(command)
+}
+
+pub(crate) fn kwok(kubeconfig: &Path, stages: &Path) -> Result<Command> {
+    let mut command = Command::new(assets::path(Tool::Kwok)?);
+    command
+        .args([
+            "--manage-all-nodes=true",
+            "--node-ip=10.1.0.1",
+            "--cidr=10.2.0.1/16",
+            "--node-lease-duration-seconds=40",
+        ])
+        .arg(flag("kubeconfig", kubeconfig))
+        .arg(flag("config", stages));
+    Ok(command)
+}

@@ -1,0 +1,93 @@
+//! Polling a condition with a deadline. On timeout the error tells what was seen last, which is what one needs to know.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// What one look at the world found.
+pub enum Look<T> {
+    /// It is as it should be.
+    Done(T),
+    /// Not yet; this is what there is.
+    NotYet(String),
+}
+
+/// A condition that holds, or what there is instead.
+pub fn look(holds: bool, seen: impl Display) -> Look<()> {
+    if holds { Look::Done(()) } else { Look::NotYet(seen.to_string()) }
+}
+
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away.
+pub async fn eventually<T, F>(what: &str, deadline: Duration, mut condition: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Look<T>>>,
+{
+    let started = Instant::now();
+    loop {
+        // A hanging request must not outlive the deadline.
+        let left = deadline.saturating_sub(started.elapsed()).max(PAUSE);
+        let seen = match tokio::time::timeout(left, condition()).await {
+            Ok(Ok(Look::Done(value))) => return Ok(value),
+            Ok(Ok(Look::NotYet(seen))) => seen,
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "the look itself did not finish in time".to_owned(),
+        };
+        if started.elapsed() >= deadline {
+            bail!("{what}: not within {deadline:?}; last seen: {seen}");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Checks that the condition holds at every look for as long as `period`; the error tells the first time it did not.
+pub async fn consistently<F>(what: &str, period: Duration, mut condition: impl FnMut() -> F) -> Result<()>
+where
+    F: Future<Output = Result<Look<()>>>,
+{
+    let started = Instant::now();
+    while started.elapsed() < period {
+        if let Look::NotYet(seen) = condition().await? {
+            bail!("{what}: no longer true after {:?}; seen: {seen}", started.elapsed());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_returns_what_was_waited_for() {
+        let mut looks = 0;
+        let value = eventually("three looks", Duration::from_secs(10), || {
+            looks += 1;
+            let seen = looks;
+            async move { Ok(if seen < 3 { Look::NotYet(format!("{seen} looks")) } else { Look::Done(seen) }) }
+        });
+        assert_eq!(value.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn the_error_tells_what_was_seen_last() {
+        let failed =
+            eventually("a miracle", Duration::from_millis(1), || async { Ok(look(false, "nothing")) }).await;
+        assert_eq!(failed.unwrap_err().to_string(), "a miracle: not within 1ms; last seen: nothing");
+    }
+
+    #[tokio::test]
+    async fn what_stops_holding_is_noticed() {
+        let mut looks = 0;
+        let failed = consistently("peace", Duration::from_secs(10), || {
+            looks += 1;
+            let holds = looks < 2;
+            async move { Ok(look(holds, "war")) }
+        });
+        assert!(failed.await.unwrap_err().to_string().ends_with("seen: war"));
+    }
+}
