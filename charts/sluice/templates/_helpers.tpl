@@ -1,0 +1,141 @@
+{{/* Prefix of all names. Not the release's name, so that the names are those of Kueue's manifests. */}}
+{{- define "sluice.fullname" -}}
+{{- .Values.fullnameOverride | default .Values.nameOverride | default "kueue" | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "sluice.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "sluice.fullname" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+control-plane: controller-manager
+{{- end }}
+
+{{- define "sluice.labels" -}}
+{{ include "sluice.selectorLabels" . }}
+app.kubernetes.io/component: controller
+app.kubernetes.io/part-of: sluice
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.serviceAccountName" -}}
+{{ include "sluice.fullname" . }}-controller-manager
+{{- end }}
+
+{{/*
+The effective Configuration as YAML: the text of managerConfig with what this release decides filled in. The templates read
+it back with fromYaml, so that a port or a framework is said in one place.
+*/}}
+{{- define "sluice.config" -}}
+{{- $config := fromYaml .Values.managerConfig.controllerManagerConfigYaml -}}
+{{- if hasKey $config "Error" -}}
+{{- fail (printf "managerConfig.controllerManagerConfigYaml is not YAML: %s" $config.Error) -}}
+{{- end -}}
+{{- if ne ($config.kind | default "") "Configuration" -}}
+{{- fail "managerConfig.controllerManagerConfigYaml must be of kind Configuration (config.kueue.x-k8s.io)" -}}
+{{- end -}}
+{{- if not $config.namespace -}}
+{{- $_ := set $config "namespace" .Release.Namespace -}}
+{{- end -}}
+{{- $webhook := $config.webhook | default dict -}}
+{{- $_ := set $webhook "port" (.Values.webhooks.port | default $webhook.port | default 9443 | int) -}}
+{{- $_ := set $config "webhook" $webhook -}}
+{{- $certs := $config.internalCertManagement | default dict -}}
+{{- if not (hasKey $certs "enable") -}}
+{{- $_ := set $certs "enable" true -}}
+{{- end -}}
+{{- if not $certs.webhookServiceName -}}
+{{- $_ := set $certs "webhookServiceName" (printf "%s-webhook-service" (include "sluice.fullname" .)) -}}
+{{- end -}}
+{{- if not $certs.webhookSecretName -}}
+{{- $_ := set $certs "webhookSecretName" (printf "%s-webhook-server-cert" (include "sluice.fullname" .)) -}}
+{{- end -}}
+{{- $_ := set $config "internalCertManagement" $certs -}}
+{{- $gates := $config.featureGates | default dict -}}
+{{- range .Values.controllerManager.featureGates -}}
+{{- $_ := set $gates .name .enabled -}}
+{{- end -}}
+{{- if $gates -}}
+{{- $_ := set $config "featureGates" $gates -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end }}
+
+{{/* The port of a bind address like ":8443"; empty for "0". */}}
+{{- define "sluice.port" -}}
+{{- if ne (toString .) "0" -}}
+{{- regexFind "[0-9]+$" (toString .) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "sluice.healthPort" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- include "sluice.port" (dig "health" "healthProbeBindAddress" ":8081" $config) -}}
+{{- end }}
+
+{{- define "sluice.metricsPort" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- include "sluice.port" (dig "metrics" "bindAddress" ":8443" $config) -}}
+{{- end }}
+
+{{- define "sluice.webhookPort" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- $config.webhook.port -}}
+{{- end }}
+
+{{/*
+The job kinds that this chart knows, as a YAML map framework → webhook facts, in the order of their rendering.
+A framework that managerConfig lists and that is not here gets no webhook and no right; the manager warns about it.
+*/}}
+{{- define "sluice.jobKinds" -}}
+batch/job: {name: job, group: batch, version: v1, resource: jobs}
+jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets}
+{{- end }}
+
+{{/* The enabled job kinds: those of jobKinds that integrations.frameworks lists; batch/job when it lists none. */}}
+{{- define "sluice.enabledJobKinds" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- $frameworks := dig "integrations" "frameworks" list $config | default (list "batch/job") -}}
+{{- $kinds := fromYaml (include "sluice.jobKinds" .) -}}
+{{- $enabled := dict -}}
+{{- range $framework, $kind := $kinds -}}
+{{- if has $framework $frameworks -}}
+{{- $_ := set $enabled $framework $kind -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $enabled -}}
+{{- end }}
+
+{{- define "sluice.image" -}}
+{{- $image := .Values.controllerManager.manager.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "sluice.ipFamilies" -}}
+{{- if .enabled }}
+ipFamilies: {{ toJson .ipFamilies }}
+ipFamilyPolicy: {{ .ipFamilyPolicy }}
+{{- end }}
+{{- end }}
+
+{{/* How the API server reaches a webhook path: by URL or by Service. Never with a caBundle: that is the manager's. */}}
+{{- define "sluice.clientConfig" -}}
+{{- $root := .root -}}
+{{- if $root.Values.webhooks.urlBase -}}
+url: {{ trimSuffix "/" $root.Values.webhooks.urlBase }}{{ .path }}
+{{- else -}}
+{{- $config := fromYaml (include "sluice.config" $root) -}}
+service:
+  name: {{ $config.internalCertManagement.webhookServiceName }}
+  namespace: {{ $root.Release.Namespace }}
+  path: {{ .path }}
+  port: 443
+{{- end -}}
+{{- end }}

@@ -1,0 +1,77 @@
+{{/* Match condition: the object carries a queue name, as label or as annotation of the same key, now or before. */}}
+{{- define "sluice.hasQueueName" -}}
+(has(OBJECT.metadata.labels) && 'kueue.x-k8s.io/queue-name' in OBJECT.metadata.labels) || (has(OBJECT.metadata.annotations) && 'kueue.x-k8s.io/queue-name' in OBJECT.metadata.annotations)
+{{- end }}
+{{- define "sluice.queued" -}}
+{{- $has := include "sluice.hasQueueName" . -}}
+{{ replace "OBJECT" "object" $has }} || (oldObject != null && ({{ replace "OBJECT" "oldObject" $has }}))
+{{- end }}
+
+{{/*
+Namespaces whose jobs the webhooks look at: managedJobsNamespaceSelector of the configuration, else all but the system's.
+*/}}
+{{- define "sluice.jobNamespaces" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- with $config.managedJobsNamespaceSelector -}}
+{{- toYaml . -}}
+{{- else -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values: [{{ join ", " (list "kube-system" .Release.Namespace | uniq) }}]
+{{- end -}}
+{{- end }}
+
+{{/*
+One entry for a kind of kueue.x-k8s.io. Takes root, type (mutate, validate), kind, resources, operations.
+*/}}
+{{- define "sluice.queueKindWebhook" -}}
+- name: {{ trunc 1 .type }}{{ .kind }}.kb.io
+  admissionReviewVersions: [v1]
+  clientConfig: {{- include "sluice.clientConfig" (dict "root" .root "path" (printf "/%s-kueue-x-k8s-io-v1beta2-%s" .type .kind)) | nindent 4 }}
+  failurePolicy: Fail
+  sideEffects: None
+  timeoutSeconds: {{ .root.Values.webhooks.timeoutSeconds }}
+  {{- if eq .type "mutate" }}
+  reinvocationPolicy: {{ .root.Values.mutatingWebhook.reinvocationPolicy }}
+  {{- end }}
+  rules:
+    - apiGroups: [kueue.x-k8s.io]
+      apiVersions: [v1beta2]
+      operations: {{ toJson .operations }}
+      resources: {{ toJson .resources }}
+{{- end }}
+
+{{/*
+The entries for a job kind: one for jobs with a queue name, which must succeed, and one for jobs without, which must not be in
+anybody's way. Takes root, type, job (name, group, version, resource), operations.
+*/}}
+{{- define "sluice.jobKindWebhooks" -}}
+{{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version .job.name -}}
+{{- $queued := include "sluice.queued" . -}}
+{{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" .root.Values.webhooks.timeoutSeconds "condition" "has-queue-name" "expression" $queued) -}}
+{{- if .root.Values.webhooks.jobsWithoutQueueName -}}
+{{- $entries = append $entries (dict "suffix" "-without-queue" "policy" "Ignore" "seconds" 2 "condition" "has-no-queue-name" "expression" (printf "!(%s)" $queued)) -}}
+{{- end -}}
+{{- $context := . -}}
+{{- range $entries }}
+- name: {{ trunc 1 $context.type }}{{ $context.job.name }}{{ .suffix }}.kb.io
+  admissionReviewVersions: [v1]
+  clientConfig: {{- include "sluice.clientConfig" (dict "root" $context.root "path" $path) | nindent 4 }}
+  failurePolicy: {{ .policy }}
+  sideEffects: None
+  timeoutSeconds: {{ .seconds }}
+  {{- if eq $context.type "mutate" }}
+  reinvocationPolicy: {{ $context.root.Values.mutatingWebhook.reinvocationPolicy }}
+  {{- end }}
+  namespaceSelector: {{- include "sluice.jobNamespaces" $context.root | nindent 4 }}
+  matchConditions:
+    - name: {{ .condition }}
+      expression: {{ .expression | quote }}
+  rules:
+    - apiGroups: [{{ $context.job.group }}]
+      apiVersions: [{{ $context.job.version }}]
+      operations: {{ toJson $context.operations }}
+      resources: [{{ $context.job.resource }}]
+{{- end }}
+{{- end }}
