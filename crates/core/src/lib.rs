@@ -1,1 +1,39 @@
 //! The admission algorithm: a pure, deterministic library without I/O, clock or randomness.
+//!
+//! It holds ClusterQueues, Cohorts, flavors and workloads as plain data and decides, one [`Scheduler::cycle`] at a
+//! time, who gets quota. It must never contain: I/O, a clock, randomness, an API type, or an order that comes from a
+//! hash. Time comes in as an argument; the same calls in the same order give the same results, byte for byte.
+//!
+//! Invariants: the usage of every node equals what its workloads hold ([`Scheduler::audit`] recomputes and compares);
+//! a workload is in exactly one place (parked, pending, holding quota); no input makes a function panic.
+#![forbid(unsafe_code)]
+#![warn(clippy::disallowed_types)]
+
+mod config;
+mod reason;
+mod report;
+mod scheduler;
+mod spec;
+mod workload;
+
+pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
+pub use reason::{Detail, PodSetRefusal, PodSetRequests, PreemptionOutlook, Reason, Refusal, Unadmitted};
+pub use report::{
+    Changed, ClusterQueueStatus, CohortStatus, Considered, ConsideredFlavor, CycleReport, EntryReport,
+    FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingPosition,
+    PreemptionReason, ResourceUsage, Victim,
+};
+pub use scheduler::Scheduler;
+pub use sluice_quantity::Amount;
+pub use spec::{
+    BorrowWithinCohort, CheckRule, ClusterQueueSpec, CohortSpec, Expression, FlavorQuotas, FlavorSpec,
+    Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec, Operator, Preemption,
+    PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector, StopPolicy, Taint,
+    TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
+};
+pub use workload::{
+    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, WorkloadKey, WorkloadSpec, WorkloadState,
+};
+
+/// A name, shared instead of copied.
+pub type Name = std::sync::Arc<str>;

@@ -1,0 +1,104 @@
+//! What a Scheduler is configured with: gates, fair sharing, admission fair sharing.
+
+use crate::Name;
+
+/// Everything the core takes from the configuration file (reference 01, configuration; 02, gates).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// Feature gates that the core reads.
+    pub gates: Gates,
+    /// Fair sharing between ClusterQueues; `None` is classical preemption and ordering.
+    pub fair_sharing: Option<FairSharing>,
+    /// Fair sharing between the LocalQueues of one ClusterQueue; `None` is off.
+    pub admission_fair_sharing: Option<AdmissionFairSharing>,
+    /// `quotaCheckStrategy: IgnoreUndeclared`: a resource that a ClusterQueue does not cover needs no quota
+    /// (reference 06, 6.2).
+    pub ignore_undeclared: bool,
+    /// `waitForPodsReady.blockAdmission`: admit nothing while an admitted workload's pods are not ready
+    /// (reference 06, 6.16).
+    pub block_admission: bool,
+}
+
+/// The feature gates that the core reads, named as in reference 02 in snake case. The default is upstream's.
+#[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gates {
+    /// `PartialAdmission`: honour `minCount`.
+    pub partial_admission: bool,
+    /// `FlavorFungibility`: honour `flavorFungibility` and resume the flavor scan.
+    pub flavor_fungibility: bool,
+    /// `FlavorFungibilityPreserveScanProgress`: keep the scan's progress for one cycle although quota changed.
+    pub flavor_fungibility_preserve_scan_progress: bool,
+    /// `PrioritySortingWithinCohort`: priority decides between the heads of a cohort.
+    pub priority_sorting_within_cohort: bool,
+    /// `FairSharingPreemptWithinNominal`: who stays within nominal reclaims without comparing shares.
+    pub fair_sharing_preempt_within_nominal: bool,
+    /// `FairSharingPrioritizeNonBorrowing`: the tournament prefers who does not borrow.
+    pub fair_sharing_prioritize_non_borrowing: bool,
+    /// `AdmissionFairSharing`: order a ClusterQueue by the usage of its LocalQueues.
+    pub admission_fair_sharing: bool,
+    /// `SchedulingEquivalenceHashing`: one negative answer for all workloads of equal shape.
+    pub scheduling_equivalence_hashing: bool,
+    /// `PrioritizePreemptorWorkloads`: remembered preemptors first.
+    pub prioritize_preemptor_workloads: bool,
+    /// `RecomputeAssignmentUponPreemptionTargetsOverlap`: try again when another head took the victims.
+    pub recompute_assignment_upon_preemption_targets_overlap: bool,
+    /// `QuotaCheckStrategy`: honour `quotaCheckStrategy`.
+    pub quota_check_strategy: bool,
+    /// Ours: stop a preemption that would only undo the preemption that evicted the preemptor.
+    pub preemption_loop_guard: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self {
+            partial_admission: true,
+            flavor_fungibility: true,
+            flavor_fungibility_preserve_scan_progress: true,
+            priority_sorting_within_cohort: true,
+            fair_sharing_preempt_within_nominal: true,
+            fair_sharing_prioritize_non_borrowing: true,
+            admission_fair_sharing: true,
+            scheduling_equivalence_hashing: true,
+            prioritize_preemptor_workloads: false,
+            recompute_assignment_upon_preemption_targets_overlap: true,
+            quota_check_strategy: true,
+            preemption_loop_guard: true,
+        }
+    }
+}
+
+/// `fairSharing` of the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FairSharing {
+    /// The preemption strategies in the order to try them; empty means upstream's default, both.
+    pub strategies: Vec<FairStrategy>,
+}
+
+impl Default for FairSharing {
+    fn default() -> Self {
+        Self {
+            strategies: vec![FairStrategy::LessThanOrEqualToFinalShare, FairStrategy::LessThanInitialShare],
+        }
+    }
+}
+
+/// When fair sharing may preempt a workload of another queue (reference 06, 6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FairStrategy {
+    /// The preemptor's new share is at most the target's share after the removal.
+    LessThanOrEqualToFinalShare,
+    /// The preemptor's new share is below the target's share before the removal.
+    LessThanInitialShare,
+}
+
+/// `admissionFairSharing` of the configuration file (reference 06, 6.9).
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdmissionFairSharing {
+    /// `usageHalfLifeTime` in seconds; 0 forgets all history.
+    pub half_life_seconds: i64,
+    /// `usageSamplingInterval` in seconds.
+    pub sampling_interval_seconds: i64,
+    /// `resourceWeights`; a resource that is not listed weighs 1.
+    pub resource_weights: Vec<(Name, f64)>,
+}

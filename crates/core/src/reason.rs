@@ -1,0 +1,309 @@
+//! Why a workload was not admitted: typed, and rendered to the reference's texts (reference 03, 3.1; 06, 6.5 and 6.6).
+
+use std::fmt::{self, Display, Write as _};
+use std::sync::Arc;
+
+use sluice_quantity::quantity_of;
+
+use crate::spec::Taint;
+use crate::{Amount, Name};
+
+/// The reason of the condition `QuotaReserved=False` (reference 03, 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// No flavor can ever serve a pod set.
+    NoMatchingFlavor,
+    /// Quota is used by others.
+    WaitingForQuota,
+    /// More than the queue could ever have.
+    ExceedsMaxQuota,
+    /// No topology domain fits.
+    TopologyPlacementFailed,
+    /// Victims were chosen and have to go first.
+    WaitingForPreemptedWorkloads,
+    /// Admission is blocked until all admitted pods are ready.
+    WaitingForPodsReady,
+    /// The workload or its queue is wrong.
+    Misconfigured,
+    /// Its queue is stopped or inactive.
+    Suspended,
+    /// Not decided yet.
+    PendingEvaluation,
+    /// An admission gate is closed.
+    AdmissionGated,
+    /// Its job is on hold.
+    OnHold,
+    /// It is deactivated.
+    Deactivated,
+}
+
+impl Reason {
+    /// The granular reason.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::NoMatchingFlavor => "NoMatchingFlavor",
+            Reason::WaitingForQuota => "WaitingForQuota",
+            Reason::ExceedsMaxQuota => "ExceedsMaxQuota",
+            Reason::TopologyPlacementFailed => "TopologyPlacementFailed",
+            Reason::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
+            Reason::WaitingForPodsReady => "WaitingForPodsReady",
+            Reason::Misconfigured => "Misconfigured",
+            Reason::Suspended => "Suspended",
+            Reason::PendingEvaluation => "PendingEvaluation",
+            Reason::AdmissionGated => "AdmissionGated",
+            Reason::OnHold => "OnHold",
+            Reason::Deactivated => "Deactivated",
+        }
+    }
+
+    /// The reason written while the gate UnadmittedWorkloadsObservability is off.
+    pub const fn legacy(self) -> &'static str {
+        match self {
+            Reason::NoMatchingFlavor
+            | Reason::WaitingForQuota
+            | Reason::ExceedsMaxQuota
+            | Reason::TopologyPlacementFailed
+            | Reason::WaitingForPreemptedWorkloads
+            | Reason::PendingEvaluation => "Pending",
+            Reason::WaitingForPodsReady => "Waiting",
+            Reason::Misconfigured | Reason::Suspended => "Inadmissible",
+            Reason::AdmissionGated => "AdmissionGated",
+            Reason::OnHold => "OnHold",
+            Reason::Deactivated => "Deactivated",
+        }
+    }
+
+    /// How severe a reason of the flavor search is (reference 06, 6.6: `TopologyPlacementFailed < WaitingForQuota <
+    /// ExceedsMaxQuota < NoMatchingFlavor`).
+    pub(crate) const fn severity(self) -> u8 {
+        match self {
+            Reason::TopologyPlacementFailed => 0,
+            Reason::WaitingForQuota => 1,
+            Reason::ExceedsMaxQuota => 2,
+            _ => 3,
+        }
+    }
+}
+
+/// A workload that was not admitted: the reason, the details, and what it asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unadmitted {
+    /// The reason.
+    pub reason: Reason,
+    /// What exactly was in the way.
+    pub detail: Detail,
+    /// The total requests per pod set (`status.resourceRequests`), sorted by resource; empty where they do not matter.
+    pub requests: PodSetRequests,
+}
+
+/// Total requests per pod set: (pod set, (resource, amount)). Shared by all workloads of one shape.
+pub type PodSetRequests = Arc<[(Name, Vec<(Name, Amount)>)]>;
+
+/// What exactly was in the way of an admission.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Detail {
+    /// Flavors were tried for each pod set.
+    Flavors {
+        /// The pod sets that did not simply fit.
+        pod_sets: Vec<PodSetRefusal>,
+        /// How many workloads were chosen as victims; 0 when there are none.
+        pending_preemptions: usize,
+    },
+    /// An earlier head of the cycle took the capacity.
+    NoLongerFits,
+    /// An earlier head of the cycle took the same victims.
+    OverlappingTargets,
+    /// Will fit when the victims of earlier heads are gone.
+    DeferredFit,
+    /// `blockAdmission`: an admitted workload's pods are not ready.
+    WaitingForPodsReady,
+    /// The namespace does not match the ClusterQueue's selector.
+    NamespaceMismatch,
+    /// The workload cannot be admitted as it is: the message.
+    Invalid(String),
+    /// An admission check is in Retry or Rejected.
+    FailedChecks,
+    /// The ClusterQueue is not active.
+    QueueInactive(Name),
+    /// The ClusterQueue does not exist.
+    QueueMissing(Name),
+    /// Not evaluated: an equivalent workload just failed for the same reason.
+    Bypassed,
+    /// Ours: the preemption would only undo the one that evicted this workload (gate `preemption_loop_guard`).
+    PreemptionLoop {
+        /// The workload that evicted this one, and would be evicted in turn.
+        evictor: crate::WorkloadKey,
+        /// The pod sets that did not simply fit.
+        pod_sets: Vec<PodSetRefusal>,
+    },
+}
+
+/// What was in the way of one pod set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSetRefusal {
+    /// The pod set.
+    pub name: Name,
+    /// Each refusal, in the order met.
+    pub refusals: Vec<Refusal>,
+}
+
+/// One refusal: a resource or flavor, and the rule that refused it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The ClusterQueue does not cover the resource.
+    ResourceUnavailable {
+        /// The resource.
+        resource: Name,
+        /// How much was asked for.
+        needed: Amount,
+    },
+    /// The ResourceFlavor does not exist.
+    FlavorNotFound {
+        /// The flavor.
+        flavor: Name,
+    },
+    /// The flavor has a taint that is not tolerated.
+    UntoleratedTaint {
+        /// The flavor.
+        flavor: Name,
+        /// The taint.
+        taint: Taint,
+    },
+    /// The flavor's labels do not match node selector or affinity.
+    NodeAffinity {
+        /// The flavor.
+        flavor: Name,
+    },
+    /// More than the queue could ever have.
+    ExceedsMaxQuota {
+        /// The flavor.
+        flavor: Name,
+        /// The resource.
+        resource: Name,
+        /// Usage by pod sets considered before.
+        previous: Amount,
+        /// The request of this pod set.
+        needed: Amount,
+        /// The most that the queue could have, with everything that it may borrow.
+        max: Amount,
+    },
+    /// Others use the quota.
+    InsufficientQuota {
+        /// The flavor.
+        flavor: Name,
+        /// The resource.
+        resource: Name,
+        /// Needed by this and earlier pod sets.
+        needed: Amount,
+        /// Available now.
+        free: Amount,
+        /// Missing.
+        missing: Amount,
+        /// The queue's own nominal quota.
+        nominal: Amount,
+        /// What it may borrow beyond that at most.
+        borrowable: Amount,
+        /// What a preemption for this resource alone would bring.
+        preemption: PreemptionOutlook,
+    },
+}
+
+/// What a preemption would bring for one resource of one flavor (reference 06, 6.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreemptionOutlook {
+    /// No preemption is allowed here: the request exceeds nominal quota, nothing can be reclaimed below the root, and
+    /// preemption while borrowing is not configured.
+    NotAllowed,
+    /// Allowed, but no set of victims makes room.
+    NoCandidates,
+    /// Victims in the own queue make room.
+    Preempt,
+    /// Victims in other queues make room.
+    Reclaim,
+}
+
+impl Unadmitted {
+    /// The text of the condition, as the reference has it.
+    pub fn message(&self) -> String {
+        match &self.detail {
+            Detail::Flavors { pod_sets, pending_preemptions: 0 } => flavors_message(pod_sets),
+            Detail::Flavors { pod_sets, pending_preemptions: n } => {
+                format!("{}. Pending the preemption of {n} workload(s)", flavors_message(pod_sets))
+            }
+            Detail::NoLongerFits => "Workload no longer fits after processing another workload".to_owned(),
+            Detail::OverlappingTargets => {
+                "Workload has overlapping preemption targets with another workload".to_owned()
+            }
+            Detail::DeferredFit => {
+                "Workload has overlapping preemption targets with another workload, but will fit \
+                                    after these preemptions complete"
+                    .to_owned()
+            }
+            Detail::WaitingForPodsReady => {
+                "waiting for all admitted workloads to be in PodsReady condition".to_owned()
+            }
+            Detail::NamespaceMismatch => "workload namespace doesn't match ClusterQueue selector".to_owned(),
+            Detail::Invalid(message) => message.clone(),
+            Detail::FailedChecks => "The workload has failed admission checks".to_owned(),
+            Detail::QueueInactive(name) => format!("ClusterQueue {name} is inactive"),
+            Detail::QueueMissing(name) => format!("ClusterQueue {name} not found"),
+            Detail::Bypassed => {
+                "Bypassed scheduling evaluation because an equivalent workload recently failed".to_owned()
+            }
+            Detail::PreemptionLoop { evictor, pod_sets } => format!(
+                "{}. Preemption is held back: it would evict {evictor}, which preempted this workload, and nothing \
+                 changed since",
+                flavors_message(pod_sets)
+            ),
+        }
+    }
+}
+
+/// "couldn't assign flavors to pod set NAME: reason1, reason2", pod sets joined by "; ", reasons sorted.
+fn flavors_message(pod_sets: &[PodSetRefusal]) -> String {
+    let mut text = String::new();
+    for (at, pod_set) in pod_sets.iter().enumerate() {
+        if at > 0 {
+            text.push_str("; ");
+        }
+        let mut reasons: Vec<String> = pod_set.refusals.iter().map(ToString::to_string).collect();
+        reasons.sort_unstable();
+        let _ = write!(text, "couldn't assign flavors to pod set {}: {}", pod_set.name, reasons.join(", "));
+    }
+    text
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::ResourceUnavailable { resource, .. } => {
+                write!(f, "resource {resource} unavailable in ClusterQueue")
+            }
+            Refusal::FlavorNotFound { flavor } => write!(f, "flavor {flavor} not found"),
+            Refusal::UntoleratedTaint { flavor, taint } => {
+                write!(f, "untolerated taint {taint} in flavor {flavor}")
+            }
+            Refusal::NodeAffinity { flavor } => write!(f, "flavor {flavor} doesn't match node affinity"),
+            Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => write!(
+                f,
+                "insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({}) + \
+                 current podset request ({}) > maximum capacity ({})",
+                quantity_of(resource, *previous),
+                quantity_of(resource, *needed),
+                quantity_of(resource, *max),
+            ),
+            Refusal::InsufficientQuota { flavor, resource, missing, .. } => write!(
+                f,
+                "insufficient unused quota for {resource} in flavor {flavor}, {} more needed",
+                quantity_of(resource, *missing)
+            ),
+        }
+    }
+}
+
+/// A taint as Kubernetes' Go code prints the struct, which is what the reference's message contains.
+impl Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{} {} {} <nil>}}", self.key, self.value, self.effect.as_str())
+    }
+}

@@ -1,0 +1,364 @@
+//! What one cycle decided, and what the world looks like from outside: reports and status figures.
+
+use std::fmt::{self, Display};
+use std::sync::Arc;
+
+use crate::reason::{Refusal, Unadmitted};
+use crate::spec::Time;
+use crate::workload::{Admission, WorkloadKey};
+use crate::{Amount, Name};
+
+/// The outcome of one cycle.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CycleReport {
+    /// The number of the cycle, from 1.
+    pub cycle: u64,
+    /// Each head in the order processed.
+    pub entries: Vec<EntryReport>,
+    /// Workloads parked unevaluated because an equivalent one failed. A workload is listed again only when the reason
+    /// changed.
+    pub bypassed: Vec<(WorkloadKey, Arc<Unadmitted>)>,
+    /// Something was admitted or newly evicted. Otherwise the next cycle will decide the same unless something changes
+    /// (or a flavor scan is under way: see `scanning`).
+    pub progress: bool,
+    /// A head went back to its queue to try further flavors: the next cycle may decide differently.
+    pub scanning: bool,
+}
+
+/// What became of one head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntryReport {
+    /// The workload.
+    pub key: WorkloadKey,
+    /// Its UID.
+    pub uid: Name,
+    /// The ClusterQueue that it was the head of.
+    pub cluster_queue: Name,
+    /// What was decided.
+    pub outcome: Outcome,
+}
+
+/// What was decided about a head.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It holds quota now (assumed until the write comes back).
+    Admitted {
+        /// What it holds.
+        admission: Admission,
+        /// The admission checks that apply to it, sorted.
+        required_checks: Vec<Name>,
+        /// What else was considered: renders to the suffix of the QuotaReserved event.
+        considered: Considered,
+    },
+    /// Victims were chosen; it waits for them in its queue.
+    Preempting {
+        /// The victims, evicted (assumed) from now on.
+        victims: Vec<Victim>,
+        /// The condition to write meanwhile.
+        why: Arc<Unadmitted>,
+    },
+    /// Not admitted.
+    Unadmitted(Arc<Unadmitted>),
+    /// Not admitted because it needs a preemption and its preemption gate is closed: the condition
+    /// BlockedOnPreemptionGates applies.
+    PreemptionGated(Arc<Unadmitted>),
+}
+
+/// A workload chosen to make room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victim {
+    /// The workload.
+    pub key: WorkloadKey,
+    /// Its UID.
+    pub uid: Name,
+    /// The ClusterQueue whose quota it holds.
+    pub cluster_queue: Name,
+    /// Why it was chosen.
+    pub reason: PreemptionReason,
+    /// `/root/…/queue` of the preemptor.
+    pub preemptor_path: String,
+    /// `/root/…/queue` of the victim.
+    pub preemptee_path: String,
+    /// It was evicted before this cycle already and is still stopping: nothing is to be written for it.
+    pub already_evicted: bool,
+}
+
+/// Why a victim was chosen (reference 03, 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PreemptionReason {
+    /// By priority within the ClusterQueue.
+    InClusterQueue,
+    /// Reclaimed within the cohort.
+    InCohortReclamation,
+    /// By fair sharing.
+    InCohortFairSharing,
+    /// Reclaimed while borrowing.
+    InCohortReclaimWhileBorrowing,
+}
+
+impl PreemptionReason {
+    /// The reason of the condition Preempted.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PreemptionReason::InClusterQueue => "InClusterQueue",
+            PreemptionReason::InCohortReclamation => "InCohortReclamation",
+            PreemptionReason::InCohortFairSharing => "InCohortFairSharing",
+            PreemptionReason::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
+        }
+    }
+
+    /// The words in the preemption sentence.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            PreemptionReason::InClusterQueue => "prioritization in the ClusterQueue",
+            PreemptionReason::InCohortReclamation => "reclamation within the cohort",
+            PreemptionReason::InCohortFairSharing => "Fair Sharing within the cohort",
+            PreemptionReason::InCohortReclaimWhileBorrowing => {
+                "reclamation within the cohort while borrowing"
+            }
+        }
+    }
+}
+
+/// The flavors considered for an admitted workload that did not plainly fit without borrowing (reference 03, 3.3).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Considered {
+    /// Per pod set: its name and the flavors.
+    pub pod_sets: Vec<(Name, Vec<ConsideredFlavor>)>,
+}
+
+/// One flavor that was considered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsideredFlavor {
+    /// The flavor.
+    pub flavor: Name,
+    /// What it came to.
+    pub mode: FlavorMode,
+    /// How high in the cohort tree the borrowing would reach; 0 is no borrowing.
+    pub borrow: u32,
+    /// What was in its way.
+    pub refusals: Vec<Refusal>,
+}
+
+/// What a flavor came to, worst first (reference 06, 6.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FlavorMode {
+    /// It cannot serve the request now.
+    NoFit,
+    /// A preemption is allowed, but nobody can be preempted.
+    NoPreemptionCandidates,
+    /// After a preemption that includes the own queue.
+    Preempt,
+    /// After a preemption in other queues only.
+    Reclaim,
+    /// At once.
+    Fit,
+}
+
+impl FlavorMode {
+    /// The mode as the event prints it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FlavorMode::NoFit => "NoFit",
+            FlavorMode::NoPreemptionCandidates | FlavorMode::Preempt | FlavorMode::Reclaim => "Preempt",
+            FlavorMode::Fit => "Fit",
+        }
+    }
+
+    /// The preemption mode as the event prints it.
+    pub const fn preemption_mode(self) -> &'static str {
+        match self {
+            FlavorMode::NoFit => "NoFit",
+            FlavorMode::NoPreemptionCandidates => "NoPreemptionCandidates",
+            FlavorMode::Preempt => "Preempt",
+            FlavorMode::Reclaim => "Reclaim",
+            FlavorMode::Fit => "Fit",
+        }
+    }
+}
+
+/// Empty when there is nothing to tell, otherwise the text behind "; Flavors considered: ".
+impl Display for Considered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, flavors)) in self.pod_sets.iter().enumerate() {
+            write!(f, "{}{name}: ", if at > 0 { " | " } else { "" })?;
+            for (at, flavor) in flavors.iter().enumerate() {
+                write!(
+                    f,
+                    "{}{}({}|preemptionMode={};borrow={}",
+                    if at > 0 { ", " } else { "" },
+                    flavor.flavor,
+                    flavor.mode.as_str(),
+                    flavor.mode.preemption_mode(),
+                    flavor.borrow,
+                )?;
+                for refusal in &flavor.refusals {
+                    write!(f, ";{refusal}")?;
+                }
+                f.write_str(")")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names whose status figures changed since the last call of `take_changed`, each sorted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changed {
+    /// ClusterQueues.
+    pub cluster_queues: Vec<Name>,
+    /// LocalQueues: (namespace, name).
+    pub local_queues: Vec<(Name, Name)>,
+    /// Cohorts.
+    pub cohorts: Vec<Name>,
+}
+
+/// One part of the reason why a ClusterQueue is not active (reference 03, 3.2), in the reference's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InactiveCause {
+    /// It is being deleted.
+    Terminating,
+    /// Its `stopPolicy` is set.
+    Stopped,
+    /// ResourceFlavors that do not exist.
+    FlavorNotFound(Vec<Name>),
+    /// AdmissionChecks that do not exist.
+    AdmissionCheckNotFound(Vec<Name>),
+    /// AdmissionChecks that are not active.
+    AdmissionCheckInactive(Vec<Name>),
+    /// It is under a cycle of Cohorts, which these form.
+    CohortCycle(Vec<Name>),
+}
+
+impl InactiveCause {
+    /// The reason of the condition Active.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            InactiveCause::Terminating => "Terminating",
+            InactiveCause::Stopped => "Stopped",
+            InactiveCause::FlavorNotFound(_) => "FlavorNotFound",
+            InactiveCause::AdmissionCheckNotFound(_) => "AdmissionCheckNotFound",
+            InactiveCause::AdmissionCheckInactive(_) => "AdmissionCheckInactive",
+            InactiveCause::CohortCycle(_) => "CohortCycle",
+        }
+    }
+
+    /// The part of the condition's message.
+    pub fn message(&self) -> String {
+        match self {
+            InactiveCause::Terminating => "clusterQueue is terminating".to_owned(),
+            InactiveCause::Stopped => "is stopped".to_owned(),
+            InactiveCause::FlavorNotFound(names) => {
+                format!("references missing ResourceFlavor(s): {}", names.join(","))
+            }
+            InactiveCause::AdmissionCheckNotFound(names) => {
+                format!("references missing AdmissionCheck(s): {}", names.join(","))
+            }
+            InactiveCause::AdmissionCheckInactive(names) => {
+                format!("references inactive AdmissionCheck(s): {}", names.join(","))
+            }
+            InactiveCause::CohortCycle(names) => format!("is under a cycle of Cohorts: {}", names.join(",")),
+        }
+    }
+}
+
+/// What one flavor-resource is used for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceUsage {
+    /// The resource.
+    pub name: Name,
+    /// Used in total. cpu in milli-CPU, everything else in whole units.
+    pub total: Amount,
+    /// Used beyond nominal quota.
+    pub borrowed: Amount,
+}
+
+/// Usage per flavor, in the order of the spec.
+pub type FlavorUsage = Vec<(Name, Vec<ResourceUsage>)>;
+
+/// The status figures of a ClusterQueue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterQueueStatus {
+    /// Why it is not active; empty means active.
+    pub inactive: Vec<InactiveCause>,
+    /// Reserved by workloads that hold quota.
+    pub reservation: FlavorUsage,
+    /// Used by admitted workloads.
+    pub usage: FlavorUsage,
+    /// Pending workloads in the heap.
+    pub pending_active: usize,
+    /// Pending workloads that are parked.
+    pub pending_inadmissible: usize,
+    /// Workloads that hold quota.
+    pub reserving: usize,
+    /// Workloads that are admitted.
+    pub admitted: usize,
+    /// The dominant resource share by weight, rounded up; `i64::MAX` for infinite (reference 06, 6.8).
+    pub weighted_share: i64,
+}
+
+/// The status figures of a LocalQueue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LocalQueueStatus {
+    /// Why it is not active; `None` means active.
+    pub inactive: Option<LocalQueueInactive>,
+    /// Reserved by workloads that hold quota; `borrowed` is always zero.
+    pub reservation: FlavorUsage,
+    /// Used by admitted workloads.
+    pub usage: FlavorUsage,
+    /// Pending workloads.
+    pub pending: usize,
+    /// Workloads that hold quota.
+    pub reserving: usize,
+    /// Workloads that are admitted.
+    pub admitted: usize,
+    /// Consumed usage of admission fair sharing per resource; cpu in cores, everything else in whole units.
+    pub consumed: Vec<(Name, f64)>,
+    /// When `consumed` was last brought up to date.
+    pub consumed_at: Option<Time>,
+    /// Usage weighted and divided by the queue's weight, penalties included: what orders it (reference 06, 6.9).
+    pub fair_usage: f64,
+}
+
+/// Why a LocalQueue is not active (reference 03, 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalQueueInactive {
+    /// Its `stopPolicy` is set.
+    Stopped,
+    /// Its ClusterQueue does not exist.
+    ClusterQueueDoesNotExist,
+    /// Its ClusterQueue is not active.
+    ClusterQueueIsInactive,
+}
+
+/// The status figures of a Cohort.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CohortStatus {
+    /// The dominant resource share by weight, rounded up; `i64::MAX` for infinite.
+    pub weighted_share: i64,
+    /// Quota of the whole subtree and usage that reaches this level: (flavor, resource, quota, usage).
+    pub subtree: Vec<(Name, Name, Amount, Amount)>,
+    /// It is in, or below, a cycle of Cohorts.
+    pub in_cycle: bool,
+}
+
+/// One line of a queue's order, as the visibility API lists it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingPosition {
+    /// The workload.
+    pub key: WorkloadKey,
+    /// Its LocalQueue.
+    pub local_queue: Name,
+    /// Its ClusterQueue.
+    pub cluster_queue: Name,
+    /// Effective priority.
+    pub priority: i32,
+    /// Creation time.
+    pub created: Time,
+    /// Place in the ClusterQueue, from 0.
+    pub in_cluster_queue: usize,
+    /// Place in the LocalQueue, from 0.
+    pub in_local_queue: usize,
+    /// In the heap; otherwise parked.
+    pub active: bool,
+}

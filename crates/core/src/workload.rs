@@ -1,0 +1,144 @@
+//! Workloads as plain data: what the core is told about each of them.
+
+use crate::spec::{Expression, Time, Toleration};
+use crate::{Amount, Name};
+
+/// A workload's namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadKey {
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its name.
+    pub name: Name,
+}
+
+impl WorkloadKey {
+    /// The key `namespace/name`.
+    pub fn new(namespace: impl Into<Name>, name: impl Into<Name>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for WorkloadKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One workload as the core sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkloadSpec {
+    /// Its namespace and name.
+    pub key: WorkloadKey,
+    /// Its UID: the last tie-break of every order.
+    pub uid: Name,
+    /// `spec.queueName`, in its namespace.
+    pub local_queue: Name,
+    /// Effective priority: `spec.priority` and the boost (reference 06, 6.4).
+    pub priority: i32,
+    /// Creation time.
+    pub created: Time,
+    /// The queue-order timestamp (reference 06, 6.4).
+    pub queue_order: Time,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Its pod sets, with effective counts.
+    pub pod_sets: Vec<PodSetSpec>,
+    /// Where it stands.
+    pub state: WorkloadState,
+    /// A preemption gate is closed: it may not preempt.
+    pub preemption_gated: bool,
+}
+
+/// One pod set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodSetSpec {
+    /// Its name.
+    pub name: Name,
+    /// Effective count: the spec's, less what is reclaimable.
+    pub count: i64,
+    /// `minCount`: how few pods are acceptable.
+    pub min_count: Option<i64>,
+    /// Requests per pod, sorted by resource. cpu in milli-CPU, everything else in whole units.
+    pub requests: Vec<(Name, Amount)>,
+    /// `nodeSelector` of the pod template.
+    pub node_selector: Vec<(Name, Name)>,
+    /// Required node affinity: the terms, one of which must hold.
+    pub affinity: Vec<AffinityTerm>,
+    /// Tolerations of the pod template.
+    pub tolerations: Vec<Toleration>,
+    /// `topologyRequest.podSetGroupName`: pod sets of one group get the same flavors.
+    pub group: Option<Name>,
+    /// A hash of whatever else of the pod template matters to scheduling.
+    pub shape: u64,
+}
+
+/// One term of a required node affinity: all expressions must hold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct AffinityTerm {
+    /// `matchExpressions`.
+    pub expressions: Vec<Expression>,
+}
+
+/// Where a workload stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WorkloadState {
+    /// In no queue: gated, inactive, on hold, finished …
+    Parked,
+    /// Waits for quota.
+    Pending {
+        /// `requeueState.requeueAt`: not before this.
+        requeue_at: Option<Time>,
+        /// The condition Requeued is False: not before it flips.
+        requeued_false: bool,
+        /// It has an admission check in Retry or Rejected.
+        failed_checks: bool,
+        /// It cannot be admitted as it is (requests above limits, LimitRange, …): the message.
+        invalid: Option<String>,
+    },
+    /// Holds quota.
+    Reserved {
+        /// What it holds.
+        admission: Admission,
+        /// When QuotaReserved turned True.
+        reserved_at: Time,
+        /// The condition Admitted is True.
+        admitted: bool,
+        /// The condition Evicted is True, and the quota is not released yet.
+        evicted: bool,
+        /// The condition PodsReady is True (only `blockAdmission` asks).
+        pods_ready: bool,
+    },
+}
+
+impl WorkloadState {
+    /// Waits for quota, with nothing in its way.
+    pub const PENDING: WorkloadState = WorkloadState::Pending {
+        requeue_at: None,
+        requeued_false: false,
+        failed_checks: false,
+        invalid: None,
+    };
+}
+
+/// What a workload holds: `status.admission`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The ClusterQueue whose quota it is.
+    pub cluster_queue: Name,
+    /// What each pod set got, in the workload's order.
+    pub pod_sets: Vec<PodSetAssignment>,
+}
+
+/// What one pod set got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSetAssignment {
+    /// The pod set.
+    pub name: Name,
+    /// The flavor of each resource that needs quota, sorted by resource: (resource, flavor).
+    pub flavors: Vec<(Name, Name)>,
+    /// Totals, per-pod requests × count, sorted by resource. cpu in milli-CPU, everything else in whole units.
+    pub usage: Vec<(Name, Amount)>,
+    /// How many pods.
+    pub count: i64,
+}

@@ -1,0 +1,21 @@
+//! An independent, naive oracle of the admission algorithm, written for clarity straight from the reference (06,
+//! 6.2–6.10): names are strings, maps are ordered, and everything is computed anew whenever it is needed.
+//!
+//! It shares no code and no types with the core (only the saturating [`sluice_quantity::Amount`]), so that a mistake
+//! in one does not hide in the other. It leaves out topology, admission checks, second passes, elastic slices and
+//! admission fair sharing; where the reference leaves an order open, it takes the order of names.
+
+pub mod assignment;
+pub mod classical;
+pub mod cycle;
+pub mod fair_preemption;
+pub mod ordering;
+pub mod preemption;
+pub mod queues;
+pub mod quota;
+pub mod share;
+pub mod snapshot;
+pub mod world;
+
+pub use cycle::{Entry, Oracle, Outcome};
+pub use world::*;
