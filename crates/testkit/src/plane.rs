@@ -170,7 +170,9 @@ impl ControlPlane {
     async fn wait_for_service_accounts(&self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         eventually("the service account default/default", START_DEADLINE, || async {
-            self.check()?;
+            if let Err(error) = self.check() {
+                return Ok(Look::Never(format!("{error:#}")));
+            }
             Ok(look(accounts.get_opt("default").await?.is_some(), "not there"))
         })
         .await
@@ -198,7 +200,9 @@ impl ControlPlane {
         self.programs().api_server = Some(program);
         let client = self.client().await?;
         eventually("the API server's /readyz", START_DEADLINE, || async {
-            self.check()?;
+            if let Err(error) = self.check() {
+                return Ok(Look::Never(format!("{error:#}")));
+            }
             let request = http::Request::get("/readyz").body(Vec::new())?;
             let answer = client.request_text(request).await?;
             Ok(look(answer == "ok", answer))

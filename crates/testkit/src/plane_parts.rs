@@ -88,11 +88,6 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
     let mut command = Command::new(assets::path(Tool::KubeControllerManager)?);
     command
         .args(["--bind-address=127.0.0.1", "--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400"])
-        .args([
-            // Fake pods go away at once; what is left of one must not hold a Job for long.
-            "--concurrent-job-syncs=10",
-            "--controllers=*,-nodeipam,-cloud-node-lifecycle,-node-route,-service-lb,-bootstrapsigner,-tokencleaner",
-        ])
         .arg(format!("--secure-port={port}"))
         .arg(flag("kubeconfig", kubeconfig))
         .arg(flag("authentication-kubeconfig", kubeconfig))

@@ -11,6 +11,8 @@ pub enum Look<T> {
     Done(T),
     /// Not yet; this is what there is.
     NotYet(String),
+    /// It never will be: waiting on is in vain.
+    Never(String),
 }
 
 /// A condition that holds, or what there is instead.
@@ -33,6 +35,7 @@ where
         let seen = match tokio::time::timeout(left, condition()).await {
             Ok(Ok(Look::Done(value))) => return Ok(value),
             Ok(Ok(Look::NotYet(seen))) => seen,
+            Ok(Ok(Look::Never(why))) => bail!("{what}: never, because {why}"),
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "the look itself did not finish in time".to_owned(),
         };
@@ -50,7 +53,7 @@ where
 {
     let started = Instant::now();
     while started.elapsed() < period {
-        if let Look::NotYet(seen) = condition().await? {
+        if let Look::NotYet(seen) | Look::Never(seen) = condition().await? {
             bail!("{what}: no longer true after {:?}; seen: {seen}", started.elapsed());
         }
         tokio::time::sleep(PAUSE).await;
