@@ -1,9 +1,11 @@
 //! Every kind of Kueue's API in both versions, with defaults, validation and conversion.
 
+pub mod conditions;
 pub mod gates;
 pub mod job;
 pub mod labels;
 pub mod names;
+pub mod slim;
 
 mod kind;
 mod schema;

@@ -1,0 +1,135 @@
+//! The pod template, reduced to what requests, matching, start and stop need.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Container as FullContainer, NodeSelectorTerm, PodSchedulingGate, PodSpec, PodTemplateSpec,
+    ResourceRequirements, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::{Deserialize, Deserializer};
+
+/// Requests and limits by resource name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resources {
+    /// What is requested.
+    pub requests: BTreeMap<String, Quantity>,
+    /// The limits.
+    pub limits: BTreeMap<String, Quantity>,
+}
+
+impl Resources {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.limits.is_empty()
+    }
+}
+
+impl From<ResourceRequirements> for Resources {
+    fn from(full: ResourceRequirements) -> Self {
+        Self { requests: full.requests.unwrap_or_default(), limits: full.limits.unwrap_or_default() }
+    }
+}
+
+/// One container: its name and resources.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Container {
+    /// The container's name.
+    pub name: String,
+    /// Its resources.
+    pub resources: Resources,
+    /// Whether an init container keeps running (`restartPolicy: Always`).
+    pub sidecar: bool,
+}
+
+impl From<FullContainer> for Container {
+    fn from(full: FullContainer) -> Self {
+        Self {
+            sidecar: full.restart_policy.as_deref() == Some("Always"),
+            resources: full.resources.map(Resources::from).unwrap_or_default(),
+            name: full.name,
+        }
+    }
+}
+
+/// A pod template without what no decision needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodTemplate {
+    /// Labels of the pods.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the pods.
+    pub annotations: BTreeMap<String, String>,
+    /// The init containers.
+    pub init_containers: Vec<Container>,
+    /// The containers.
+    pub containers: Vec<Container>,
+    /// Resources of the pod as a whole.
+    pub resources: Resources,
+    /// `spec.overhead`.
+    pub overhead: BTreeMap<String, Quantity>,
+    /// The RuntimeClass that overhead is taken from when the template has none.
+    pub runtime_class_name: Option<String>,
+    /// The node selector.
+    pub node_selector: BTreeMap<String, String>,
+    /// The required node affinity: any of these terms.
+    pub node_affinity: Vec<NodeSelectorTerm>,
+    /// The tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// The scheduling gates.
+    pub scheduling_gates: Vec<PodSchedulingGate>,
+    /// `spec.priorityClassName`.
+    pub priority_class_name: Option<String>,
+    /// Whether the pods name ResourceClaims.
+    pub has_resource_claims: bool,
+    /// What 6.20 compares besides counts and tolerations: [`crate::names::containers_hash`].
+    pub containers_hash: u64,
+}
+
+impl From<PodTemplateSpec> for PodTemplate {
+    fn from(full: PodTemplateSpec) -> Self {
+        let metadata = full.metadata.unwrap_or_default();
+        let spec = full.spec.unwrap_or_default();
+        Self {
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            containers_hash: crate::names::containers_hash(&spec),
+            ..Self::from(spec)
+        }
+    }
+}
+
+impl From<PodSpec> for PodTemplate {
+    fn from(spec: PodSpec) -> Self {
+        let required = spec
+            .affinity
+            .and_then(|a| a.node_affinity)
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution);
+        Self {
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            init_containers: spec
+                .init_containers
+                .unwrap_or_default()
+                .into_iter()
+                .map(Container::from)
+                .collect(),
+            containers: spec.containers.into_iter().map(Container::from).collect(),
+            resources: spec.resources.map(Resources::from).unwrap_or_default(),
+            overhead: spec.overhead.unwrap_or_default(),
+            runtime_class_name: spec.runtime_class_name,
+            node_selector: spec.node_selector.unwrap_or_default(),
+            node_affinity: required.map(|r| r.node_selector_terms).unwrap_or_default(),
+            tolerations: spec.tolerations.unwrap_or_default(),
+            scheduling_gates: spec.scheduling_gates.unwrap_or_default(),
+            priority_class_name: spec.priority_class_name.filter(|n| !n.is_empty()),
+            has_resource_claims: spec.resource_claims.is_some_and(|c| !c.is_empty()),
+            containers_hash: 0,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PodTemplate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        PodTemplateSpec::deserialize(deserializer).map(Self::from)
+    }
+}

@@ -1,0 +1,88 @@
+//! The Workload, reduced.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::pod::PodTemplate;
+use super::watchable;
+use crate::v1beta2::{PriorityClassRef, WorkloadStatus};
+
+/// One pod set of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSet {
+    /// The pod set's name.
+    #[serde(default = "main")]
+    pub name: String,
+    /// How many pods.
+    #[serde(default = "one")]
+    pub count: i32,
+    /// The least number of pods (partial admission).
+    #[serde(default)]
+    pub min_count: Option<i32>,
+    /// What is kept of the template.
+    #[serde(default)]
+    pub template: PodTemplate,
+}
+
+fn main() -> String {
+    "main".to_owned()
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The name of a preemption gate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+}
+
+/// What a Workload asks for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadSpec {
+    /// The pod sets.
+    #[serde(default)]
+    pub pod_sets: Vec<PodSet>,
+    /// The LocalQueue.
+    #[serde(default)]
+    pub queue_name: String,
+    /// The class that the priority came from.
+    #[serde(default)]
+    pub priority_class_ref: Option<PriorityClassRef>,
+    /// The priority.
+    #[serde(default)]
+    pub priority: Option<i32>,
+    /// Whether it may run at all.
+    #[serde(default = "yes")]
+    pub active: bool,
+    /// The longest it may be admitted, in seconds.
+    #[serde(default)]
+    pub maximum_execution_time_seconds: Option<i32>,
+    /// Gates that keep it from preempting until they are open.
+    #[serde(default)]
+    pub preemption_gates: Vec<Gate>,
+}
+
+/// A Workload.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Workload {
+    /// Name, labels, annotations, owners, finalizers.
+    #[serde(deserialize_with = "super::reduced_metadata")]
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    #[serde(default)]
+    pub spec: WorkloadSpec,
+    /// What was decided so far: whole, because applies carry all of it.
+    #[serde(default)]
+    pub status: WorkloadStatus,
+}
+
+watchable!(Workload, "Workload", "kueue.x-k8s.io", "v1beta2", "workloads", NamespaceResourceScope);

@@ -1,0 +1,211 @@
+//! What the engine wants done: writes, events, metric observations, log lines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_api::job::{JobView, PodSetInfo};
+use sluice_api::v1beta2;
+
+use crate::input::ObjectRef;
+
+/// Names one write, so that its answer finds back. Never reused by one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EffectId(pub u64);
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// A request to the API server. Its answer must come back as `Input::Written`, whatever happens.
+    Write(WriteRequest),
+    /// An event to record.
+    Event(Event),
+    /// A counter or histogram to move.
+    Observe(Observation),
+    /// One line for the log.
+    Log(LogLine),
+}
+
+/// A request to the API server.
+///
+/// Requests on the same `object` must be sent in order, one after the other; the engine has at most one of them open per
+/// object (a status and the object itself counted together).
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteRequest {
+    /// Names it.
+    pub id: EffectId,
+    /// What it acts on: also the key of its order.
+    pub object: ObjectRef,
+    /// Why, for logs and traces.
+    pub purpose: Purpose,
+    /// What to send.
+    pub write: Write,
+}
+
+/// Why a write is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// Create the Workload of a job.
+    CreateWorkload,
+    /// Update the Workload of a job that changed.
+    UpdateWorkload,
+    /// Remove the Workload of a job.
+    DeleteWorkload,
+    /// Reserve quota, and admit when no check is open.
+    ReserveQuota,
+    /// All checks are ready.
+    Admit,
+    /// Say why it waits.
+    Pend,
+    /// Ask a job to stop, keeping its quota.
+    Evict,
+    /// Give quota back.
+    ReleaseQuota,
+    /// Let it be queued again.
+    Requeue,
+    /// Keep the list of admission checks as the ClusterQueue has it.
+    SyncChecks,
+    /// It will be deactivated, or is.
+    Deactivate,
+    /// The job ended.
+    Finish,
+    /// The job's pods are ready, or no longer.
+    PodsReady,
+    /// Pods ended that will not come again.
+    Reclaim,
+    /// Start a job.
+    StartJob,
+    /// Stop a job and restore its templates.
+    StopJob,
+    /// Suspend a job that has nothing to restore.
+    SuspendJob,
+    /// Remove a job whose retention is over.
+    DeleteJob,
+    /// The status of a queue.
+    QueueStatus,
+    /// Hold or release an object that is being deleted.
+    Finalizer,
+    /// Read an object again.
+    Read,
+}
+
+/// A request's content.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// POST.
+    CreateWorkload(Box<v1beta2::Workload>),
+    /// PATCH with `application/merge-patch+json`; `metadata.resourceVersion` in it makes it strict.
+    MergePatch {
+        /// `status` or the object itself.
+        subresource: Option<&'static str>,
+        /// The patch.
+        body: serde_json::Value,
+    },
+    /// PATCH with `application/apply-patch+yaml`, forced.
+    Apply {
+        /// `status` or the object itself.
+        subresource: Option<&'static str>,
+        /// The field manager.
+        field_manager: &'static str,
+        /// The whole applied object, with `metadata.resourceVersion` where it must not act on anything newer.
+        body: serde_json::Value,
+    },
+    /// DELETE with these preconditions, in the background.
+    Delete {
+        /// The object's UID.
+        uid: Option<Arc<str>>,
+    },
+    /// The start patch of a job's adapter; may turn out impossible (`WriteError::Unstartable`).
+    StartJob {
+        /// The job as it was seen.
+        view: Arc<JobView>,
+        /// What each pod set gets.
+        infos: Vec<PodSetInfo>,
+    },
+    /// The stop patches of a job's adapter, one or several steps; the answer is the job after the last one.
+    StopJob {
+        /// The job as it was seen.
+        view: Arc<JobView>,
+        /// What each pod set gets back; empty when nothing is known, then the job is only suspended.
+        infos: Vec<PodSetInfo>,
+    },
+    /// The suspend patch of a job's adapter.
+    SuspendJob {
+        /// The job as it was seen.
+        view: Arc<JobView>,
+    },
+    /// GET: the answer is the object in full.
+    Read,
+}
+
+/// `Normal` or `Warning`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// For information.
+    Normal,
+    /// Someone may have to act.
+    Warning,
+}
+
+impl EventType {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// An event (events.k8s.io/v1). The note may be longer than an event takes: the sink cuts it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// What it is about.
+    pub object: ObjectRef,
+    /// The object's UID.
+    pub uid: Arc<str>,
+    /// Normal or Warning.
+    pub type_: EventType,
+    /// The reason (reference 03, 3.3 and 3.4).
+    pub reason: String,
+    /// The action, nearly always equal to the reason.
+    pub action: String,
+    /// The text.
+    pub note: String,
+    /// The reporting controller (reference 03, 3.6).
+    pub reporter: &'static str,
+}
+
+/// A change of a counter or histogram (reference 05); `replica_role` is the manager's to add.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// The metric's name.
+    pub metric: &'static str,
+    /// The values of its labels, in the order of the table of metrics.
+    pub labels: Vec<Arc<str>>,
+    /// What a counter grows by, or a histogram observes (seconds).
+    pub value: f64,
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLine {
+    /// How loud.
+    pub level: Level,
+    /// What happened, always the same words for the same thing.
+    pub message: &'static str,
+    /// What it happened to, and with which figures.
+    pub fields: BTreeMap<&'static str, String>,
+}
+
+/// The level of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For those who look for a fault.
+    Debug,
+    /// A decision.
+    Info,
+    /// Something is wrong that is not ours.
+    Warn,
+    /// Something is wrong that is ours.
+    Error,
+}

@@ -1,0 +1,266 @@
+//! What the engine is told: objects seen, writes answered, time passed.
+
+use std::sync::Arc;
+
+use sluice_api::job::{JobKind, JobView};
+use sluice_api::{slim, v1beta2};
+
+use crate::effect::EffectId;
+
+/// The kinds of objects that the engine sees or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// kueue.x-k8s.io
+    ResourceFlavor,
+    /// kueue.x-k8s.io
+    ClusterQueue,
+    /// kueue.x-k8s.io
+    LocalQueue,
+    /// kueue.x-k8s.io
+    Cohort,
+    /// kueue.x-k8s.io
+    AdmissionCheck,
+    /// kueue.x-k8s.io
+    Workload,
+    /// kueue.x-k8s.io
+    WorkloadPriorityClass,
+    /// scheduling.k8s.io
+    PriorityClass,
+    /// core
+    Namespace,
+    /// core
+    Node,
+    /// core
+    LimitRange,
+    /// node.k8s.io
+    RuntimeClass,
+    /// A job of one of the integrations.
+    Job(JobKind),
+}
+
+impl Kind {
+    /// The API group, empty for core.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::ResourceFlavor
+            | Self::ClusterQueue
+            | Self::LocalQueue
+            | Self::Cohort
+            | Self::AdmissionCheck
+            | Self::Workload
+            | Self::WorkloadPriorityClass => "kueue.x-k8s.io",
+            Self::PriorityClass => "scheduling.k8s.io",
+            Self::Namespace | Self::Node | Self::LimitRange => "",
+            Self::RuntimeClass => "node.k8s.io",
+            Self::Job(kind) => kind.group(),
+        }
+    }
+
+    /// The version that the engine's objects are written in.
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::ResourceFlavor
+            | Self::ClusterQueue
+            | Self::LocalQueue
+            | Self::Cohort
+            | Self::AdmissionCheck
+            | Self::Workload
+            | Self::WorkloadPriorityClass => "v1beta2",
+            Self::PriorityClass | Self::Namespace | Self::Node | Self::LimitRange | Self::RuntimeClass => {
+                "v1"
+            }
+            Self::Job(kind) => kind.version(),
+        }
+    }
+
+    /// The kind's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ResourceFlavor => "ResourceFlavor",
+            Self::ClusterQueue => "ClusterQueue",
+            Self::LocalQueue => "LocalQueue",
+            Self::Cohort => "Cohort",
+            Self::AdmissionCheck => "AdmissionCheck",
+            Self::Workload => "Workload",
+            Self::WorkloadPriorityClass => "WorkloadPriorityClass",
+            Self::PriorityClass => "PriorityClass",
+            Self::Namespace => "Namespace",
+            Self::Node => "Node",
+            Self::LimitRange => "LimitRange",
+            Self::RuntimeClass => "RuntimeClass",
+            Self::Job(kind) => kind.kind(),
+        }
+    }
+
+    /// The plural in URLs.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::ResourceFlavor => "resourceflavors",
+            Self::ClusterQueue => "clusterqueues",
+            Self::LocalQueue => "localqueues",
+            Self::Cohort => "cohorts",
+            Self::AdmissionCheck => "admissionchecks",
+            Self::Workload => "workloads",
+            Self::WorkloadPriorityClass => "workloadpriorityclasses",
+            Self::PriorityClass => "priorityclasses",
+            Self::Namespace => "namespaces",
+            Self::Node => "nodes",
+            Self::LimitRange => "limitranges",
+            Self::RuntimeClass => "runtimeclasses",
+            Self::Job(kind) => kind.plural(),
+        }
+    }
+
+    /// Whether objects of the kind live in a namespace.
+    pub const fn namespaced(self) -> bool {
+        matches!(self, Self::LocalQueue | Self::Workload | Self::LimitRange | Self::Job(_))
+    }
+}
+
+/// Names one object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace, empty for cluster-scoped kinds.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl ObjectRef {
+    /// The reference to an object of a cluster-scoped kind.
+    pub fn cluster(kind: Kind, name: impl Into<Arc<str>>) -> Self {
+        Self { kind, namespace: "".into(), name: name.into() }
+    }
+
+    /// The reference to an object in a namespace.
+    pub fn namespaced(kind: Kind, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { kind, namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind.as_str(), self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind.as_str(), self.namespace, self.name)
+        }
+    }
+}
+
+/// An object as it is in the API server.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each variant is the kind that it names")]
+pub enum Object {
+    ResourceFlavor(Box<v1beta2::ResourceFlavor>),
+    ClusterQueue(Box<v1beta2::ClusterQueue>),
+    LocalQueue(Box<v1beta2::LocalQueue>),
+    Cohort(Box<v1beta2::Cohort>),
+    AdmissionCheck(Box<v1beta2::AdmissionCheck>),
+    Workload(Box<slim::Workload>),
+    WorkloadPriorityClass(Box<v1beta2::WorkloadPriorityClass>),
+    PriorityClass(Box<slim::PriorityClass>),
+    Namespace(Box<slim::Namespace>),
+    Node(Box<slim::Node>),
+    LimitRange(Box<slim::LimitRange>),
+    RuntimeClass(Box<slim::RuntimeClass>),
+    Job(Box<JobView>),
+}
+
+impl Object {
+    /// The object's name.
+    pub fn object_ref(&self) -> ObjectRef {
+        let (kind, metadata) = match self {
+            Self::ResourceFlavor(o) => (Kind::ResourceFlavor, &o.metadata),
+            Self::ClusterQueue(o) => (Kind::ClusterQueue, &o.metadata),
+            Self::LocalQueue(o) => (Kind::LocalQueue, &o.metadata),
+            Self::Cohort(o) => (Kind::Cohort, &o.metadata),
+            Self::AdmissionCheck(o) => (Kind::AdmissionCheck, &o.metadata),
+            Self::Workload(o) => (Kind::Workload, &o.metadata),
+            Self::WorkloadPriorityClass(o) => (Kind::WorkloadPriorityClass, &o.metadata),
+            Self::PriorityClass(o) => (Kind::PriorityClass, &o.metadata),
+            Self::Namespace(o) => (Kind::Namespace, &o.metadata),
+            Self::Node(o) => (Kind::Node, &o.metadata),
+            Self::LimitRange(o) => (Kind::LimitRange, &o.metadata),
+            Self::RuntimeClass(o) => (Kind::RuntimeClass, &o.metadata),
+            Self::Job(view) => {
+                return ObjectRef {
+                    kind: Kind::Job(view.job.kind),
+                    namespace: Arc::clone(&view.job.namespace),
+                    name: Arc::clone(&view.job.name),
+                };
+            }
+        };
+        ObjectRef {
+            kind,
+            namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
+            name: metadata.name.as_deref().unwrap_or_default().into(),
+        }
+    }
+}
+
+/// Why a write failed, as far as it matters for what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// 409 of an update: the object changed since it was read.
+    #[error("the object changed meanwhile: {0}")]
+    Conflict(String),
+    /// 409 of a creation: an object of that name exists.
+    #[error("the object exists already: {0}")]
+    AlreadyExists(String),
+    /// 404: the object (or, of a creation, its namespace) is gone.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// 400, 403, 422: refused for good, by schema, webhook or access rules. Tried again seldom.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The patch could not be made: what is to be injected contradicts the job's own template.
+    #[error("cannot be started: {0}")]
+    Unstartable(String),
+    /// Anything else, after the writer's own retries: tried again with backoff.
+    #[error("failed: {0}")]
+    Transient(String),
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// An object was seen, by a list or a watch.
+    Applied(Object),
+    /// An object is gone. With the UID that was seen last, if known, so that a late deletion never takes away a namesake.
+    Deleted {
+        /// Which object.
+        object: ObjectRef,
+        /// Its UID.
+        uid: Option<Arc<str>>,
+    },
+    /// A list is complete: what is known of the kind and not in `present` is gone.
+    Listed {
+        /// The kind.
+        kind: Kind,
+        /// Every object of the kind.
+        present: Vec<ObjectRef>,
+    },
+    /// All kinds have been listed once. No decision is made before.
+    Synced,
+    /// Whether this replica leads. Only a leader decides.
+    Leader(bool),
+    /// A write was answered: with the object as it is now, `None` where there is none to show (deletions).
+    Written {
+        /// The write.
+        id: EffectId,
+        /// What came of it.
+        result: Result<Option<Object>, WriteError>,
+    },
+    /// The object made the engine panic: it is left out from now on, until it changes.
+    SetAside {
+        /// Which object.
+        object: ObjectRef,
+        /// The panic's message.
+        why: String,
+    },
+    /// Nothing but time passed (see `Engine::next_timer`).
+    Tick,
+}
