@@ -47,7 +47,12 @@ pub struct Call {
     pub content: Content,
     /// The body; empty for GET and most deletes.
     pub body: Vec<u8>,
+    /// The form of the answer.
+    pub accept: &'static str,
 }
+
+const WHOLE: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +143,14 @@ struct StatusAnswer {
 impl Call {
     /// A GET.
     pub fn get(uri: impl Into<String>) -> Self {
-        Self { method: Method::GET, uri: uri.into(), content: Content::Json, body: Vec::new() }
+        Self { method: Method::GET, uri: uri.into(), content: Content::Json, body: Vec::new(), accept: WHOLE }
+    }
+
+    /// The same call, with only the metadata of the object in the answer.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.accept = METADATA;
+        self
     }
 
     /// A call with a JSON body.
@@ -149,7 +161,7 @@ impl Call {
         body: &impl serde::Serialize,
     ) -> Self {
         let body = serde_json::to_vec(body).expect("maps have string keys and values serialize");
-        Self { method, uri: uri.into(), content, body }
+        Self { method, uri: uri.into(), content, body, accept: WHOLE }
     }
 
     /// Sends it once and gives the raw answer.
@@ -160,7 +172,7 @@ impl Call {
             .method(self.method.clone())
             .uri(&self.uri)
             .header(header::CONTENT_TYPE, self.content.media_type())
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, self.accept)
             .body(Body::from(self.body.clone()))
             .map_err(|e| failed(kube::Error::HttpError(e)))?;
         let exchange = async {

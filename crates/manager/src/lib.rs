@@ -11,6 +11,7 @@
 //! * one malformed or poisonous object never stops the others.
 
 pub mod api_call;
+pub mod certs;
 pub mod client;
 pub mod controllers;
 pub mod error_chain;

@@ -1,0 +1,313 @@
+//! The certificates of the webhooks: made, shared by a Secret, rotated, injected; or read from files.
+//!
+//! All replicas look after the same Secret; its resourceVersion decides who makes the next certificate. A replaced
+//! certificate is served at once: listeners take the TLS configuration anew for each connection.
+
+pub mod inject;
+pub mod material;
+pub mod server;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::http::Method;
+use axum_server::tls_rustls::RustlsConfig;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use serde_json::json;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::api_call::{Call, CallError, Content};
+use crate::error_chain::Chain;
+use crate::shutdown::Stop;
+use inject::Injector;
+use material::{Decision, Material, decide, renew};
+use server::{TlsError, TlsOptions};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks at the Secret, the webhook configurations and the clock.
+const PERIOD: Duration = Duration::from_secs(10);
+/// The same while something is missing.
+const IMPATIENT: Duration = Duration::from_millis(500);
+
+/// Why the certificates are not in order.
+#[derive(Debug, thiserror::Error)]
+pub enum CertsError {
+    /// A request to the API server failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// rcgen refused.
+    #[error(transparent)]
+    Make(#[from] material::MakeError),
+    /// What was made or found cannot be served.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The certificate files cannot be read.
+    #[error("reading {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// How far the certificates are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertsState {
+    /// Something is missing, and what.
+    Pending(String),
+    /// A certificate is served, and the CA is where it belongs.
+    Ready,
+}
+
+/// The certificate that a TLS listener serves, exchangeable while it runs.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    options: TlsOptions,
+    /// For the listener.
+    pub config: RustlsConfig,
+}
+
+impl Serving {
+    /// Starts with a certificate of its own that nobody trusts, so that the port is open at once.
+    pub fn provisional(options: TlsOptions) -> Result<Self, CertsError> {
+        let names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+        let material = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now())?;
+        let config = options.server(material.cert.as_bytes(), material.key.as_bytes())?;
+        Ok(Self { options, config: RustlsConfig::from_config(config) })
+    }
+
+    fn exchange(&self, cert: &[u8], key: &[u8]) -> Result<(), TlsError> {
+        self.config.reload_from_config(self.options.server(cert, key)?);
+        Ok(())
+    }
+}
+
+/// Keeps the Secret, the served certificate and the injected CA in order.
+pub struct Keeper {
+    client: Client,
+    namespace: String,
+    secret: String,
+    /// Names that the certificate must always have.
+    names: BTreeSet<String>,
+    injector: Injector,
+    serving: Serving,
+    served: Material,
+}
+
+impl Keeper {
+    /// A keeper of the Secret `namespace/secret` for the Service `service`.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        service: &str,
+        secret: &str,
+        host: &str,
+        serving: Serving,
+    ) -> Self {
+        let injector = Injector::new(client.clone(), inject::Targets::of_service(service));
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            names: service_names(namespace, service, host),
+            injector,
+            serving,
+            served: Material::default(),
+        }
+    }
+
+    /// Runs until stopped.
+    pub async fn run(mut self, state: watch::Sender<CertsState>, mut stop: Stop) {
+        loop {
+            let next = match self.round().await {
+                Ok(()) => CertsState::Ready,
+                Err(error) => CertsState::Pending(Chain(&error).to_string()),
+            };
+            let pause = if next == CertsState::Ready { PERIOD } else { IMPATIENT };
+            tell(&state, next);
+            if !stop.sleep(pause).await {
+                return;
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), CertsError> {
+        self.injector.refresh().await?;
+        let mut names = self.names.clone();
+        names.extend(self.injector.hosts());
+        let material = self.agree(&names).await?;
+        if material != self.served {
+            self.serving.exchange(material.cert.as_bytes(), material.key.as_bytes())?;
+            self.served = material;
+        }
+        self.injector.inject(&self.served.ca_bundle).await?;
+        Ok(())
+    }
+
+    /// Reads the Secret and, if need be, renews what it holds. The write is refused with a conflict if another replica was
+    /// faster; then what that one wrote is taken in the next round.
+    async fn agree(&self, names: &BTreeSet<String>) -> Result<Material, CertsError> {
+        let uri = format!("/api/v1/namespaces/{}/secrets/{}", self.namespace, self.secret);
+        let now = Timestamp::now();
+        let secret: Secret = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
+            Err(error) if error.code() == Some(404) => return self.create(names, now).await,
+            other => other?,
+        };
+        let material = unpack(secret.data.as_ref());
+        let decision = decide(&material, names, now);
+        if decision == Decision::Keep {
+            return Ok(material);
+        }
+        let next = renew(&material, decision, names, now)?;
+        let body = json!({
+            "metadata": {"resourceVersion": secret.metadata.resource_version},
+            "data": pack(&next),
+        });
+        Call::with_body(Method::PATCH, uri, Content::MergePatch, &body).send(&self.client, TIMEOUT).await?;
+        info!(secret = %self.secret, ?decision, "certificates renewed");
+        Ok(next)
+    }
+
+    async fn create(&self, names: &BTreeSet<String>, now: Timestamp) -> Result<Material, CertsError> {
+        let next = renew(&Material::default(), Decision::RenewAll, names, now)?;
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": self.secret, "namespace": self.namespace},
+            "data": pack(&next),
+        });
+        let uri = format!("/api/v1/namespaces/{}/secrets", self.namespace);
+        Call::with_body(Method::POST, uri, Content::Json, &body).send(&self.client, TIMEOUT).await?;
+        info!(secret = %self.secret, "certificates made");
+        Ok(next)
+    }
+}
+
+/// Serves `tls.crt` and `tls.key` of a folder (`webhook.certDir`), again when they change.
+pub async fn serve_files(
+    folder: PathBuf,
+    serving: Serving,
+    state: watch::Sender<CertsState>,
+    mut stop: Stop,
+) {
+    let mut served = (Vec::new(), Vec::new());
+    loop {
+        let next = match files(&folder, &serving, &mut served).await {
+            Ok(()) => CertsState::Ready,
+            Err(error) => CertsState::Pending(Chain(&error).to_string()),
+        };
+        tell(&state, next);
+        if !stop.sleep(Duration::from_secs(2)).await {
+            return;
+        }
+    }
+}
+
+async fn files(
+    folder: &std::path::Path,
+    serving: &Serving,
+    served: &mut (Vec<u8>, Vec<u8>),
+) -> Result<(), CertsError> {
+    let read = async |name: &str| {
+        let path = folder.join(name);
+        tokio::fs::read(&path).await.map_err(|source| CertsError::File { path, source })
+    };
+    let found = (read("tls.crt").await?, read("tls.key").await?);
+    if found != *served {
+        serving.exchange(&found.0, &found.1)?;
+        info!(folder = %folder.display(), "certificate loaded");
+        *served = found;
+    }
+    Ok(())
+}
+
+/// Publishes a state, and logs a problem when it changes.
+fn tell(state: &watch::Sender<CertsState>, next: CertsState) {
+    state.send_if_modified(|state| {
+        if *state == next {
+            return false;
+        }
+        if let CertsState::Pending(why) = &next {
+            warn!(%why, "webhook certificates are not in order");
+        }
+        *state = next;
+        true
+    });
+}
+
+/// The names by which the API server reaches the webhooks, when it is by Service; and this host, for URLs.
+fn service_names(namespace: &str, service: &str, host: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([
+        format!("{service}.{namespace}.svc"),
+        format!("{service}.{namespace}.svc.cluster.local"),
+        "localhost".to_owned(),
+        "127.0.0.1".to_owned(),
+    ]);
+    if !host.is_empty() && host != "0.0.0.0" && host != "::" {
+        names.insert(host.to_owned());
+    }
+    names
+}
+
+const KEYS: [&str; 4] = ["ca.crt", "ca.key", "tls.crt", "tls.key"];
+
+fn pack(material: &Material) -> BTreeMap<&'static str, ByteString> {
+    let texts = [&material.ca_bundle, &material.ca_key, &material.cert, &material.key];
+    KEYS.into_iter().zip(texts.map(|text| ByteString(text.as_bytes().to_vec()))).collect()
+}
+
+fn unpack(data: Option<&BTreeMap<String, ByteString>>) -> Material {
+    let [ca_bundle, ca_key, cert, key] = KEYS.map(|key| {
+        let bytes = data.and_then(|data| data.get(key)).map(|bytes| bytes.0.clone()).unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_default()
+    });
+    Material { ca_bundle, ca_key, cert, key }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_into_the_secret_comes_out_again() {
+        let names = service_names("kueue-system", "kueue-webhook-service", "");
+        let material = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
+        let data = pack(&material).into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+        assert_eq!(unpack(Some(&data)), material);
+        assert_eq!(unpack(None), Material::default());
+    }
+
+    #[test]
+    fn the_certificate_names_the_service_and_a_listening_host() {
+        let names = service_names("ns", "svc", "10.1.2.3");
+        assert!(names.contains("svc.ns.svc"));
+        assert!(names.contains("10.1.2.3"));
+        assert!(!service_names("ns", "svc", "0.0.0.0").contains("0.0.0.0"));
+    }
+
+    #[tokio::test]
+    async fn files_are_served_again_when_they_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = BTreeSet::from(["localhost".to_owned()]);
+        let serving = Serving::provisional(TlsOptions::default()).unwrap();
+        let mut served = Default::default();
+        assert!(files(folder.path(), &serving, &mut served).await.is_err());
+        for _ in 0..2 {
+            let before = serving.config.get_inner();
+            let made = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
+            std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
+            std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
+            files(folder.path(), &serving, &mut served).await.unwrap();
+            assert!(!std::sync::Arc::ptr_eq(&before, &serving.config.get_inner()));
+            let same = serving.config.get_inner();
+            files(folder.path(), &serving, &mut served).await.unwrap();
+            assert!(std::sync::Arc::ptr_eq(&same, &serving.config.get_inner()));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The TLS side of a server, from PEM.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Why PEM texts make no TLS server.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The certificate or key is not PEM.
+    #[error("reading the {what}")]
+    Pem {
+        /// Which of the two.
+        what: &'static str,
+        /// What is wrong.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// The two do not work together, or the options exclude every cipher.
+    #[error("setting up TLS")]
+    Tls(#[from] rustls::Error),
+}
+
+/// The versions and cipher suites that a server offers (`tls` of the configuration).
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    versions: Vec<&'static rustls::SupportedProtocolVersion>,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+}
+
+impl Default for TlsOptions {
+    fn default() -> Self {
+        Self {
+            versions: rustls::ALL_VERSIONS.to_vec(),
+            provider: Arc::new(rustls::crypto::ring::default_provider()),
+        }
+    }
+}
+
+impl TlsOptions {
+    /// Narrows the defaults to a minimal version (`VersionTLS12` or `VersionTLS13`; older ones do not exist here) and, for
+    /// TLS 1.2, to suites by their IANA names; unknown names are given back.
+    pub fn narrowed(min_version: Option<&str>, suites: &[String]) -> (Self, Vec<String>) {
+        let mut options = Self::default();
+        if min_version == Some("VersionTLS13") {
+            options.versions = vec![&rustls::version::TLS13];
+        }
+        if suites.is_empty() {
+            return (options, Vec::new());
+        }
+        let mut provider = rustls::crypto::ring::default_provider();
+        let name = |suite: &rustls::SupportedCipherSuite| {
+            suite.suite().as_str().unwrap_or_default().replace("TLS13_", "TLS_")
+        };
+        let unknown = suites
+            .iter()
+            .filter(|want| !provider.cipher_suites.iter().any(|s| name(s) == **want))
+            .cloned()
+            .collect();
+        // As in Go, the list rules TLS 1.2 only: the suites of 1.3 are always offered.
+        provider
+            .cipher_suites
+            .retain(|suite| suite.tls13().is_some() || suites.iter().any(|want| name(suite) == *want));
+        options.provider = Arc::new(provider);
+        (options, unknown)
+    }
+
+    /// Makes the server's configuration.
+    pub fn server(&self, cert_pem: &[u8], key_pem: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
+        let pem = |what| move |source| TlsError::Pem { what, source };
+        let certs = CertificateDer::pem_slice_iter(cert_pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(pem("certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(pem("key"))?;
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&self.versions)?
+            .with_no_client_auth()
+            .with_single_cert(certs, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certs::material::{Decision, Material, renew};
+    use jiff::Timestamp;
+
+    #[test]
+    fn our_own_material_makes_a_server_and_a_foreign_key_does_not() {
+        let names = ["localhost".to_owned()].into_iter().collect();
+        let make = || renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
+        let (one, other) = (make(), make());
+        assert!(TlsOptions::default().server(one.cert.as_bytes(), one.key.as_bytes()).is_ok());
+        assert!(TlsOptions::default().server(one.cert.as_bytes(), other.key.as_bytes()).is_err());
+        assert!(TlsOptions::default().server(b"", b"").is_err());
+    }
+
+    #[test]
+    fn suites_are_chosen_by_name_and_unknown_names_are_told() {
+        let wanted = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_OLD".to_owned()];
+        let (options, unknown) = TlsOptions::narrowed(Some("VersionTLS12"), &wanted);
+        assert_eq!(unknown, ["TLS_OLD"]);
+        let two: Vec<_> = options.provider.cipher_suites.iter().filter(|s| s.tls13().is_none()).collect();
+        assert_eq!(two.len(), 1);
+        assert!(options.provider.cipher_suites.len() > 1);
+    }
+}
