@@ -15,8 +15,8 @@ macro_rules! custom_resource {
             if_some { $( $(#[$smeta:meta])* $sfield:ident: $sty:ty, )* }
         }
     ) => {
-        $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+        $(#[$meta])*
         pub struct $kind {
             /// Name, labels, annotations, owners.
             #[serde(default)]

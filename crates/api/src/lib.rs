@@ -7,8 +7,10 @@ pub mod labels;
 pub mod names;
 pub mod slim;
 
+pub mod crds;
 mod kind;
 mod schema;
+pub mod v1beta1;
 pub mod v1beta2;
 
 pub use kind::GROUP;

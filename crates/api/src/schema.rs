@@ -21,6 +21,30 @@ const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 /// fills absent fields and not promises of the API. `crds` renames it.
 pub(crate) const DEFAULT: &str = "x-default";
 
+/// One CEL rule.
+pub(crate) fn rule(rule: &str, message: &str) -> Value {
+    json!({"rule": rule, "message": message})
+}
+
+/// CEL: the condition is true in this object (`self` or `oldSelf`).
+pub(crate) fn while_true(object: &str, condition: &str) -> String {
+    format!(
+        "has({object}.status) && has({object}.status.conditions) && {object}.status.conditions.exists(c, c.type == '{condition}' && c.status == 'True')"
+    )
+}
+
+/// CEL: the test holds, if the condition was and is true.
+pub(crate) fn while_both(condition: &str, test: &str) -> String {
+    format!("!({}) || !({}) || {test}", while_true("oldSelf", condition), while_true("self", condition))
+}
+
+/// CEL: an optional field is as it was, or absent as it was.
+pub(crate) fn unchanged(field: &str) -> String {
+    format!(
+        "(has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field}))"
+    )
+}
+
 /// `status.conditions`, without a bound on their number (v1beta1).
 pub(crate) fn conditions_unbounded(generator: &mut SchemaGenerator) -> Schema {
     let mut item = generator.subschema_for::<Condition>();

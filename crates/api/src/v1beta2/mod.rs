@@ -26,6 +26,7 @@ pub use quota::*;
 pub use resource_flavor::*;
 pub use topology::*;
 pub use topology_assignment::*;
+pub(crate) use workload::main;
 pub use workload::*;
 pub use workload_priority_class::*;
 pub use workload_status::*;

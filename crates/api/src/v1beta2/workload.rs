@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::WorkloadStatus;
 use crate::kind::custom_resource;
@@ -10,6 +11,7 @@ use crate::schema::{LABEL, SUBDOMAIN};
 
 custom_resource! {
     /// Workload is a unit of admission: all its pods start, or none.
+    #[schemars(extend("x-kubernetes-validations" = rules()))]
     pub struct Workload("v1beta2", "workloads", NamespaceResourceScope) {
         always {
             /// What is asked for.
@@ -180,6 +182,54 @@ pub struct PreemptionGate {
     /// Unique in the workload.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
+}
+
+/// The rules that need spec and status together, and the state before (reference 01, 1.4).
+fn rules() -> Vec<Value> {
+    use crate::schema::{rule, unchanged, while_both, while_true};
+    let reserved = while_true("self", "QuotaReserved");
+    let was_reserved = while_true("oldSelf", "QuotaReserved");
+    let immutable = |field: &str| format!("{field} is immutable while workload quota reserved");
+    let same_ref = |condition: &str, test: &str| {
+        format!(
+            "!({was_reserved}) || !has(self.spec.priorityClassRef) || !has(oldSelf.spec.priorityClassRef){condition} || {test}"
+        )
+    };
+    vec![
+        rule(
+            &format!(
+                "!({reserved}) || !has(self.status.admission) || !has(self.spec.podSets) || !has(self.status.admission.podSetAssignments) || size(self.spec.podSets) == size(self.status.admission.podSetAssignments)"
+            ),
+            "podSetAssignments must have the same number of podSets as the spec",
+        ),
+        rule(
+            &format!(
+                "!({was_reserved}) || has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef)"
+            ),
+            &immutable("priorityClassRef"),
+        ),
+        rule(
+            &same_ref("", "oldSelf.spec.priorityClassRef.group == self.spec.priorityClassRef.group"),
+            &immutable("priorityClassRef.group"),
+        ),
+        rule(
+            &same_ref("", "oldSelf.spec.priorityClassRef.kind == self.spec.priorityClassRef.kind"),
+            &immutable("priorityClassRef.kind"),
+        ),
+        // Another WorkloadPriorityClass may be chosen at any time: that changes the order of the queue, not the pods.
+        rule(
+            &same_ref(
+                " || self.spec.priorityClassRef.kind != 'PriorityClass'",
+                "oldSelf.spec.priorityClassRef.name == self.spec.priorityClassRef.name",
+            ),
+            &immutable("priorityClassRef.name"),
+        ),
+        rule(&while_both("QuotaReserved", &unchanged("spec.queueName")), &immutable("queueName")),
+        rule(
+            &while_both("Admitted", &unchanged("spec.maximumExecutionTimeSeconds")),
+            &immutable("maximumExecutionTimeSeconds"),
+        ),
+    ]
 }
 
 impl WorkloadSpec {
