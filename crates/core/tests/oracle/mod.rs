@@ -6,6 +6,7 @@
 //! admission fair sharing; where the reference leaves an order open, it takes the order of names.
 
 pub mod assignment;
+pub mod bench;
 pub mod classical;
 pub mod cycle;
 pub mod fair_preemption;
@@ -16,6 +17,3 @@ pub mod quota;
 pub mod share;
 pub mod snapshot;
 pub mod world;
-
-pub use cycle::{Entry, Oracle, Outcome};
-pub use world::*;

@@ -1,0 +1,340 @@
+//! One cycle (6.5): heads, snapshot, nomination, order, processing, requeueing.
+
+use super::assignment::{Assignment, Scan, Verdict, nominate};
+use super::ordering;
+use super::queues::{LastAssignment, Pending, PendingQueue, Place, Requeue};
+use super::quota::{Node, Tree};
+use super::snapshot::{Snapshot, queue};
+use super::world::{Admitted, Held, Name, Policy, Target, Time, Usage, Workload, World};
+use sluice_quantity::Amount;
+use std::collections::BTreeMap;
+
+/// A head with its assignment and preemption targets.
+pub struct Nominee {
+    pub workload: Workload,
+    pub assignment: Assignment,
+    pub targets: Vec<Target>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Admitted(Admitted),
+    /// Preemptions are issued; the targets in the order of the search.
+    Preempting(Vec<Target>),
+    NoFit,
+    NoCandidates,
+    Gated,
+    /// Fits once the preemptions that others issued in this cycle are done.
+    Deferred,
+    Overlaps,
+    NoLongerFits,
+}
+
+/// What became of a head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Name,
+    pub queue: Name,
+    pub outcome: Outcome,
+}
+
+/// A world with its state.
+pub struct Oracle {
+    pub world: World,
+    tree: Tree,
+    pub queues: BTreeMap<Name, PendingQueue>,
+    pub held: BTreeMap<Name, Held>,
+    cycle: u64,
+    /// By root: how often something was released there.
+    generations: BTreeMap<Node, u64>,
+}
+
+impl Oracle {
+    pub fn new(world: World) -> Oracle {
+        let queues = world
+            .queues
+            .iter()
+            .map(|(name, spec)| (name.clone(), PendingQueue::new(spec.strategy)))
+            .collect();
+        let tree = Tree::of(&world);
+        Oracle { world, tree, queues, held: BTreeMap::new(), cycle: 0, generations: BTreeMap::new() }
+    }
+
+    /// Replaces what is declared. Queues stay, and are tried again.
+    pub fn redeclare(&mut self, world: World) {
+        self.tree = Tree::of(&world);
+        self.world = world;
+        for name in self.queues.keys().cloned().collect::<Vec<_>>() {
+            self.advance_generation(&name);
+            self.flush(&name);
+        }
+    }
+
+    fn root(&self, of: &Name) -> Node {
+        self.tree.root(&queue(of)).clone()
+    }
+
+    fn advance_generation(&mut self, of: &Name) {
+        *self.generations.entry(self.root(of)).or_default() += 1;
+    }
+
+    fn generation(&self, of: &Name) -> u64 {
+        self.generations.get(&self.root(of)).copied().unwrap_or_default()
+    }
+
+    /// A workload becomes pending.
+    pub fn submit(&mut self, workload: Workload) {
+        self.queues.get_mut(&workload.queue).expect("the queue exists").push(workload);
+    }
+
+    /// A workload holds quota from now on.
+    pub fn hold(&mut self, workload: Workload, admitted: Admitted, reserved_at: Time) {
+        let usage = usage_of(&workload, &admitted, self.covers_pods(&workload.queue));
+        let held = Held { workload, admitted, usage, reserved_at, evicted: false };
+        self.held.insert(held.workload.key.clone(), held);
+    }
+
+    fn covers_pods(&self, name: &Name) -> bool {
+        self.world.queues[name]
+            .groups
+            .iter()
+            .flat_map(|group| &group.covered)
+            .any(|resource| &**resource == "pods")
+    }
+
+    /// A workload that held quota does no more. Does not flush.
+    pub fn release(&mut self, key: &Name) -> Option<Workload> {
+        let held = self.held.remove(key)?;
+        self.advance_generation(&held.workload.queue);
+        Some(held.workload)
+    }
+
+    /// Everything inadmissible in the tree of this queue gets another chance.
+    pub fn flush(&mut self, of: &Name) {
+        let root = self.root(of);
+        for (name, pending) in &mut self.queues {
+            if *self.tree.root(&queue(name)) == root {
+                pending.flush();
+            }
+        }
+    }
+
+    pub fn has_heads(&self) -> bool {
+        self.queues
+            .iter()
+            .any(|(name, pending)| self.world.queues[name].active && pending.heap().next().is_some())
+    }
+
+    pub fn count(&self, place: Place) -> usize {
+        let all = self.queues.values().flat_map(|queue| queue.pending.values());
+        all.filter(|pending| pending.place == place).count()
+    }
+
+    /// The places of all pending workloads.
+    pub fn places(&self) -> BTreeMap<Name, Place> {
+        let all = self.queues.values().flat_map(|queue| &queue.pending);
+        all.map(|(key, pending)| (key.clone(), pending.place)).collect()
+    }
+
+    fn heads(&mut self) -> Vec<Pending> {
+        let mut heads = Vec::new();
+        for (name, pending) in &mut self.queues {
+            if self.world.queues[name].active
+                && let Some(key) = pending.pop()
+            {
+                heads.push(pending.pending[&key].clone());
+            }
+        }
+        heads
+    }
+
+    /// The scan goes on where it stopped, unless capacity came back more than one cycle ago.
+    fn resume<'p>(&self, head: &'p Pending) -> Scan<'p> {
+        let valid = |last: &&LastAssignment| {
+            let old = self.cycle - last.cycle > 1;
+            !(old && self.generation(&head.workload.queue) > last.generation)
+        };
+        Scan { tried: head.last.as_ref().filter(valid).map(|last| &last.tried), nominated: None }
+    }
+
+    /// One cycle: what became of each head, in the order of processing.
+    pub fn cycle(&mut self, now: Time) -> Vec<Entry> {
+        self.cycle += 1;
+        let heads = self.heads();
+        let mut results = Vec::new();
+        {
+            let mut snapshot = Snapshot::new(&self.world, &self.tree, self.held.values());
+            let mut nominees: Vec<Nominee> = heads
+                .iter()
+                .map(|head| {
+                    let (assignment, targets) = nominate(&mut snapshot, &head.workload, self.resume(head));
+                    Nominee { workload: head.workload.clone(), assignment, targets }
+                })
+                .collect();
+            let mut processing = Processing { held: &self.held, victims: Vec::new() };
+            if self.world.fair.is_some() {
+                while let Some(nominee) = ordering::pop_fair(&mut snapshot, &mut nominees) {
+                    results.push(processing.process(&mut snapshot, nominee));
+                }
+            } else {
+                ordering::sort(&mut nominees);
+                for nominee in nominees {
+                    results.push(processing.process(&mut snapshot, nominee));
+                }
+            }
+        }
+        results.into_iter().map(|(nominee, outcome)| self.conclude(nominee, outcome, now)).collect()
+    }
+
+    /// Assumes an admission, marks victims, or requeues.
+    fn conclude(&mut self, nominee: Nominee, outcome: Outcome, now: Time) -> Entry {
+        let Nominee { workload, assignment, .. } = nominee;
+        let (key, name) = (workload.key.clone(), workload.queue.clone());
+        let last = LastAssignment {
+            tried: assignment.tried(),
+            cycle: self.cycle,
+            generation: self.generation(&name),
+        };
+        // What was skipped or preempts starts over with the first flavor.
+        let (reason, last) = match &outcome {
+            Outcome::Admitted(admitted) => {
+                self.queues.get_mut(&name).expect("the queue exists").remove(&key);
+                self.hold(workload, admitted.clone(), now);
+                return Entry { key, queue: name, outcome };
+            }
+            Outcome::Preempting(targets) => {
+                for (victim, _) in targets {
+                    self.held.get_mut(victim).expect("victims hold quota").evicted = true;
+                }
+                (Requeue::PendingPreemption, None)
+            }
+            Outcome::Deferred => (Requeue::PendingPreemption, None),
+            Outcome::NoFit => (Requeue::NoFit, Some(last)),
+            Outcome::NoCandidates => (Requeue::PreemptionNoCandidates, Some(last)),
+            Outcome::Gated => (Requeue::PreemptionGated, Some(last)),
+            Outcome::Overlaps | Outcome::NoLongerFits => (Requeue::FailedAfterNomination, None),
+        };
+        self.queues.get_mut(&name).expect("the queue exists").requeue(&key, reason, last);
+        Entry { key, queue: name, outcome }
+    }
+}
+
+/// What the workload uses when it is admitted like this.
+pub fn usage_of(workload: &Workload, admitted: &Admitted, covers_pods: bool) -> Usage {
+    let mut usage = Usage::new();
+    for (pod_set, (_, count, flavors)) in workload.pod_sets.iter().zip(&admitted.pod_sets) {
+        for (resource, flavor) in flavors {
+            let per_pod = match pod_set.requests.get(resource) {
+                _ if covers_pods && &**resource == "pods" => Amount(1),
+                Some(amount) => (*amount).max(Amount::ZERO),
+                None => continue,
+            };
+            let fr = super::world::Fr { flavor: flavor.clone(), resource: resource.clone() };
+            let sum = usage.entry(fr).or_default();
+            *sum = sum.add(per_pod.saturating_mul(*count));
+        }
+    }
+    usage
+}
+
+/// Entries of one cycle, one after the other, against a snapshot that changes.
+struct Processing<'a> {
+    held: &'a BTreeMap<Name, Held>,
+    /// All victims so far.
+    victims: Vec<Name>,
+}
+
+impl<'a> Processing<'a> {
+    fn overlaps(&self, targets: &[Target]) -> bool {
+        targets.iter().any(|(key, _)| self.victims.contains(key))
+    }
+
+    /// Whether the usage fits with all victims so far, and the targets, gone.
+    fn fits(&self, snapshot: &mut Snapshot<'a>, name: &Name, usage: &Usage, targets: &[Target]) -> bool {
+        let mut gone: Vec<&Name> = self.victims.iter().chain(targets.iter().map(|(key, _)| key)).collect();
+        gone.sort();
+        gone.dedup();
+        for key in &gone {
+            snapshot.remove_workload(&self.held[*key]);
+        }
+        let fits = snapshot.fits(name, usage);
+        for key in &gone {
+            snapshot.add_workload(&self.held[*key]);
+        }
+        fits
+    }
+
+    /// With all earlier victims gone, and only the flavors nominated before.
+    fn recompute(&self, snapshot: &mut Snapshot<'a>, nominee: &mut Nominee) {
+        let nominated = nominee.assignment.nominated();
+        for key in &self.victims {
+            snapshot.remove_workload(&self.held[key]);
+        }
+        let scan = Scan { tried: None, nominated: Some(&nominated) };
+        (nominee.assignment, nominee.targets) = nominate(snapshot, &nominee.workload, scan);
+        for key in &self.victims {
+            snapshot.add_workload(&self.held[key]);
+        }
+    }
+
+    fn process(&mut self, snapshot: &mut Snapshot<'a>, mut nominee: Nominee) -> (Nominee, Outcome) {
+        let outcome = self.outcome(snapshot, &mut nominee);
+        (nominee, outcome)
+    }
+
+    fn outcome(&mut self, snapshot: &mut Snapshot<'a>, nominee: &mut Nominee) -> Outcome {
+        let mut deferred = false;
+        if self.overlaps(&nominee.targets) {
+            self.recompute(snapshot, nominee);
+            deferred = nominee.assignment.verdict() == Verdict::Fit;
+        }
+        let name = &nominee.workload.queue;
+        let usage = &nominee.assignment.usage;
+        match nominee.assignment.verdict() {
+            Verdict::NoFit => return Outcome::NoFit,
+            Verdict::Preempt if nominee.targets.is_empty() => {
+                let spec = &snapshot.world.queues[name];
+                if spec.preemption.reclaim_within_cohort != Policy::Any {
+                    let reserved = reserved(snapshot, name, &nominee.assignment);
+                    snapshot.add(name, &reserved);
+                }
+                return Outcome::NoCandidates;
+            }
+            Verdict::Preempt if nominee.workload.gated => return Outcome::Gated,
+            Verdict::Preempt | Verdict::Fit => {}
+        }
+        if deferred {
+            snapshot.add(name, usage);
+            return Outcome::Deferred;
+        }
+        if self.overlaps(&nominee.targets) {
+            return Outcome::Overlaps;
+        }
+        if !self.fits(snapshot, name, usage, &nominee.targets) {
+            return Outcome::NoLongerFits;
+        }
+        self.victims.extend(nominee.targets.iter().map(|(key, _)| key.clone()));
+        snapshot.add(name, usage);
+        if nominee.targets.is_empty() {
+            Outcome::Admitted(nominee.assignment.admitted())
+        } else {
+            Outcome::Preempting(nominee.targets.clone())
+        }
+    }
+}
+
+/// The capacity that a head which cannot preempt anyone keeps from others in this cycle.
+fn reserved(snapshot: &Snapshot<'_>, name: &Name, assignment: &Assignment) -> Usage {
+    let node = queue(name);
+    let borrowing = assignment.borrowing_height() > 0;
+    let of = |fr: &super::world::Fr, usage: Amount| {
+        let quota = snapshot.tree.quota(&node, fr);
+        let used = snapshot.usage(&node, fr);
+        match (borrowing, quota.borrowing_limit) {
+            (true, None) => usage,
+            (true, Some(limit)) => usage.min(quota.nominal.add(limit).sub(used)),
+            (false, _) => usage.min(quota.nominal.sub(used)).max(Amount::ZERO),
+        }
+    };
+    assignment.usage.iter().map(|(fr, usage)| (fr.clone(), of(fr, *usage))).collect()
+}

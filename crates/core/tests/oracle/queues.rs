@@ -1,0 +1,161 @@
+//! Queues (6.4): active heap, inadmissible map, requeueing, flush, equivalence hashing, sticky preemptor.
+
+use super::assignment::Tried;
+use super::world::{Name, PodSet, Strategy, Workload};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Heap,
+    Inadmissible,
+    InFlight,
+}
+
+/// Why a head goes back to its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    NoFit,
+    PreemptionNoCandidates,
+    PreemptionGated,
+    PendingPreemption,
+    FailedAfterNomination,
+}
+
+/// How far the scan over flavors went, and when.
+#[derive(Clone, Debug)]
+pub struct LastAssignment {
+    pub tried: Tried,
+    pub cycle: u64,
+    pub generation: u64,
+}
+
+impl LastAssignment {
+    fn has_pending_flavors(&self) -> bool {
+        self.tried.values().flat_map(BTreeMap::values).any(|index| *index != -1)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub workload: Workload,
+    pub place: Place,
+    pub last: Option<LastAssignment>,
+}
+
+/// What makes two workloads equal to the scheduler.
+type Shape = (i32, Vec<PodSet>);
+
+fn shape(workload: &Workload) -> Shape {
+    (workload.priority, workload.pod_sets.clone())
+}
+
+#[derive(Clone, Debug)]
+pub struct PendingQueue {
+    strategy: Strategy,
+    pub pending: BTreeMap<Name, Pending>,
+    preemptor: Option<Name>,
+    parked_shapes: BTreeSet<Shape>,
+    pops: u64,
+    /// The value of `pops` at the last flush.
+    flushed: Option<u64>,
+}
+
+impl PendingQueue {
+    pub fn new(strategy: Strategy) -> PendingQueue {
+        PendingQueue {
+            strategy,
+            pending: BTreeMap::new(),
+            preemptor: None,
+            parked_shapes: BTreeSet::new(),
+            pops: 0,
+            flushed: None,
+        }
+    }
+
+    /// Equivalence hashing and the sticky preemptor are for BestEffortFIFO only.
+    fn best_effort(&self) -> bool {
+        self.strategy == Strategy::BestEffortFifo
+    }
+
+    /// The sticky preemptor first; higher priority; older; UID.
+    fn order<'w>(&self, workload: &'w Workload) -> impl Ord + use<'w> {
+        let sticky = self.best_effort() && self.preemptor.as_ref() == Some(&workload.key);
+        (!sticky, Reverse(workload.priority), workload.created, &workload.uid)
+    }
+
+    /// Adds a workload that just became pending.
+    pub fn push(&mut self, workload: Workload) {
+        let parked = self.best_effort() && self.parked_shapes.contains(&shape(&workload));
+        let place = if parked { Place::Inadmissible } else { Place::Heap };
+        self.pending.insert(workload.key.clone(), Pending { workload, place, last: None });
+    }
+
+    pub fn heap(&self) -> impl Iterator<Item = &Pending> {
+        self.pending.values().filter(|pending| pending.place == Place::Heap)
+    }
+
+    pub fn pop(&mut self) -> Option<Name> {
+        self.pops += 1;
+        let head = self.heap().min_by(|a, b| self.order(&a.workload).cmp(&self.order(&b.workload)))?;
+        let key = head.workload.key.clone();
+        self.place(&key, Place::InFlight);
+        Some(key)
+    }
+
+    fn place(&mut self, key: &Name, place: Place) {
+        if let Some(pending) = self.pending.get_mut(key) {
+            pending.place = place;
+        }
+    }
+
+    /// Removes a workload from the queue; only that makes the queue forget its preemptor.
+    pub fn remove(&mut self, key: &Name) -> Option<Workload> {
+        if self.preemptor.as_ref() == Some(key) {
+            self.preemptor = None;
+        }
+        self.pending.remove(key).map(|pending| pending.workload)
+    }
+
+    pub fn requeue(&mut self, key: &Name, reason: Requeue, last: Option<LastAssignment>) {
+        if reason == Requeue::PendingPreemption {
+            self.preemptor = Some(key.clone());
+        }
+        let immediate = match self.strategy {
+            Strategy::StrictFifo => true,
+            Strategy::BestEffortFifo => {
+                matches!(reason, Requeue::PendingPreemption | Requeue::FailedAfterNomination)
+            }
+        };
+        let flushed = self.flushed.is_some_and(|at| at >= self.pops);
+        let pending_flavors = last.as_ref().is_some_and(LastAssignment::has_pending_flavors);
+        let pending = self.pending.get_mut(key).expect("heads stay known to their queue");
+        pending.last = last;
+        if immediate || flushed || pending_flavors {
+            pending.place = Place::Heap;
+            return;
+        }
+        pending.place = Place::Inadmissible;
+        let shape = shape(&pending.workload);
+        if self.best_effort() && matches!(reason, Requeue::NoFit | Requeue::PreemptionNoCandidates) {
+            let equal = |pending: &&mut Pending| {
+                pending.place == Place::Heap
+                    && pending.workload.priority == shape.0
+                    && pending.workload.pod_sets == shape.1
+            };
+            for pending in self.pending.values_mut().filter(equal) {
+                pending.place = Place::Inadmissible;
+            }
+            self.parked_shapes.insert(shape);
+        }
+    }
+
+    /// Everything inadmissible gets another chance.
+    pub fn flush(&mut self) {
+        for pending in self.pending.values_mut().filter(|pending| pending.place == Place::Inadmissible) {
+            pending.place = Place::Heap;
+        }
+        self.parked_shapes.clear();
+        self.flushed = Some(self.pops);
+    }
+}
