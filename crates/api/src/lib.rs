@@ -1,6 +1,7 @@
 //! Every kind of Kueue's API in both versions, with defaults, validation and conversion.
 
 pub mod conditions;
+pub mod config;
 pub mod gates;
 pub mod job;
 pub mod labels;
@@ -13,4 +14,5 @@ mod schema;
 pub mod v1beta1;
 pub mod v1beta2;
 
+pub use crds::crds;
 pub use kind::GROUP;

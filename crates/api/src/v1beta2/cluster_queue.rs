@@ -266,7 +266,7 @@ pub struct ConcurrentAdmissionPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct ConcurrentAdmissionMigration {
     /// The mode.
-    #[schemars(length(max = 253))]
+    #[schemars(extend("maxLength" = 253))]
     pub mode: ConcurrentAdmissionMode,
     /// Limits of the migration.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -131,7 +131,7 @@ pub struct PodSetAssignment {
     pub topology_assignment: Option<TopologyAssignment>,
     /// The topology assignment comes later, after the admission checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 7))]
+    #[schemars(extend("maxLength" = 7))]
     pub delayed_topology_request: Option<DelayedTopologyRequestState>,
 }
 
