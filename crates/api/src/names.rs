@@ -1,10 +1,12 @@
-//! Names of Workloads (reference 06, 6.20), and the identity of their pod templates.
+//! Names of Workloads (reference 06, 6.20), the identity of their pod templates, and the syntax of names.
 
 mod containers;
+mod syntax;
 
 use sha1::{Digest, Sha1};
 
 pub use containers::{containers_hash, dedupe_env};
+pub use syntax::{dns1123_subdomain_error, label_value_error, qualified_name_error};
 
 /// Longest name of a Workload.
 pub const MAX_WORKLOAD_NAME: usize = 253;

@@ -88,7 +88,7 @@ fn feed(hash: &mut Sha256, key: &str, value: &Value, quantity: bool) {
             hash.update(b"]");
         }
         Value::String(text) if quantity => match Quantity::parse(text) {
-            Ok(quantity) => feed_text(hash, &quantity.to_string()),
+            Ok(quantity) => feed_text(hash, &quantity.nano().to_string()),
             Err(_) => feed_text(hash, text),
         },
         Value::String(text) => feed_text(hash, text),

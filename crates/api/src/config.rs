@@ -1,0 +1,239 @@
+//! The manager's configuration file: `config.kueue.x-k8s.io`, kind Configuration, v1beta1 and v1beta2.
+//!
+//! Reading is strict: an unknown field is an error, every mistake is reported with its path, and what Sluice has not
+//! built is refused or warned of, never ignored in silence. Source: reference 01, 1.12.
+
+mod decode;
+mod duration;
+mod features;
+mod frameworks;
+mod reader;
+mod sections;
+mod selector;
+mod types;
+mod validate;
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use duration::Duration;
+pub use selector::matches as selector_matches;
+pub use types::*;
+
+use crate::gates::{Gate, GateWarning};
+use crate::job::JobKind;
+use reader::Reader;
+
+/// The API group of the file.
+pub const GROUP: &str = "config.kueue.x-k8s.io";
+/// The kind of the file.
+pub const KIND: &str = "Configuration";
+
+/// Largest file that is read, in bytes: far above any real one.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Which version a file is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileVersion {
+    V1beta1,
+    V1beta2,
+}
+
+/// What defaults depend on besides the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// The namespace of the service account, else `kueue-system`.
+    pub namespace: String,
+    /// Default of `webhook.certDir`: `k8s-webhook-server/serving-certs` in the temporary folder.
+    pub certificate_folder: String,
+    /// The value of `--feature-gates`, if it was given.
+    pub feature_gates: Option<String>,
+}
+
+impl Default for Environment {
+    fn default() -> Self {
+        let folder = std::env::temp_dir().join("k8s-webhook-server").join("serving-certs");
+        Self {
+            namespace: "kueue-system".to_owned(),
+            certificate_folder: folder.to_string_lossy().into_owned(),
+            feature_gates: None,
+        }
+    }
+}
+
+/// One mistake in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The path of the wrong field, empty for the file as a whole.
+    pub path: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.path, self.message)
+        }
+    }
+}
+
+/// Every mistake in the file; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<FieldError>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// What is worth saying about a configuration that is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// About feature gates.
+    Gate(GateWarning),
+    /// A listed job kind is not served.
+    FrameworkNotBuilt {
+        /// Path of the entry.
+        path: String,
+        /// The job kind.
+        name: String,
+    },
+    /// A field that changes nothing.
+    NoEffect {
+        /// Its path.
+        path: &'static str,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl Warning {
+    fn no_effect(path: &'static str, why: &'static str) -> Self {
+        Self::NoEffect { path, why }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gate(warning) => warning.fmt(f),
+            Self::FrameworkNotBuilt { path, name } => {
+                write!(
+                    f,
+                    "{path}: {name:?} is not built yet: jobs of this kind are NOT queued, they run at once"
+                )
+            }
+            Self::NoEffect { path, why } => write!(f, "{path} has no effect: {why}"),
+        }
+    }
+}
+
+impl Configuration {
+    /// Reads a file, in an environment without a service account and flags.
+    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConfigErrors> {
+        Self::parse_in(text, &Environment::default())
+    }
+
+    /// Reads a file.
+    pub fn parse_in(text: &str, environment: &Environment) -> Result<(Self, Vec<Warning>), ConfigErrors> {
+        let whole = |message: String| ConfigErrors(vec![FieldError { path: String::new(), message }]);
+        if text.len() > MAX_BYTES {
+            return Err(whole(format!("the file is larger than {MAX_BYTES} bytes")));
+        }
+        let value: Value =
+            serde_saphyr::from_str(text).map_err(|error| whole(format!("not valid YAML: {error}")))?;
+        let errors = reader::Errors::default();
+        let mut warnings = Vec::new();
+        let configuration = read(&value, environment, &errors, &mut warnings);
+        let errors = errors.into_inner();
+        match configuration {
+            Some(configuration) if errors.is_empty() => Ok((configuration, warnings)),
+            _ => Err(ConfigErrors(errors)),
+        }
+    }
+
+    /// The configuration without a file: every default of v1beta2.
+    pub fn defaults_in(environment: &Environment) -> Result<(Self, Vec<Warning>), ConfigErrors> {
+        Self::parse_in(&format!("apiVersion: {GROUP}/v1beta2\nkind: {KIND}\n"), environment)
+    }
+
+    /// The configuration in force as a v1beta2 file; reading it gives the same configuration again.
+    pub fn effective_yaml(&self) -> String {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct File<'a> {
+            api_version: String,
+            kind: &'static str,
+            #[serde(flatten)]
+            configuration: &'a Configuration,
+        }
+        let mut configuration = self.clone();
+        // v1beta2 has no other way to say that waiting is off.
+        if configuration.wait_for_pods_ready.is_none() {
+            configuration.gates = configuration.gates.with(Gate::DisableWaitForPodsReady, true);
+        }
+        configuration.feature_gates =
+            configuration.gates.overrides().map(|(gate, on)| (gate.name().to_owned(), on)).collect();
+        let file =
+            File { api_version: format!("{GROUP}/v1beta2"), kind: KIND, configuration: &configuration };
+        serde_saphyr::to_string(&file).expect("the configuration has only string keys and plain values")
+    }
+
+    /// The job kinds that are served, in the reference's order.
+    pub fn job_kinds(&self) -> Vec<JobKind> {
+        let listed =
+            |kind: &JobKind| self.integrations.frameworks.iter().any(|name| name == kind.framework());
+        JobKind::ALL.into_iter().filter(listed).collect()
+    }
+}
+
+impl Default for Configuration {
+    /// Every default of v1beta2, in the default environment.
+    fn default() -> Self {
+        let (configuration, _) =
+            Self::defaults_in(&Environment::default()).expect("a file without fields is valid");
+        configuration
+    }
+}
+
+fn read(
+    value: &Value,
+    environment: &Environment,
+    errors: &reader::Errors,
+    warnings: &mut Vec<Warning>,
+) -> Option<Configuration> {
+    let mut file = Reader::root(value, errors)?;
+    let kind = file.string("kind").unwrap_or_default();
+    if kind != KIND {
+        file.error("kind", format!("expected {KIND:?}, found {kind:?}"));
+    }
+    let api_version = file.string("apiVersion").unwrap_or_default();
+    let version = match api_version.strip_prefix(GROUP).unwrap_or_default() {
+        "/v1beta1" => FileVersion::V1beta1,
+        "/v1beta2" => FileVersion::V1beta2,
+        _ => {
+            let message =
+                format!("expected \"{GROUP}/v1beta2\" or \"{GROUP}/v1beta1\", found {api_version:?}");
+            file.error("apiVersion", message);
+            FileVersion::V1beta2
+        }
+    };
+    let configuration = decode::configuration(&mut file, version, environment, warnings);
+    drop(file);
+    validate::check(&configuration, errors, warnings);
+    Some(configuration)
+}
+
+#[cfg(test)]
+mod tests;

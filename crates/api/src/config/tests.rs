@@ -1,0 +1,363 @@
+//! Tests of the configuration file.
+
+use super::*;
+use crate::gates::Gates;
+
+/// Every field of v1beta2 at its default, as Kueue would print it.
+const FULL_V1BETA2: &str = r#"
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+namespace: kueue-system
+webhook: {port: 9443, host: "", certDir: /certs}
+metrics:
+  bindAddress: ":8443"
+  enableClusterQueueResources: false
+  customLabels: []
+  localQueueMetrics: {enable: true}
+health: {healthProbeBindAddress: ":8081", readinessEndpointName: readyz, livenessEndpointName: healthz}
+pprofBindAddress: ""
+leaderElection:
+  leaderElect: true
+  leaseDuration: 15s
+  renewDeadline: 10s
+  retryPeriod: 2s
+  resourceLock: leases
+  resourceName: c1f6bfd2.kueue.x-k8s.io
+  resourceNamespace: ""
+controller:
+  groupKindConcurrency:
+    Job.batch: 5
+    Pod: 5
+    Workload.kueue.x-k8s.io: 10
+    LocalQueue.kueue.x-k8s.io: 5
+    Cohort.kueue.x-k8s.io: 1
+    ClusterQueue.kueue.x-k8s.io: 5
+    ResourceFlavor.kueue.x-k8s.io: 1
+  cacheSyncTimeout: 120000000000
+manageJobsWithoutQueueName: false
+managedJobsNamespaceSelector:
+  matchExpressions:
+  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kueue-system]}
+internalCertManagement:
+  enable: true
+  webhookServiceName: kueue-webhook-service
+  webhookSecretName: kueue-webhook-server-cert
+waitForPodsReady:
+  timeout: 30m
+  blockAdmission: false
+  recoveryTimeout: 30m
+  requeuingStrategy: {timestamp: Eviction, backoffLimitCount: null, backoffBaseSeconds: 60, backoffMaxSeconds: 3600}
+clientConnection: {qps: 300, burst: 500}
+integrations: {frameworks: [batch/job]}
+multiKueue:
+  gcInterval: 1m
+  origin: multikueue
+  workerLostTimeout: 15m
+  dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-all-at-once
+resources: {excludeResourcePrefixes: [], quotaCheckStrategy: BlockUndeclared, transformations: [], deviceClassMappings: []}
+objectRetentionPolicies: {}
+visibilityServer: {bindAddress: 0.0.0.0, bindPort: 8082}
+"#;
+
+/// The fields of v1beta1 at their defaults, with many frameworks, as Kueue's users have it.
+const FULL_V1BETA1: &str = r#"
+apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+health: {healthProbeBindAddress: ":8081"}
+metrics: {bindAddress: ":8443"}
+webhook: {port: 9443}
+leaderElection: {leaderElect: true, resourceName: c1f6bfd2.kueue.x-k8s.io}
+controller:
+  groupKindConcurrency: {Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5}
+clientConnection: {qps: 50, burst: 100}
+waitForPodsReady:
+  enable: false
+  timeout: 5m
+  blockAdmission: false
+  requeuingStrategy: {timestamp: Eviction, backoffLimitCount: null, backoffBaseSeconds: 60, backoffMaxSeconds: 3600}
+integrations:
+  frameworks: [batch/job, kubeflow.org/mpijob, ray.io/rayjob, jobset.x-k8s.io/jobset, pod]
+  podOptions:
+    namespaceSelector:
+      matchExpressions:
+      - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kueue-system]}
+    podSelector: {}
+queueVisibility: {updateIntervalSeconds: 5, clusterQueues: {maxCount: 10}}
+multiKueue: {gcInterval: 1m0s, origin: multikueue, workerLostTimeout: 15m0s}
+fairSharing: {enable: false}
+resources: {excludeResourcePrefixes: []}
+"#;
+
+fn environment() -> Environment {
+    Environment { certificate_folder: "/certs".to_owned(), ..Environment::default() }
+}
+
+fn parse(text: &str) -> Result<(Configuration, Vec<Warning>), ConfigErrors> {
+    Configuration::parse_in(text, &environment())
+}
+
+/// A v1beta2 file with these fields.
+fn v1beta2(fields: &str) -> Result<(Configuration, Vec<Warning>), ConfigErrors> {
+    parse(&format!("apiVersion: {GROUP}/v1beta2\nkind: Configuration\n{fields}\n"))
+}
+
+fn v1beta1(fields: &str) -> Result<(Configuration, Vec<Warning>), ConfigErrors> {
+    parse(&format!("apiVersion: {GROUP}/v1beta1\nkind: Configuration\n{fields}\n"))
+}
+
+fn texts(warnings: &[Warning]) -> Vec<String> {
+    let gate = |warning: &&Warning| !matches!(warning, Warning::Gate(GateWarning::NotBuilt(_)));
+    warnings.iter().filter(gate).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_fully_defaulted_v1beta2_file_is_the_default() {
+    let (configuration, warnings) = parse(FULL_V1BETA2).unwrap();
+    let (mut expected, _) = Configuration::defaults_in(&environment()).unwrap();
+    expected.controller = configuration.controller.clone();
+    assert_eq!(configuration, expected);
+    assert_eq!(
+        texts(&warnings),
+        [
+            "controller.groupKindConcurrency has no effect: Sluice decides on one thread and writes from one pool"
+        ]
+    );
+}
+
+#[test]
+fn a_fully_defaulted_v1beta1_file_is_accepted_and_says_what_it_cannot_do() {
+    let (configuration, warnings) = parse(FULL_V1BETA1).unwrap();
+    assert_eq!(configuration.wait_for_pods_ready, None);
+    assert_eq!(configuration.fair_sharing, None);
+    assert_eq!(configuration.job_kinds(), [JobKind::Job, JobKind::JobSet]);
+    assert_eq!(configuration.client_connection, ClientConnection { qps: 50.0, burst: 100 });
+    insta::assert_snapshot!(texts(&warnings).join("\n"));
+}
+
+#[test]
+fn the_effective_configuration_is_a_snapshot() {
+    let (configuration, _) = Configuration::defaults_in(&environment()).unwrap();
+    insta::assert_snapshot!(configuration.effective_yaml());
+}
+
+#[test]
+fn the_effective_configuration_reads_back_as_itself() {
+    let everything = "
+manageJobsWithoutQueueName: true
+namespace: sluice
+tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], curvePreferences: [X25519]}
+integrations: {frameworks: [jobset.x-k8s.io/jobset, pod], labelKeysToCopy: [team]}
+fairSharing: {preemptionStrategies: [LessThanInitialShare]}
+admissionFairSharing: {usageHalfLifeTime: 1h30m, usageSamplingInterval: 10s, resourceWeights: {cpu: 0.5}}
+metrics: {localQueueMetrics: {enable: false, localQueueSelector: {matchLabels: {a: b}}}}
+resources:
+  quotaCheckStrategy: IgnoreUndeclared
+  transformations:
+  - {input: nvidia.com/mig-4g.5gb, strategy: Replace, multiplyBy: cpu, outputs: {example.com/memory: 5Gi, example.com/gpc: 4}}
+objectRetentionPolicies: {workloads: {afterFinished: 0s, afterDeactivatedByKueue: 1.5h}}
+waitForPodsReady: {timeout: 1m, recoveryTimeout: 0s, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}}
+featureGates: {PriorityBoost: true, PartialAdmission: false}";
+    for text in [v1beta2("").unwrap().0, v1beta2(everything).unwrap().0, parse(FULL_V1BETA1).unwrap().0] {
+        let yaml = text.effective_yaml();
+        let (again, _) = parse(&yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+        assert_eq!(again.effective_yaml(), yaml);
+        assert_eq!(again.wait_for_pods_ready, text.wait_for_pods_ready);
+        assert_eq!(again.resources, text.resources);
+        assert_eq!(again.admission_fair_sharing, text.admission_fair_sharing);
+    }
+}
+
+#[test]
+fn waiting_for_pods_is_on_by_default_in_v1beta2_only() {
+    let default = v1beta2("").unwrap().0.wait_for_pods_ready.unwrap();
+    assert_eq!(default.timeout, Duration::from_secs(1800));
+    assert_eq!(default.recovery_timeout, default.timeout);
+    assert!(!default.block_admission);
+    assert_eq!(v1beta1("").unwrap().0.wait_for_pods_ready, None);
+    let old = v1beta1("waitForPodsReady: {enable: true}").unwrap().0.wait_for_pods_ready.unwrap();
+    assert_eq!((old.timeout, old.block_admission), (Duration::from_secs(300), true));
+    let gated = v1beta2("featureGates: {DisableWaitForPodsReady: true}").unwrap().0;
+    assert_eq!(gated.wait_for_pods_ready, None);
+    let unlimited = v1beta2("waitForPodsReady: {timeout: 1m, recoveryTimeout: 0s}").unwrap().0;
+    assert_eq!(unlimited.wait_for_pods_ready.unwrap().recovery_timeout, Duration::ZERO);
+}
+
+#[test]
+fn fair_sharing_of_v1beta1_has_both_strategies_by_default() {
+    let old = v1beta1("fairSharing: {enable: true}").unwrap().0.fair_sharing.unwrap();
+    assert_eq!(
+        old.preemption_strategies,
+        [PreemptionStrategy::LessThanOrEqualToFinalShare, PreemptionStrategy::LessThanInitialShare]
+    );
+}
+
+#[test]
+fn the_flag_sets_gates_and_excludes_the_file_s() {
+    let flag = |flag: &str, text: &str| {
+        let environment = Environment { feature_gates: Some(flag.to_owned()), ..environment() };
+        Configuration::parse_in(
+            &format!("apiVersion: {GROUP}/v1beta2\nkind: Configuration\n{text}"),
+            &environment,
+        )
+    };
+    let gates = flag("PriorityBoost=true", "").unwrap().0.gates;
+    assert_eq!(gates, Gates::default().with(Gate::PriorityBoost, true));
+    let both = flag("PriorityBoost=true", "featureGates: {PriorityBoost: true}").unwrap_err();
+    assert_eq!(
+        both.to_string(),
+        "featureGates: feature gates for CLI and configuration cannot both specified"
+    );
+    assert_eq!(
+        flag("Bogus=1", "").unwrap_err().to_string(),
+        "--feature-gates: unrecognized feature gate: Bogus"
+    );
+}
+
+/// Each row: what is wrong, and the fields that have it.
+const MISTAKES: &[(&str, &str)] = &[
+    ("unknown field", "webhok: {}"),
+    ("unknown nested field", "waitForPodsReady: {enable: true}"),
+    ("v1beta1 fields", "queueVisibility: {}\nintegrations: {podOptions: {}}\nfairSharing: {enable: true}"),
+    ("wrong types", "webhook: {port: 70000, host: 5}\nmetrics: 7\nmanageJobsWithoutQueueName: \"yes\""),
+    (
+        "durations",
+        "leaderElection: {leaseDuration: 15}\nwaitForPodsReady: {timeout: -5m, recoveryTimeout: soon}",
+    ),
+    (
+        "lease times",
+        "leaderElection: {leaseDuration: 5s, renewDeadline: 6s, retryPeriod: 7s, resourceLock: endpoints}",
+    ),
+    (
+        "requeuing",
+        "waitForPodsReady: {requeuingStrategy: {timestamp: Never, backoffLimitCount: -1, backoffBaseSeconds: -1}}",
+    ),
+    ("frameworks", "integrations: {frameworks: [batch/jobs, batch/job, batch/job]}"),
+    (
+        "external frameworks",
+        "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com]}",
+    ),
+    ("label keys", "integrations: {labelKeysToCopy: [\"a b\", ok]}"),
+    ("selector matches a system namespace", "managedJobsNamespaceSelector: {}"),
+    (
+        "selector syntax",
+        "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Is}, {operator: In}]}",
+    ),
+    ("fair sharing without strategies", "fairSharing: {}"),
+    (
+        "fair sharing in a wrong order",
+        "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",
+    ),
+    (
+        "admission fair sharing",
+        "admissionFairSharing: {usageHalfLifeTime: -1s, resourceWeights: {cpu: -1, memory: x}}",
+    ),
+    (
+        "transformations",
+        "resources: {transformations: [{input: a}, {input: a}, {strategy: Keep, outputs: {b: -1, c: x}}]}",
+    ),
+    (
+        "undeclared with prefixes",
+        "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [x]}",
+    ),
+    (
+        "undeclared without gate",
+        "resources: {quotaCheckStrategy: IgnoreUndeclared}\nfeatureGates: {QuotaCheckStrategy: false}",
+    ),
+    (
+        "device classes",
+        "resources: {deviceClassMappings: [{name: gpu, deviceClassNames: [gpu.example.com]}]}",
+    ),
+    (
+        "MultiKueue",
+        "multiKueue: {gcInterval: 5m, origin: x, dispatcherName: y, incrementalDispatcherConfig: {stepSize: 5}, externalFrameworks: [{name: a.v1.b}]}",
+    ),
+    ("profiling", "pprofBindAddress: \":8083\""),
+    (
+        "TLS",
+        "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA], curvePreferences: [CurveP521]}",
+    ),
+    ("TLS version", "tls: {minVersion: TLS12}"),
+    ("custom labels without gate", "metrics: {customLabels: [{name: team}]}"),
+    (
+        "custom labels",
+        "featureGates: {CustomMetricLabels: true}\nmetrics: {customLabels: [{name: 1a, sourceLabelKey: a, sourceAnnotationKey: b}, {name: w, sourceKind: Workload}, {name: w, sourceKind: Workload, trackedValues: [a]}, {name: x, sourceKind: Workload, trackedValues: [a]}]}",
+    ),
+    ("gates", "featureGates: {Bogus: true, PartialAdmission: maybe, TLSOptions: false}"),
+    ("concurrency", "controller: {groupKindConcurrency: {Pod: 0}, cacheSyncTimeout: -1}"),
+    ("retention", "objectRetentionPolicies: {workloads: {afterFinished: -1s, afterwards: 1s}}"),
+];
+
+#[test]
+fn every_mistake_is_named_with_its_path() {
+    let mut text = String::new();
+    for (what, fields) in MISTAKES {
+        let errors = v1beta2(fields).expect_err(what);
+        text.push_str(&format!("# {what}\n{errors}\n\n"));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn fields_of_v1beta2_are_unknown_in_v1beta1() {
+    let errors = v1beta1(
+        "visibilityServer: {}\nmultiKueue: {clusterProfile: {}, incrementalDispatcherConfig: {}}\n\
+         resources: {quotaCheckStrategy: BlockUndeclared}",
+    )
+    .unwrap_err();
+    let mut paths: Vec<_> = errors.0.iter().map(|error| error.path.as_str()).collect();
+    paths.sort_unstable();
+    assert_eq!(
+        paths,
+        [
+            "multiKueue.clusterProfile",
+            "multiKueue.incrementalDispatcherConfig",
+            "resources.quotaCheckStrategy",
+            "visibilityServer"
+        ]
+    );
+}
+
+#[test]
+fn files_of_other_kinds_and_broken_files_are_refused() {
+    for (text, expected) in [
+        ("[]", "expected an object, found a list"),
+        ("apiVersion: config.kueue.x-k8s.io/v1\nkind: Configuration", "apiVersion: expected"),
+        ("apiVersion: v1\nkind: Configuration", "apiVersion: expected"),
+        (
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Config",
+            "kind: expected \"Configuration\", found \"Config\"",
+        ),
+        ("a: [", "not valid YAML"),
+        ("a: 1\na: 2", "not valid YAML"),
+    ] {
+        let errors = parse(text).unwrap_err().to_string();
+        assert!(errors.contains(expected), "{text}: {errors}");
+    }
+    assert!(parse(&"#".repeat(MAX_BYTES + 1)).unwrap_err().to_string().contains("larger"));
+}
+
+#[test]
+fn what_is_not_built_is_warned_of() {
+    let (_, warnings) = v1beta2(
+        "integrations: {frameworks: [pod], externalFrameworks: [Foo.v1.example.com]}\n\
+         visibilityServer: {bindPort: 1}\ntls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}",
+    )
+    .unwrap();
+    insta::assert_snapshot!(texts(&warnings).join("\n"));
+    assert!(warnings.iter().any(|warning| matches!(warning, Warning::Gate(GateWarning::NotBuilt(_)))));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,200}") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_value_of_a_field_makes_it_panic(
+        field in proptest::sample::select(vec!["webhook", "metrics", "waitForPodsReady", "integrations", "resources"]),
+        value in "[-{}\\[\\]a-z0-9:, \"]{0,40}",
+    ) {
+        let _ = v1beta2(&format!("{field}: {value}"));
+    }
+}

@@ -1,0 +1,411 @@
+//! The configuration after defaulting: the shape of v1beta2 (reference 01, 1.12).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Serialize;
+
+use super::Duration;
+use crate::gates::Gates;
+
+/// Everything that the manager is told by its configuration file, with every default filled in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// The namespace that the manager runs in.
+    pub namespace: String,
+    /// The webhook server.
+    pub webhook: Webhook,
+    /// Prometheus metrics.
+    pub metrics: Metrics,
+    /// Liveness and readiness.
+    pub health: Health,
+    /// Address of Go's profiler: only `""` and `"0"` are accepted.
+    pub pprof_bind_address: String,
+    /// The lease.
+    pub leader_election: LeaderElection,
+    /// Settings of upstream's controllers.
+    pub controller: Controller,
+    /// TLS of all servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// Whether jobs without a queue name are managed too.
+    pub manage_jobs_without_queue_name: bool,
+    /// The namespaces in which jobs without a queue name are managed.
+    pub managed_jobs_namespace_selector: LabelSelector,
+    /// The webhook's own certificates.
+    pub internal_cert_management: InternalCertManagement,
+    /// Waiting for pods to be ready; `None` when it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// Limits of requests to the API server.
+    pub client_connection: ClientConnection,
+    /// Job kinds.
+    pub integrations: Integrations,
+    /// MultiKueue.
+    pub multi_kueue: MultiKueue,
+    /// Fair sharing; `None` when it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_sharing: Option<FairSharing>,
+    /// Admission fair sharing; `None` when it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission_fair_sharing: Option<AdmissionFairSharing>,
+    /// How requests are counted.
+    pub resources: Resources,
+    /// The gates that the file names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub feature_gates: BTreeMap<String, bool>,
+    /// The gates in force: defaults, then the file or the flag.
+    #[serde(skip)]
+    pub gates: Gates,
+    /// When finished or deactivated objects are deleted.
+    pub object_retention_policies: ObjectRetentionPolicies,
+    /// The aggregated visibility API.
+    pub visibility_server: VisibilityServer,
+}
+
+/// `webhook`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Webhook {
+    /// Port of the webhook server.
+    pub port: u16,
+    /// Address it binds to; empty for all.
+    pub host: String,
+    /// Folder with `tls.crt` and `tls.key`, used when `internalCertManagement` is off.
+    pub cert_dir: String,
+}
+
+/// `metrics`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metrics {
+    /// Address and port; `"0"` switches the server off.
+    pub bind_address: String,
+    /// Whether quota and usage per flavor are reported.
+    pub enable_cluster_queue_resources: bool,
+    /// Labels and annotations that become metric labels (gate CustomMetricLabels).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub custom_labels: Vec<CustomLabel>,
+    /// Metrics per LocalQueue (gate LocalQueueMetrics).
+    pub local_queue_metrics: LocalQueueMetrics,
+}
+
+/// One entry of `metrics.customLabels`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomLabel {
+    /// Suffix of the metric label `custom_<name>`.
+    pub name: String,
+    /// Label that the value comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_label_key: Option<String>,
+    /// Annotation that the value comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_annotation_key: Option<String>,
+    /// Kind that carries it.
+    pub source_kind: SourceKind,
+    /// The values that are told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tracked_values: Vec<String>,
+}
+
+/// The kind that a custom metric label is read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum SourceKind {
+    /// Cohort.
+    Cohort,
+    /// LocalQueue.
+    LocalQueue,
+    /// ClusterQueue.
+    #[default]
+    ClusterQueue,
+    /// Workload.
+    Workload,
+}
+
+/// `metrics.localQueueMetrics`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalQueueMetrics {
+    /// Whether they are reported.
+    pub enable: bool,
+    /// The LocalQueues that have them; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_queue_selector: Option<LabelSelector>,
+}
+
+impl Eq for LocalQueueMetrics {}
+
+/// `health`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Address and port; `""` and `"0"` switch the server off.
+    pub health_probe_bind_address: String,
+    /// Path of the readiness probe.
+    pub readiness_endpoint_name: String,
+    /// Path of the liveness probe.
+    pub liveness_endpoint_name: String,
+}
+
+/// `leaderElection`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderElection {
+    /// Whether replicas elect a leader; off, this one always leads.
+    pub leader_elect: bool,
+    /// How long a lease that nobody renews is respected.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// Time between attempts.
+    pub retry_period: Duration,
+    /// Always `leases`.
+    pub resource_lock: String,
+    /// Name of the Lease.
+    pub resource_name: String,
+    /// Namespace of the Lease; empty for the manager's own.
+    pub resource_namespace: String,
+}
+
+/// `controller`. Sluice decides on one thread and has no controllers to set up; the fields are read and reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Controller {
+    /// Concurrent reconciliations per `Kind.group`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub group_kind_concurrency: BTreeMap<String, i32>,
+    /// How long caches may take to fill before the manager gives up, in nanoseconds; `None` for upstream's 2 minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_sync_timeout: Option<i64>,
+}
+
+/// `tls`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// Least version, `VersionTLS12` or `VersionTLS13` in effect; empty for the library's default.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub min_version: String,
+    /// Cipher suites by IANA name, for TLS 1.2.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cipher_suites: Vec<String>,
+    /// Curves by Go's name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub curve_preferences: Vec<String>,
+}
+
+/// `internalCertManagement`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InternalCertManagement {
+    /// Whether the manager makes and rotates its certificates.
+    pub enable: bool,
+    /// Service whose name is in the certificate.
+    pub webhook_service_name: String,
+    /// Secret that keeps the certificates.
+    pub webhook_secret_name: String,
+}
+
+/// `waitForPodsReady`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitForPodsReady {
+    /// Time from admission until all pods must be ready.
+    pub timeout: Duration,
+    /// Whether nothing else is admitted meanwhile.
+    pub block_admission: bool,
+    /// Time for a failed pod to be replaced; zero switches this check off.
+    pub recovery_timeout: Duration,
+    /// How evicted workloads come back.
+    pub requeuing_strategy: RequeuingStrategy,
+}
+
+/// `waitForPodsReady.requeuingStrategy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequeuingStrategy {
+    /// The time that orders a requeued workload.
+    pub timestamp: RequeuingTimestamp,
+    /// Requeues before a workload is deactivated; `None` for ever.
+    pub backoff_limit_count: Option<i32>,
+    /// First delay, in seconds.
+    pub backoff_base_seconds: i32,
+    /// Longest delay, in seconds.
+    pub backoff_max_seconds: i32,
+}
+
+/// The time that orders a workload that was requeued because its pods were not ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum RequeuingTimestamp {
+    /// Its creation.
+    Creation,
+    /// Its eviction.
+    Eviction,
+}
+
+/// `clientConnection`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientConnection {
+    /// Requests per second; negative for no limit.
+    pub qps: f64,
+    /// Requests above that for a moment.
+    pub burst: i32,
+}
+
+/// `integrations`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Integrations {
+    /// Names of the job kinds (reference 07), as listed; see [`Configuration::job_kinds`].
+    pub frameworks: Vec<String>,
+    /// Kinds that others manage, as `Kind.version.group`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub external_frameworks: Vec<String>,
+    /// Labels that a Workload gets from its job at creation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub label_keys_to_copy: Vec<String>,
+}
+
+/// `multiKueue`. Not built: only its defaults are accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MultiKueue {
+    /// Time between garbage collections; zero switches them off.
+    pub gc_interval: Duration,
+    /// Label value that names this manager on its workers.
+    pub origin: String,
+    /// Time until the workloads of a lost worker are requeued.
+    pub worker_lost_timeout: Duration,
+    /// Who selects worker clusters.
+    pub dispatcher_name: String,
+    /// Clusters per step of the incremental dispatcher; `None` with other dispatchers.
+    #[serde(skip)]
+    pub incremental_step_size: Option<i32>,
+    /// Kinds that the generic adapter serves, as `Kind.version.group`.
+    #[serde(skip)]
+    pub external_frameworks: Vec<String>,
+    /// Whether access providers of ClusterProfiles are given.
+    #[serde(skip)]
+    pub access_providers: bool,
+}
+
+/// `fairSharing`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FairSharing {
+    /// The rules that a preemption must satisfy, in order.
+    pub preemption_strategies: Vec<PreemptionStrategy>,
+}
+
+/// A rule of preemption under fair sharing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum PreemptionStrategy {
+    /// The preemptor's share with the workload is at most the victim's without its workload.
+    LessThanOrEqualToFinalShare,
+    /// The preemptor's share with the workload is less than the victim's now.
+    LessThanInitialShare,
+}
+
+/// `admissionFairSharing`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionFairSharing {
+    /// Time in which past usage counts half; zero forgets at once.
+    pub usage_half_life_time: Duration,
+    /// Time between samples of usage.
+    pub usage_sampling_interval: Duration,
+    /// Weight of each resource; 1 for those that are not named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resource_weights: BTreeMap<String, f64>,
+}
+
+/// `resources`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    /// Resources whose names begin so are not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude_resource_prefixes: Vec<String>,
+    /// What happens to resources that a ClusterQueue does not declare.
+    pub quota_check_strategy: QuotaCheckStrategy,
+    /// Resources that are replaced by or counted as others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transformations: Vec<Transformation>,
+}
+
+/// What happens to requests for resources that a ClusterQueue does not declare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum QuotaCheckStrategy {
+    /// The workload does not fit.
+    #[default]
+    BlockUndeclared,
+    /// They are not counted.
+    IgnoreUndeclared,
+}
+
+/// One entry of `resources.transformations`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Transformation {
+    /// The resource that a pod asks for.
+    pub input: String,
+    /// Whether it is counted as well.
+    pub strategy: TransformationStrategy,
+    /// Resource whose requested amount multiplies the input's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multiply_by: Option<String>,
+    /// Quantities per unit of the input, canonical.
+    #[serde(serialize_with = "quantities")]
+    pub outputs: BTreeMap<String, sluice_quantity::Quantity>,
+}
+
+/// Whether the input of a transformation is counted as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum TransformationStrategy {
+    /// Input and outputs are counted.
+    #[default]
+    Retain,
+    /// Only outputs are counted.
+    Replace,
+}
+
+/// `objectRetentionPolicies`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRetentionPolicies {
+    /// Workloads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<WorkloadRetentionPolicy>,
+}
+
+/// `objectRetentionPolicies.workloads`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRetentionPolicy {
+    /// Age at which a finished Workload is deleted; `None` never, zero at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_finished: Option<Duration>,
+    /// Age at which the job of a deactivated Workload is deleted; `None` never, zero at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_deactivated_by_kueue: Option<Duration>,
+}
+
+/// `visibilityServer`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VisibilityServer {
+    /// Address.
+    pub bind_address: String,
+    /// Port.
+    pub bind_port: u16,
+}
+
+fn quantities<S: serde::Serializer>(
+    map: &BTreeMap<String, sluice_quantity::Quantity>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(map.iter().map(|(name, quantity)| (name, quantity.to_string())))
+}

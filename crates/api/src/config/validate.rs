@@ -1,0 +1,240 @@
+//! Rules that concern several fields, and values that Sluice cannot honour (reference 01, 1.12).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::decode::KUBE_SYSTEM;
+use super::frameworks::{self, Framework};
+use super::reader::{Errors, report};
+use super::types::*;
+use super::{Duration, Warning, selector};
+use crate::gates::Gate;
+use crate::labels;
+use crate::names::qualified_name_error;
+
+/// Checks what was read.
+pub(super) fn check(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
+    managed_namespaces(configuration, errors);
+    leader_election(&configuration.leader_election, errors);
+    integrations(&configuration.integrations, errors, warnings);
+    custom_labels(configuration, errors);
+    if let Some(tls) = &configuration.tls {
+        check_tls(tls, errors, warnings);
+    }
+    let resources = &configuration.resources;
+    if resources.quota_check_strategy == QuotaCheckStrategy::IgnoreUndeclared {
+        if !configuration.gates.enabled(Gate::QuotaCheckStrategy) {
+            report(errors, "resources.quotaCheckStrategy", "requires feature gate QuotaCheckStrategy");
+        } else if !resources.exclude_resource_prefixes.is_empty() {
+            report(
+                errors,
+                "resources.quotaCheckStrategy",
+                "\"IgnoreUndeclared\" cannot be used with excludeResourcePrefixes",
+            );
+        }
+    }
+    if configuration.client_connection.burst < 0 {
+        report(errors, "clientConnection.burst", "must be greater than or equal to 0");
+    }
+    multi_kueue(&configuration.multi_kueue, errors);
+    without_effect(configuration, errors, warnings);
+}
+
+fn managed_namespaces(configuration: &Configuration, errors: &Errors) {
+    for name in [KUBE_SYSTEM, configuration.namespace.as_str()] {
+        let namespace = BTreeMap::from([(labels::NAMESPACE_NAME_LABEL.to_owned(), name.to_owned())]);
+        if selector::matches(&configuration.managed_jobs_namespace_selector, &namespace) {
+            let message = format!("should not match the {name:?} namespace");
+            report(errors, "managedJobsNamespaceSelector", message);
+        }
+    }
+}
+
+fn leader_election(election: &LeaderElection, errors: &Errors) {
+    if !election.leader_elect {
+        return;
+    }
+    if election.resource_lock != "leases" {
+        report(errors, "leaderElection.resourceLock", "unsupported value: supported values: \"leases\"");
+    }
+    if election.lease_duration <= election.renew_deadline {
+        report(errors, "leaderElection.leaseDuration", "must be greater than renewDeadline");
+    }
+    if election.renew_deadline <= election.retry_period {
+        report(errors, "leaderElection.renewDeadline", "must be greater than retryPeriod");
+    }
+    if election.retry_period <= Duration::ZERO {
+        report(errors, "leaderElection.retryPeriod", "must be greater than 0");
+    }
+}
+
+fn integrations(integrations: &Integrations, errors: &Errors, warnings: &mut Vec<Warning>) {
+    let mut seen = BTreeSet::new();
+    for (index, name) in integrations.frameworks.iter().enumerate() {
+        let path = format!("integrations.frameworks[{index}]");
+        if !seen.insert(name) {
+            report(errors, &path, format!("duplicate value {name:?}"));
+        }
+        match frameworks::find(name) {
+            Framework::Built(_) => {}
+            Framework::NotBuilt => warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() }),
+            Framework::Unknown => {
+                report(errors, &path, format!("unsupported value {name:?}: {}", frameworks::supported()));
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (index, name) in integrations.external_frameworks.iter().enumerate() {
+        let path = format!("integrations.externalFrameworks[{index}]");
+        if name.splitn(3, '.').filter(|part| !part.is_empty()).count() != 3 {
+            report(errors, &path, format!("invalid value {name:?}: must be of the form Kind.version.group"));
+        } else if seen.insert(name) {
+            warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() });
+        } else {
+            report(errors, &path, format!("duplicate value {name:?}"));
+        }
+    }
+    for (index, key) in integrations.label_keys_to_copy.iter().enumerate() {
+        if let Some(error) = qualified_name_error(key) {
+            let path = format!("integrations.labelKeysToCopy[{index}]");
+            report(errors, &path, format!("invalid value {key:?}: {error}"));
+        }
+    }
+}
+
+fn custom_labels(configuration: &Configuration, errors: &Errors) {
+    const PATH: &str = "metrics.customLabels";
+    let entries = &configuration.metrics.custom_labels;
+    if entries.is_empty() {
+        return;
+    }
+    if configuration.gates.enabled(Gate::CustomMetricLabels) {
+        report(errors, PATH, "not built yet: Sluice has no custom metric labels; leave it out");
+    } else {
+        report(errors, PATH, "requires feature gate CustomMetricLabels");
+    }
+    if entries.len() > 20 {
+        report(errors, PATH, format!("must have at most 20 items, found {}", entries.len()));
+    }
+    let mut per_kind = BTreeMap::new();
+    let mut names = BTreeSet::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let path = format!("{PATH}[{index}]");
+        *per_kind.entry(entry.source_kind).or_insert(0_usize) += 1;
+        if !names.insert((entry.source_kind, &entry.name)) {
+            report(errors, &format!("{path}.name"), format!("duplicate value {:?}", entry.name));
+        }
+        custom_label(entry, &path, errors);
+    }
+    for (kind, count) in per_kind {
+        let most = if kind == SourceKind::Workload { 2 } else { 6 };
+        if count > most {
+            report(errors, PATH, format!("must have at most {most} items of kind {kind:?}, found {count}"));
+        }
+    }
+}
+
+fn custom_label(entry: &CustomLabel, path: &str, errors: &Errors) {
+    let mut letters = entry.name.bytes();
+    let starts = letters.next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    if !starts || !letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        let message = format!("invalid value {:?}: must match ^[a-zA-Z][a-zA-Z0-9_]*$", entry.name);
+        report(errors, &format!("{path}.name"), message);
+    }
+    if entry.source_label_key.is_some() && entry.source_annotation_key.is_some() {
+        report(errors, path, "sourceLabelKey and sourceAnnotationKey are mutually exclusive");
+    }
+    for (field, key) in
+        [("sourceLabelKey", &entry.source_label_key), ("sourceAnnotationKey", &entry.source_annotation_key)]
+    {
+        if let Some(error) = key.as_deref().and_then(qualified_name_error) {
+            report(errors, &format!("{path}.{field}"), error);
+        }
+    }
+    let workload = entry.source_kind == SourceKind::Workload;
+    let most = if workload { 12 } else { 16 };
+    if entry.tracked_values.len() > most {
+        report(errors, &format!("{path}.trackedValues"), format!("must have at most {most} items"));
+    }
+    if workload && entry.tracked_values.is_empty() {
+        report(errors, &format!("{path}.trackedValues"), "required when sourceKind is Workload");
+    }
+}
+
+/// Names as Go's `crypto/tls` has them. What Go knows and Sluice's TLS library does not offer is an error that says so.
+fn check_tls(tls: &Tls, errors: &Errors, warnings: &mut Vec<Warning>) {
+    match tls.min_version.as_str() {
+        "" | "VersionTLS12" => {}
+        "VersionTLS13" => {
+            if !tls.cipher_suites.is_empty() {
+                report(
+                    errors,
+                    "tls.cipherSuites",
+                    "may not be specified when minVersion is \"VersionTLS13\"",
+                );
+            }
+        }
+        "VersionTLS10" | "VersionTLS11" => {
+            warnings.push(Warning::no_effect("tls.minVersion", "Sluice never offers less than TLS 1.2"));
+        }
+        other => report(
+            errors,
+            "tls.minVersion",
+            format!("unsupported value {other:?}: supported values: \"VersionTLS12\", \"VersionTLS13\""),
+        ),
+    }
+    names_among(&tls.cipher_suites, "tls.cipherSuites", &CIPHER_SUITES, errors);
+    names_among(&tls.curve_preferences, "tls.curvePreferences", &CURVES, errors);
+}
+
+const CIPHER_SUITES: [&str; 6] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+const CURVES: [&str; 3] = ["X25519", "CurveP256", "CurveP384"];
+
+fn names_among(given: &[String], path: &str, offered: &[&str], errors: &Errors) {
+    for (index, name) in given.iter().enumerate() {
+        if !offered.contains(&name.as_str()) {
+            let message = format!("{name:?} is not offered by Sluice: use some of {}", offered.join(", "));
+            report(errors, &format!("{path}[{index}]"), message);
+        }
+    }
+}
+
+/// MultiKueue is not built: what differs from its defaults would switch something on.
+fn multi_kueue(section: &MultiKueue, errors: &Errors) {
+    let differs = [
+        ("gcInterval", section.gc_interval != Duration::from_secs(60)),
+        ("origin", section.origin != "multikueue"),
+        ("workerLostTimeout", section.worker_lost_timeout != Duration::from_secs(15 * 60)),
+        ("dispatcherName", section.dispatcher_name != labels::DISPATCHER_ALL_AT_ONCE),
+        ("incrementalDispatcherConfig.stepSize", section.incremental_step_size.is_some_and(|size| size != 3)),
+        ("externalFrameworks", !section.external_frameworks.is_empty()),
+        ("clusterProfile", section.access_providers),
+    ];
+    for (field, _) in differs.iter().filter(|(_, differs)| *differs) {
+        let message = "not built yet: Sluice has no MultiKueue; leave it at its default";
+        report(errors, &format!("multiKueue.{field}"), message);
+    }
+}
+
+/// Values that are read but change nothing here.
+fn without_effect(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
+    if !matches!(configuration.pprof_bind_address.as_str(), "" | "0") {
+        report(errors, "pprofBindAddress", "not built: pprof belongs to the Go runtime; leave it empty");
+    }
+    if !configuration.controller.group_kind_concurrency.is_empty() {
+        warnings.push(Warning::no_effect(
+            "controller.groupKindConcurrency",
+            "Sluice decides on one thread and writes from one pool",
+        ));
+    }
+    let server = &configuration.visibility_server;
+    if server.bind_address != "0.0.0.0" || server.bind_port != 8082 {
+        warnings.push(Warning::no_effect("visibilityServer", "the visibility server is not built yet"));
+    }
+}
