@@ -63,7 +63,8 @@ async fn a_job_with_three_pods_completes_on_a_fake_node_and_another_fails() {
     for pod in all {
         let status = pod.status.unwrap();
         assert!(status.pod_ip.is_some());
-        let kinds: Vec<&str> = status.conditions.as_ref().unwrap().iter().map(|one| one.type_.as_str()).collect();
+        let kinds: Vec<&str> =
+            status.conditions.as_ref().unwrap().iter().map(|one| one.type_.as_str()).collect();
         assert!(kinds.contains(&"PodScheduled") && kinds.contains(&"Ready"), "{kinds:?}");
     }
     plane.stop();

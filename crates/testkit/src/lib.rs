@@ -13,12 +13,17 @@
 
 pub mod assets;
 mod certs;
+pub mod crds;
+pub mod jobset;
 mod kubeconfig;
+pub mod kubectl;
 pub mod nodes;
 mod plane;
 mod plane_parts;
 pub mod process;
+mod shared;
 pub mod wait;
 
 pub use plane::{Builder, ControlPlane, client_of};
 pub use plane_parts::free_ports;
+pub use shared::shared;

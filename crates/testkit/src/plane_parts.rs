@@ -87,7 +87,12 @@ pub(crate) fn api_server(
 pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) -> Result<Command> {
     let mut command = Command::new(assets::path(Tool::KubeControllerManager)?);
     command
-        .args(["--bind-address=127.0.0.1", "--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400"])
+        .args([
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+        ])
         .arg(format!("--secure-port={port}"))
         .arg(flag("kubeconfig", kubeconfig))
         .arg(flag("authentication-kubeconfig", kubeconfig))
