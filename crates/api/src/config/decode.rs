@@ -5,7 +5,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 use super::reader::Reader;
 use super::{Duration, Environment, FileVersion, Warning, features, sections};
-use super::{selector, types::*};
+use super::{
+    selector,
+    types::{
+        ClientConnection, Configuration, Controller, Health, InternalCertManagement, LeaderElection,
+        ObjectRetentionPolicies, Tls, VisibilityServer, Webhook, WorkloadRetentionPolicy,
+    },
+};
 use crate::labels;
 
 /// Namespace that system components run in; never managed.

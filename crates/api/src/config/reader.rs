@@ -149,14 +149,11 @@ impl<'a> Reader<'a> {
         let map = self.typed(key, "a map", Value::as_object)?;
         let mut result = BTreeMap::new();
         for (name, value) in map {
-            match read(value) {
-                Some(value) => {
-                    result.insert(name.clone(), value);
-                }
-                None => {
-                    let message = format!("expected {expected}, found {}", describe(value));
-                    self.error(&format!("{key}[{name}]"), message);
-                }
+            if let Some(value) = read(value) {
+                result.insert(name.clone(), value);
+            } else {
+                let message = format!("expected {expected}, found {}", describe(value));
+                self.error(&format!("{key}[{name}]"), message);
             }
         }
         Some(result)

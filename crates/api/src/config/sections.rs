@@ -7,7 +7,11 @@ use sluice_quantity::Quantity;
 
 use super::decode::{at_least, field, not_negative};
 use super::reader::Reader;
-use super::types::*;
+use super::types::{
+    AdmissionFairSharing, CustomLabel, FairSharing, Integrations, LocalQueueMetrics, Metrics, MultiKueue,
+    PreemptionStrategy, QuotaCheckStrategy, RequeuingStrategy, RequeuingTimestamp, Resources, SourceKind,
+    Transformation, TransformationStrategy, WaitForPodsReady,
+};
 use super::{Duration, FileVersion, Warning, selector};
 use crate::gates::{Gate, Gates};
 use crate::labels;
@@ -87,13 +91,12 @@ pub(super) fn integrations(
     warnings: &mut Vec<Warning>,
 ) -> Integrations {
     let reader = &mut reader;
-    if version == FileVersion::V1beta1 {
-        if let Some(mut options) = field(reader, |r| r.object("podOptions")) {
-            options.object("namespaceSelector").map(selector::read);
-            options.object("podSelector").map(selector::read);
-            warnings
-                .push(Warning::no_effect("integrations.podOptions", "the pod integration is not built yet"));
-        }
+    if version == FileVersion::V1beta1
+        && let Some(mut options) = field(reader, |r| r.object("podOptions"))
+    {
+        options.object("namespaceSelector").map(selector::read);
+        options.object("podSelector").map(selector::read);
+        warnings.push(Warning::no_effect("integrations.podOptions", "the pod integration is not built yet"));
     }
     let frameworks = field(reader, |r| r.strings("frameworks")).unwrap_or_default();
     Integrations {

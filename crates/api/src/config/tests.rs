@@ -1,5 +1,7 @@
 //! Tests of the configuration file.
 
+use std::fmt::Write as _;
+
 use super::*;
 use crate::gates::Gates;
 
@@ -292,7 +294,7 @@ fn every_mistake_is_named_with_its_path() {
     let mut text = String::new();
     for (what, fields) in MISTAKES {
         let errors = v1beta2(fields).expect_err(what);
-        text.push_str(&format!("# {what}\n{errors}\n\n"));
+        writeln!(text, "# {what}\n{errors}\n").unwrap();
     }
     insta::assert_snapshot!(text);
 }

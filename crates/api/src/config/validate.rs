@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decode::KUBE_SYSTEM;
 use super::frameworks::{self, Framework};
 use super::reader::{Errors, report};
-use super::types::*;
+use super::types::{
+    Configuration, CustomLabel, Integrations, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
+};
 use super::{Duration, Warning, selector};
 use crate::gates::Gate;
 use crate::labels;

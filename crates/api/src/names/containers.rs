@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn hash(containers: Value) -> u64 {
+    fn hash(containers: &Value) -> u64 {
         containers_hash(&serde_json::from_value(json!({ "containers": containers })).unwrap())
     }
 
@@ -137,7 +137,7 @@ mod tests {
             "resources": {"requests": {"memory": "1024Mi", "cpu": "1000m"}}}]);
         let short = json!([{"resources": {"requests": {"cpu": 1, "memory": "1Gi"}}, "ports": [{"containerPort": 80}],
             "env": [{"name": "A", "value": "2"}, {"name": "B"}], "image": "i", "name": "c"}]);
-        assert_eq!(hash(long), hash(short));
+        assert_eq!(hash(&long), hash(&short));
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         ];
         let mut seen = std::collections::BTreeMap::new();
         for variant in variants {
-            let previous = seen.insert(hash(variant.clone()), variant.clone());
+            let previous = seen.insert(hash(&variant), variant.clone());
             assert_eq!(previous, None, "{variant}");
         }
     }
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     // Computed with another language from the rule in `feed`.
     fn the_hash_never_changes_between_releases() {
-        assert_eq!(hash(json!([])), containers_hash(&PodSpec::default()));
-        let known = hash(json!([{"name": "c", "image": "i"}]));
+        assert_eq!(hash(&json!([])), containers_hash(&PodSpec::default()));
+        let known = hash(&json!([{"name": "c", "image": "i"}]));
         assert_eq!(format!("{known:016x}"), "248a470ab53d6db9");
     }
 
