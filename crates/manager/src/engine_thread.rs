@@ -1,0 +1,302 @@
+//! The engine's own thread: inputs in, effects out, cycles back to back, timers; and what happens when an object makes the
+//! engine panic.
+//!
+//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is built anew, and
+//! everything is listed again. Effects of the engine before count no longer: writes carry its *generation*, and answers to
+//! an earlier one are dropped (the watch shows what came of them).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Once};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use sluice_engine::effect::{Effect, EffectId};
+use sluice_engine::input::{Input, Object, ObjectRef, WriteError};
+use tracing::{error, info};
+
+/// Inputs that are applied before the next cycle at most, so that a flood does not hold decisions back.
+const BATCH: usize = 4096;
+/// Panics that blame nothing new, each within [`CALM`] of the one before, until the process gives up.
+const BLAMELESS: u32 = 3;
+const CALM: Duration = Duration::from_secs(60);
+
+/// What the thread drives: the engine, or a stand-in in tests.
+pub trait Machine {
+    /// Takes in what happened.
+    fn apply(&mut self, now: Timestamp, input: Input);
+    /// Decides, and gives what is to be done.
+    fn cycle(&mut self, now: Timestamp) -> Vec<Effect>;
+    /// When it wants to be woken.
+    fn next_timer(&self) -> Option<Timestamp>;
+    /// The object that it was working on; asked after a panic.
+    fn suspect(&self) -> Option<ObjectRef>;
+}
+
+/// Where the thread's results go.
+pub trait Outlet: Send + 'static {
+    /// Carries effects out. `generation` must come back with the answers of writes.
+    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64);
+    /// An object was set aside after a panic.
+    fn set_aside(&mut self, object: &ObjectRef, why: &str);
+    /// The engine was built anew: everything must be listed again, as epoch `generation`.
+    fn rebuilt(&mut self, generation: u64);
+    /// The engine cannot be kept running.
+    fn give_up(&mut self, why: &str);
+}
+
+/// A question to the engine, answered between two cycles.
+type Question<M> = Box<dyn FnOnce(&mut M) + Send>;
+
+enum Command<M> {
+    Input(Input),
+    Synced(u64),
+    Written { generation: u64, id: EffectId, result: Result<Option<Object>, WriteError> },
+    Ask(Question<M>),
+    Stop,
+}
+
+/// Talks to the thread. Cheap to clone; all sends are without waiting.
+pub struct Handle<M>(Sender<Command<M>>);
+
+impl<M> Clone for Handle<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M> Handle<M> {
+    fn send(&self, command: Command<M>) {
+        // The thread is gone only when the process ends.
+        let _ = self.0.send(command);
+    }
+
+    /// Tells the engine something.
+    pub fn input(&self, input: Input) {
+        self.send(Command::Input(input));
+    }
+
+    /// Everything has been listed in `epoch`.
+    pub fn synced(&self, epoch: u64) {
+        self.send(Command::Synced(epoch));
+    }
+
+    /// The answer of a write.
+    pub fn written(&self, generation: u64, id: EffectId, result: Result<Option<Object>, WriteError>) {
+        self.send(Command::Written { generation, id, result });
+    }
+
+    /// Ends the thread after what was sent before.
+    pub fn stop(&self) {
+        self.send(Command::Stop);
+    }
+
+    /// Asks the engine; nothing when the thread has ended.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut M) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, receiver) = tokio::sync::oneshot::channel();
+        self.send(Command::Ask(Box::new(move |machine| {
+            // Whoever asked may have gone.
+            let _ = answer.send(question(machine));
+        })));
+        receiver.await.ok()
+    }
+}
+
+/// Starts the thread. `build` makes an engine, at the start and after a panic.
+pub fn start<M, O>(
+    build: impl Fn() -> M + Send + 'static,
+    outlet: O,
+) -> std::io::Result<(Handle<M>, JoinHandle<()>)>
+where
+    M: Machine + 'static,
+    O: Outlet,
+{
+    quiet_panics();
+    let (sender, commands) = channel();
+    let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || {
+        let machine = build();
+        Runner {
+            machine,
+            build,
+            outlet,
+            commands,
+            generation: 0,
+            leading: false,
+            aside: Vec::new(),
+            last: None,
+            blameless: (0, Instant::now()),
+        }
+        .run();
+    })?;
+    Ok((Handle(sender), thread))
+}
+
+struct Runner<M, B, O> {
+    machine: M,
+    build: B,
+    outlet: O,
+    commands: Receiver<Command<M>>,
+    generation: u64,
+    leading: bool,
+    aside: Vec<(ObjectRef, String)>,
+    /// The object of the last input, to blame when the engine does not know.
+    last: Option<ObjectRef>,
+    /// Panics without a new object to blame, and when the last one was.
+    blameless: (u32, Instant),
+}
+
+impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
+    fn run(mut self) {
+        loop {
+            let first = match self.wait() {
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if first.is_none() {
+                self.apply(Input::Tick);
+            }
+            if !self.take(first) {
+                return;
+            }
+            // Back to back, but never deaf: new inputs count from the next cycle on.
+            while self.cycle() {
+                if !self.take(None) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for a command, or for the engine's next timer.
+    fn wait(&self) -> Result<Command<M>, RecvTimeoutError> {
+        match self.machine.next_timer() {
+            None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(at) => {
+                let left = at.duration_since(Timestamp::now());
+                self.commands.recv_timeout(Duration::try_from(left).unwrap_or(Duration::ZERO))
+            }
+        }
+    }
+
+    /// Applies what has come in, up to a batch; false when the thread is to end.
+    fn take(&mut self, first: Option<Command<M>>) -> bool {
+        let mut next = first;
+        for _ in 0..BATCH {
+            match next.take().or_else(|| self.commands.try_recv().ok()) {
+                None => return true,
+                Some(Command::Stop) => return false,
+                Some(Command::Input(input)) => self.apply(input),
+                Some(Command::Synced(epoch)) if epoch == self.generation => {
+                    info!(epoch, "all caches are filled");
+                    self.apply(Input::Synced);
+                }
+                Some(Command::Written { generation, id, result }) if generation == self.generation => {
+                    self.apply(Input::Written { id, result });
+                }
+                // Of an engine that is no more.
+                Some(Command::Synced(_) | Command::Written { .. }) => {}
+                Some(Command::Ask(question)) => question(&mut self.machine),
+            }
+        }
+        true
+    }
+
+    fn apply(&mut self, input: Input) {
+        let subject = subject(&input);
+        if let Input::Leader(leading) = input {
+            self.leading = leading;
+        }
+        self.last = subject.clone().or(self.last.take());
+        let machine = &mut self.machine;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| machine.apply(Timestamp::now(), input))) {
+            self.recover(subject, &text(&*panic));
+        }
+    }
+
+    /// One cycle; whether there was anything to do.
+    fn cycle(&mut self) -> bool {
+        let machine = &mut self.machine;
+        match catch_unwind(AssertUnwindSafe(|| machine.cycle(Timestamp::now()))) {
+            Ok(effects) => {
+                let any = !effects.is_empty();
+                if any {
+                    self.outlet.emit(effects, self.leading, self.generation);
+                }
+                any
+            }
+            Err(panic) => {
+                let last = self.last.clone();
+                self.recover(last, &text(&*panic));
+                false
+            }
+        }
+    }
+
+    /// Sets the object aside that is to blame, and builds the engine anew without it.
+    fn recover(&mut self, subject: Option<ObjectRef>, why: &str) {
+        let machine = &self.machine;
+        let suspect = catch_unwind(AssertUnwindSafe(|| machine.suspect())).ok().flatten().or(subject);
+        match suspect {
+            Some(object) if !self.aside.iter().any(|(known, _)| *known == object) => {
+                error!(object = %object, why, "the engine failed on this object: it is set aside until it changes");
+                self.outlet.set_aside(&object, why);
+                self.aside.push((object, why.to_owned()));
+            }
+            suspect => {
+                let (count, at) = self.blameless;
+                self.blameless = (if at.elapsed() < CALM { count + 1 } else { 1 }, Instant::now());
+                error!(?suspect, why, "the engine failed, and no new object is to blame");
+                if self.blameless.0 >= BLAMELESS {
+                    self.outlet.give_up(why);
+                }
+            }
+        }
+        self.generation += 1;
+        self.last = None;
+        self.machine = (self.build)();
+        for (object, why) in self.aside.clone() {
+            self.machine.apply(Timestamp::now(), Input::SetAside { object, why });
+        }
+        self.machine.apply(Timestamp::now(), Input::Leader(self.leading));
+        self.outlet.rebuilt(self.generation);
+    }
+}
+
+fn subject(input: &Input) -> Option<ObjectRef> {
+    match input {
+        Input::Applied(object) | Input::Written { result: Ok(Some(object)), .. } => Some(object.object_ref()),
+        Input::Deleted { object, .. } | Input::SetAside { object, .. } => Some(object.clone()),
+        _ => None,
+    }
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_else(|| "panic without a message".to_owned())
+}
+
+/// Panics of the engine's thread are logged as one structured line instead of on standard error.
+fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let default = Arc::new(std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().name() == Some("engine") {
+                error!(at = ?panic.location().map(ToString::to_string), "panic in the engine");
+            } else {
+                default(panic);
+            }
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests;

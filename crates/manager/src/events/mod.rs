@@ -1,0 +1,255 @@
+//! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to what the API takes, and never in the way of
+//! admission: what does not fit into the queue is dropped and counted.
+
+pub mod dedup;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::http::Method;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event as WireEvent;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Client;
+use serde_json::json;
+use sluice_engine::effect::{Event, EventType};
+use sluice_engine::input::ObjectRef;
+use tokio::sync::{Semaphore, mpsc};
+use tracing::{debug, warn};
+
+use crate::api_call::{Call, CallError, Content};
+use crate::error_chain::Chain;
+use dedup::{Decision, Dedup};
+
+/// Events that may wait to be sent.
+const WAITING: usize = 8192;
+/// Events that are remembered for deduplication.
+const REMEMBERED: usize = 4096;
+/// Requests at once: few, so that events never crowd out admissions.
+const IN_FLIGHT: usize = 4;
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A note is at most 1 kB long (reference 03).
+const NOTE_BYTES: usize = 1024;
+
+type Key = (ObjectRef, Arc<str>, &'static str, String, String, String);
+
+/// Takes events from anywhere.
+#[derive(Clone, Debug)]
+pub struct EventSink {
+    queue: mpsc::Sender<Event>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl EventSink {
+    /// Queues an event, or drops it when too many wait.
+    pub fn record(&self, event: Event) {
+        if self.queue.try_send(event).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+            warn!("events come faster than they can be written: some are dropped");
+        }
+    }
+
+    /// How many events were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Starts the task that sends events; it ends when every sink is gone and what waited was sent.
+pub fn start(client: Client, instance: &str) -> (EventSink, tokio::task::JoinHandle<()>) {
+    let (queue, waiting) = mpsc::channel(WAITING);
+    let sink = EventSink { queue, dropped: Arc::default() };
+    let task = tokio::spawn(send_all(client, instance.to_owned(), waiting));
+    (sink, task)
+}
+
+async fn send_all(client: Client, instance: String, mut waiting: mpsc::Receiver<Event>) {
+    let started = Instant::now();
+    let slots = Arc::new(Semaphore::new(IN_FLIGHT));
+    let mut dedup = Dedup::new(REMEMBERED);
+    let (failed, mut failures) = mpsc::unbounded_channel::<Key>();
+    while let Some(event) = waiting.recv().await {
+        while let Ok(key) = failures.try_recv() {
+            dedup.forget(&key);
+        }
+        let key = key(&event);
+        let name = || event_name(&event.object.name);
+        let call = match dedup.offer(&key, started.elapsed(), name) {
+            Decision::Create(name) => create(&event, name, &instance, Timestamp::now()),
+            Decision::Update { name, count } => update(&event, &name, count, Timestamp::now()),
+            Decision::Counted => continue,
+        };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let (client, failed) = (client.clone(), failed.clone());
+        tokio::spawn(async move {
+            if let Err(error) = send(&client, &call).await {
+                debug!(error = %Chain(&error), "an event was not recorded");
+                // The receiver lives as long as this loop does.
+                let _ = failed.send(key);
+            }
+            drop(slot);
+        });
+    }
+    // Wait for those that are being sent.
+    drop(slots.acquire_many(u32::try_from(IN_FLIGHT).unwrap_or(1)).await);
+}
+
+async fn send(client: &Client, call: &Call) -> Result<(), CallError> {
+    match call.send(client, TIMEOUT).await {
+        Err(error) if error.is_transient() => {
+            tokio::time::sleep(error.retry_after().unwrap_or(Duration::from_secs(1)).min(TIMEOUT)).await;
+            call.send(client, TIMEOUT).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}
+
+fn key(event: &Event) -> Key {
+    (
+        event.object.clone(),
+        Arc::clone(&event.uid),
+        event.reporter,
+        format!("{}/{}", event.type_.as_str(), event.reason),
+        event.action.clone(),
+        event.note.clone(),
+    )
+}
+
+fn event_name(object: &str) -> String {
+    // 253 characters for the whole name, of which a dot and 16 digits are ours.
+    let stem: String = object.chars().take(236).collect();
+    format!("{stem}.{:016x}", crate::random::bits())
+}
+
+/// Events on cluster-scoped objects live in `default`, as everywhere in Kubernetes.
+fn event_namespace(object: &ObjectRef) -> &str {
+    if object.namespace.is_empty() { "default" } else { &object.namespace }
+}
+
+fn uri(object: &ObjectRef) -> String {
+    format!("/apis/events.k8s.io/v1/namespaces/{}/events", event_namespace(object))
+}
+
+fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
+    let object = &event.object;
+    let (group, version) = (object.kind.group(), object.kind.version());
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let body = WireEvent {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(event_namespace(object).to_owned()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(now)),
+        type_: Some(event.type_.as_str().to_owned()),
+        reason: Some(cut(&event.reason, 128)),
+        action: Some(cut(&event.action, 128)),
+        note: Some(cut(&event.note, NOTE_BYTES)),
+        reporting_controller: Some(event.reporter.to_owned()),
+        reporting_instance: Some(cut(instance, 128)),
+        regarding: Some(ObjectReference {
+            api_version: Some(api_version),
+            kind: Some(object.kind.as_str().to_owned()),
+            name: Some(object.name.to_string()),
+            namespace: (!object.namespace.is_empty()).then(|| object.namespace.to_string()),
+            uid: (!event.uid.is_empty()).then(|| event.uid.to_string()),
+            ..ObjectReference::default()
+        }),
+        ..WireEvent::default()
+    };
+    Call::with_body(Method::POST, uri(object), Content::Json, &body)
+}
+
+fn update(event: &Event, name: &str, count: i32, now: Timestamp) -> Call {
+    let body = json!({"series": {"count": count, "lastObservedTime": MicroTime(now)}});
+    Call::with_body(Method::PATCH, format!("{}/{name}", uri(&event.object)), Content::MergePatch, &body)
+}
+
+/// Cuts a text to at most `bytes`, at a character's end, showing that something is missing.
+fn cut(text: &str, bytes: usize) -> String {
+    const MORE: &str = "…";
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let mut end = bytes - MORE.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{MORE}", &text[..end])
+}
+
+/// An event that the manager itself reports, with the action equal to the reason.
+pub fn of_manager(object: ObjectRef, uid: Arc<str>, reason: &str, note: String) -> Event {
+    Event {
+        object,
+        uid,
+        type_: EventType::Warning,
+        reason: reason.to_owned(),
+        action: reason.to_owned(),
+        note,
+        reporter: "kueue-workload-controller",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_engine::input::Kind;
+
+    fn event(object: ObjectRef, note: &str) -> Event {
+        of_manager(object, "u1".into(), "QuotaReserved", note.to_owned())
+    }
+
+    #[test]
+    fn an_event_names_its_object_in_full() {
+        let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "job-a"), "reserved");
+        let call = create(&event, "job-a.1".to_owned(), "sluice-0", Timestamp::UNIX_EPOCH);
+        assert_eq!(call.uri, "/apis/events.k8s.io/v1/namespaces/ns/events");
+        insta::assert_json_snapshot!(serde_json::from_slice::<serde_json::Value>(&call.body).unwrap(), @r#"
+        {
+          "action": "QuotaReserved",
+          "apiVersion": "events.k8s.io/v1",
+          "eventTime": "1970-01-01T00:00:00.000000Z",
+          "kind": "Event",
+          "metadata": {
+            "name": "job-a.1",
+            "namespace": "ns"
+          },
+          "note": "reserved",
+          "reason": "QuotaReserved",
+          "regarding": {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "name": "job-a",
+            "namespace": "ns",
+            "uid": "u1"
+          },
+          "reportingController": "kueue-workload-controller",
+          "reportingInstance": "sluice-0",
+          "type": "Warning"
+        }
+        "#);
+    }
+
+    #[test]
+    fn an_event_on_a_cluster_scoped_object_lives_in_default() {
+        let event = event(ObjectRef::cluster(Kind::ClusterQueue, "cq"), "note");
+        assert_eq!(uri(&event.object), "/apis/events.k8s.io/v1/namespaces/default/events");
+        let update = update(&event, "cq.1", 7, Timestamp::UNIX_EPOCH);
+        assert_eq!(update.uri, "/apis/events.k8s.io/v1/namespaces/default/events/cq.1");
+        assert!(String::from_utf8(update.body).unwrap().contains("\"count\":7"));
+    }
+
+    #[test]
+    fn long_notes_are_cut_at_a_character() {
+        let cut_text = cut(&"ä".repeat(600), NOTE_BYTES);
+        assert!(cut_text.len() <= NOTE_BYTES && cut_text.ends_with('…'));
+        assert_eq!(cut("short", NOTE_BYTES), "short");
+    }
+
+    #[test]
+    fn names_of_events_fit_into_a_name() {
+        assert!(event_name(&"x".repeat(253)).len() <= 253);
+    }
+}

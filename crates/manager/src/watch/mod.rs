@@ -1,0 +1,6 @@
+//! Everything that is watched.
+
+pub mod discovery;
+pub mod kinds;
+pub mod pump;
+pub mod sync;

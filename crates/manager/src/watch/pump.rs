@@ -1,0 +1,276 @@
+//! One watch: raw events of one kind, turned into inputs. `Init … InitDone` becomes a set difference.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use sluice_engine::input::{Input, Kind, Object, ObjectRef};
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use super::sync::SyncTracker;
+use crate::error_chain::Chain;
+use crate::shutdown::Stop;
+
+/// The longest pause after failures: an API server that is back should not wait long for us.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// What a watch tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Feed {
+    /// For the engine.
+    Input(Input),
+    /// Everything has been listed in this epoch.
+    Synced(u64),
+}
+
+/// Takes it to the engine.
+pub type Sink = Arc<dyn Fn(Feed) + Send + Sync>;
+
+/// What every pump shares.
+#[derive(Clone)]
+pub struct Shared {
+    /// Where inputs go.
+    pub sink: Sink,
+    /// Which kinds were listed.
+    pub sync: Arc<SyncTracker>,
+    /// Changes when everything must be listed anew.
+    pub epoch: watch::Receiver<u64>,
+    /// Ends the pump.
+    pub stop: Stop,
+}
+
+/// Why a pump ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By request.
+    Stopped,
+    /// The kind does not exist (any more).
+    Gone,
+}
+
+/// One decoded object, or what is known of one that could not be decoded.
+pub enum Decoded {
+    /// It is usable.
+    Object(Object),
+    /// It is malformed: what was known of it stays.
+    Malformed(String),
+}
+
+/// Something that a watch can deliver and that becomes an engine's object.
+pub trait Watched: Resource<DynamicType: Clone> + Clone + Debug + DeserializeOwned + Send + 'static {
+    /// Decodes it.
+    fn decode(self) -> Decoded;
+}
+
+impl<K> Watched for DeserializeGuard<K>
+where
+    K: Watched,
+    K::DynamicType: Clone,
+{
+    fn decode(self) -> Decoded {
+        match self.0 {
+            Ok(object) => object.decode(),
+            Err(invalid) => Decoded::Malformed(invalid.error),
+        }
+    }
+}
+
+/// Watches a kind until stopped or, if `optional`, until the kind is gone.
+pub async fn pump<K: Watched>(api: Api<K>, kind: Kind, optional: bool, mut shared: Shared) -> Ended {
+    loop {
+        let epoch = *shared.epoch.borrow_and_update();
+        debug!(kind = kind.plural(), epoch, "watching");
+        if let Some(ended) = run(&api, kind, optional, epoch, &mut shared).await {
+            return ended;
+        }
+    }
+}
+
+/// Runs one watch; nothing when it must begin anew.
+async fn run<K: Watched>(
+    api: &Api<K>,
+    kind: Kind,
+    optional: bool,
+    epoch: u64,
+    shared: &mut Shared,
+) -> Option<Ended> {
+    let mut stream = Box::pin(watcher(api.clone(), watcher::Config::default()));
+    let mut listing = None;
+    let mut failures = 0_u32;
+    loop {
+        let event = tokio::select! {
+            event = stream.next() => event?,
+            changed = shared.epoch.changed() => {
+                return changed.is_err().then_some(Ended::Stopped);
+            }
+            () = shared.stop.stopped() => return Some(Ended::Stopped),
+        };
+        match event {
+            Ok(event) => {
+                failures = 0;
+                deliver(event, kind, epoch, shared, &mut listing);
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                if optional && is_not_found(&error) {
+                    return Some(Ended::Gone);
+                }
+                complain(kind, &error, failures);
+                shared.sync.failing(kind, &Chain(&error).to_string());
+                let pause = Duration::from_millis(200).saturating_mul(1 << failures.min(6)).min(LONGEST);
+                if !shared.stop.sleep(pause).await {
+                    return Some(Ended::Stopped);
+                }
+            }
+        }
+    }
+}
+
+fn deliver<K: Watched>(
+    event: Event<K>,
+    kind: Kind,
+    epoch: u64,
+    shared: &Shared,
+    listing: &mut Option<Vec<ObjectRef>>,
+) {
+    match event {
+        Event::Init => *listing = Some(Vec::new()),
+        Event::InitApply(object) => {
+            let found = reference(&object, kind);
+            apply(object, &found, shared);
+            listing.get_or_insert_default().push(found);
+        }
+        Event::InitDone => {
+            let present = listing.take().unwrap_or_default();
+            (shared.sink)(Feed::Input(Input::Listed { kind, present }));
+            if shared.sync.listed(kind, epoch) {
+                (shared.sink)(Feed::Synced(epoch));
+            }
+        }
+        Event::Apply(object) => {
+            let found = reference(&object, kind);
+            apply(object, &found, shared);
+        }
+        Event::Delete(object) => {
+            let uid = object.uid().map(Into::into);
+            let object = reference(&object, kind);
+            (shared.sink)(Feed::Input(Input::Deleted { object, uid }));
+        }
+    }
+}
+
+fn apply<K: Watched>(object: K, found: &ObjectRef, shared: &Shared) {
+    match object.decode() {
+        Decoded::Object(object) => (shared.sink)(Feed::Input(Input::Applied(object))),
+        Decoded::Malformed(why) => {
+            warn!(object = %found, %why, "malformed object: what was known of it stays in force");
+        }
+    }
+}
+
+fn reference<K: Resource>(object: &K, kind: Kind) -> ObjectRef {
+    let meta = object.meta();
+    ObjectRef {
+        kind,
+        namespace: meta.namespace.as_deref().unwrap_or_default().into(),
+        name: meta.name.as_deref().unwrap_or_default().into(),
+    }
+}
+
+/// Loud at first, then about once a minute.
+fn complain(kind: Kind, error: &watcher::Error, failures: u32) {
+    let desync = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
+    if !desync && (failures <= 2 || failures.is_multiple_of(12)) {
+        warn!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed; it goes on by itself");
+    } else {
+        debug!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed");
+    }
+}
+
+fn is_not_found(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) = error else {
+        return false;
+    };
+    matches!(source, kube::Error::Api(status) if status.code == 404)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use sluice_api::slim;
+
+    fn shared() -> (Shared, Arc<Mutex<Vec<Feed>>>) {
+        let inputs = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&inputs);
+        let (_, stop) = crate::shutdown::pair();
+        let shared = Shared {
+            sink: Arc::new(move |feed| seen.lock().unwrap().push(feed)),
+            sync: Arc::new(SyncTracker::new([Kind::Namespace])),
+            epoch: watch::channel(0).1,
+            stop,
+        };
+        (shared, inputs)
+    }
+
+    fn namespace(name: &str) -> slim::Namespace {
+        slim::Namespace {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+            ..slim::Namespace::default()
+        }
+    }
+
+    #[test]
+    fn a_list_ends_with_everything_that_is_present_and_completes_the_sync() {
+        let (shared, inputs) = shared();
+        let mut listing = None;
+        let events = [
+            Event::Init,
+            Event::InitApply(namespace("a")),
+            Event::InitApply(namespace("b")),
+            Event::InitDone,
+            Event::Delete(namespace("b")),
+        ];
+        for event in events {
+            deliver(event, Kind::Namespace, 0, &shared, &mut listing);
+        }
+        let at = |name: &str| ObjectRef::cluster(Kind::Namespace, name);
+        let inputs = inputs.lock().unwrap();
+        assert_eq!(inputs.len(), 5);
+        assert!(matches!(&inputs[0], Feed::Input(Input::Applied(o)) if o.object_ref() == at("a")));
+        let present = vec![at("a"), at("b")];
+        assert_eq!(inputs[2], Feed::Input(Input::Listed { kind: Kind::Namespace, present }));
+        assert_eq!(inputs[3], Feed::Synced(0));
+        assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }));
+    }
+
+    #[test]
+    fn a_malformed_object_is_left_as_it_was_known() {
+        let (shared, inputs) = shared();
+        let mut listing = None;
+        let invalid = kube::core::error_boundary::InvalidObject {
+            error: "wrong type".to_owned(),
+            metadata: ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() },
+        };
+        for event in [
+            Event::Init,
+            Event::InitApply(DeserializeGuard::<slim::Namespace>(Err(invalid))),
+            Event::InitDone,
+        ] {
+            deliver(event, Kind::Namespace, 0, &shared, &mut listing);
+        }
+        let inputs = inputs.lock().unwrap();
+        let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];
+        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present });
+        assert_eq!(*inputs, [listed, Feed::Synced(0)]);
+    }
+}

@@ -1,0 +1,124 @@
+//! Which kinds have been listed: decisions start when all of them have.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluice_engine::input::Kind;
+
+/// How far one kind is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Failing(String),
+    Listed,
+    /// The kind does not exist in this cluster, and may.
+    Absent,
+}
+
+/// The state of all watched kinds in the current epoch: all lists since the engine was built.
+#[derive(Debug)]
+pub struct SyncTracker(Mutex<(u64, BTreeMap<Kind, State>)>);
+
+impl SyncTracker {
+    /// All `kinds` are still to be listed; the epoch is 0.
+    pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        Self(Mutex::new((0, kinds.into_iter().map(|kind| (kind, State::Waiting)).collect())))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, (u64, BTreeMap<Kind, State>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, kind: Kind, epoch: u64, state: State) -> bool {
+        let (current, kinds) = &mut *self.locked();
+        let complete = |kinds: &BTreeMap<Kind, State>| {
+            kinds.values().all(|s| matches!(s, State::Listed | State::Absent))
+        };
+        // A list that began before the engine was rebuilt says nothing about the new one.
+        if epoch != *current || complete(kinds) {
+            return false;
+        }
+        kinds.insert(kind, state);
+        complete(kinds)
+    }
+
+    /// The kind was listed in `epoch`; true if it was the last one.
+    pub fn listed(&self, kind: Kind, epoch: u64) -> bool {
+        self.settle(kind, epoch, State::Listed)
+    }
+
+    /// The kind does not exist; true if it was the last one that was waited for.
+    pub fn absent(&self, kind: Kind) -> bool {
+        let epoch = self.locked().0;
+        self.settle(kind, epoch, State::Absent)
+    }
+
+    /// The engine was built anew: everything that exists must be listed again.
+    pub fn restart(&self, epoch: u64) {
+        let (current, kinds) = &mut *self.locked();
+        *current = epoch;
+        for state in kinds.values_mut().filter(|state| **state != State::Absent) {
+            *state = State::Waiting;
+        }
+    }
+
+    /// The first list of the kind fails. One that was listed stays so: its watch catches up by itself.
+    pub fn failing(&self, kind: Kind, why: &str) {
+        let (_, kinds) = &mut *self.locked();
+        if let Some(state) = kinds.get_mut(&kind)
+            && *state != State::Listed
+        {
+            *state = State::Failing(why.to_owned());
+        }
+    }
+
+    /// What is not listed yet, with the reason if there is one; empty when all is.
+    pub fn missing(&self) -> Vec<String> {
+        let (_, kinds) = &*self.locked();
+        kinds
+            .iter()
+            .filter_map(|(kind, state)| match state {
+                State::Waiting => Some(kind.plural().to_owned()),
+                State::Failing(why) => Some(format!("{} ({why})", kind.plural())),
+                State::Listed | State::Absent => None,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_kind_listed_completes_the_set_once() {
+        let tracker = SyncTracker::new([Kind::Node, Kind::Workload]);
+        assert!(!tracker.listed(Kind::Node, 0));
+        tracker.failing(Kind::Workload, "refused");
+        assert_eq!(tracker.missing(), ["workloads (refused)"]);
+        assert!(tracker.listed(Kind::Workload, 0));
+        assert!(!tracker.listed(Kind::Workload, 0));
+        assert!(tracker.missing().is_empty());
+    }
+
+    #[test]
+    fn a_kind_that_does_not_exist_is_not_waited_for() {
+        let tracker = SyncTracker::new([Kind::Node, Kind::Workload]);
+        assert!(!tracker.listed(Kind::Node, 0));
+        assert!(tracker.absent(Kind::Workload));
+        tracker.restart(1);
+        assert_eq!(tracker.missing(), ["nodes"]);
+    }
+
+    #[test]
+    fn lists_of_an_earlier_epoch_do_not_count() {
+        let tracker = SyncTracker::new([Kind::Node]);
+        assert!(tracker.listed(Kind::Node, 0));
+        tracker.failing(Kind::Node, "refused");
+        assert!(tracker.missing().is_empty());
+        tracker.restart(1);
+        assert!(!tracker.listed(Kind::Node, 0));
+        assert_eq!(tracker.missing(), ["nodes"]);
+        assert!(tracker.listed(Kind::Node, 1));
+    }
+}
