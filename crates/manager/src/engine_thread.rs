@@ -218,7 +218,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         }
     }
 
-    /// One cycle; whether there was anything to do.
+    /// One cycle; whether there should be another.
     fn cycle(&mut self) -> bool {
         let machine = &mut self.machine;
         match catch_unwind(AssertUnwindSafe(|| machine.cycle(Timestamp::now()))) {
@@ -232,7 +232,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             Err(panic) => {
                 let last = self.last.clone();
                 self.recover(last, &text(&*panic));
-                false
+                true
             }
         }
     }
