@@ -12,6 +12,26 @@ use crate::wait::{eventually, look};
 /// How long the API server may take to serve a new kind.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Installs Sluice's own CRDs. With `webhook_url` objects of v1beta1 are converted by the manager that listens there, which
+/// also puts its certificate authority in; without it the API server does not convert, and only v1beta2 is of use.
+pub async fn install(client: &Client, webhook_url: Option<&str>) -> Result<()> {
+    let mut crds = sluice_api::crds();
+    for crd in &mut crds {
+        match (&mut crd.spec.conversion, webhook_url) {
+            (Some(conversion), Some(url)) => {
+                if let Some(config) =
+                    conversion.webhook.as_mut().and_then(|webhook| webhook.client_config.as_mut())
+                {
+                    config.service = None;
+                    config.url = Some(format!("{url}/convert"));
+                }
+            }
+            (conversion, _) => *conversion = None,
+        }
+    }
+    apply(client, &crds).await
+}
+
 /// Applies the definitions (server-side) and waits until each is established.
 pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());

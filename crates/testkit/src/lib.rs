@@ -13,17 +13,24 @@
 
 pub mod assets;
 mod certs;
+pub mod chart;
 pub mod crds;
 pub mod jobset;
 mod kubeconfig;
 pub mod kubectl;
+mod manager;
 pub mod nodes;
 mod plane;
 mod plane_parts;
 pub mod process;
+mod proxy;
+mod setup;
 mod shared;
 pub mod wait;
 
+pub use manager::{Manager, binary};
 pub use plane::{Builder, ControlPlane, client_of};
 pub use plane_parts::free_ports;
+pub use proxy::{FaultProxy, Write};
+pub use setup::Setup;
 pub use shared::shared;

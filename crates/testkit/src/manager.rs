@@ -1,0 +1,196 @@
+//! Running the built `sluice` binary as a process of the plane.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::assets::workspace;
+use crate::plane::ControlPlane;
+use crate::process::Program;
+use crate::setup::Setup;
+use crate::wait::{Look, eventually};
+
+/// How long a manager may take until it is ready.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+/// How long it may take after SIGTERM before that is a failure: the promise is 10 s.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// The `sluice` binary: `SLUICE_BIN`, else that of the running profile, which cargo brings up to date first.
+pub fn binary() -> Result<PathBuf> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let found = BINARY.get_or_init(|| find_binary().map_err(|error| format!("{error:#}")));
+    found.clone().map_err(|error| anyhow!("{error}"))
+}
+
+fn find_binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("SLUICE_BIN").filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return fs::canonicalize(&path).with_context(|| format!("looking for SLUICE_BIN={}", path.display()));
+    }
+    // A test is in target/<profile>/deps, a program in target/<profile>.
+    let me = std::env::current_exe().context("asking for the running program")?;
+    let folder =
+        me.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).context("looking for the profile")?;
+    let target = folder.parent().context("looking for the target folder")?;
+    let profile = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let profile = if profile == "debug" { "dev" } else { profile };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(workspace())
+        .args(["build", "--quiet", "--package", "sluice-manager", "--bin", "sluice", "--profile", profile])
+        .arg("--target-dir")
+        .arg(target)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("running cargo build")?;
+    if !status.success() {
+        bail!("building sluice failed: {status}");
+    }
+    Ok(folder.join("sluice"))
+}
+
+/// A manager process. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Manager {
+    program: Program,
+    setup: Setup,
+    config: PathBuf,
+}
+
+impl Manager {
+    /// Starts a manager and waits until it is ready.
+    pub async fn start(plane: &ControlPlane, setup: Setup) -> Result<Self> {
+        let mut manager = Self::launch(plane, setup).await?;
+        manager.wait_until_ready().await?;
+        Ok(manager)
+    }
+
+    /// Starts a manager without waiting, for tests of a start that must wait or fail.
+    pub async fn launch(plane: &ControlPlane, setup: Setup) -> Result<Self> {
+        let binary = tokio::task::spawn_blocking(binary).await.context("building sluice")??;
+        let name = format!("sluice-{}", setup.health);
+        let config = plane.folder().join(format!("{name}.yaml"));
+        fs::write(&config, format!("{:#}", setup.configuration))
+            .context("writing the manager's configuration")?;
+        let mut command = Command::new(binary);
+        command
+            .arg("manager")
+            .arg("--config")
+            .arg(&config)
+            .arg("--kubeconfig")
+            .arg(&setup.kubeconfig)
+            .args(&setup.args);
+        command.env_remove("KUBECONFIG").env("RUST_BACKTRACE", "1");
+        let program = plane.spawn(&name, command)?;
+        Ok(Self { program, setup, config })
+    }
+
+    /// Waits until /readyz says so; ends at once if the process does.
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
+        let health = self.setup.health;
+        let program = std::sync::Mutex::new(&mut self.program);
+        let looked = eventually("the manager's /readyz", READY_DEADLINE, || async {
+            if let Ok(mut program) = program.lock()
+                && let Err(error) = program.check()
+            {
+                return Ok(Look::Never(format!("{error:#}")));
+            }
+            let (status, body) = get(health, "/readyz").await?;
+            Ok(if status == 200 { Look::Done(()) } else { Look::NotYet(format!("{status} {body}")) })
+        });
+        looked.await.with_context(|| format!("the log ends:\n{}", self.log_tail(20)))
+    }
+
+    /// The status and body of a path on the health port, for example `/healthz`.
+    pub async fn health(&self, path: &str) -> Result<(u16, String)> {
+        get(self.setup.health, path).await
+    }
+
+    /// SIGTERM; how long it took to end, and how it ended. More than 15 s is an error.
+    pub async fn stop(mut self) -> Result<(Duration, ExitStatus)> {
+        self.program.terminate(STOP_DEADLINE).await
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) -> Setup {
+        self.program.kill();
+        self.setup.clone()
+    }
+
+    /// SIGKILL, and a new start with the same setup.
+    pub async fn restart(self, plane: &ControlPlane) -> Result<Self> {
+        let setup = self.kill();
+        Self::start(plane, setup).await
+    }
+
+    /// How it ended, or `None` while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.program.ended()
+    }
+
+    /// What it was started with.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The configuration file.
+    pub fn config_path(&self) -> &Path {
+        &self.config
+    }
+
+    /// The whole log so far.
+    pub fn log(&self) -> Result<String> {
+        fs::read_to_string(self.program.log()).context("reading the manager's log")
+    }
+
+    /// The last lines of the log.
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.program.log_tail(lines)
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.program.id()
+    }
+
+    /// Resident memory, in bytes.
+    pub fn resident_memory(&self) -> Result<u64> {
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.program.id())).context("reading /proc")?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().context("reading VmRSS")?;
+        Ok(kibibytes * 1024)
+    }
+
+    /// Lets it run on when this process ends (see [`ControlPlane::hand_over`]); its process id.
+    pub fn hand_over(mut self) -> u32 {
+        self.program.detach();
+        self.program.id()
+    }
+}
+
+/// A plain HTTP GET on 127.0.0.1: status and body.
+async fn get(port: u16, path: &str) -> Result<(u16, String)> {
+    let started = Instant::now();
+    let mut stream =
+        TcpStream::connect(("127.0.0.1", port)).await.context("connecting to the health port")?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.context("asking the health port")?;
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer))
+        .await
+        .with_context(|| format!("no answer from {path} after {:?}", started.elapsed()))?
+        .context("reading from the health port")?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    Ok((status.context("no HTTP status in the answer")?, body.to_owned()))
+}

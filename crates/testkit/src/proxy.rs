@@ -1,0 +1,308 @@
+//! A reverse proxy in front of the API server that makes its bad days: refusals for a while, connections that break, and a
+//! cut right after a write was carried out. It also tells which writes came through.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use kube::{Client, Config};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::plane::ControlPlane;
+
+/// A write that the API server has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// POST, PUT, PATCH or DELETE.
+    pub method: Method,
+    /// The path without the query.
+    pub path: String,
+    /// The API server's answer.
+    pub status: u16,
+}
+
+impl Write {
+    /// Whether it is one of those that are counted apart: leases, events, and reviews, which store nothing.
+    pub fn is_housekeeping(&self) -> bool {
+        is_housekeeping(&self.path)
+    }
+}
+
+fn is_housekeeping(path: &str) -> bool {
+    let has = |part: &str| path.split('/').any(|one| one == part);
+    [
+        "leases",
+        "events",
+        "tokenreviews",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectreviews",
+    ]
+    .iter()
+    .any(|part| has(part))
+}
+
+/// Which requests a refusal is for.
+type Matches = Box<dyn Fn(&Method, &str) -> bool + Send>;
+
+struct Refusal {
+    status: StatusCode,
+    until: Instant,
+    matches: Matches,
+}
+
+#[derive(Default)]
+struct State {
+    refusal: Option<Refusal>,
+    cut: bool,
+    writes_until_cut: Option<usize>,
+    writes: Vec<Write>,
+    refused: usize,
+    connections: Vec<AbortHandle>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    upstream: Client,
+}
+
+/// The proxy. It speaks plain HTTP on 127.0.0.1, so give its clients a token, not a certificate
+/// ([`ControlPlane::kubeconfig_through`]). It ends when it is dropped, and belongs to the runtime it was started in.
+pub struct FaultProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+impl FaultProxy {
+    /// Starts a proxy in front of the plane's API server, without any fault.
+    pub async fn start(plane: &ControlPlane) -> Result<Self> {
+        let mut config = Config::new(plane.url().parse().context("reading the API server's address")?);
+        config.root_cert_file = Some(plane.ca_path());
+        // Refusals must reach the client under test.
+        config.default_retry = false;
+        let upstream = Client::try_from(config).context("making the proxy's client")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("opening the proxy's port")?;
+        let address = listener.local_addr().context("reading the proxy's port")?;
+        let shared = Arc::new(Shared { state: Mutex::default(), upstream });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, accepting })
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Answers every request with this status (429, 500, …) for a while.
+    pub fn refuse(&self, status: u16, period: Duration) -> Result<()> {
+        self.refuse_matching(status, period, |_, _| true)
+    }
+
+    /// Answers those requests with this status for a while; the closure gets the method and the path.
+    pub fn refuse_matching(
+        &self,
+        status: u16,
+        period: Duration,
+        matches: impl Fn(&Method, &str) -> bool + Send + 'static,
+    ) -> Result<()> {
+        let status = StatusCode::from_u16(status).context("reading the status")?;
+        let refusal = Refusal { status, until: Instant::now() + period, matches: Box::new(matches) };
+        self.shared.state().refusal = Some(refusal);
+        Ok(())
+    }
+
+    /// How many requests were refused so far.
+    pub fn refused(&self) -> usize {
+        self.shared.state().refused
+    }
+
+    /// Breaks every open connection, watches included. New ones are served.
+    pub fn drop_connections(&self) {
+        self.shared.state().drop_connections();
+    }
+
+    /// Breaks every connection and serves no new one, until [`FaultProxy::heal`].
+    pub fn cut(&self) {
+        self.shared.state().cut();
+    }
+
+    /// Cuts right after the `count`-th write from now was carried out, whose answer is withheld. Housekeeping does not count.
+    pub fn cut_after_writes(&self, count: usize) {
+        let mut state = self.shared.state();
+        state.writes_until_cut = Some(count);
+        if count == 0 {
+            state.cut();
+        }
+    }
+
+    /// Whether it is cut now.
+    pub fn is_cut(&self) -> bool {
+        self.shared.state().cut
+    }
+
+    /// Ends every fault.
+    pub fn heal(&self) {
+        let mut state = self.shared.state();
+        state.refusal = None;
+        state.cut = false;
+        state.writes_until_cut = None;
+    }
+
+    /// The writes that were answered since the start or the last [`FaultProxy::forget_writes`], in order.
+    pub fn writes(&self) -> Vec<Write> {
+        self.shared.state().writes.clone()
+    }
+
+    /// Starts counting anew.
+    pub fn forget_writes(&self) {
+        self.shared.state().writes.clear();
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn drop_connections(&mut self) {
+        self.connections.drain(..).for_each(|connection| connection.abort());
+    }
+
+    fn cut(&mut self) {
+        self.cut = true;
+        self.drop_connections();
+    }
+
+    /// The status to refuse this request with, if it is to be refused.
+    fn refusal(&mut self, method: &Method, path: &str) -> Option<StatusCode> {
+        let refusal = self.refusal.as_ref()?;
+        if refusal.until <= Instant::now() {
+            self.refusal = None;
+            return None;
+        }
+        let status = (refusal.matches)(method, path).then_some(refusal.status)?;
+        self.refused += 1;
+        Some(status)
+    }
+
+    /// Notes a write; true if it was the last one before the cut.
+    fn note(&mut self, write: Write) -> bool {
+        let counts = !write.is_housekeeping();
+        self.writes.push(write);
+        let Some(left) = self.writes_until_cut.as_mut().filter(|_| counts) else {
+            return false;
+        };
+        *left = left.saturating_sub(1);
+        *left == 0
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let mut state = shared.state();
+        if state.cut {
+            continue;
+        }
+        state.connections.retain(|connection| !connection.is_finished());
+        let task = tokio::spawn(serve(stream, Arc::clone(&shared)));
+        state.connections.push(task.abort_handle());
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(|request| handle(Arc::clone(&shared), request));
+    // A broken connection is what this is for.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let refusal = shared.state().refusal(&method, &path);
+    if let Some(status) = refusal {
+        return Ok(refuse(status));
+    }
+    let (mut head, body) = request.into_parts();
+    let body = body.collect().await.map_err(kube::Error::HyperError)?.to_bytes();
+    // They are about this connection, not the next.
+    for name in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        head.headers.remove(name);
+    }
+    // The upstream client puts the API server's address in front.
+    let local = head.uri.path_and_query().map_or("/", |path| path.as_str()).parse();
+    head.uri = local.map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))?;
+    let response = shared.upstream.send(Request::from_parts(head, Body::from(body.to_vec()))).await?;
+    if [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&method) {
+        let last = shared.state().note(Write { method, path, status: response.status().as_u16() });
+        if last {
+            shared.state().cut();
+            // This task is aborted by the cut; the answer is never sent.
+            return std::future::pending().await;
+        }
+    }
+    Ok(response)
+}
+
+/// What the API server says when it refuses.
+fn refuse(status: StatusCode) -> Response<Body> {
+    let reason = if status == StatusCode::TOO_MANY_REQUESTS { "TooManyRequests" } else { "InternalError" };
+    let body = serde_json::json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "refused by the fault proxy",
+        "reason": reason,
+        "code": status.as_u16(),
+    });
+    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &str) -> Write {
+        Write { method: Method::PATCH, path: path.to_owned(), status: 200 }
+    }
+
+    #[test]
+    fn leases_events_and_reviews_are_housekeeping() {
+        assert!(write("/apis/coordination.k8s.io/v1/namespaces/a/leases/b").is_housekeeping());
+        assert!(write("/apis/events.k8s.io/v1/namespaces/a/events").is_housekeeping());
+        assert!(!write("/apis/kueue.x-k8s.io/v1beta2/namespaces/events-team/workloads/b").is_housekeeping());
+    }
+
+    #[test]
+    fn only_real_writes_count_towards_the_cut() {
+        let mut state = State { writes_until_cut: Some(2), ..State::default() };
+        assert!(!state.note(write("/apis/batch/v1/namespaces/a/jobs/b")));
+        assert!(!state.note(write("/api/v1/namespaces/a/events")));
+        assert!(state.note(write("/apis/batch/v1/namespaces/a/jobs/c")));
+    }
+}

@@ -1,0 +1,122 @@
+//! How a manager is run outside the cluster: its configuration file, ports, credentials and flags.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::plane::ControlPlane;
+use crate::plane_parts::free_ports;
+
+/// Everything that [`crate::Manager`] needs to start.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The Configuration (config.kueue.x-k8s.io/v1beta2) as it is written to the file.
+    pub configuration: Value,
+    /// Whom the manager acts as.
+    pub kubeconfig: PathBuf,
+    /// Flags after `sluice manager --config … --kubeconfig …`.
+    pub args: Vec<String>,
+    /// Port of /healthz and /readyz, plain HTTP.
+    pub health: u16,
+    /// Port of /metrics.
+    pub metrics: u16,
+    /// Port of the webhooks.
+    pub webhook: u16,
+}
+
+impl Setup {
+    /// A manager with the administrator's rights and free ports, for tests that do without the chart. Its leases last 3 s, so that
+    /// a test of a takeover need not wait for 15.
+    pub fn new(plane: &ControlPlane) -> Result<Self> {
+        let ports = free_ports(3)?;
+        let (health, metrics, webhook) = (ports[0], ports[1], ports[2]);
+        let configuration = json!({
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "namespace": "kueue-system",
+            "health": { "healthProbeBindAddress": format!("127.0.0.1:{health}") },
+            "metrics": { "bindAddress": format!("127.0.0.1:{metrics}") },
+            "webhook": { "port": webhook, "host": "127.0.0.1" },
+            "leaderElection": {
+                "leaderElect": true,
+                "resourceName": "c1f6bfd2.kueue.x-k8s.io",
+                "leaseDuration": "3s",
+                "renewDeadline": "2s",
+                "retryPeriod": "500ms",
+            },
+            "integrations": { "frameworks": ["batch/job", "jobset.x-k8s.io/jobset"] },
+        });
+        let kubeconfig = plane.kubeconfig_path();
+        Ok(Self { configuration, kubeconfig, args: Vec::new(), health, metrics, webhook })
+    }
+
+    /// The same setup for a second replica: other ports, everything else equal.
+    pub fn replica(&self) -> Result<Self> {
+        let ports = free_ports(3)?;
+        let other = Self { health: ports[0], metrics: ports[1], webhook: ports[2], ..self.clone() };
+        let (health, metrics, webhook) = (other.health, other.metrics, other.webhook);
+        Ok(other.with(&json!({
+            "health": { "healthProbeBindAddress": format!("127.0.0.1:{health}") },
+            "metrics": { "bindAddress": format!("127.0.0.1:{metrics}") },
+            "webhook": { "port": webhook },
+        })))
+    }
+
+    /// Merges these fields into the configuration (as a JSON merge patch: null removes).
+    #[must_use]
+    pub fn with(mut self, overrides: &Value) -> Self {
+        merge(&mut self.configuration, overrides);
+        self
+    }
+
+    /// One more flag, for example `--controllers=*,-scheduler`.
+    #[must_use]
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    /// Whom the manager acts as.
+    #[must_use]
+    pub fn acting_as(mut self, kubeconfig: PathBuf) -> Self {
+        self.kubeconfig = kubeconfig;
+        self
+    }
+
+    /// Where the API server reaches the webhooks.
+    pub fn webhook_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.webhook)
+    }
+}
+
+/// A JSON merge patch (RFC 7386).
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(target) = target.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_adds_replaces_and_removes() {
+        let mut value = json!({ "a": { "b": 1, "c": 2 }, "d": [1] });
+        merge(&mut value, &json!({ "a": { "b": null, "e": 3 }, "d": [2], "f": { "g": null } }));
+        assert_eq!(value, json!({ "a": { "c": 2, "e": 3 }, "d": [2], "f": {} }));
+    }
+}
