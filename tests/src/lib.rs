@@ -1,1 +1,3 @@
 //! What the suites on the control plane share.
+
+pub mod story;
