@@ -1,0 +1,222 @@
+//! `cargo xtask manifests`: the chart's copy of the CRDs, and the plain manifests of `config/` rendered from the chart.
+//!
+//! One source, several forms: the Rust types make `config/crd` (`cargo xtask crds`), the chart's templates make the rest.
+//! `--check` compares and writes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use sluice_testkit::assets::{self, Tool};
+
+/// First line of every file that this command writes into `config/`.
+const HEADER: &str = "# Rendered from charts/sluice by `cargo xtask manifests`; edit the chart, not this file.\n";
+/// The namespace that the plain manifests install into (reference 08, 8.6).
+const NAMESPACE: &str = "kueue-system";
+/// Folders of `config/` that this command owns. `config/crd` belongs to `cargo xtask crds`.
+const FOLDERS: [&str; 5] = ["default", "manager", "prometheus", "rbac", "webhook"];
+
+/// Write the chart's CRDs and the plain manifests of config/.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Compare with what is there, and fail on a difference; write nothing.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let root = assets::workspace();
+    let drift = bring_up_to_date(&root, args.check)?;
+    for line in &drift {
+        println!("{line}");
+    }
+    if args.check && !drift.is_empty() {
+        bail!("generated manifests are out of date: run `cargo xtask crds && cargo xtask manifests`");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What differs from what should be there, one line per file; written, too, unless `check`.
+fn bring_up_to_date(root: &Path, check: bool) -> Result<Vec<String>> {
+    let mut drift = Vec::new();
+    // First the CRDs: the chart renders them.
+    let crds = crds_of_the_chart(root)?;
+    reconcile(root, Path::new("charts/sluice/files/crds"), &crds, check, &mut drift)?;
+    let manifests = plain_manifests(root)?;
+    for folder in FOLDERS {
+        let below = Path::new("config").join(folder);
+        let files = manifests.iter().filter(|(path, _)| path.starts_with(&below));
+        let files = files.map(|(path, text)| (path.clone(), text.clone())).collect();
+        reconcile(root, &below, &files, check, &mut drift)?;
+    }
+    Ok(drift)
+}
+
+/// Makes `folder` hold exactly `files` (paths relative to `root`), or says what is different.
+fn reconcile(
+    root: &Path,
+    folder: &Path,
+    files: &BTreeMap<PathBuf, String>,
+    check: bool,
+    drift: &mut Vec<String>,
+) -> Result<()> {
+    let present: BTreeSet<PathBuf> = match fs::read_dir(root.join(folder)) {
+        Ok(entries) => entries
+            .map(|entry| entry.map(|entry| folder.join(entry.file_name())))
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("listing {}", folder.display()))?,
+        Err(_) => BTreeSet::new(),
+    };
+    for stale in present.iter().filter(|path| !files.contains_key(*path)) {
+        drift.push(format!("{}: not generated any more", stale.display()));
+        if !check {
+            fs::remove_file(root.join(stale)).with_context(|| format!("removing {}", stale.display()))?;
+        }
+    }
+    for (path, text) in files {
+        if fs::read_to_string(root.join(path)).is_ok_and(|there| there == *text) {
+            continue;
+        }
+        drift.push(format!("{}: {}", path.display(), if check { "differs" } else { "written" }));
+        if !check {
+            fs::create_dir_all(root.join(folder)).with_context(|| format!("making {}", folder.display()))?;
+            fs::write(root.join(path), text).with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The files of `config/crd`, as the chart carries them.
+fn crds_of_the_chart(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+    let from = root.join("config/crd");
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(&from).with_context(|| format!("{}: run `cargo xtask crds` first", from.display()))? {
+        let name = entry?.file_name();
+        if name == "kustomization.yaml" {
+            continue;
+        }
+        let text = fs::read_to_string(from.join(&name))?;
+        files.insert(Path::new("charts/sluice/files/crds").join(name), text);
+    }
+    if files.is_empty() {
+        bail!("{} holds no CRDs: run `cargo xtask crds` first", from.display());
+    }
+    Ok(files)
+}
+
+/// Every file of `config/` that comes from the chart, with the kustomizations that tie them together.
+fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+    let mut files = split_by_template(&render(root, &["crds.enabled=false", "enablePrometheus=true"])?);
+    let mut kustomizations: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for path in files.keys() {
+        if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
+            let names = kustomizations.entry(folder.to_path_buf()).or_default();
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    let default = Path::new("config/default");
+    let resources = ["namespace.yaml", "../crd", "../manager", "../rbac", "../webhook"];
+    kustomizations.insert(default.to_path_buf(), resources.map(str::to_owned).to_vec());
+    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n");
+    files.insert(default.join("namespace.yaml"), format!("{HEADER}{namespace}"));
+    for (folder, names) in kustomizations {
+        let list: String = names.iter().map(|name| format!("  - {name}\n")).collect();
+        let text = format!(
+            "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{list}"
+        );
+        files.insert(folder.join("kustomization.yaml"), text);
+    }
+    Ok(files)
+}
+
+/// What `helm template` makes of the chart with these values.
+fn render(root: &Path, values: &[&str]) -> Result<String> {
+    let helm = assets::path(Tool::Helm)?;
+    let mut command = Command::new(&helm);
+    command.args(["template", "sluice"]).arg(root.join("charts/sluice")).args(["--namespace", NAMESPACE]);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    let output = command.output().with_context(|| format!("running {}", helm.display()))?;
+    if !output.status.success() {
+        bail!("helm template: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).context("helm template printed what is not UTF-8")
+}
+
+/// Helm's output, one file per template: `templates/rbac/x.yaml` becomes `config/rbac/x.yaml`. Lines that only mean something
+/// to helm are left out.
+fn split_by_template(rendered: &str) -> BTreeMap<PathBuf, String> {
+    let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for document in rendered.split("\n---\n") {
+        let document = document.trim_start_matches("---\n");
+        let Some((first, rest)) = document.split_once('\n') else { continue };
+        let Some(template) = first.strip_prefix("# Source: sluice/templates/") else { continue };
+        let kept: Vec<&str> = rest
+            .lines()
+            .filter(|line| {
+                let key = line.trim_start();
+                !["helm.sh/chart:", "app.kubernetes.io/managed-by:", "checksum/config:"]
+                    .iter()
+                    .any(|prefix| key.starts_with(prefix))
+            })
+            .map(str::trim_end)
+            .collect();
+        let text = kept.join("\n");
+        let text = text.trim_matches('\n');
+        if !text.is_empty() {
+            files.entry(Path::new("config").join(template)).or_default().push(format!("{text}\n"));
+        }
+    }
+    files.into_iter().map(|(path, documents)| (path, format!("{HEADER}{}", documents.join("---\n")))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_of_one_template_end_up_in_one_file_without_helms_own_lines() {
+        let rendered = "---\n# Source: sluice/templates/rbac/a.yaml\nkind: Role\nlabels:\n  helm.sh/chart: x\n---\n\
+                        # Source: sluice/templates/webhook/b.yaml\nkind: Service\n\n\n---\n\
+                        # Source: sluice/templates/rbac/a.yaml\nkind: RoleBinding\n";
+        let files = split_by_template(rendered);
+        assert_eq!(
+            files[Path::new("config/rbac/a.yaml")],
+            format!("{HEADER}kind: Role\nlabels:\n---\nkind: RoleBinding\n")
+        );
+        assert_eq!(files[Path::new("config/webhook/b.yaml")], format!("{HEADER}kind: Service\n"));
+    }
+
+    #[test]
+    fn a_check_names_missing_changed_and_stale_files_and_touches_none() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Path::new("config/rbac");
+        fs::create_dir_all(root.path().join(folder)).unwrap();
+        for (name, text) in [("stale.yaml", "x"), ("changed.yaml", "old"), ("same.yaml", "same")] {
+            fs::write(root.path().join(folder).join(name), text).unwrap();
+        }
+        let files = [("changed.yaml", "new"), ("missing.yaml", "m"), ("same.yaml", "same")]
+            .map(|(name, text)| (folder.join(name), text.to_owned()))
+            .into();
+        let mut drift = Vec::new();
+        reconcile(root.path(), folder, &files, true, &mut drift).unwrap();
+        assert_eq!(
+            drift,
+            [
+                "config/rbac/stale.yaml: not generated any more",
+                "config/rbac/changed.yaml: differs",
+                "config/rbac/missing.yaml: differs"
+            ]
+        );
+        assert!(root.path().join(folder).join("stale.yaml").exists());
+
+        reconcile(root.path(), folder, &files, false, &mut drift).unwrap();
+        let mut again = Vec::new();
+        reconcile(root.path(), folder, &files, true, &mut again).unwrap();
+        assert!(again.is_empty(), "{again:?}");
+    }
+}

@@ -1,0 +1,264 @@
+//! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
+//! depend on which, and files that are generated.
+//!
+//! Prints every finding, and fails when there is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+use sluice_testkit::assets;
+
+/// A file with more lines holds two concepts.
+const MAX_LINES: usize = 500;
+
+/// Files that may be longer, with the reason. A file that has become short enough must leave this list.
+const LONG_FILES: [(&str, &str); 0] = [];
+
+/// Words that must not be in a file of the project, and why.
+const FORBIDDEN: [(&str, &str); 7] = [
+    (concat!("todo", "!("), "unfinished code"),
+    (concat!("unimple", "mented!("), "unfinished code"),
+    (concat!("TO", "DO"), "unfinished work belongs in an issue"),
+    (concat!("FIX", "ME"), "unfinished work belongs in an issue"),
+    (concat!("#[al", "low("), "`#[expect(lint, reason = …)]` goes away with its cause"),
+    (concat!("/wo", "rk/"), "a path of somebody's machine"),
+    (concat!("../sha", "red"), "a path outside the repository"),
+];
+
+/// Which crates of the workspace a crate may depend on, and which crates of others it must not.
+const CRATES: [Crate; 11] = [
+    pure("sluice-quantity", &[]),
+    pure("sluice-core", &["sluice-quantity"]),
+    Crate { name: "sluice-api", may_use: &["sluice-quantity"], forbidden: &["tokio", "axum"] },
+    pure("sluice-engine", &["sluice-core", "sluice-api", "sluice-quantity"]),
+    pure("sluice-jobs", &["sluice-api", "sluice-quantity"]),
+    pure("sluice-sim", &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-quantity", "sluice-core"]),
+    Crate {
+        name: "sluice-manager",
+        may_use: &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-quantity"],
+        forbidden: &[],
+    },
+    Crate { name: "sluice-ctl", may_use: &["sluice-api", "sluice-sim", "sluice-quantity"], forbidden: &[] },
+    Crate { name: "sluice-testkit", may_use: &["sluice-api"], forbidden: &[] },
+    Crate { name: "sluice-tests", may_use: ANY, forbidden: &[] },
+    Crate { name: "sluice-xtask", may_use: ANY, forbidden: &[] },
+];
+
+/// Stands for "every crate of the workspace".
+const ANY: &[&str] = &["*"];
+
+struct Crate {
+    name: &'static str,
+    may_use: &'static [&'static str],
+    forbidden: &'static [&'static str],
+}
+
+/// A crate without I/O: no runtime, no client, no server.
+const fn pure(name: &'static str, may_use: &'static [&'static str]) -> Crate {
+    Crate { name, may_use, forbidden: &["tokio", "kube", "axum", "hyper", "reqwest"] }
+}
+
+/// Where the golden list of core's dependencies is.
+const CORE_DEPENDENCIES: &str = "crates/core/dependencies.txt";
+
+/// Check what the compiler does not: file sizes, words, dependencies between crates, generated files.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Write the golden list of core's dependencies anew.
+    #[arg(long)]
+    bless: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let root = assets::workspace();
+    let files = tracked_files(&root)?;
+    let mut findings = Vec::new();
+    for (path, text) in &files {
+        findings.extend(size(path, text));
+        findings.extend(words(path, text));
+    }
+    findings.extend(forgotten_exceptions(&files));
+    findings.extend(dependencies(&workspace_packages(&root)?));
+    findings.extend(core_dependencies(&root, args.bless)?);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if !findings.is_empty() {
+        bail!("{} findings", findings.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Path and text of every file that git tracks or would track, without those that are not text.
+fn tracked_files(root: &Path) -> Result<BTreeMap<String, String>> {
+    let listed = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
+    // Deleted files are still listed until the deletion is committed; binary files are not UTF-8.
+    let text = |path: &str| fs::read_to_string(root.join(path)).ok();
+    Ok(listed.lines().filter_map(|path| Some((path.to_owned(), text(path)?))).collect())
+}
+
+fn size(path: &str, text: &str) -> Option<String> {
+    let lines = text.lines().count();
+    let excepted = LONG_FILES.iter().any(|(long, _)| *long == path);
+    (path.ends_with(".rs") && lines > MAX_LINES && !excepted)
+        .then(|| format!("{path}: {lines} lines; more than {MAX_LINES} are two concepts"))
+}
+
+fn forgotten_exceptions(files: &BTreeMap<String, String>) -> Vec<String> {
+    let needed = |path: &str| files.get(path).is_some_and(|text| text.lines().count() > MAX_LINES);
+    LONG_FILES
+        .iter()
+        .filter(|(path, _)| !needed(path))
+        .map(|(path, _)| format!("{path}: is no exception any more; take it off the list in tidy.rs"))
+        .collect()
+}
+
+fn words(path: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for (word, why) in FORBIDDEN {
+            if line.contains(word) {
+                findings.push(format!("{path}:{}: {word:?}: {why}", number + 1));
+            }
+        }
+    }
+    findings
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// "dev", "build", or nothing for a normal one.
+    kind: Option<String>,
+    #[serde(default)]
+    features: Vec<String>,
+}
+
+fn workspace_packages(root: &Path) -> Result<Vec<Package>> {
+    let json = output(root, "cargo", &["metadata", "--format-version=1", "--no-deps", "--locked"])?;
+    let metadata: Metadata = serde_json::from_str(&json).context("cargo metadata")?;
+    Ok(metadata.packages)
+}
+
+/// The arrows of the workspace: a crate depends on what its row says, and a crate without a row is unknown.
+fn dependencies(packages: &[Package]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let Some(rules) = CRATES.iter().find(|rules| rules.name == package.name) else {
+            findings.push(format!("{}: has no row in tidy.rs", package.name));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
+            let name = dependency.name.as_str();
+            let ours = name.starts_with("sluice-");
+            if ours && rules.may_use != ANY && !rules.may_use.contains(&name) {
+                findings.push(format!("{}: must not depend on {name}", package.name));
+            }
+            // `kube` without its client is only types and derives.
+            let client = name != "kube" || dependency.features.iter().any(|feature| feature == "client");
+            if rules.forbidden.contains(&name) && client {
+                findings.push(format!("{}: must not depend on {name}: it does no I/O", package.name));
+            }
+        }
+    }
+    findings
+}
+
+/// Every crate that core is built with, by name: a new one is a decision, made by changing the golden list.
+fn core_dependencies(root: &Path, bless: bool) -> Result<Vec<String>> {
+    let tree = ["tree", "--package", "sluice-core", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--locked"];
+    let listed = output(root, "cargo", &tree)?;
+    let names: BTreeSet<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    let text: String = names.iter().filter(|name| !name.is_empty()).map(|name| format!("{name}\n")).collect();
+    let golden = root.join(CORE_DEPENDENCIES);
+    if bless {
+        fs::write(&golden, &text).with_context(|| format!("writing {}", golden.display()))?;
+    }
+    let expected = fs::read_to_string(&golden).unwrap_or_default();
+    if expected == text {
+        return Ok(Vec::new());
+    }
+    Ok(vec![format!(
+        "{CORE_DEPENDENCIES}: core now depends on {}; `cargo xtask tidy --bless` accepts it",
+        text.lines().collect::<Vec<_>>().join(", ")
+    )])
+}
+
+fn output(root: &Path, program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(root)
+        .output()
+        .with_context(|| format!("running {program} {}", args.join(" ")))?;
+    if !output.status.success() {
+        bail!("{program} {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{program} printed what is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>, &[&str])]) -> Package {
+        let dependencies = dependencies
+            .iter()
+            .map(|(name, kind, features)| Dependency {
+                name: (*name).to_owned(),
+                kind: kind.map(str::to_owned),
+                features: features.iter().map(|feature| (*feature).to_owned()).collect(),
+            })
+            .collect();
+        Package { name: name.to_owned(), dependencies }
+    }
+
+    #[test]
+    fn a_forbidden_word_is_reported_with_its_line() {
+        let word = FORBIDDEN[2].0;
+        let findings = words("a.rs", &format!("fine\n// {word} later\n"));
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].starts_with("a.rs:2: "), "{findings:?}");
+    }
+
+    #[test]
+    fn only_long_rust_files_are_too_long() {
+        let long = "x\n".repeat(MAX_LINES + 1);
+        assert!(size("a.rs", &long).is_some());
+        assert!(size("a.yaml", &long).is_none());
+        assert!(size("a.rs", &"x\n".repeat(MAX_LINES)).is_none());
+    }
+
+    #[test]
+    fn an_arrow_against_the_table_is_reported_but_not_for_tests() {
+        let against = package("sluice-core", &[("sluice-api", None, &[]), ("tokio", None, &[])]);
+        assert_eq!(
+            dependencies(&[against]),
+            ["sluice-core: must not depend on sluice-api", "sluice-core: must not depend on tokio: it does no I/O"]
+        );
+        let in_tests = package("sluice-core", &[("sluice-api", Some("dev"), &[])]);
+        assert!(dependencies(&[in_tests]).is_empty());
+        assert_eq!(dependencies(&[package("sluice-new", &[])]), ["sluice-new: has no row in tidy.rs"]);
+    }
+
+    #[test]
+    fn kubes_types_are_allowed_where_its_client_is_not() {
+        assert!(dependencies(&[package("sluice-jobs", &[("kube", None, &["derive"])])]).is_empty());
+        assert_eq!(dependencies(&[package("sluice-jobs", &[("kube", None, &["client"])])]).len(), 1);
+    }
+}
