@@ -1,0 +1,229 @@
+//! The case file: format `kueue-core-bench/v1`.
+//!
+//! A case describes one deterministic experiment on the admission core: the objects, the loop's parameters and the
+//! expected outcome. Unknown fields are errors, so that a parameter is never silently ignored.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The only schema that the runner knows.
+pub const SCHEMA: &str = "kueue-core-bench/v1";
+
+/// One case file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Case {
+    /// Must be [`SCHEMA`].
+    pub schema: String,
+    /// The case's name; also the stem of its golden file.
+    pub name: String,
+    /// What the case is for, in words.
+    #[serde(default)]
+    pub purpose: String,
+    /// Whether fair sharing is on (both preemption strategies, in the reference's order).
+    #[serde(default)]
+    pub fair_sharing: bool,
+    /// The one resource flavor's name.
+    #[serde(default = "default_flavor")]
+    pub flavor: String,
+    /// Node topology; not supported, see [`Case::check`].
+    pub topology: Option<serde_json::Value>,
+    /// The cohort forest.
+    #[serde(default)]
+    pub cohorts: Cohorts,
+    /// The ClusterQueues.
+    pub cluster_queues: ClusterQueues,
+    /// The classes of workloads.
+    pub workloads: Vec<Class>,
+    /// Upper bound of the loop; the number of snapshots when `snapshotOnly`.
+    pub max_cycles: u64,
+    /// One snapshot is timed every so many cycles; 0 or absent: never.
+    #[serde(default)]
+    pub snapshot_every: u64,
+    /// Take snapshots only.
+    #[serde(default)]
+    pub snapshot_only: bool,
+    /// Overrides of feature gates.
+    #[serde(default)]
+    pub feature_gates: BTreeMap<String, bool>,
+    /// What must come out; a case without it is run and reported only.
+    pub expected: Option<Expected>,
+}
+
+fn default_flavor() -> String {
+    "rf".to_owned()
+}
+
+/// The cohort forest: fan-out per depth.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cohorts {
+    /// Fan-out per depth, the roots first; empty: no cohort.
+    #[serde(default)]
+    pub tree: Vec<usize>,
+    /// Fair-sharing weights, cycled in depth-first creation order.
+    #[serde(default)]
+    pub fair_weights: Vec<Text>,
+}
+
+/// The ClusterQueues, all alike but for their weights.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterQueues {
+    /// Queues per leaf cohort (or in all, without cohorts).
+    pub per_cohort: usize,
+    /// Quota per resource.
+    pub quota: BTreeMap<String, Quota>,
+    /// `reclaimWithinCohort`.
+    #[serde(default = "never")]
+    pub reclaim_within_cohort: String,
+    /// `withinClusterQueue`.
+    #[serde(default = "never")]
+    pub within_cluster_queue: String,
+    /// `borrowWithinCohort`.
+    pub borrow_within_cohort: Option<BorrowWithinCohort>,
+    /// `queueingStrategy`.
+    #[serde(default = "best_effort")]
+    pub queueing_strategy: String,
+    /// Fair-sharing weights, cycled by the queue's index.
+    #[serde(default)]
+    pub fair_weights: Vec<Text>,
+}
+
+fn never() -> String {
+    "Never".to_owned()
+}
+
+fn best_effort() -> String {
+    "BestEffortFIFO".to_owned()
+}
+
+/// `borrowWithinCohort` of every queue.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BorrowWithinCohort {
+    /// Never or LowerPriority.
+    pub policy: String,
+    /// The highest priority that may be preempted while borrowing.
+    pub max_priority_threshold: Option<i32>,
+}
+
+/// The quota of one resource.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Quota {
+    /// The nominal quota.
+    pub nominal: Text,
+    /// The borrowing limit; absent: none.
+    pub borrowing_limit: Option<Text>,
+    /// The lending limit; absent: none.
+    pub lending_limit: Option<Text>,
+}
+
+/// A class of workloads.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Class {
+    /// The class's name, the first part of its workloads' names.
+    pub class: String,
+    /// How many per ClusterQueue.
+    #[serde(rename = "countPerCQ")]
+    pub count_per_cq: usize,
+    /// `spec.priority`.
+    #[serde(default)]
+    pub priority: i32,
+    /// Pods in the one pod set.
+    pub pods: i64,
+    /// Request per pod and resource.
+    pub request: BTreeMap<String, Text>,
+    /// Cycles that an admitted workload runs; 0: for ever.
+    #[serde(default)]
+    pub runtime_cycles: u64,
+    /// Whether it holds quota from the start.
+    #[serde(default)]
+    pub preadmitted: bool,
+    /// The cycle before which it arrives; absent, 0 or 1: before the first.
+    #[serde(default)]
+    pub arrival_cycle: u64,
+    /// Restricts the class to some queues of each cohort.
+    pub cq_filter: Option<CqFilter>,
+    /// Topology request; not supported.
+    pub topology: Option<serde_json::Value>,
+}
+
+/// Selects the queues whose index inside their cohort is `eq` modulo `mod`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CqFilter {
+    /// The modulus.
+    #[serde(rename = "mod")]
+    pub modulus: usize,
+    /// The remainder.
+    pub eq: usize,
+}
+
+/// The outcome that the case's author recorded.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expected {
+    /// Non-idle cycles.
+    pub cycles: u64,
+    /// Cycles in which nothing waited in an active heap.
+    pub idle_cycles: u64,
+    /// Admissions, repeated ones included.
+    pub admissions: u64,
+    /// Workloads ever admitted.
+    pub distinct_admitted: u64,
+    /// Evictions.
+    pub evictions: u64,
+    /// Workloads that finished.
+    pub finished: u64,
+    /// Workloads holding quota at the end.
+    pub holding_at_end: u64,
+    /// Workloads in active heaps at the end.
+    pub pending_active: u64,
+    /// Parked workloads at the end.
+    pub pending_inadmissible: u64,
+    /// `drained`, `stalled`, `maxCycles` or `snapshotOnly`.
+    pub end: String,
+    /// sha256 digests by name.
+    #[serde(default)]
+    pub digest: BTreeMap<String, String>,
+    /// Digests that differed between the author's own runs: not compared.
+    #[serde(default)]
+    pub unstable: Vec<String>,
+    /// How many runs agreed.
+    #[serde(default)]
+    pub runs: u64,
+}
+
+/// A scalar that a case may write quoted or bare (`'20'`, `20`, `1.5`).
+#[derive(Clone, Debug)]
+pub struct Text(pub String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => Ok(Self(text)),
+            serde_json::Value::Number(number) => Ok(Self(number.to_string())),
+            other => Err(serde::de::Error::custom(format!("expected a quantity, found {other}"))),
+        }
+    }
+}
+
+impl Case {
+    /// Reads and checks one case.
+    ///
+    /// # Errors
+    /// A malformed document, a foreign schema, or a parameter of a capability that the core does not have.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let case: Self = serde_saphyr::from_str(text)?;
+        anyhow::ensure!(case.schema == SCHEMA, "schema is {:?}, expected {SCHEMA:?}", case.schema);
+        anyhow::ensure!(
+            case.topology.is_none() && case.workloads.iter().all(|class| class.topology.is_none()),
+            "the case asks for a topology, which the core does not place yet"
+        );
+        Ok(case)
+    }
+}

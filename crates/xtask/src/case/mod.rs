@@ -1,0 +1,247 @@
+//! `cargo xtask case`: runs engine cases and compares every expected count and digest.
+
+mod digest;
+pub mod format;
+pub mod plan;
+pub mod run;
+pub mod world;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use format::Case;
+use run::Outcome;
+
+/// Run engine cases and compare every expected count and digest.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Case files (`kueue-core-bench/v1`), from any folder.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One difference between the expectation and the outcome.
+#[derive(Debug, Serialize)]
+pub struct Mismatch {
+    /// The name of the count or digest.
+    what: String,
+    /// What the case says.
+    expected: String,
+    /// What came out.
+    got: String,
+    /// The first differing line, when a golden file is beside the case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_difference: Option<String>,
+}
+
+/// The result of one case.
+#[derive(Debug, Serialize)]
+pub struct CaseResult {
+    /// The case's name.
+    pub name: String,
+    /// Whether everything that the case expects came out.
+    pub matches: bool,
+    /// What did not.
+    pub mismatches: Vec<Mismatch>,
+    /// The counts.
+    pub counts: std::collections::BTreeMap<&'static str, u64>,
+    /// How the run ended.
+    pub end: &'static str,
+    /// The digests.
+    pub digests: std::collections::BTreeMap<&'static str, String>,
+    /// The figures.
+    pub figures: Figures,
+}
+
+/// What a run took. Times in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Figures {
+    /// Admissions per second of cycle time.
+    pub admissions_per_second: f64,
+    /// Time in cycles per admission.
+    pub cycle_us_per_admission: f64,
+    /// Median of a cycle.
+    pub cycle_p50_us: f64,
+    /// 99th percentile of a cycle.
+    pub cycle_p99_us: f64,
+    /// The longest cycle.
+    pub cycle_max_us: f64,
+    /// Heap allocations inside cycles, per admission.
+    pub allocations_per_admission: f64,
+    /// Time in events between cycles, per event.
+    pub event_us: f64,
+    /// Median of one snapshot; 0 when none was taken.
+    pub snapshot_p50_us: f64,
+    /// Peak resident memory of the process in MiB.
+    pub peak_rss_mib: f64,
+}
+
+/// Runs the command; a mismatch or a case that cannot be run gives exit code 1.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut results = Vec::new();
+    for file in &args.files {
+        let result = run_file(file).with_context(|| format!("case {}", file.display()))?;
+        if !args.json {
+            print_result(&result);
+        }
+        results.push(result);
+    }
+    let failed = results.iter().filter(|result| !result.matches).count();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        println!("{} passed, {failed} failed", results.len() - failed);
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs one case file and compares.
+pub fn run_file(file: &Path) -> anyhow::Result<CaseResult> {
+    let text = std::fs::read_to_string(file)?;
+    let case = Case::parse(&text)?;
+    let (outcome, keys) = run::run(&case)?;
+    let digests = digest::digests(&outcome, &keys);
+    let mut mismatches = Vec::new();
+    if let Some(expected) = &case.expected {
+        let counts = [
+            ("cycles", expected.cycles),
+            ("idleCycles", expected.idle_cycles),
+            ("admissions", expected.admissions),
+            ("distinctAdmitted", expected.distinct_admitted),
+            ("evictions", expected.evictions),
+            ("finished", expected.finished),
+            ("holdingAtEnd", expected.holding_at_end),
+            ("pendingActive", expected.pending_active),
+            ("pendingInadmissible", expected.pending_inadmissible),
+        ];
+        for (name, value) in counts {
+            compare(&mut mismatches, name, &value.to_string(), &outcome.counts[name].to_string());
+        }
+        compare(&mut mismatches, "end", &expected.end, outcome.end);
+        for (name, value) in &expected.digest {
+            if expected.unstable.contains(name) {
+                continue;
+            }
+            let got = digests.get(name.as_str()).map_or("not computed", String::as_str);
+            compare(&mut mismatches, name, value, got);
+            if value != got
+                && let Some(last) = mismatches.last_mut()
+            {
+                last.first_difference = golden_difference(file, &case.name, name, &outcome, &keys);
+            }
+        }
+    }
+    Ok(CaseResult {
+        name: case.name,
+        matches: mismatches.is_empty(),
+        mismatches,
+        figures: figures(&outcome),
+        counts: outcome.counts,
+        end: outcome.end,
+        digests,
+    })
+}
+
+fn compare(mismatches: &mut Vec<Mismatch>, what: &str, expected: &str, got: &str) {
+    if expected != got {
+        mismatches.push(Mismatch {
+            what: what.to_owned(),
+            expected: expected.to_owned(),
+            got: got.to_owned(),
+            first_difference: None,
+        });
+    }
+}
+
+/// The first event in which the outcome leaves the golden sequence, earliest cycle first.
+fn golden_difference(file: &Path, name: &str, digest: &str, outcome: &Outcome, keys: &[String]) -> Option<String> {
+    let golden = file.parent()?.join("golden").join(format!("{name}.seq.gz"));
+    let unpacked = Command::new("gzip").arg("-dc").arg(golden).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(unpacked.stdout).ok()?;
+    let (admissions, evictions) = text.split_once("--evictions--").unwrap_or((&text, ""));
+    let (golden, events) = match digest {
+        "sequence" => (admissions, &outcome.admissions),
+        "evictions" => (evictions, &outcome.evictions),
+        _ => return None,
+    };
+    let by_cycle = |line: &str| -> (u64, String) {
+        let cycle = line.split(' ').next().and_then(|cycle| cycle.parse().ok()).unwrap_or(0);
+        (cycle, line.to_owned())
+    };
+    let mut golden: Vec<(u64, String)> =
+        golden.lines().filter(|line| !line.trim().is_empty()).map(by_cycle).collect();
+    let mut got: Vec<(u64, String)> =
+        events.iter().map(|(cycle, seq)| by_cycle(&format!("{cycle} {}", keys[*seq]))).collect();
+    golden.sort();
+    got.sort();
+    let lines = |events: Vec<(u64, String)>| events.into_iter().map(|(_, line)| line).collect::<Vec<_>>();
+    let (expected, got) = digest::first_difference(&lines(golden), &lines(got))?;
+    let or_end = |line: Option<String>| line.unwrap_or_else(|| "nothing more".to_owned());
+    Some(format!("expected {:?}, got {:?}", or_end(expected), or_end(got)))
+}
+
+fn figures(outcome: &Outcome) -> Figures {
+    let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
+    let percentile = |times: &[Duration], percent: usize| -> f64 {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let index = (sorted.len().saturating_sub(1) * percent).div_ceil(100);
+        sorted.get(index).copied().map_or(0.0, micros)
+    };
+    let total: Duration = outcome.cycle_times.iter().sum();
+    let admissions = u32::try_from(outcome.admissions.len()).map_or(f64::INFINITY, f64::from);
+    let events = u32::try_from(outcome.events).map_or(f64::INFINITY, f64::from);
+    let snapshots = if outcome.end == "snapshotOnly" { &outcome.cycle_times } else { &outcome.snapshot_times };
+    let allocations = u32::try_from(outcome.allocations).map_or(f64::INFINITY, f64::from);
+    Figures {
+        allocations_per_admission: if admissions > 0.0 { allocations / admissions } else { 0.0 },
+        admissions_per_second: if total.is_zero() { 0.0 } else { admissions / total.as_secs_f64() },
+        cycle_us_per_admission: if admissions > 0.0 { micros(total) / admissions } else { 0.0 },
+        cycle_p50_us: percentile(&outcome.cycle_times, 50),
+        cycle_p99_us: percentile(&outcome.cycle_times, 99),
+        cycle_max_us: percentile(&outcome.cycle_times, 100),
+        event_us: if events > 0.0 { micros(outcome.event_time) / events } else { 0.0 },
+        snapshot_p50_us: percentile(snapshots, 50),
+        peak_rss_mib: peak_rss_mib().unwrap_or(0.0),
+    }
+}
+
+/// `VmHWM` of this process.
+fn peak_rss_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u32 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(f64::from(kib) / 1024.0)
+}
+
+fn print_result(result: &CaseResult) {
+    let figures = &result.figures;
+    println!(
+        "{} {:<24} {:>7} admissions {:>6} evictions {:>6} cycles | {:>9.0} adm/s, {:>7.2} µs/adm, cycle p50 {:>7.0} µs p99 {:>7.0} µs, event {:>5.2} µs, snapshot {:>6.1} µs, peak {:>5.0} MiB",
+        if result.matches { "ok  " } else { "FAIL" },
+        result.name,
+        result.counts["admissions"],
+        result.counts["evictions"],
+        result.counts["cycles"],
+        figures.admissions_per_second,
+        figures.cycle_us_per_admission,
+        figures.cycle_p50_us,
+        figures.cycle_p99_us,
+        figures.event_us,
+        figures.snapshot_p50_us,
+        figures.peak_rss_mib,
+    );
+    for mismatch in &result.mismatches {
+        println!("     {}: expected {}, got {}", mismatch.what, mismatch.expected, mismatch.got);
+        if let Some(difference) = &mismatch.first_difference {
+            println!("     first difference: {difference}");
+        }
+    }
+}

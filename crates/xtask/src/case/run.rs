@@ -1,0 +1,286 @@
+//! The bench format's loop around `sluice_core::Scheduler`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use sluice_core::{Outcome as Decision, Scheduler, Time};
+
+use super::format::Case;
+use super::plan::{self, CLOCK_EPOCH, PlannedQueue, PlannedWorkload};
+use super::world::World;
+
+/// Non-idle cycles without any progress after which a case counts as stalled.
+const STALLED_AFTER: u64 = 200;
+
+/// What a run gave.
+pub struct Outcome {
+    /// Counts by the names of `expected`.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// How it ended: `drained`, `stalled`, `maxCycles` or `snapshotOnly`.
+    pub end: &'static str,
+    /// Admissions in sequence: (cycle, sequence number of the workload).
+    pub admissions: Vec<(u64, usize)>,
+    /// Evictions in sequence.
+    pub evictions: Vec<(u64, usize)>,
+    /// Who holds quota at the end.
+    pub holding: Vec<usize>,
+    /// Wall time of each non-idle cycle (or each snapshot, when `snapshotOnly`).
+    pub cycle_times: Vec<Duration>,
+    /// Allocations inside cycles.
+    pub allocations: u64,
+    /// Time spent feeding events to the core, outside the cycles.
+    pub event_time: Duration,
+    /// Events fed outside the cycles.
+    pub events: u64,
+    /// Wall time of each snapshot taken beside the cycles.
+    pub snapshot_times: Vec<Duration>,
+}
+
+/// Where a workload of the case is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    ToArrive,
+    Pending,
+    Running { finish: Option<u64> },
+    Finished,
+}
+
+struct Loop<'a> {
+    world: World<'a>,
+    scheduler: Scheduler,
+    planned: Vec<PlannedWorkload>,
+    places: Vec<Place>,
+    arrivals: BTreeMap<u64, Vec<usize>>,
+    finishing: BTreeMap<u64, BTreeSet<(String, usize)>>,
+    out: Outcome,
+    finished: u64,
+    idle: u64,
+    cycles: u64,
+    admitted_ever: Vec<bool>,
+}
+
+/// Runs one case.
+///
+/// # Errors
+/// A quantity, policy or gate in the case that the core does not know.
+pub fn run(case: &Case) -> anyhow::Result<(Outcome, Vec<String>)> {
+    let (cohorts, leaves) = plan::cohorts(case);
+    let queues: Vec<PlannedQueue> = plan::queues(case, &leaves);
+    let planned = plan::workloads(case, &queues);
+    let (world, mut scheduler) = World::build(case, &cohorts, &queues)?;
+    for queue in &queues {
+        scheduler.set_local_queue(world.local_queue(&queue.name));
+    }
+    let mut state = Loop {
+        places: vec![Place::ToArrive; planned.len()],
+        admitted_ever: vec![false; planned.len()],
+        arrivals: BTreeMap::new(),
+        finishing: BTreeMap::new(),
+        out: Outcome {
+            counts: BTreeMap::new(),
+            end: "maxCycles",
+            admissions: Vec::new(),
+            evictions: Vec::new(),
+            holding: Vec::new(),
+            cycle_times: Vec::new(),
+            allocations: 0,
+            event_time: Duration::ZERO,
+            events: 0,
+            snapshot_times: Vec::new(),
+        },
+        finished: 0,
+        idle: 0,
+        cycles: 0,
+        world,
+        scheduler,
+        planned,
+    };
+    state.deliver_initial();
+    if case.snapshot_only {
+        state.snapshots(case.max_cycles);
+    } else {
+        state.drive(case)?;
+    }
+    Ok(state.close())
+}
+
+impl Loop<'_> {
+    fn key_line(&self, seq: usize) -> String {
+        self.world.key_line(self.planned[seq])
+    }
+
+    fn deliver_initial(&mut self) {
+        for seq in 0..self.planned.len() {
+            let class = self.world.class(self.planned[seq]);
+            if class.preadmitted {
+                self.places[seq] = Place::Running { finish: None };
+                let spec = self.world.preadmitted(self.planned[seq], seq);
+                self.feed(|scheduler| scheduler.set_workload(spec, Time(CLOCK_EPOCH * 1_000_000_000)));
+            } else if class.arrival_cycle > 1 {
+                self.arrivals.entry(class.arrival_cycle).or_default().push(seq);
+            } else {
+                self.pend(seq, Time(CLOCK_EPOCH * 1_000_000_000));
+            }
+        }
+    }
+
+    fn feed<T>(&mut self, event: impl FnOnce(&mut Scheduler) -> T) -> T {
+        let start = Instant::now();
+        let out = event(&mut self.scheduler);
+        self.out.event_time += start.elapsed();
+        self.out.events += 1;
+        out
+    }
+
+    fn pend(&mut self, seq: usize, now: Time) {
+        self.places[seq] = Place::Pending;
+        let spec = self.world.pending(self.planned[seq], seq);
+        self.feed(|scheduler| scheduler.set_workload(spec, now));
+    }
+
+    fn snapshots(&mut self, count: u64) {
+        for _ in 0..count {
+            let start = Instant::now();
+            std::hint::black_box(self.scheduler.has_heads());
+            self.out.cycle_times.push(start.elapsed());
+        }
+        self.out.end = "snapshotOnly";
+    }
+
+    fn drive(&mut self, case: &Case) -> anyhow::Result<()> {
+        let mut quiet = 0;
+        for n in 1..=case.max_cycles {
+            let now = Time((CLOCK_EPOCH + i64::try_from(n)?) * 1_000_000_000);
+            for seq in self.arrivals.remove(&n).unwrap_or_default() {
+                self.pend(seq, now);
+            }
+            let outstanding = !self.finishing.is_empty() || !self.arrivals.is_empty();
+            let mut progress = false;
+            let idle = !self.scheduler.has_heads();
+            if idle {
+                if !outstanding {
+                    self.out.end = "drained";
+                    return Ok(());
+                }
+                self.idle += 1;
+            } else {
+                progress |= self.one_cycle(n, now)?;
+            }
+            progress |= self.finish(n, now);
+            if case.snapshot_every > 0 && n % case.snapshot_every == 0 {
+                let start = Instant::now();
+                std::hint::black_box(self.scheduler.has_heads());
+                self.out.snapshot_times.push(start.elapsed());
+            }
+            if progress {
+                quiet = 0;
+            } else if !idle {
+                quiet += 1;
+            }
+            if quiet >= STALLED_AFTER && self.finishing.is_empty() && self.arrivals.is_empty() {
+                self.out.end = "stalled";
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 3: one cycle, then its admissions and evictions in uid order.
+    fn one_cycle(&mut self, n: u64, now: Time) -> anyhow::Result<bool> {
+        let mut report = None;
+        let start = Instant::now();
+        let allocated = allocation_counter::measure(|| report = Some(self.scheduler.cycle(now)));
+        self.out.cycle_times.push(start.elapsed());
+        self.out.allocations += allocated.count_total;
+        self.cycles += 1;
+        let report = report.context("the cycle was run")?;
+        let (mut admitted, mut evicted) = (Vec::new(), Vec::new());
+        for entry in &report.entries {
+            match &entry.outcome {
+                Decision::Admitted { .. } => admitted.push(seq_of(&entry.uid)?),
+                Decision::Preempting { victims, .. } => {
+                    for victim in victims {
+                        evicted.push(seq_of(&victim.uid)?);
+                    }
+                }
+                _ => {}
+            }
+        }
+        admitted.sort_unstable();
+        evicted.sort_unstable();
+        evicted.dedup();
+        for &seq in &admitted {
+            anyhow::ensure!(self.places[seq] == Place::Pending, "{} was admitted twice", self.key_line(seq));
+            let runtime = self.world.class(self.planned[seq]).runtime_cycles;
+            let finish = (runtime > 0).then(|| n + runtime - 1);
+            self.places[seq] = Place::Running { finish };
+            if let Some(at) = finish {
+                let key = self.key_line(seq);
+                self.finishing.entry(at).or_default().insert((key, seq));
+            }
+            self.admitted_ever[seq] = true;
+            self.out.admissions.push((n, seq));
+        }
+        for &seq in &evicted {
+            if let Place::Running { finish: Some(at) } = self.places[seq] {
+                let key = self.key_line(seq);
+                if let Some(set) = self.finishing.get_mut(&at) {
+                    set.remove(&(key, seq));
+                    if set.is_empty() {
+                        self.finishing.remove(&at);
+                    }
+                }
+            }
+            self.out.evictions.push((n, seq));
+            self.pend(seq, now);
+        }
+        Ok(!admitted.is_empty() || !evicted.is_empty())
+    }
+
+    /// Step 4: workloads whose run time is over leave, in key order.
+    fn finish(&mut self, n: u64, now: Time) -> bool {
+        let Some(due) = self.finishing.remove(&n) else { return false };
+        for (_, seq) in due {
+            self.places[seq] = Place::Finished;
+            self.finished += 1;
+            let key = self.world.key(self.planned[seq]);
+            self.feed(|scheduler| scheduler.remove_workload(&key, now));
+        }
+        true
+    }
+
+    fn close(mut self) -> (Outcome, Vec<String>) {
+        let (mut active, mut inadmissible) = (0, 0);
+        for name in self.world.queue_names() {
+            if let Some(status) = self.scheduler.cluster_queue_status(name) {
+                active += status.pending_active as u64;
+                inadmissible += status.pending_inadmissible as u64;
+            }
+        }
+        let holds = |place: &Place| matches!(place, Place::Running { .. });
+        self.out.holding = (0..self.places.len()).filter(|&seq| holds(&self.places[seq])).collect();
+        let distinct = self.admitted_ever.iter().filter(|ever| **ever).count();
+        self.out.counts = BTreeMap::from([
+            ("cycles", self.cycles),
+            ("idleCycles", self.idle),
+            ("admissions", self.out.admissions.len() as u64),
+            ("distinctAdmitted", distinct as u64),
+            ("evictions", self.out.evictions.len() as u64),
+            ("finished", self.finished),
+            ("holdingAtEnd", self.out.holding.len() as u64),
+            ("pendingActive", active),
+            ("pendingInadmissible", inadmissible),
+            ("evaluations", self.cycles),
+        ]);
+        let lines = (0..self.planned.len()).map(|seq| self.key_line(seq)).collect();
+        (self.out, lines)
+    }
+}
+
+/// The sequence number in a uid (`u00000042`).
+fn seq_of(uid: &str) -> anyhow::Result<usize> {
+    uid.strip_prefix('u')
+        .and_then(|digits| digits.parse().ok())
+        .ok_or_else(|| anyhow::anyhow!("the core reported an unknown uid {uid:?}"))
+}

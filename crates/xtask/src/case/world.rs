@@ -1,0 +1,272 @@
+//! Turns a case's plan into the specs that the core is fed with.
+
+use anyhow::{Context as _, bail};
+use sluice_core::{
+    Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas, FlavorSpec, Gates,
+    LocalQueueSpec, Name, PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
+    ResourceQuota, Scheduler, Selector, StopPolicy, Time, Weight, WorkloadKey, WorkloadSpec, WorkloadState,
+};
+use sluice_quantity::{Amount, Quantity, amount_of};
+
+use super::format::{Case, Class, Text};
+use super::plan::{CREATION_EPOCH, PlannedCohort, PlannedQueue, PlannedWorkload};
+
+/// The name of every LocalQueue.
+const LOCAL_QUEUE: &str = "lq";
+
+/// The parts of a case that its workloads share.
+pub struct World<'a> {
+    case: &'a Case,
+    flavor: Name,
+    local_queue: Name,
+    pod_set: Name,
+    queue_names: Vec<Name>,
+    /// Requests per pod, by class.
+    requests: Vec<Vec<(Name, Amount)>>,
+}
+
+impl<'a> World<'a> {
+    /// Builds the world and a scheduler that knows its flavor, cohorts, queues and namespaces.
+    pub fn build(
+        case: &'a Case,
+        cohorts: &[PlannedCohort],
+        queues: &[PlannedQueue],
+    ) -> anyhow::Result<(Self, Scheduler)> {
+        let world = Self {
+            case,
+            flavor: Name::from(case.flavor.as_str()),
+            local_queue: Name::from(LOCAL_QUEUE),
+            pod_set: Name::from("main"),
+            queue_names: queues.iter().map(|queue| Name::from(queue.name.as_str())).collect(),
+            requests: case.workloads.iter().map(requests).collect::<anyhow::Result<_>>()?,
+        };
+        let mut scheduler = Scheduler::new(Config {
+            gates: gates(case)?,
+            fair_sharing: case.fair_sharing.then(FairSharing::default),
+            ..Config::default()
+        });
+        scheduler.set_flavor(FlavorSpec {
+            name: world.flavor.clone(),
+            node_labels: Vec::new(),
+            taints: Vec::new(),
+            tolerations: Vec::new(),
+            topology: None,
+        });
+        for (index, cohort) in cohorts.iter().enumerate() {
+            scheduler.set_cohort(CohortSpec {
+                name: Name::from(cohort.name.as_str()),
+                parent: cohort.parent.as_deref().map(Name::from),
+                resource_groups: Vec::new(),
+                fair_weight: cycled(&case.cohorts.fair_weights, index)?,
+            });
+        }
+        let groups = world.resource_groups()?;
+        let (strategy, preemption) = policies(case)?;
+        for (index, queue) in queues.iter().enumerate() {
+            scheduler.set_namespace(&world.queue_names[index], Vec::new());
+            scheduler.set_cluster_queue(ClusterQueueSpec {
+                cohort: queue.cohort.as_deref().map(Name::from),
+                resource_groups: groups.clone(),
+                strategy,
+                namespace_selector: Some(Selector::default()),
+                preemption,
+                fair_weight: cycled(&case.cluster_queues.fair_weights, index)?,
+                ..ClusterQueueSpec::named(world.queue_names[index].clone())
+            });
+        }
+        Ok((world, scheduler))
+    }
+
+    fn resource_groups(&self) -> anyhow::Result<Vec<ResourceGroup>> {
+        let quota = &self.case.cluster_queues.quota;
+        let resources = quota
+            .iter()
+            .map(|(resource, quota)| {
+                let limit = |text: &Option<Text>| text.as_ref().map(|text| amount(resource, text)).transpose();
+                Ok(ResourceQuota {
+                    name: Name::from(resource.as_str()),
+                    nominal: amount(resource, &quota.nominal)?,
+                    borrowing_limit: limit(&quota.borrowing_limit)?,
+                    lending_limit: limit(&quota.lending_limit)?,
+                })
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(vec![ResourceGroup {
+            covered: quota.keys().map(|resource| Name::from(resource.as_str())).collect(),
+            flavors: vec![FlavorQuotas { name: self.flavor.clone(), resources }],
+        }])
+    }
+
+    /// The names of the ClusterQueues, in global order.
+    pub fn queue_names(&self) -> &[Name] {
+        &self.queue_names
+    }
+
+    /// The class of a workload.
+    pub fn class(&self, workload: PlannedWorkload) -> &'a Class {
+        &self.case.workloads[workload.class]
+    }
+
+    /// The LocalQueue in front of a ClusterQueue, in the namespace of the same name.
+    pub fn local_queue(&self, cluster_queue: &str) -> LocalQueueSpec {
+        LocalQueueSpec {
+            namespace: Name::from(cluster_queue),
+            name: self.local_queue.clone(),
+            cluster_queue: Name::from(cluster_queue),
+            stop_policy: StopPolicy::None,
+            terminating: false,
+            fair_weight: Weight::ONE,
+            consumed: Vec::new(),
+        }
+    }
+
+    /// The workload's key.
+    pub fn key(&self, workload: PlannedWorkload) -> WorkloadKey {
+        let class = &self.class(workload).class;
+        WorkloadKey {
+            namespace: self.queue_names[workload.queue].clone(),
+            name: Name::from(format!("{class}-{:05}", workload.number)),
+        }
+    }
+
+    /// The key as digests have it: `namespace/name`.
+    pub fn key_line(&self, workload: PlannedWorkload) -> String {
+        let class = &self.class(workload).class;
+        format!("{}/{class}-{:05}", self.queue_names[workload.queue], workload.number)
+    }
+
+    /// A workload that waits.
+    pub fn pending(&self, workload: PlannedWorkload, seq: usize) -> WorkloadSpec {
+        let created = created(seq);
+        let class = self.class(workload);
+        WorkloadSpec {
+            key: self.key(workload),
+            uid: Name::from(format!("u{seq:08}")),
+            local_queue: self.local_queue.clone(),
+            priority: class.priority,
+            created,
+            queue_order: created,
+            generation: 1,
+            pod_sets: vec![PodSetSpec {
+                name: self.pod_set.clone(),
+                count: class.pods,
+                min_count: None,
+                requests: self.requests[workload.class].clone(),
+                node_selector: Vec::new(),
+                affinity: Vec::new(),
+                tolerations: Vec::new(),
+                group: None,
+                shape: 0,
+            }],
+            state: WorkloadState::PENDING,
+            preemption_gated: false,
+        }
+    }
+
+    /// A workload that has held quota since its creation.
+    pub fn preadmitted(&self, workload: PlannedWorkload, seq: usize) -> WorkloadSpec {
+        let class = self.class(workload);
+        let requests = &self.requests[workload.class];
+        let admission = Admission {
+            cluster_queue: self.queue_names[workload.queue].clone(),
+            pod_sets: vec![PodSetAssignment {
+                name: self.pod_set.clone(),
+                flavors: requests.iter().map(|(resource, _)| (resource.clone(), self.flavor.clone())).collect(),
+                usage: requests
+                    .iter()
+                    .map(|(resource, amount)| (resource.clone(), amount.saturating_mul(class.pods)))
+                    .collect(),
+                count: class.pods,
+            }],
+        };
+        let reserved_at = created(seq);
+        WorkloadSpec {
+            state: WorkloadState::Reserved { admission, reserved_at, admitted: true, evicted: false, pods_ready: true },
+            ..self.pending(workload, seq)
+        }
+    }
+}
+
+fn created(seq: usize) -> Time {
+    let seconds = i64::try_from(seq).expect("a case has fewer than 2^63 workloads");
+    Time::from_seconds(CREATION_EPOCH + seconds)
+}
+
+fn requests(class: &Class) -> anyhow::Result<Vec<(Name, Amount)>> {
+    class
+        .request
+        .iter()
+        .map(|(resource, text)| Ok((Name::from(resource.as_str()), amount(resource, text)?)))
+        .collect()
+}
+
+fn amount(resource: &str, text: &Text) -> anyhow::Result<Amount> {
+    let quantity = Quantity::parse(&text.0).with_context(|| format!("quantity {:?} of {resource}", text.0))?;
+    Ok(amount_of(resource, &quantity))
+}
+
+/// The weight of the `index`-th object: cycled, 1 without any.
+fn cycled(weights: &[Text], index: usize) -> anyhow::Result<Weight> {
+    if weights.is_empty() {
+        return Ok(Weight::ONE);
+    }
+    let text = &weights[index % weights.len()].0;
+    let quantity = Quantity::parse(text).with_context(|| format!("weight {text:?}"))?;
+    Ok(Weight::from_milli(quantity.milli_value()))
+}
+
+fn policies(case: &Case) -> anyhow::Result<(QueueingStrategy, Preemption)> {
+    let queues = &case.cluster_queues;
+    let strategy = match queues.queueing_strategy.as_str() {
+        "StrictFIFO" => QueueingStrategy::StrictFIFO,
+        "BestEffortFIFO" => QueueingStrategy::BestEffortFIFO,
+        other => bail!("queueingStrategy {other:?}"),
+    };
+    let policy = |text: &str| {
+        Ok(match text {
+            "Never" => PreemptionPolicy::Never,
+            "LowerPriority" => PreemptionPolicy::LowerPriority,
+            "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
+            "Any" => PreemptionPolicy::Any,
+            other => bail!("preemption policy {other:?}"),
+        })
+    };
+    let borrow_within_cohort = match &queues.borrow_within_cohort {
+        Some(borrow) if borrow.policy == "LowerPriority" => {
+            Some(BorrowWithinCohort { max_priority_threshold: borrow.max_priority_threshold })
+        }
+        Some(borrow) if borrow.policy != "Never" => bail!("borrowWithinCohort.policy {:?}", borrow.policy),
+        _ => None,
+    };
+    let preemption = Preemption {
+        within_cluster_queue: policy(&queues.within_cluster_queue)?,
+        reclaim_within_cohort: policy(&queues.reclaim_within_cohort)?,
+        borrow_within_cohort,
+    };
+    Ok((strategy, preemption))
+}
+
+/// Upstream's default gates with the case's overrides.
+fn gates(case: &Case) -> anyhow::Result<Gates> {
+    let mut gates = Gates::default();
+    for (name, &on) in &case.feature_gates {
+        let gate = match name.as_str() {
+            "PartialAdmission" => &mut gates.partial_admission,
+            "FlavorFungibility" => &mut gates.flavor_fungibility,
+            "FlavorFungibilityPreserveScanProgress" => &mut gates.flavor_fungibility_preserve_scan_progress,
+            "PrioritySortingWithinCohort" => &mut gates.priority_sorting_within_cohort,
+            "FairSharingPreemptWithinNominal" => &mut gates.fair_sharing_preempt_within_nominal,
+            "FairSharingPrioritizeNonBorrowing" => &mut gates.fair_sharing_prioritize_non_borrowing,
+            "AdmissionFairSharing" => &mut gates.admission_fair_sharing,
+            "SchedulingEquivalenceHashing" => &mut gates.scheduling_equivalence_hashing,
+            "PrioritizePreemptorWorkloads" => &mut gates.prioritize_preemptor_workloads,
+            "RecomputeAssignmentUponPreemptionTargetsOverlap" => {
+                &mut gates.recompute_assignment_upon_preemption_targets_overlap
+            }
+            "QuotaCheckStrategy" => &mut gates.quota_check_strategy,
+            other => bail!("feature gate {other} does not concern the engine's cases"),
+        };
+        *gate = on;
+    }
+    Ok(gates)
+}
