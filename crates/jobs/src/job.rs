@@ -1,0 +1,159 @@
+//! The adapter of batch/v1 Job (reference 07, 7.1 and 7.2).
+
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::labels;
+
+use crate::object;
+use crate::patch::{Patch, Step, set};
+use crate::scheduling::{StartError, merged, paired, restored, template_merge};
+
+/// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
+pub(crate) const GENERATED_LABELS: [&str; 2] = ["job-name", "controller-uid"];
+
+/// A Job as the engine sees it.
+pub fn observe(job: &Value) -> JobView {
+    let (spec, status) = (&job["spec"], &job["status"]);
+    let mut view = object::from_metadata(JobKind::Job, job);
+    view.stopping = view.annotations.get(labels::STOPPING).is_some_and(|value| value == "true");
+    view.suspended = spec["suspend"] == true && !view.stopping;
+    view.active =
+        ["active", "terminating"].iter().any(|key| status[*key].as_i64().is_some_and(|pods| pods != 0));
+    view.finished = object::finished(status, "Complete", "Failed");
+    let count = object::pods_of_job_spec(spec);
+    view.pods_ready = ready_pods(status) >= i64::from(count);
+    view.reclaimable = reclaimable(spec, status, count).into_iter().collect();
+    let mut pod_set = object::pod_set(
+        labels::DEFAULT_POD_SET_NAME,
+        count,
+        &spec["template"],
+        "spec.template",
+        &GENERATED_LABELS,
+    );
+    if let Ok(pod_set) = &mut pod_set {
+        pod_set.min_count = min_parallelism(&view).filter(|least| (1..=count).contains(least));
+    }
+    object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
+    view
+}
+
+/// Pods that are ready or have succeeded, with those that the Job controller has not counted yet.
+fn ready_pods(status: &Value) -> i64 {
+    let uncounted = status["uncountedTerminatedPods"]["succeeded"].as_array().map_or(0, Vec::len);
+    let number = |key: &str| status[key].as_i64().unwrap_or(0);
+    number("succeeded")
+        .saturating_add(number("ready"))
+        .saturating_add(i64::try_from(uncounted).unwrap_or(i64::MAX))
+}
+
+/// Pods that ended and that no pod will follow: only when more than one runs at a time.
+///
+/// Reference 07 subtracts from the parallelism; the pod set has `count` pods, which is less if there are fewer
+/// completions, and more pods than it has cannot be reclaimed.
+fn reclaimable(spec: &Value, status: &Value, count: i32) -> Option<(String, i32)> {
+    if count <= 1 {
+        return None;
+    }
+    let completions = object::int(&spec["completions"]).map_or(i64::from(count), i64::from);
+    let terminal = if spec["completionMode"] == "Indexed" {
+        let text = |key: &str| status[key].as_str().unwrap_or_default();
+        covered(&[text("completedIndexes"), text("failedIndexes")])
+    } else {
+        status["succeeded"].as_i64().unwrap_or(0)
+    };
+    if terminal <= 0 {
+        return None;
+    }
+    let remaining = completions.saturating_sub(terminal).max(0);
+    let free = i64::from(count) - remaining;
+    (free > 0).then(|| (labels::DEFAULT_POD_SET_NAME.to_owned(), object::saturated(free)))
+}
+
+/// How many indexes at least one of these lists (`1,3-5`) names. What cannot be read names none.
+fn covered(lists: &[&str]) -> i64 {
+    let mut intervals: Vec<(i64, i64)> = lists
+        .iter()
+        .flat_map(|list| list.split(','))
+        .filter_map(|item| {
+            let (first, last) = item.split_once('-').unwrap_or((item, item));
+            Some((first.trim().parse::<u32>().ok()?.into(), last.trim().parse::<u32>().ok()?.into()))
+        })
+        .collect();
+    intervals.sort_unstable();
+    let (mut total, mut next) = (0, 0);
+    for (first, last) in intervals {
+        let first = first.max(next);
+        if last >= first {
+            total += last - first + 1;
+            next = last + 1;
+        }
+    }
+    total
+}
+
+/// The annotation `job-min-parallelism`, if it is a number.
+pub(crate) fn min_parallelism(view: &JobView) -> Option<i32> {
+    view.annotations.get(labels::JOB_MIN_PARALLELISM)?.parse().ok()
+}
+
+fn completions_follow(view: &JobView) -> bool {
+    view.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).is_some_and(|value| value == "true")
+}
+
+/// The one patch that starts a Job: templates, counts, `suspend: false`.
+pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+    let pairs = paired(view, infos)?;
+    let mut body = json!({"spec": {"suspend": false}});
+    for (pod_set, info) in pairs {
+        let allowed = pod_set.min_count.map_or(pod_set.count..=pod_set.count, |least| least..=pod_set.count);
+        if !allowed.contains(&info.count) {
+            return Err(StartError::Count {
+                pod_set: pod_set.name.clone(),
+                admitted: info.count,
+                needed: pod_set.count,
+            });
+        }
+        put_count(&mut body, view, pod_set, info);
+        if let Some(template) = template_merge(&pod_set.scheduling, &merged(pod_set, info)?) {
+            set(&mut body, &["spec", "template"], template);
+        }
+    }
+    Ok(Patch::Merge(body).pinned(&view.resource_version))
+}
+
+/// The number of pods, where it is not what it should be.
+fn put_count(body: &mut Value, view: &JobView, pod_set: &JobPodSet, info: &PodSetInfo) {
+    if info.count != pod_set.count {
+        set(body, &["spec", "parallelism"], Value::from(info.count));
+        if completions_follow(view) {
+            set(body, &["spec", "completions"], Value::from(info.count));
+        }
+    }
+}
+
+/// The three patches that stop a Job (reference 07, 7.2). Each does nothing where it was already made, so that all can
+/// be sent again after a crash in between; until the last one the Job counts as not suspended.
+///
+/// 1. `suspend: true` with the annotation that says that a stop is under way;
+/// 2. clear `status.startTime`: before that the API server refuses changes of the template;
+/// 3. restore the template and drop the annotation.
+pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+    let mut begin = json!({"spec": {"suspend": true}});
+    set(&mut begin, &["metadata", "annotations", labels::STOPPING], Value::from("true"));
+    let mut end = Value::Null;
+    set(&mut end, &["metadata", "annotations", labels::STOPPING], Value::Null);
+    for pod_set in &view.pod_sets {
+        let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
+        put_count(&mut end, view, pod_set, info);
+        let target = restored(pod_set, info, &GENERATED_LABELS);
+        if let Some(template) = template_merge(&pod_set.scheduling, &target) {
+            set(&mut end, &["spec", "template"], template);
+        }
+    }
+    let step = |subresource, body| Step { subresource, patch: Patch::Merge(body) };
+    vec![
+        step(None, begin).pinned(&view.resource_version),
+        step(Some("status"), json!({"status": {"startTime": null}})),
+        step(None, end),
+    ]
+}

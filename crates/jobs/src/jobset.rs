@@ -1,0 +1,100 @@
+//! The adapter of jobset.x-k8s.io/v1alpha2 JobSet (reference 07, 7.1 and 7.2).
+
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+
+use crate::object;
+use crate::patch::{Patch, Step};
+use crate::scheduling::{StartError, merged, paired, restored, template_operations};
+
+/// A JobSet as the engine sees it.
+pub fn observe(jobset: &Value) -> JobView {
+    let (spec, status) = (&jobset["spec"], &jobset["status"]);
+    let mut view = object::from_metadata(JobKind::JobSet, jobset);
+    view.suspended = spec["suspend"] == true;
+    let statuses: &[Value] = status["replicatedJobsStatus"].as_array().map_or(&[], Vec::as_slice);
+    let number = |status: &Value, key: &str| status[key].as_i64().unwrap_or(0);
+    view.active = statuses.iter().any(|status| number(status, "active") > 0);
+    view.finished = object::finished(status, "Completed", "Failed");
+    let jobs: &[Value] = spec["replicatedJobs"].as_array().map_or(&[], Vec::as_slice);
+    let replicas: i64 = jobs.iter().map(|job| i64::from(replicas(job))).sum();
+    let ready: i64 = statuses
+        .iter()
+        .map(|status| number(status, "ready").saturating_add(number(status, "succeeded")))
+        .sum();
+    view.pods_ready = ready >= replicas;
+    view.reclaimable = jobs.iter().filter_map(|job| reclaimable(job, statuses)).collect();
+    object::set_pod_sets(
+        &mut view,
+        jobs.iter().enumerate().map(|(index, job)| pod_set(index, job)).collect(),
+    );
+    view
+}
+
+fn name(job: &Value) -> &str {
+    job["name"].as_str().unwrap_or_default()
+}
+
+fn replicas(job: &Value) -> i32 {
+    object::int(&job["replicas"]).unwrap_or(1).max(0)
+}
+
+fn pods_per_replica(job: &Value) -> i32 {
+    object::pods_of_job_spec(&job["template"]["spec"])
+}
+
+fn pod_set(index: usize, job: &Value) -> Result<JobPodSet, String> {
+    let count = replicas(job).saturating_mul(pods_per_replica(job));
+    let path = format!("spec.replicatedJobs[{index}].template.spec.template");
+    object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])
+}
+
+/// The pods of the replicas that succeeded.
+fn reclaimable(job: &Value, statuses: &[Value]) -> Option<(String, i32)> {
+    let status = statuses.iter().find(|status| name(status) == name(job))?;
+    let succeeded = object::int(&status["succeeded"])?.clamp(0, replicas(job));
+    let pods = succeeded.saturating_mul(pods_per_replica(job));
+    (pods > 0).then(|| (name(job).to_ascii_lowercase(), pods))
+}
+
+/// The one patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods.
+pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+    let mut operations = Vec::new();
+    for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
+        if info.count != pod_set.count {
+            return Err(StartError::Count {
+                pod_set: pod_set.name.clone(),
+                admitted: info.count,
+                needed: pod_set.count,
+            });
+        }
+        let target = merged(pod_set, info)?;
+        let has_metadata = pod_set.has_template_metadata;
+        operations.extend(template_operations(&template(index), has_metadata, &pod_set.scheduling, &target));
+    }
+    operations.push(suspend_operation(false));
+    Ok(Patch::Json(operations).pinned(&view.resource_version))
+}
+
+/// The one patch that stops a JobSet and restores its templates: JobSet's webhook accepts changed templates with
+/// `suspend: true` in the same write.
+pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+    let mut operations = vec![suspend_operation(true)];
+    for (index, pod_set) in view.pod_sets.iter().enumerate() {
+        let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
+        let target = restored(pod_set, info, &[]);
+        let has_metadata = pod_set.has_template_metadata;
+        operations.extend(template_operations(&template(index), has_metadata, &pod_set.scheduling, &target));
+    }
+    let step = Step { subresource: None, patch: Patch::Json(operations) };
+    vec![step.pinned(&view.resource_version)]
+}
+
+fn template(index: usize) -> String {
+    format!("/spec/replicatedJobs/{index}/template/spec/template")
+}
+
+/// `add` also replaces a field that exists.
+fn suspend_operation(suspend: bool) -> Value {
+    json!({"op": "add", "path": "/spec/suspend", "value": suspend})
+}

@@ -1,0 +1,172 @@
+//! What every job kind has in common: reading metadata, pod templates and conditions from the API object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobPodSet, JobRef, JobView, PodScheduling};
+use sluice_api::{labels, names};
+
+/// Most pod sets of one Workload (reference 01, 1.4).
+pub(crate) const MAX_POD_SETS: usize = 18;
+
+/// A view with everything that `metadata` says; the rest is that of a job without pods.
+pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
+    let metadata = &object["metadata"];
+    let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+    let labels = string_map(&metadata["labels"]);
+    let annotations = string_map(&metadata["annotations"]);
+    let either = |first: &BTreeMap<String, String>, second: &BTreeMap<String, String>, key: &str| {
+        let filled = |map: &BTreeMap<String, String>| map.get(key).filter(|value| !value.is_empty()).cloned();
+        filled(first).or_else(|| filled(second))
+    };
+    JobView {
+        job: JobRef {
+            kind,
+            namespace: Arc::from(text("namespace")),
+            name: Arc::from(text("name")),
+            uid: Arc::from(text("uid")),
+        },
+        resource_version: text("resourceVersion").to_owned(),
+        generation: metadata["generation"].as_i64().unwrap_or_default(),
+        created: text("creationTimestamp").parse().unwrap_or(Timestamp::UNIX_EPOCH),
+        deleting: metadata["deletionTimestamp"].is_string(),
+        queue_name: either(&labels, &annotations, labels::QUEUE_NAME),
+        workload_priority_class: labels.get(labels::PRIORITY_CLASS).filter(|name| !name.is_empty()).cloned(),
+        pod_priority_class: None,
+        prebuilt_workload: either(&annotations, &labels, labels::PREBUILT_WORKLOAD_NAME),
+        maximum_execution_time_seconds: labels
+            .get(labels::MAX_EXEC_TIME_SECONDS)
+            .and_then(|text| text.parse().ok())
+            .filter(|seconds| *seconds > 0),
+        admission_gated_by: annotations.get(labels::ADMISSION_GATED_BY).cloned(),
+        labels,
+        annotations: annotations
+            .into_iter()
+            .filter(|(key, _)| {
+                key.starts_with(labels::PREFIX) || key.starts_with(labels::PROVISIONING_REQUEST_PREFIX)
+            })
+            .collect(),
+        controller: controller(&metadata["ownerReferences"]),
+        managed_by: object["spec"]["managedBy"].as_str().map(str::to_owned),
+        suspended: false,
+        stopping: false,
+        active: false,
+        finished: None,
+        pods_ready: false,
+        reclaimable: Vec::new(),
+        pod_sets: Vec::new(),
+        invalid: None,
+    }
+}
+
+/// Puts the pod sets in, or the reason why the job cannot become a Workload.
+pub(crate) fn set_pod_sets(view: &mut JobView, pod_sets: Result<Vec<JobPodSet>, String>) {
+    match pod_sets {
+        Ok(pod_sets) if pod_sets.len() > MAX_POD_SETS => {
+            view.invalid = Some(format!("too many pod sets: {}, at most {MAX_POD_SETS}", pod_sets.len()));
+        }
+        Ok(pod_sets) => {
+            let classes = pod_sets.iter().filter_map(|pod_set| pod_set.template.as_ref()?.spec.as_ref());
+            view.pod_priority_class =
+                classes.filter_map(|spec| spec.priority_class_name.clone()).find(|name| !name.is_empty());
+            view.pod_sets = pod_sets;
+        }
+        Err(why) => view.invalid = Some(why),
+    }
+}
+
+/// Reads one pod template. `path` says where it is, for the message; `generated_labels` stay out of the Workload.
+pub(crate) fn pod_set(
+    name: &str,
+    count: i32,
+    template: &Value,
+    path: &str,
+    generated_labels: &[&str],
+) -> Result<JobPodSet, String> {
+    let mut typed = PodTemplateSpec::deserialize(template).map_err(|error| format!("{path}: {error}"))?;
+    let Some(spec) = typed.spec.as_mut() else { return Err(format!("{path}.spec: required")) };
+    names::dedupe_env(spec);
+    let containers_hash = names::containers_hash(spec);
+    let metadata = typed.metadata.take().unwrap_or_default();
+    let mut scheduling = PodScheduling {
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
+        node_selector: spec.node_selector.clone().unwrap_or_default(),
+        tolerations: spec.tolerations.clone().unwrap_or_default(),
+        scheduling_gates: spec.scheduling_gates.clone().unwrap_or_default(),
+    };
+    let everything = std::mem::take(&mut scheduling.labels);
+    let kept: BTreeMap<_, _> = everything
+        .iter()
+        .filter(|(key, _)| !generated_labels.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    scheduling.labels = everything;
+    // A Workload keeps only labels and annotations of a template's metadata (reference 01, 1.4).
+    if !kept.is_empty() || !scheduling.annotations.is_empty() {
+        typed.metadata = Some(ObjectMeta {
+            labels: (!kept.is_empty()).then_some(kept),
+            annotations: (!scheduling.annotations.is_empty()).then(|| scheduling.annotations.clone()),
+            ..ObjectMeta::default()
+        });
+    }
+    Ok(JobPodSet {
+        name: name.to_ascii_lowercase(),
+        count,
+        min_count: None,
+        template: Some(Arc::new(typed)),
+        containers_hash,
+        scheduling,
+        has_template_metadata: template["metadata"].is_object(),
+    })
+}
+
+/// The first condition of one of these types that is true, as the end of a job. The type that means success is named
+/// `success`.
+pub(crate) fn finished(status: &Value, success: &str, failure: &str) -> Option<JobFinished> {
+    let conditions = status["conditions"].as_array()?;
+    conditions.iter().filter(|condition| condition["status"] == "True").find_map(|condition| {
+        let kind = condition["type"].as_str()?;
+        (kind == success || kind == failure).then(|| JobFinished {
+            success: kind == success,
+            message: condition["message"].as_str().unwrap_or_default().to_owned(),
+        })
+    })
+}
+
+/// A 32-bit integer of the object, if it is there and one; beyond the bounds, the nearest.
+pub(crate) fn int(value: &Value) -> Option<i32> {
+    value.as_i64().map(saturated)
+}
+
+/// The nearest 32-bit integer.
+pub(crate) fn saturated(value: i64) -> i32 {
+    i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX })
+}
+
+/// The pods that run at the same time in a batch Job's spec: `min(parallelism, completions)`.
+pub(crate) fn pods_of_job_spec(spec: &Value) -> i32 {
+    let parallelism = int(&spec["parallelism"]).unwrap_or(1);
+    int(&spec["completions"]).map_or(parallelism, |completions| parallelism.min(completions)).max(0)
+}
+
+fn controller(owners: &Value) -> Option<ControllerRef> {
+    let owner = owners.as_array()?.iter().find(|owner| owner["controller"] == true)?;
+    let text = |key: &str| owner[key].as_str().unwrap_or_default().to_owned();
+    Some(ControllerRef {
+        api_version: text("apiVersion"),
+        kind: text("kind"),
+        name: text("name"),
+        uid: text("uid"),
+    })
+}
+
+pub(crate) fn string_map(value: &Value) -> BTreeMap<String, String> {
+    let entries = value.as_object().into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}

@@ -1,0 +1,97 @@
+//! Patches of jobs: the only way in which this crate changes anything.
+
+use serde_json::{Map, Value, json};
+
+/// A patch and how to send it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// `application/merge-patch+json` (RFC 7386).
+    Merge(Value),
+    /// `application/json-patch+json` (RFC 6902): an array of operations.
+    Json(Vec<Value>),
+}
+
+impl Patch {
+    /// The value of the `Content-Type` header.
+    pub const fn content_type(&self) -> &'static str {
+        match self {
+            Self::Merge(_) => "application/merge-patch+json",
+            Self::Json(_) => "application/json-patch+json",
+        }
+    }
+
+    /// The request's body.
+    pub fn body(&self) -> Value {
+        match self {
+            Self::Merge(body) => body.clone(),
+            Self::Json(operations) => Value::Array(operations.clone()),
+        }
+    }
+
+    /// Makes the API server refuse the patch (409 Conflict) unless the object still has this resource version.
+    ///
+    /// The version is *written*, not tested: a failed `test` of RFC 6902 would be answered with 422 Invalid, which
+    /// could not be told from a patch that can never succeed.
+    #[must_use]
+    pub fn pinned(self, resource_version: &str) -> Self {
+        match self {
+            Self::Merge(mut body) => {
+                set(&mut body, &["metadata", "resourceVersion"], Value::from(resource_version));
+                Self::Merge(body)
+            }
+            Self::Json(mut operations) => {
+                let path = "/metadata/resourceVersion";
+                operations.retain(|operation| operation["path"] != path);
+                operations.insert(0, json!({"op": "replace", "path": path, "value": resource_version}));
+                Self::Json(operations)
+            }
+        }
+    }
+}
+
+/// One API write of several that must be made in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// `status`, or the object itself.
+    pub subresource: Option<&'static str>,
+    /// What to send.
+    pub patch: Patch,
+}
+
+impl Step {
+    /// The same step, valid only for this resource version: for the steps after the first, that of the answer to the
+    /// step before.
+    #[must_use]
+    pub fn pinned(self, resource_version: &str) -> Self {
+        Self { subresource: self.subresource, patch: self.patch.pinned(resource_version) }
+    }
+}
+
+/// Sets a value deep inside an object, making the objects on the way.
+pub(crate) fn set(target: &mut Value, path: &[&str], value: Value) {
+    let mut at = target;
+    for key in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = at.as_object_mut().expect("made an object above").entry(*key).or_insert(Value::Null);
+    }
+    *at = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinning_names_the_version_once() {
+        let merge = Patch::Merge(json!({"spec": {"suspend": true}})).pinned("1").pinned("2");
+        assert_eq!(merge.body(), json!({"metadata": {"resourceVersion": "2"}, "spec": {"suspend": true}}));
+        let operation = json!({"op": "add", "path": "/spec/suspend", "value": true});
+        let json = Patch::Json(vec![operation.clone()]).pinned("1").pinned("2");
+        assert_eq!(
+            json.body(),
+            json!([{"op": "replace", "path": "/metadata/resourceVersion", "value": "2"}, operation])
+        );
+    }
+}

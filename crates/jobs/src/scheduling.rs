@@ -1,0 +1,203 @@
+//! The part of a pod template that admission changes: merging what is added, and the patch from one state to another.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use sluice_api::job::{JobPodSet, JobView, PodScheduling, PodSetInfo};
+
+/// Why a job cannot be started. Every variant is permanent: trying again cannot help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// What admission adds contradicts what the template says.
+    #[error(
+        "pod set {pod_set:?}: conflict for {field}: conflict for key={key}, value1={has}, value2={wanted}"
+    )]
+    Conflict {
+        /// The pod set.
+        pod_set: String,
+        /// `nodeSelector`, `labels` or `annotations`.
+        field: &'static str,
+        /// The key that both have.
+        key: String,
+        /// The template's value.
+        has: String,
+        /// The value to add.
+        wanted: String,
+    },
+    /// The admission's pod sets are not the job's.
+    #[error("the admission has the pod sets {admitted:?}, but the job has {job:?}")]
+    PodSets {
+        /// Names in the admission.
+        admitted: Vec<String>,
+        /// Names in the job.
+        job: Vec<String>,
+    },
+    /// The admission has another number of pods, and the job's kind or the job does not allow it.
+    #[error("pod set {pod_set:?}: {admitted} pods are admitted, but the job needs {needed}")]
+    Count {
+        /// The pod set.
+        pod_set: String,
+        /// Admitted pods.
+        admitted: i32,
+        /// The job's pods.
+        needed: i32,
+    },
+}
+
+/// The infos in the order of the job's pod sets; both must have the same names.
+pub(crate) fn paired<'a>(
+    view: &'a JobView,
+    infos: &'a [PodSetInfo],
+) -> Result<Vec<(&'a JobPodSet, &'a PodSetInfo)>, StartError> {
+    let pairs: Option<Vec<_>> = view
+        .pod_sets
+        .iter()
+        .map(|pod_set| infos.iter().find(|info| info.name == pod_set.name).map(|info| (pod_set, info)))
+        .collect();
+    pairs.filter(|pairs| pairs.len() == infos.len()).ok_or_else(|| StartError::PodSets {
+        admitted: infos.iter().map(|info| info.name.clone()).collect(),
+        job: view.pod_sets.iter().map(|pod_set| pod_set.name.clone()).collect(),
+    })
+}
+
+/// The template after adding what admission asks for (reference 07, 7.1 "Run").
+pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodScheduling, StartError> {
+    let conflict = |field| {
+        move |(key, has, wanted)| StartError::Conflict {
+            pod_set: pod_set.name.clone(),
+            field,
+            key,
+            has,
+            wanted,
+        }
+    };
+    let (has, adds) = (&pod_set.scheduling, &info.scheduling);
+    let mut result = has.clone();
+    add_keys(&mut result.node_selector, &adds.node_selector).map_err(conflict("nodeSelector"))?;
+    add_keys(&mut result.labels, &adds.labels).map_err(conflict("labels"))?;
+    add_keys(&mut result.annotations, &adds.annotations).map_err(conflict("annotations"))?;
+    for toleration in &adds.tolerations {
+        if !result.tolerations.contains(toleration) {
+            result.tolerations.push(toleration.clone());
+        }
+    }
+    for gate in &adds.scheduling_gates {
+        if !result.scheduling_gates.contains(gate) {
+            result.scheduling_gates.push(gate.clone());
+        }
+    }
+    Ok(result)
+}
+
+fn add_keys(
+    map: &mut BTreeMap<String, String>,
+    adds: &BTreeMap<String, String>,
+) -> Result<(), (String, String, String)> {
+    for (key, wanted) in adds {
+        match map.get(key) {
+            Some(has) if has != wanted => return Err((key.clone(), has.clone(), wanted.clone())),
+            Some(_) => {}
+            None => {
+                map.insert(key.clone(), wanted.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The original template's scheduling with the keys that the job controller owns as they are now: those are in no
+/// Workload, and must survive (reference 07, 7.2).
+pub(crate) fn restored(pod_set: &JobPodSet, info: &PodSetInfo, generated_labels: &[&str]) -> PodScheduling {
+    let mut target = info.scheduling.clone();
+    for key in generated_labels {
+        if let Some(value) = pod_set.scheduling.labels.get(*key) {
+            target.labels.insert((*key).to_owned(), value.clone());
+        }
+    }
+    target
+}
+
+/// The merge patch of a pod template that leads from one state to another; `None` when they are equal.
+pub(crate) fn template_merge(from: &PodScheduling, to: &PodScheduling) -> Option<Value> {
+    let mut metadata = Map::new();
+    put_map(&mut metadata, "labels", &from.labels, &to.labels);
+    put_map(&mut metadata, "annotations", &from.annotations, &to.annotations);
+    let mut spec = Map::new();
+    put_map(&mut spec, "nodeSelector", &from.node_selector, &to.node_selector);
+    put_list(&mut spec, "tolerations", &from.tolerations, &to.tolerations);
+    put_list(&mut spec, "schedulingGates", &from.scheduling_gates, &to.scheduling_gates);
+    let mut template = Map::new();
+    for (key, part) in [("metadata", metadata), ("spec", spec)] {
+        if !part.is_empty() {
+            template.insert(key.to_owned(), Value::Object(part));
+        }
+    }
+    (!template.is_empty()).then_some(Value::Object(template))
+}
+
+fn put_map(
+    patch: &mut Map<String, Value>,
+    field: &str,
+    from: &BTreeMap<String, String>,
+    to: &BTreeMap<String, String>,
+) {
+    if from == to {
+        return;
+    }
+    if to.is_empty() {
+        patch.insert(field.to_owned(), Value::Null);
+        return;
+    }
+    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let changed = to.iter().filter(|(key, value)| from.get(*key) != Some(*value));
+    let changed = changed.map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    patch.insert(field.to_owned(), Value::Object(gone.chain(changed).collect()));
+}
+
+fn put_list<T: PartialEq + serde::Serialize>(
+    patch: &mut Map<String, Value>,
+    field: &str,
+    from: &[T],
+    to: &[T],
+) {
+    if from != to {
+        patch.insert(field.to_owned(), if to.is_empty() { Value::Null } else { json!(to) });
+    }
+}
+
+/// The JSON patch operations that lead the pod template at `template` (a JSON pointer) from one state to another.
+pub(crate) fn template_operations(
+    template: &str,
+    has_metadata: bool,
+    from: &PodScheduling,
+    to: &PodScheduling,
+) -> Vec<Value> {
+    let mut operations = Vec::new();
+    let metadata = format!("{template}/metadata");
+    if !has_metadata && !(to.labels.is_empty() && to.annotations.is_empty()) {
+        operations.push(json!({"op": "add", "path": metadata, "value": {}}));
+    }
+    let spec = format!("{template}/spec");
+    let fields = [
+        (&metadata, "labels", json!(from.labels), json!(to.labels)),
+        (&metadata, "annotations", json!(from.annotations), json!(to.annotations)),
+        (&spec, "nodeSelector", json!(from.node_selector), json!(to.node_selector)),
+        (&spec, "tolerations", json!(from.tolerations), json!(to.tolerations)),
+        (&spec, "schedulingGates", json!(from.scheduling_gates), json!(to.scheduling_gates)),
+    ];
+    for (parent, field, from, to) in fields {
+        let path = format!("{parent}/{field}");
+        if from == to {
+        } else if is_empty(&to) {
+            operations.push(json!({"op": "remove", "path": path}));
+        } else {
+            // `add` replaces a field that exists.
+            operations.push(json!({"op": "add", "path": path, "value": to}));
+        }
+    }
+    operations
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
