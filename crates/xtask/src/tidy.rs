@@ -71,11 +71,21 @@ pub struct Args {
     /// Write the golden list of core's dependencies anew.
     #[arg(long)]
     bless: bool,
+    /// Only print the names of the workspace's crates, for a loop that checks each of them alone.
+    #[arg(long)]
+    crates: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let root = assets::workspace();
+    let packages = workspace_packages(&root)?;
+    if args.crates {
+        for package in &packages {
+            println!("{}", package.name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let files = tracked_files(&root)?;
     let mut findings = Vec::new();
     for (path, text) in &files {
@@ -83,7 +93,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         findings.extend(words(path, text));
     }
     findings.extend(forgotten_exceptions(&files));
-    findings.extend(dependencies(&workspace_packages(&root)?));
+    findings.extend(dependencies(&packages));
     findings.extend(core_dependencies(&root, args.bless)?);
     for finding in &findings {
         println!("{finding}");

@@ -1,0 +1,65 @@
+# Everything that a person or a CI machine does with Sluice. `make` lists it.
+# Needs Rust, Go, a C compiler and make; nothing else, and no container engine (except `image`).
+
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+XTASK  := $(TARGET)/debug/sluice-xtask
+
+# The command that makes the binary that ships; the Dockerfile's build stage runs the same one.
+BUILD := cargo build --release --locked --package sluice-manager
+
+EXAMPLE ?= tpu-multislice
+ENGINE  ?= $(shell command -v docker || command -v podman)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+IMAGE   ?= sluice:$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint demo bench crds image clean mutants exhaustive dev control-plane
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the release binary, target/release/sluice
+	$(BUILD)
+
+test: control-plane ## Run all tests, including those on a real control plane
+	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --workspace --locked --no-fail-fast
+
+lint: control-plane ## Check format, lints, rules of the house and generated files
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(XTASK) crds --check
+	$(XTASK) manifests --check
+	$(XTASK) tidy
+	set -e; for crate in $$($(XTASK) tidy --crates); do cargo check --quiet --locked --package $$crate; done
+
+demo: build control-plane ## Show queueing on a cluster of fake nodes (EXAMPLE=folder of examples/, KEEP=1 keeps it)
+	SLUICE_BIN=$(TARGET)/release/sluice $(XTASK) demo --example $(EXAMPLE) $(if $(KEEP),--keep)
+
+bench: ## Measure the engine and compare with the budgets
+	cargo run --release --locked --package sluice-xtask -- bench
+
+crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
+	$(XTASK) crds
+	$(XTASK) manifests
+
+image: ## Build the container image (needs docker or podman)
+	@test -n "$(ENGINE)" || { echo "make image needs docker or podman" >&2; exit 1; }
+	$(ENGINE) build --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --tag $(IMAGE) .
+
+mutants: ## Change the core's code on purpose and see whether a test notices (needs cargo-mutants)
+	cargo mutants --package sluice-core
+
+exhaustive: ## Enumerate all small worlds against the oracle (long)
+	cargo test --release --locked --package sluice-core --test exhaustive -- --ignored
+
+clean: ## Remove everything that was built, the control plane too
+	cargo clean
+	rm -rf .cache
+
+# What tests and development commands are built from, once.
+dev:
+	cargo build --workspace --locked
+
+# etcd, kube-apiserver, kubectl, …; a second run builds nothing. Honours KUBEBUILDER_ASSETS.
+control-plane: dev
+	$(XTASK) control-plane build
