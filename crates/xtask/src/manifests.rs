@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result, bail};
 use sluice_testkit::assets::{self, Tool};
 
 /// First line of every file that this command writes into `config/`.
-const HEADER: &str = "# Rendered from charts/sluice by `cargo xtask manifests`; edit the chart, not this file.\n";
+const HEADER: &str =
+    "# Rendered from charts/sluice by `cargo xtask manifests`; edit the chart, not this file.\n";
 /// The namespace that the plain manifests install into (reference 08, 8.6).
 const NAMESPACE: &str = "kueue-system";
 /// Folders of `config/` that this command owns. `config/crd` belongs to `cargo xtask crds`.
@@ -93,7 +94,9 @@ fn reconcile(
 fn crds_of_the_chart(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let from = root.join("config/crd");
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(&from).with_context(|| format!("{}: run `cargo xtask crds` first", from.display()))? {
+    for entry in
+        fs::read_dir(&from).with_context(|| format!("{}: run `cargo xtask crds` first", from.display()))?
+    {
         let name = entry?.file_name();
         if name == "kustomization.yaml" {
             continue;
@@ -171,7 +174,10 @@ fn split_by_template(rendered: &str) -> BTreeMap<PathBuf, String> {
             files.entry(Path::new("config").join(template)).or_default().push(format!("{text}\n"));
         }
     }
-    files.into_iter().map(|(path, documents)| (path, format!("{HEADER}{}", documents.join("---\n")))).collect()
+    files
+        .into_iter()
+        .map(|(path, documents)| (path, format!("{HEADER}{}", documents.join("---\n"))))
+        .collect()
 }
 
 #[cfg(test)]

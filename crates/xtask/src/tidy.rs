@@ -192,7 +192,18 @@ fn dependencies(packages: &[Package]) -> Vec<String> {
 
 /// Every crate that core is built with, by name: a new one is a decision, made by changing the golden list.
 fn core_dependencies(root: &Path, bless: bool) -> Result<Vec<String>> {
-    let tree = ["tree", "--package", "sluice-core", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--locked"];
+    let tree = [
+        "tree",
+        "--package",
+        "sluice-core",
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+        "--locked",
+    ];
     let listed = output(root, "cargo", &tree)?;
     let names: BTreeSet<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
     let text: String = names.iter().filter(|name| !name.is_empty()).map(|name| format!("{name}\n")).collect();
@@ -259,7 +270,10 @@ mod tests {
         let against = package("sluice-core", &[("sluice-api", None, &[]), ("tokio", None, &[])]);
         assert_eq!(
             dependencies(&[against]),
-            ["sluice-core: must not depend on sluice-api", "sluice-core: must not depend on tokio: it does no I/O"]
+            [
+                "sluice-core: must not depend on sluice-api",
+                "sluice-core: must not depend on tokio: it does no I/O"
+            ]
         );
         let in_tests = package("sluice-core", &[("sluice-api", Some("dev"), &[])]);
         assert!(dependencies(&[in_tests]).is_empty());
