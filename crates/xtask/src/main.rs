@@ -1,8 +1,10 @@
 //! Development commands: generated files, drift checks, cases, benchmarks, the demo.
 
+mod bench;
 mod case;
 mod crds;
 mod manifests;
+mod scale;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -17,21 +19,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure the engine on its cases and check the counts against the budgets.
+    Bench(bench::Args),
     /// Run engine cases and compare every expected count and digest.
     Case(case::Args),
     /// Write the CustomResourceDefinitions of config/crd.
     Crds(crds::Args),
     /// Write the chart's CRDs and the plain manifests of config/.
     Manifests(manifests::Args),
+    /// Measure one world of the table of sizes.
+    Scale(scale::Args),
     /// Check what the compiler does not: file sizes, words, dependencies between crates.
     Tidy(tidy::Args),
 }
 
 fn main() -> anyhow::Result<std::process::ExitCode> {
     match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
         Command::Case(args) => case::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Scale(args) => scale::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     }
 }

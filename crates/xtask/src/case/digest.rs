@@ -55,7 +55,10 @@ mod tests {
 
     #[test]
     fn lines_are_sorted_before_they_are_hashed() {
-        assert_eq!(digest(vec!["b".to_owned(), "a".to_owned()]), digest(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            digest(vec!["b".to_owned(), "a".to_owned()]),
+            digest(vec!["a".to_owned(), "b".to_owned()])
+        );
     }
 
     #[test]

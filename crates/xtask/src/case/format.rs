@@ -20,6 +20,7 @@ pub struct Case {
     pub name: String,
     /// What the case is for, in words.
     #[serde(default)]
+    #[expect(dead_code, reason = "part of the format, for people")]
     pub purpose: String,
     /// Whether fair sharing is on (both preemption strategies, in the reference's order).
     #[serde(default)]
@@ -195,6 +196,7 @@ pub struct Expected {
     pub unstable: Vec<String>,
     /// How many runs agreed.
     #[serde(default)]
+    #[expect(dead_code, reason = "part of the format, for people")]
     pub runs: u64,
 }
 

@@ -161,7 +161,13 @@ fn compare(mismatches: &mut Vec<Mismatch>, what: &str, expected: &str, got: &str
 }
 
 /// The first event in which the outcome leaves the golden sequence, earliest cycle first.
-fn golden_difference(file: &Path, name: &str, digest: &str, outcome: &Outcome, keys: &[String]) -> Option<String> {
+fn golden_difference(
+    file: &Path,
+    name: &str,
+    digest: &str,
+    outcome: &Outcome,
+    keys: &[String],
+) -> Option<String> {
     let golden = file.parent()?.join("golden").join(format!("{name}.seq.gz"));
     let unpacked = Command::new("gzip").arg("-dc").arg(golden).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(unpacked.stdout).ok()?;
@@ -198,7 +204,8 @@ fn figures(outcome: &Outcome) -> Figures {
     let total: Duration = outcome.cycle_times.iter().sum();
     let admissions = u32::try_from(outcome.admissions.len()).map_or(f64::INFINITY, f64::from);
     let events = u32::try_from(outcome.events).map_or(f64::INFINITY, f64::from);
-    let snapshots = if outcome.end == "snapshotOnly" { &outcome.cycle_times } else { &outcome.snapshot_times };
+    let snapshots =
+        if outcome.end == "snapshotOnly" { &outcome.cycle_times } else { &outcome.snapshot_times };
     let allocations = u32::try_from(outcome.allocations).map_or(f64::INFINITY, f64::from);
     Figures {
         allocations_per_admission: if admissions > 0.0 { allocations / admissions } else { 0.0 },
@@ -214,7 +221,7 @@ fn figures(outcome: &Outcome) -> Figures {
 }
 
 /// `VmHWM` of this process.
-fn peak_rss_mib() -> Option<f64> {
+pub fn peak_rss_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: u32 = line.split_whitespace().nth(1)?.parse().ok()?;

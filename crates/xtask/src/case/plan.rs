@@ -46,7 +46,8 @@ pub fn cohorts(case: &Case) -> (Vec<PlannedCohort>, Vec<String>) {
             return;
         };
         for index in 0..*fan_out {
-            let name = parent.map_or_else(|| format!("co{index:03}"), |parent| format!("{parent}-{index:03}"));
+            let name =
+                parent.map_or_else(|| format!("co{index:03}"), |parent| format!("{parent}-{index:03}"));
             out.push(PlannedCohort { name: name.clone(), parent: parent.map(str::to_owned) });
             grow(below, Some(&name), out, leaves);
         }
@@ -58,7 +59,8 @@ pub fn cohorts(case: &Case) -> (Vec<PlannedCohort>, Vec<String>) {
 
 /// ClusterQueues in global order.
 pub fn queues(case: &Case, leaves: &[String]) -> Vec<PlannedQueue> {
-    let cohorts: Vec<Option<&String>> = if leaves.is_empty() { vec![None] } else { leaves.iter().map(Some).collect() };
+    let cohorts: Vec<Option<&String>> =
+        if leaves.is_empty() { vec![None] } else { leaves.iter().map(Some).collect() };
     let mut out = Vec::with_capacity(cohorts.len() * case.cluster_queues.per_cohort);
     for cohort in cohorts {
         for index_in_cohort in 0..case.cluster_queues.per_cohort {
@@ -77,10 +79,9 @@ pub fn workloads(case: &Case, queues: &[PlannedQueue]) -> Vec<PlannedWorkload> {
     let most = case.workloads.iter().map(|class| class.count_per_cq).max().unwrap_or(0);
     let emits = |class: &Class, number: usize, queue: &PlannedQueue| {
         number < class.count_per_cq
-            && class
-                .cq_filter
-                .as_ref()
-                .is_none_or(|filter| filter.modulus > 0 && queue.index_in_cohort % filter.modulus == filter.eq)
+            && class.cq_filter.as_ref().is_none_or(|filter| {
+                filter.modulus > 0 && queue.index_in_cohort % filter.modulus == filter.eq
+            })
     };
     let mut out = Vec::new();
     for number in 0..most {

@@ -2,9 +2,10 @@
 
 use anyhow::{Context as _, bail};
 use sluice_core::{
-    Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas, FlavorSpec, Gates,
-    LocalQueueSpec, Name, PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
-    ResourceQuota, Scheduler, Selector, StopPolicy, Time, Weight, WorkloadKey, WorkloadSpec, WorkloadState,
+    Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas,
+    FlavorSpec, Gates, LocalQueueSpec, Name, PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy,
+    QueueingStrategy, ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Time, Weight,
+    WorkloadKey, WorkloadSpec, WorkloadState,
 };
 use sluice_quantity::{Amount, Quantity, amount_of};
 
@@ -82,7 +83,8 @@ impl<'a> World<'a> {
         let resources = quota
             .iter()
             .map(|(resource, quota)| {
-                let limit = |text: &Option<Text>| text.as_ref().map(|text| amount(resource, text)).transpose();
+                let limit =
+                    |text: &Option<Text>| text.as_ref().map(|text| amount(resource, text)).transpose();
                 Ok(ResourceQuota {
                     name: Name::from(resource.as_str()),
                     nominal: amount(resource, &quota.nominal)?,
@@ -171,7 +173,10 @@ impl<'a> World<'a> {
             cluster_queue: self.queue_names[workload.queue].clone(),
             pod_sets: vec![PodSetAssignment {
                 name: self.pod_set.clone(),
-                flavors: requests.iter().map(|(resource, _)| (resource.clone(), self.flavor.clone())).collect(),
+                flavors: requests
+                    .iter()
+                    .map(|(resource, _)| (resource.clone(), self.flavor.clone()))
+                    .collect(),
                 usage: requests
                     .iter()
                     .map(|(resource, amount)| (resource.clone(), amount.saturating_mul(class.pods)))
@@ -181,7 +186,13 @@ impl<'a> World<'a> {
         };
         let reserved_at = created(seq);
         WorkloadSpec {
-            state: WorkloadState::Reserved { admission, reserved_at, admitted: true, evicted: false, pods_ready: true },
+            state: WorkloadState::Reserved {
+                admission,
+                reserved_at,
+                admitted: true,
+                evicted: false,
+                pods_ready: true,
+            },
             ..self.pending(workload, seq)
         }
     }
@@ -201,7 +212,8 @@ fn requests(class: &Class) -> anyhow::Result<Vec<(Name, Amount)>> {
 }
 
 fn amount(resource: &str, text: &Text) -> anyhow::Result<Amount> {
-    let quantity = Quantity::parse(&text.0).with_context(|| format!("quantity {:?} of {resource}", text.0))?;
+    let quantity =
+        Quantity::parse(&text.0).with_context(|| format!("quantity {:?} of {resource}", text.0))?;
     Ok(amount_of(resource, &quantity))
 }
 
