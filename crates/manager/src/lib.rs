@@ -12,13 +12,17 @@
 
 pub mod api_call;
 pub mod certs;
+pub mod cli;
 pub mod client;
 pub mod controllers;
 pub mod engine_thread;
 pub mod error_chain;
 pub mod events;
+pub mod health;
 pub mod lease;
+pub mod listen;
 pub mod logging;
 pub mod random;
 pub mod shutdown;
 pub mod watch;
+pub mod writer;

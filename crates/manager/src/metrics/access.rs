@@ -1,0 +1,214 @@
+//! Who may read metrics: whoever the API server knows (TokenReview) and lets GET `/metrics` (SubjectAccessReview), as
+//! controller-runtime has it (reference 08). Answers are remembered for a short while.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use crate::api_call::{Call, CallError, Content};
+use crate::error_chain::Chain;
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+const REMEMBER: Duration = Duration::from_secs(60);
+/// Tokens that are remembered: a bound, for floods of wrong ones.
+const REMEMBERED: usize = 512;
+
+/// The outcome for one token and path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    /// The API server does not know the token.
+    Unknown,
+    /// It does, and its user has no right.
+    Forbidden,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenReview {
+    status: TokenReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenReviewStatus {
+    authenticated: bool,
+    user: Option<User>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessReview {
+    status: AccessReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessReviewStatus {
+    allowed: bool,
+}
+
+/// Asks the API server, and remembers.
+pub struct Access {
+    client: Client,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known(BTreeMap<(String, String), (Verdict, Instant)>);
+
+impl Known {
+    fn get(&self, key: &(String, String), now: Instant) -> Option<Verdict> {
+        let (verdict, since) = self.0.get(key)?;
+        (now.saturating_duration_since(*since) < REMEMBER).then_some(*verdict)
+    }
+
+    fn put(&mut self, key: (String, String), verdict: Verdict, now: Instant) {
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, (_, since)| now.saturating_duration_since(*since) < REMEMBER);
+        }
+        if self.0.len() >= REMEMBERED {
+            self.0.clear();
+        }
+        self.0.insert(key, (verdict, now));
+    }
+}
+
+impl Access {
+    /// Nothing is known yet.
+    pub fn new(client: Client) -> Self {
+        Self { client, known: Mutex::default() }
+    }
+
+    async fn verdict(&self, token: &str, path: &str) -> Result<Verdict, CallError> {
+        let key = (token.to_owned(), path.to_owned());
+        if let Some(verdict) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key, Instant::now())
+        {
+            return Ok(verdict);
+        }
+        let verdict = self.ask(token, path).await?;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(key, verdict, Instant::now());
+        Ok(verdict)
+    }
+
+    async fn ask(&self, token: &str, path: &str) -> Result<Verdict, CallError> {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+        });
+        let uri = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let call = Call::with_body(Method::POST, uri, Content::Json, &review);
+        let review: TokenReview = call.send_as(&self.client, TIMEOUT).await?;
+        let Some(user) = review.status.user.filter(|_| review.status.authenticated) else {
+            return Ok(Verdict::Unknown);
+        };
+        let uri = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let call = Call::with_body(Method::POST, uri, Content::Json, &access_review(&user, path));
+        let review: AccessReview = call.send_as(&self.client, TIMEOUT).await?;
+        Ok(if review.status.allowed { Verdict::Allowed } else { Verdict::Forbidden })
+    }
+}
+
+fn access_review(user: &User, path: &str) -> Value {
+    let mut spec = json!({
+        "user": user.username,
+        "uid": user.uid,
+        "groups": user.groups,
+        "nonResourceAttributes": {"path": path, "verb": "get"},
+    });
+    if user.extra.is_object() {
+        spec["extra"] = user.extra.clone();
+    }
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+}
+
+/// Lets a request pass, or answers 401 or 403; 500 when the API server cannot be asked.
+pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let Some(token) = bearer(&request) else {
+        return (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response();
+    };
+    match access.verdict(&token, request.uri().path()).await {
+        Ok(Verdict::Allowed) => next.run(request).await,
+        Ok(Verdict::Unknown) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
+        Ok(Verdict::Forbidden) => (StatusCode::FORBIDDEN, "Forbidden\n").into_response(),
+        Err(error) => {
+            warn!(error = %Chain(&error), "a reader of metrics could not be checked");
+            (StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked\n").into_response()
+        }
+    }
+}
+
+fn bearer(request: &Request) -> Option<String> {
+    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    fn request(authorization: Option<&str>) -> Request {
+        let mut request = Request::new(Body::empty());
+        if let Some(value) = authorization {
+            request.headers_mut().insert(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        request
+    }
+
+    #[test]
+    fn only_bearer_tokens_count() {
+        assert_eq!(bearer(&request(Some("Bearer abc"))).as_deref(), Some("abc"));
+        assert_eq!(bearer(&request(Some("bearer  abc"))).as_deref(), Some("abc"));
+        assert_eq!(bearer(&request(Some("Basic abc"))), None);
+        assert_eq!(bearer(&request(Some("Bearer "))), None);
+        assert_eq!(bearer(&request(None)), None);
+    }
+
+    #[test]
+    fn verdicts_are_remembered_for_a_while_and_within_bounds() {
+        let key = |n: usize| (format!("token{n}"), "/metrics".to_owned());
+        let mut known = Known::default();
+        let now = Instant::now();
+        for n in 0..REMEMBERED {
+            known.put(key(n), Verdict::Allowed, now);
+        }
+        assert_eq!(known.get(&key(0), now), Some(Verdict::Allowed));
+        assert_eq!(known.get(&key(0), now + REMEMBER), None);
+        known.put(key(REMEMBERED), Verdict::Forbidden, now);
+        assert!(known.0.len() <= REMEMBERED);
+        assert_eq!(known.get(&key(REMEMBERED), now), Some(Verdict::Forbidden));
+    }
+
+    #[test]
+    fn the_review_asks_for_the_path_in_the_users_name() {
+        let user = User {
+            username: "prometheus".to_owned(),
+            groups: vec!["system:authenticated".to_owned()],
+            ..User::default()
+        };
+        let review = access_review(&user, "/metrics");
+        assert_eq!(review["spec"]["user"], "prometheus");
+        assert_eq!(review["spec"]["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+        assert!(review["spec"].get("extra").is_none());
+    }
+}

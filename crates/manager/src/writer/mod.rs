@@ -1,0 +1,192 @@
+//! Carries out the engine's writes: a bounded number at once, in order per object, paced, retried for a short while; the
+//! answer of each goes back to the engine.
+
+pub mod lanes;
+pub mod pace;
+pub mod request;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use sluice_engine::effect::{EffectId, Write, WriteRequest};
+use sluice_engine::input::{Object, ObjectRef, WriteError};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use crate::api_call::{Call, CallError};
+use crate::error_chain::Chain;
+use lanes::Lanes;
+use pace::{ATTEMPTS, Bucket, pause};
+use request::{Plan, answer, failure, plan, step_call, view};
+
+/// Writes at once.
+const IN_FLIGHT: usize = 64;
+/// One request's timeout.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What came of a write.
+pub type Answer = Result<Option<Object>, WriteError>;
+
+/// Takes answers to the engine: the generation, the write's name, the answer.
+pub type Answers = Arc<dyn Fn(u64, EffectId, Answer) + Send + Sync>;
+
+/// A write and the generation of the engine that wants it.
+type Job = (u64, WriteRequest);
+
+/// Takes writes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    queue: mpsc::UnboundedSender<Job>,
+    /// How many writes were taken; what became of how many is in `finished`.
+    idle: watch::Receiver<bool>,
+}
+
+impl Writer {
+    /// Starts the pool. A `qps` of 0 or less means no limit.
+    pub fn start(client: Client, qps: f64, burst: u32, answers: Answers) -> Self {
+        let (queue, jobs) = mpsc::unbounded_channel();
+        let (idle, is_idle) = watch::channel(true);
+        let sender = Sender { client, bucket: Bucket::new(qps, burst), started: Instant::now() };
+        tokio::spawn(pool(jobs, idle, sender, answers));
+        Self { queue, idle: is_idle }
+    }
+
+    /// Queues a write.
+    pub fn write(&self, generation: u64, request: WriteRequest) {
+        // The pool lives as long as any writer does.
+        let _ = self.queue.send((generation, request));
+    }
+
+    /// Waits until nothing is queued or being sent, but not longer than `limit`; whether that came about.
+    pub async fn drain(mut self, limit: Duration) -> bool {
+        // What was queued a moment ago must have been seen.
+        tokio::task::yield_now().await;
+        tokio::time::timeout(limit, self.idle.wait_for(|idle| *idle))
+            .await
+            .is_ok_and(|outcome| outcome.is_ok())
+    }
+}
+
+/// What is needed to send.
+struct Sender {
+    client: Client,
+    bucket: Bucket,
+    started: Instant,
+}
+
+impl Sender {
+    /// The moment at which the next request may go.
+    fn slot(&mut self) -> Duration {
+        self.bucket.take(self.started.elapsed())
+    }
+}
+
+async fn pool(
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+    idle: watch::Sender<bool>,
+    mut sender: Sender,
+    answers: Answers,
+) {
+    let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
+    let mut running: JoinSet<(ObjectRef, u64, EffectId, Answer)> = JoinSet::new();
+    let mut open = true;
+    loop {
+        while running.len() < IN_FLIGHT {
+            let Some((object, (generation, request))) = lanes.pop() else { break };
+            let (client, wait) = (sender.client.clone(), sender.slot());
+            running.spawn(async move {
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait).await;
+                }
+                let outcome = carry_out(&client, &request).await;
+                (object, generation, request.id, outcome)
+            });
+        }
+        let resting = lanes.is_idle() && running.is_empty();
+        if resting && !open {
+            return;
+        }
+        idle.send_if_modified(|idle| std::mem::replace(idle, resting && jobs.is_empty()) != *idle);
+        tokio::select! {
+            job = jobs.recv(), if open => match job {
+                Some((generation, request)) => lanes.push(request.object.clone(), (generation, request)),
+                None => open = false,
+            },
+            Some(done) = running.join_next() => {
+                let Ok((object, generation, id, outcome)) = done else {
+                    // Only a bug here can make a send panic; its lane then stays shut, and the log says so.
+                    warn!("a write ended abnormally");
+                    continue;
+                };
+                lanes.done(&object);
+                answers(generation, id, outcome);
+            }
+        }
+    }
+}
+
+/// Sends one write, with its retries, and reads the answer.
+async fn carry_out(client: &Client, request: &WriteRequest) -> Answer {
+    let object = &request.object;
+    let began = Instant::now();
+    let outcome = match plan(object, &request.write) {
+        Err(error) => Err(error),
+        Ok(Plan::One(call)) => match persist(client, &call).await {
+            Ok(body) => answer(object.kind, &body),
+            Err(error) if is_done(&request.write, &error) => Ok(None),
+            Err(error) => Err(failure(&error)),
+        },
+        Ok(Plan::Steps(kind, steps)) => {
+            let mut last = None;
+            let mut failed = None;
+            for step in steps {
+                let step = match &last {
+                    None => step,
+                    Some(Object::Job(view)) => step.pinned(&view.resource_version),
+                    Some(_) => step,
+                };
+                match persist(client, &step_call(object, &step)).await {
+                    Ok(body) => last = Some(Object::Job(Box::new(view(kind, &body)?))),
+                    Err(error) => {
+                        failed = Some(failure(&error));
+                        break;
+                    }
+                }
+            }
+            failed.map_or(Ok(last), Err)
+        }
+    };
+    let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match &outcome {
+        Ok(_) => debug!(object = %object, purpose = ?request.purpose, ms, "written"),
+        Err(WriteError::Conflict(why) | WriteError::NotFound(why)) => {
+            debug!(object = %object, purpose = ?request.purpose, ms, %why, "not written");
+        }
+        Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
+    }
+    outcome
+}
+
+/// What is gone needs no deletion.
+fn is_done(write: &Write, error: &CallError) -> bool {
+    matches!(write, Write::Delete { .. }) && error.code() == Some(404)
+}
+
+/// Sends a request until it is answered for good, or a few times.
+async fn persist(client: &Client, call: &Call) -> Result<Vec<u8>, CallError> {
+    let mut attempt = 1;
+    loop {
+        let error = match call.send(client, TIMEOUT).await {
+            Ok(body) => return Ok(body),
+            Err(error) => error,
+        };
+        attempt += 1;
+        if !error.is_transient() || attempt > ATTEMPTS {
+            return Err(error);
+        }
+        debug!(attempt, error = %Chain(&error), "a write is tried again");
+        tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())).await;
+    }
+}

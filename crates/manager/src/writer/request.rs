@@ -1,0 +1,228 @@
+//! What the engine wants written, as requests to the API server; and their answers, as objects of the engine.
+
+use axum::http::Method;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobView};
+use sluice_engine::effect::Write;
+use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
+use sluice_jobs::{Patch, Step};
+
+use crate::api_call::{Call, CallError, Content};
+use crate::error_chain::Chain;
+
+/// The requests of one write, in order. The answer of the last one is the write's answer.
+#[derive(Debug)]
+pub enum Plan {
+    /// One request.
+    One(Call),
+    /// The steps of stopping a job: each after the first is pinned to the answer of the one before.
+    Steps(JobKind, Vec<Step>),
+}
+
+/// Makes the requests of a write; fails when a job cannot be started as it is.
+pub fn plan(object: &ObjectRef, write: &Write) -> Result<Plan, WriteError> {
+    let one = |method, subresource, query, content, body: &Value| {
+        let uri = format!("{}{query}", uri(object, subresource));
+        Ok(Plan::One(Call::with_body(method, uri, content, body)))
+    };
+    match write {
+        Write::CreateWorkload(workload) => {
+            let body = serde_json::to_value(workload).map_err(|error| {
+                WriteError::Refused(format!("the Workload cannot be serialized: {error}"))
+            })?;
+            let call = Call::with_body(Method::POST, collection(object), Content::Json, &body);
+            Ok(Plan::One(call))
+        }
+        Write::MergePatch { subresource, body } => {
+            one(Method::PATCH, *subresource, String::new(), Content::MergePatch, body)
+        }
+        Write::Apply { subresource, field_manager, body } => {
+            let query = format!("?fieldManager={field_manager}&force=true");
+            one(Method::PATCH, *subresource, query, Content::ApplyPatch, body)
+        }
+        Write::Delete { uid } => {
+            let mut options = json!({"propagationPolicy": "Background"});
+            if let Some(uid) = uid {
+                options["preconditions"] = json!({"uid": uid});
+            }
+            one(Method::DELETE, None, String::new(), Content::Json, &options)
+        }
+        Write::StartJob { view, infos } => {
+            let patch = sluice_jobs::start(view, infos)
+                .map_err(|error| WriteError::Unstartable(Chain(&error).to_string()))?;
+            Ok(Plan::One(step_call(object, &Step { subresource: None, patch })))
+        }
+        Write::StopJob { view, infos } => Ok(Plan::Steps(view.job.kind, sluice_jobs::stop(view, infos))),
+        Write::SuspendJob { view } => Ok(Plan::One(step_call(object, &sluice_jobs::suspend(view)))),
+        Write::Read => Ok(Plan::One(Call::get(uri(object, None)))),
+    }
+}
+
+/// The request of one step on a job.
+pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
+    let content = match step.patch {
+        Patch::Merge(_) => Content::MergePatch,
+        Patch::Json(_) => Content::JsonPatch,
+    };
+    Call::with_body(Method::PATCH, uri(object, step.subresource), content, &step.patch.body())
+}
+
+fn collection(object: &ObjectRef) -> String {
+    let kind = object.kind;
+    let root = if kind.group().is_empty() {
+        format!("/api/{}", kind.version())
+    } else {
+        format!("/apis/{}/{}", kind.group(), kind.version())
+    };
+    if kind.namespaced() {
+        format!("{root}/namespaces/{}/{}", object.namespace, kind.plural())
+    } else {
+        format!("{root}/{}", kind.plural())
+    }
+}
+
+fn uri(object: &ObjectRef, subresource: Option<&str>) -> String {
+    let base = format!("{}/{}", collection(object), object.name);
+    subresource.map_or_else(|| base.clone(), |sub| format!("{base}/{sub}"))
+}
+
+/// Reads an answer. A deletion that is done at once answers with a Status, which is no object.
+pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        #[serde(default)]
+        kind: String,
+    }
+    let head: Head = decode(body)?;
+    if head.kind != kind.as_str() {
+        return Ok(None);
+    }
+    let object = match kind {
+        Kind::ResourceFlavor => Object::ResourceFlavor(decode(body)?),
+        Kind::ClusterQueue => Object::ClusterQueue(decode(body)?),
+        Kind::LocalQueue => Object::LocalQueue(decode(body)?),
+        Kind::Cohort => Object::Cohort(decode(body)?),
+        Kind::AdmissionCheck => Object::AdmissionCheck(decode(body)?),
+        Kind::Workload => Object::Workload(decode(body)?),
+        Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(decode(body)?),
+        Kind::PriorityClass => Object::PriorityClass(decode(body)?),
+        Kind::Namespace => Object::Namespace(decode(body)?),
+        Kind::Node => Object::Node(decode(body)?),
+        Kind::LimitRange => Object::LimitRange(decode(body)?),
+        Kind::RuntimeClass => Object::RuntimeClass(decode(body)?),
+        Kind::Job(job) => Object::Job(Box::new(view(job, body)?)),
+    };
+    Ok(Some(object))
+}
+
+/// Reads a job.
+pub fn view(kind: JobKind, body: &[u8]) -> Result<JobView, WriteError> {
+    let value: Value = decode(body)?;
+    Ok(sluice_jobs::observe(kind, &value))
+}
+
+fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
+    serde_json::from_slice(body)
+        .map_err(|error| WriteError::Transient(format!("the answer cannot be read: {error}")))
+}
+
+/// What a failure means to the engine.
+pub fn failure(error: &CallError) -> WriteError {
+    let text = Chain(error).to_string();
+    let CallError::Status { code, reason, .. } = error else { return WriteError::Transient(text) };
+    match code {
+        409 if reason == "AlreadyExists" => WriteError::AlreadyExists(text),
+        409 => WriteError::Conflict(text),
+        404 => WriteError::NotFound(text),
+        429 | 500.. => WriteError::Transient(text),
+        _ => WriteError::Refused(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn workload() -> ObjectRef {
+        ObjectRef::namespaced(Kind::Workload, "ns", "job-a-12345")
+    }
+
+    fn only(plan: Plan) -> Call {
+        match plan {
+            Plan::One(call) => call,
+            Plan::Steps(..) => unreachable!("a single request"),
+        }
+    }
+
+    #[test]
+    fn a_status_apply_is_forced_and_names_its_manager() {
+        let write = Write::Apply {
+            subresource: Some("status"),
+            field_manager: "kueue-admission",
+            body: json!({"status": {}}),
+        };
+        let call = only(plan(&workload(), &write).unwrap());
+        assert_eq!(
+            call.uri,
+            "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/job-a-12345/status?fieldManager=kueue-admission&force=true"
+        );
+        assert_eq!((call.method, call.content), (Method::PATCH, Content::ApplyPatch));
+    }
+
+    #[test]
+    fn a_deletion_names_the_uid_and_runs_in_the_background() {
+        let call = only(plan(&workload(), &Write::Delete { uid: Some(Arc::from("u1")) }).unwrap());
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        assert_eq!(body, json!({"propagationPolicy": "Background", "preconditions": {"uid": "u1"}}));
+    }
+
+    #[test]
+    fn cluster_scoped_and_core_kinds_have_their_own_paths() {
+        assert_eq!(
+            uri(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), Some("status")),
+            "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/cq/status"
+        );
+        assert_eq!(uri(&ObjectRef::cluster(Kind::Node, "n"), None), "/api/v1/nodes/n");
+    }
+
+    #[test]
+    fn a_creation_goes_to_the_collection() {
+        let call = only(plan(&workload(), &Write::CreateWorkload(Box::default())).unwrap());
+        assert_eq!(call.uri, "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads");
+        assert_eq!(call.method, Method::POST);
+    }
+
+    #[test]
+    fn an_answer_is_an_object_and_a_status_is_none() {
+        let job =
+            json!({"kind": "Job", "metadata": {"name": "a", "namespace": "ns"}, "spec": {}}).to_string();
+        let object = answer(Kind::Job(JobKind::Job), job.as_bytes()).unwrap().unwrap();
+        assert_eq!(object.object_ref().to_string(), "Job ns/a");
+        let status = br#"{"kind": "Status", "status": "Success"}"#;
+        assert_eq!(answer(Kind::Workload, status), Ok(None));
+        assert!(matches!(answer(Kind::Workload, b"not JSON"), Err(WriteError::Transient(_))));
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        let refused = |code, reason: &str| {
+            failure(&CallError::Status {
+                method: Method::PATCH,
+                uri: "/x".to_owned(),
+                code,
+                reason: reason.to_owned(),
+                message: "m".to_owned(),
+                retry_after: None,
+            })
+        };
+        assert!(matches!(refused(409, "AlreadyExists"), WriteError::AlreadyExists(_)));
+        assert!(matches!(refused(409, "Conflict"), WriteError::Conflict(_)));
+        assert!(matches!(refused(404, "NotFound"), WriteError::NotFound(_)));
+        assert!(matches!(refused(422, "Invalid"), WriteError::Refused(_)));
+        assert!(matches!(refused(403, "Forbidden"), WriteError::Refused(_)));
+        assert!(matches!(refused(503, "ServiceUnavailable"), WriteError::Transient(_)));
+        assert!(matches!(refused(429, "TooManyRequests"), WriteError::Transient(_)));
+    }
+}
