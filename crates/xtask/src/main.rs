@@ -2,7 +2,9 @@
 
 mod bench;
 mod case;
+mod control_plane;
 mod crds;
+mod demo;
 mod manifests;
 mod scale;
 mod tidy;
@@ -23,8 +25,15 @@ enum Command {
     Bench(bench::Args),
     /// Run engine cases and compare every expected count and digest.
     Case(case::Args),
+    /// The programs of the test bed: etcd, kube-apiserver, kwok, helm, …
+    #[command(subcommand)]
+    ControlPlane(control_plane::Args),
     /// Write the CustomResourceDefinitions of config/crd.
     Crds(crds::Args),
+    /// Run an example on a cluster of fake nodes, with a live table.
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoKeeper(demo::KeeperArgs),
     /// Write the chart's CRDs and the plain manifests of config/.
     Manifests(manifests::Args),
     /// Measure one world of the table of sizes.
@@ -37,7 +46,10 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
     match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Case(args) => case::run(&args),
+        Command::ControlPlane(args) => control_plane::run(&args),
         Command::Crds(args) => crds::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoKeeper(args) => demo::keep(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Tidy(args) => tidy::run(&args),

@@ -38,23 +38,31 @@ pub fn scenarios(folder: &Path) -> Result<Vec<Scenario>> {
 /// # Errors
 /// The first thing that was not as the scenario says, with what was seen instead.
 pub async fn play(plane: &ControlPlane, client: &Client, folder: &Path, scenario: &Scenario) -> Result<()> {
-    let recorder = Recorder::start(client.clone()).await?;
     let mut applied: Vec<PathBuf> = Vec::new();
-    let mut outcome = Ok(());
-    for (number, step) in scenario.steps.iter().enumerate() {
-        outcome = run_step(plane, client, folder, step, &mut applied)
-            .await
-            .with_context(|| format!("scenario {}, step {}", scenario.name, number + 1));
-        if outcome.is_err() {
-            break;
-        }
-    }
-    let outcome = match outcome {
-        Ok(()) => check_events(&recorder, scenario).await,
-        Err(error) => Err(error.context(format!("what happened: {:?}", recorder.so_far()))),
-    };
+    let outcome = perform(plane, client, folder, scenario, &mut applied).await;
     let cleaned = clean(plane, client, &applied).await;
     outcome.and(cleaned)
+}
+
+/// Plays one scenario and checks its states, orders and counts. What it applied stays, and is added to `applied`.
+///
+/// # Errors
+/// The first thing that was not as the scenario says, with what was seen instead.
+pub async fn perform(
+    plane: &ControlPlane,
+    client: &Client,
+    folder: &Path,
+    scenario: &Scenario,
+    applied: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let recorder = Recorder::start(client.clone()).await?;
+    for (number, step) in scenario.steps.iter().enumerate() {
+        run_step(plane, client, folder, step, applied)
+            .await
+            .with_context(|| format!("scenario {}, step {}", scenario.name, number + 1))
+            .with_context(|| format!("what happened: {:?}", recorder.so_far()))?;
+    }
+    check_events(&recorder, scenario).await
 }
 
 async fn run_step(

@@ -1,0 +1,93 @@
+//! `KEEP=1`: the cluster lives on after the demo. A process in the background takes it over: it runs the JobSet stand-in, and
+//! stops everything when it is told to.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use sluice_testkit::assets::{self, Tool};
+use sluice_testkit::jobset::StandIn;
+use sluice_testkit::process::Watchdog;
+use sluice_testkit::wait::{eventually, look};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Stage;
+
+/// Keep a demo's cluster running (started by `demo --keep`).
+#[derive(Parser)]
+pub struct Args {
+    /// The cluster's folder.
+    folder: PathBuf,
+    /// Ids of the programs to stop at the end.
+    programs: Vec<u32>,
+}
+
+fn ready_file(folder: &Path) -> PathBuf {
+    folder.join("kept")
+}
+
+/// Starts the keeper, waits until it is in charge, and lets go of everything here.
+pub async fn hand_over(stage: Stage) -> Result<()> {
+    let Stage { manager, jobset, plane } = stage;
+    let folder = plane.folder().to_path_buf();
+    let mut programs = plane.program_ids();
+    programs.push(manager.id());
+    let log = File::create(folder.join("logs/keeper.log")).context("opening the keeper's log")?;
+    let mut command = Command::new(std::env::current_exe().context("asking for the running program")?);
+    command.arg("demo-keeper").arg(&folder).args(programs.iter().map(u32::to_string));
+    let outputs = log.try_clone().context("opening the keeper's log")?;
+    let keeper = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(outputs)
+        .spawn()
+        .context("starting the keeper")?;
+    drop(jobset);
+    let ready = ready_file(&folder);
+    eventually("the keeper to take over", Duration::from_secs(20), || async {
+        Ok(look(ready.exists(), "it is not in charge yet"))
+    })
+    .await?;
+    let logs = folder.join("logs");
+    let kubeconfig = plane.kubeconfig_path();
+    manager.hand_over();
+    plane.hand_over();
+    println!(
+        "The cluster runs on. To use it (kubectl of the same version: {}):\n",
+        assets::path(Tool::Kubectl)?.display()
+    );
+    println!("    export KUBECONFIG={}\n", kubeconfig.display());
+    println!(
+        "Logs are in {}. To stop it and remove everything:\n\n    kill {}\n",
+        logs.display(),
+        keeper.id()
+    );
+    Ok(())
+}
+
+/// Keeps the cluster until SIGTERM or SIGINT.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    // From here on they stop with this process, however it ends.
+    let watchdog = Watchdog::start(&args.folder)?;
+    args.programs.iter().for_each(|program| watchdog.adopt(*program));
+    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let jobset = StandIn::start_without_crd(&args.folder.join("admin.kubeconfig"))?;
+        fs::write(ready_file(&args.folder), "").context("telling that the keeper is in charge")?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        drop(jobset);
+        anyhow::Ok(())
+    })?;
+    drop(watchdog);
+    Ok(ExitCode::SUCCESS)
+}
