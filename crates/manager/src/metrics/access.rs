@@ -100,7 +100,8 @@ impl Access {
 
     async fn verdict(&self, token: &str, path: &str) -> Result<Verdict, CallError> {
         let key = (token.to_owned(), path.to_owned());
-        if let Some(verdict) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key, Instant::now())
+        if let Some(verdict) =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key, Instant::now())
         {
             return Ok(verdict);
         }
