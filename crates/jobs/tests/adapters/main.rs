@@ -1,0 +1,5 @@
+//! Tests of the adapters through their public interface.
+
+mod observe;
+mod start_stop;
+mod support;

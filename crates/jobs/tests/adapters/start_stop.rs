@@ -1,0 +1,285 @@
+//! The patches that start, stop and suspend jobs.
+
+use std::collections::BTreeMap;
+
+use crate::support::{apply, job, jobset, prune};
+use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
+use sluice_jobs::{StartError, Step};
+
+fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn toleration(key: &str) -> Toleration {
+    Toleration { key: Some(key.to_owned()), operator: Some("Exists".to_owned()), ..Toleration::default() }
+}
+
+/// What admission adds to a pod set.
+fn addition(name: &str, count: i32) -> PodSetInfo {
+    PodSetInfo {
+        name: name.to_owned(),
+        count,
+        scheduling: PodScheduling {
+            labels: map(&[("kueue.x-k8s.io/podset", name)]),
+            node_selector: map(&[("cloud.google.com/gke-nodepool", "pool-a")]),
+            tolerations: vec![toleration("google.com/tpu"), toleration("a")],
+            ..PodScheduling::default()
+        },
+    }
+}
+
+/// What the engine restores: the Workload's templates, which lack the labels that the Job controller generates.
+fn originals(view: &JobView) -> Vec<PodSetInfo> {
+    let original = |set: &sluice_api::job::JobPodSet| {
+        let mut scheduling = set.scheduling.clone();
+        scheduling.labels.retain(|key, _| key != "job-name" && key != "controller-uid");
+        PodSetInfo { name: set.name.clone(), count: set.count, scheduling }
+    };
+    view.pod_sets.iter().map(original).collect()
+}
+
+fn steps(steps: &[Step]) -> Value {
+    json!(
+        steps
+            .iter()
+            .map(|step| json!({"subresource": step.subresource, "type": step.patch.content_type(),
+        "body": step.patch.body()}))
+            .collect::<Vec<_>>()
+    )
+}
+
+#[test]
+fn a_job_starts_with_one_merge_patch() {
+    let view = sluice_jobs::observe(JobKind::Job, &job());
+    insta::assert_json_snapshot!(sluice_jobs::start(&view, &[addition("main", 3)]).unwrap().body());
+}
+
+#[test]
+fn a_job_with_nothing_to_add_is_only_unsuspended() {
+    let view = sluice_jobs::observe(JobKind::Job, &job());
+    let nothing = PodSetInfo { name: "main".to_owned(), count: 3, ..PodSetInfo::default() };
+    let patch = sluice_jobs::start(&view, &[nothing]).unwrap();
+    assert_eq!(patch.body(), json!({"metadata": {"resourceVersion": "7"}, "spec": {"suspend": false}}));
+}
+
+#[test]
+fn partial_admission_starts_fewer_pods() {
+    let mut object = job();
+    object["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("2");
+    let view = sluice_jobs::observe(JobKind::Job, &object);
+    let info = |count| PodSetInfo { name: "main".to_owned(), count, ..PodSetInfo::default() };
+    let spec =
+        |view: &JobView, count| sluice_jobs::start(view, &[info(count)]).unwrap().body()["spec"].clone();
+    assert_eq!(spec(&view, 2), json!({"suspend": false, "parallelism": 2}));
+    assert_eq!(spec(&view, 3), json!({"suspend": false}));
+    for count in [1, 4] {
+        assert_eq!(
+            sluice_jobs::start(&view, &[info(count)]),
+            Err(StartError::Count { pod_set: "main".to_owned(), admitted: count, needed: 3 })
+        );
+    }
+    object["metadata"]["annotations"]["kueue.x-k8s.io/job-completions-equal-parallelism"] = json!("true");
+    let view = sluice_jobs::observe(JobKind::Job, &object);
+    assert_eq!(spec(&view, 2), json!({"suspend": false, "parallelism": 2, "completions": 2}));
+}
+
+#[test]
+fn what_contradicts_the_template_is_refused_by_name() {
+    let view = sluice_jobs::observe(JobKind::Job, &job());
+    let conflicting = |scheduling| vec![PodSetInfo { name: "main".to_owned(), count: 3, scheduling }];
+    let scheduling = PodScheduling { node_selector: map(&[("disk", "hdd")]), ..PodScheduling::default() };
+    let error = sluice_jobs::start(&view, &conflicting(scheduling)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pod set \"main\": conflict for nodeSelector: conflict for key=disk, value1=ssd, value2=hdd"
+    );
+    let scheduling = PodScheduling { labels: map(&[("app", "y")]), ..PodScheduling::default() };
+    assert!(matches!(
+        sluice_jobs::start(&view, &conflicting(scheduling)),
+        Err(StartError::Conflict { field: "labels", .. })
+    ));
+    let same = PodScheduling { node_selector: map(&[("disk", "ssd")]), ..PodScheduling::default() };
+    assert!(sluice_jobs::start(&view, &conflicting(same)).is_ok());
+}
+
+#[test]
+fn the_admission_must_have_the_job_s_pod_sets() {
+    let view = sluice_jobs::observe(JobKind::JobSet, &jobset());
+    for infos in [
+        vec![],
+        vec![addition("slice", 4)],
+        vec![addition("slice", 4), addition("other", 1)],
+        vec![addition("slice", 4), addition("driver", 1), addition("other", 1)],
+    ] {
+        assert!(matches!(sluice_jobs::start(&view, &infos), Err(StartError::PodSets { .. })), "{infos:?}");
+    }
+    assert!(matches!(
+        sluice_jobs::start(&view, &[addition("slice", 3), addition("driver", 1)]),
+        Err(StartError::Count { admitted: 3, needed: 4, .. })
+    ));
+}
+
+#[test]
+fn a_jobset_starts_with_one_json_patch() {
+    let view = sluice_jobs::observe(JobKind::JobSet, &jobset());
+    let patch = sluice_jobs::start(&view, &[addition("driver", 1), addition("slice", 4)]).unwrap();
+    insta::assert_json_snapshot!(patch.body());
+}
+
+#[test]
+fn a_job_stops_in_three_steps() {
+    let original = sluice_jobs::observe(JobKind::Job, &job());
+    let started = apply(&job(), &sluice_jobs::start(&original, &[addition("main", 3)]).unwrap()).unwrap();
+    let view = sluice_jobs::observe(JobKind::Job, &started);
+    insta::assert_json_snapshot!(steps(&sluice_jobs::stop(&view, &originals(&original))));
+}
+
+#[test]
+fn a_jobset_stops_in_one_step() {
+    let original = sluice_jobs::observe(JobKind::JobSet, &jobset());
+    let infos = [addition("slice", 4), addition("driver", 1)];
+    let started = apply(&jobset(), &sluice_jobs::start(&original, &infos).unwrap()).unwrap();
+    let view = sluice_jobs::observe(JobKind::JobSet, &started);
+    insta::assert_json_snapshot!(steps(&sluice_jobs::stop(&view, &originals(&original))));
+}
+
+#[test]
+fn a_job_is_stopped_even_if_nothing_is_known_to_restore() {
+    let view = sluice_jobs::observe(JobKind::Job, &job());
+    let stop = sluice_jobs::stop(&view, &[]);
+    assert_eq!(stop.len(), 3);
+    assert_eq!(stop[2].patch.body(), json!({"metadata": {"annotations": {"kueue.x-k8s.io/stopping": null}}}));
+}
+
+#[test]
+fn suspending_writes_one_field() {
+    for (kind, object) in [(JobKind::Job, job()), (JobKind::JobSet, jobset())] {
+        let step = sluice_jobs::suspend(&sluice_jobs::observe(kind, &object));
+        assert_eq!(step.subresource, None);
+        assert_eq!(
+            step.patch.body(),
+            json!({"metadata": {"resourceVersion": object["metadata"]["resourceVersion"]}, "spec": {"suspend": true}})
+        );
+    }
+}
+
+#[test]
+fn no_patch_acts_on_an_object_that_was_not_seen() {
+    for (kind, object) in [(JobKind::Job, job()), (JobKind::JobSet, jobset())] {
+        let view = sluice_jobs::observe(kind, &object);
+        let mut newer = object.clone();
+        newer["metadata"]["resourceVersion"] = json!("99");
+        let start = sluice_jobs::start(&view, &originals(&view)).unwrap();
+        assert_eq!(apply(&newer, &start), Err("409 Conflict".to_owned()));
+        let stop = sluice_jobs::stop(&view, &originals(&view)).remove(0);
+        assert_eq!(apply(&newer, &stop.patch), Err("409 Conflict".to_owned()));
+        assert_eq!(apply(&newer, &sluice_jobs::suspend(&view).patch), Err("409 Conflict".to_owned()));
+        assert!(apply(&newer, &start.pinned("99")).is_ok());
+    }
+}
+
+fn keys(prefix: &'static str) -> impl Strategy<Value = BTreeMap<String, String>> {
+    prop::collection::btree_map((0..4_u8).prop_map(move |n| format!("{prefix}/{n}~")), "[ab]", 0..3)
+}
+
+fn scheduling(prefix: &'static str) -> impl Strategy<Value = PodScheduling> {
+    let tolerations = prop::collection::vec(prop::sample::select(vec!["x", "y", "z"]), 0..3);
+    let gates = prop::collection::vec(prop::sample::select(vec!["g", "h"]), 0..2);
+    (keys(prefix), keys(prefix), keys(prefix), tolerations, gates).prop_map(
+        |(labels, annotations, node_selector, t, g)| PodScheduling {
+            labels,
+            annotations,
+            node_selector,
+            tolerations: t.into_iter().map(toleration).collect(),
+            scheduling_gates: g.into_iter().map(|name| PodSchedulingGate { name: name.to_owned() }).collect(),
+        },
+    )
+}
+
+/// A template with this scheduling, in the form that a user may have written.
+fn template(scheduling: &PodScheduling, with_metadata: bool) -> Value {
+    let mut template = json!({
+        "metadata": {"labels": scheduling.labels, "annotations": scheduling.annotations},
+        "spec": {"nodeSelector": scheduling.node_selector, "tolerations": scheduling.tolerations,
+            "schedulingGates": scheduling.scheduling_gates, "containers": [{"name": "c", "image": "i"}]}
+    });
+    if with_metadata {
+        template["spec"]
+            .as_object_mut()
+            .unwrap()
+            .retain(|_, value| *value != json!([]) && *value != json!({}));
+        template["metadata"].as_object_mut().unwrap().retain(|_, value| *value != json!({}));
+    } else {
+        prune(&mut template);
+    }
+    template
+}
+
+fn pruned(mut object: Value) -> Value {
+    prune(&mut object);
+    object["metadata"]["resourceVersion"] = Value::Null;
+    object
+}
+
+proptest! {
+    #[test]
+    fn stopping_a_started_job_restores_it(
+        before in scheduling("own"), adds in scheduling("new"), metadata: bool, admitted in 1..4_i32, crash in 0..4_usize,
+    ) {
+        let mut object = job();
+        object["spec"]["template"] = template(&before, metadata);
+        object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "1"});
+        let original = sluice_jobs::observe(JobKind::Job, &object);
+        let info = PodSetInfo { name: "main".to_owned(), count: admitted, scheduling: adds.clone() };
+        let started = apply(&object, &sluice_jobs::start(&original, &[info]).unwrap()).unwrap();
+        let view = sluice_jobs::observe(JobKind::Job, &started);
+        prop_assert!(!view.suspended);
+        prop_assert_eq!(view.pod_sets[0].count, admitted);
+        for (key, value) in &adds.node_selector {
+            prop_assert_eq!(view.pod_sets[0].scheduling.node_selector.get(key), Some(value));
+        }
+        // The manager dies after `crash` steps; its successor observes again and begins anew.
+        let mut now = started;
+        let mut rounds = vec![crash, 3];
+        while let Some(steps) = (!rounds.is_empty()).then(|| rounds.remove(0)) {
+            let view = sluice_jobs::observe(JobKind::Job, &now);
+            for step in sluice_jobs::stop(&view, &originals(&original)).into_iter().take(steps) {
+                prop_assert!(!sluice_jobs::observe(JobKind::Job, &now).suspended || steps != crash || crash == 3);
+                let version = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+                now = apply(&now, &step.pinned(&version).patch).unwrap();
+            }
+        }
+        prop_assert!(sluice_jobs::observe(JobKind::Job, &now).suspended);
+        prop_assert_eq!(pruned(now), pruned(object));
+    }
+
+    #[test]
+    fn stopping_a_started_jobset_restores_it(
+        before in prop::collection::vec((scheduling("own"), any::<bool>()), 1..4), adds in scheduling("new"),
+    ) {
+        let mut object = jobset();
+        object["spec"]["replicatedJobs"] = before.iter().enumerate().map(|(n, (before, metadata))| {
+            json!({"name": format!("j{n}"), "replicas": 1,
+                "template": {"spec": {"template": template(before, *metadata)}}})
+        }).collect();
+        let original = sluice_jobs::observe(JobKind::JobSet, &object);
+        let infos: Vec<_> = original.pod_sets.iter()
+            .map(|set| PodSetInfo { name: set.name.clone(), count: 1, scheduling: adds.clone() }).collect();
+        let started = apply(&object, &sluice_jobs::start(&original, &infos).unwrap()).unwrap();
+        let view = sluice_jobs::observe(JobKind::JobSet, &started);
+        prop_assert!(!view.suspended);
+        for set in &view.pod_sets {
+            for (key, value) in &adds.labels {
+                prop_assert_eq!(set.scheduling.labels.get(key), Some(value));
+            }
+        }
+        let mut now = started;
+        for step in sluice_jobs::stop(&view, &originals(&original)) {
+            now = apply(&now, &step.patch).unwrap();
+        }
+        prop_assert_eq!(pruned(now), pruned(object));
+    }
+}

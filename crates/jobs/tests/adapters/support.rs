@@ -1,0 +1,100 @@
+//! What the tests of the adapters share: objects, and an API server's way with patches.
+
+use serde_json::{Value, json};
+use sluice_jobs::Patch;
+
+/// A suspended batch Job of three pods, with what the Job controller adds to the template.
+pub fn job() -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": "sample", "namespace": "team-a", "uid": "0b6a2f5c", "resourceVersion": "7", "generation": 2,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "labels": {"kueue.x-k8s.io/queue-name": "user-queue", "team": "a"},
+            "annotations": {"provreq.kueue.x-k8s.io/maxRunDurationSeconds": "600", "other.example.com/x": "y"}
+        },
+        "spec": {
+            "suspend": true, "parallelism": 3, "completions": 5,
+            "template": {
+                "metadata": {"labels": {"app": "x", "job-name": "sample", "controller-uid": "0b6a2f5c",
+                    "batch.kubernetes.io/job-name": "sample"}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "nodeSelector": {"disk": "ssd"},
+                    "tolerations": [{"key": "a", "operator": "Exists"}],
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}},
+                        "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}]
+                }
+            }
+        }
+    })
+}
+
+/// A JobSet with two replicated jobs, as the page on multislices has them: quantities are numbers, metadata is absent.
+pub fn jobset() -> Value {
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {
+            "name": "multislice", "namespace": "default", "uid": "6d0f2a3e", "resourceVersion": "11",
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "annotations": {"kueue.x-k8s.io/queue-name": "multislice-queue",
+                "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+        },
+        "spec": {
+            "suspend": true,
+            "replicatedJobs": [
+                {"name": "Slice", "replicas": 2, "template": {"spec": {"parallelism": 4, "completions": 2, "template": {
+                    "spec": {"containers": [{"name": "jax", "image": "i", "resources": {"limits": {"google.com/tpu": 4}}}]}}}}},
+                {"name": "driver", "template": {"spec": {"template": {
+                    "metadata": {"annotations": {"a": "b"}},
+                    "spec": {"nodeSelector": {"x": "y"}, "priorityClassName": "high",
+                        "containers": [{"name": "d", "image": "i"}]}}}}}
+            ]
+        }
+    })
+}
+
+/// Applies a patch as the API server does: conflict on a stale resource version, a new one on every change.
+pub fn apply(object: &Value, patch: &Patch) -> Result<Value, String> {
+    let mut result = object.clone();
+    match patch {
+        Patch::Merge(body) => json_patch::merge(&mut result, body),
+        Patch::Json(operations) => {
+            let operations: json_patch::Patch =
+                serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
+            json_patch::patch(&mut result, &operations).map_err(|error| error.to_string())?;
+        }
+    }
+    if result["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
+        return Err("409 Conflict".to_owned());
+    }
+    prune(&mut result);
+    let mut before = object.clone();
+    prune(&mut before);
+    if result != before {
+        let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        result["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+    }
+    Ok(result)
+}
+
+/// Removes what a typed round trip does not keep: nulls and empty maps and lists.
+pub fn prune(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(prune);
+            map.retain(|_, value| !is_nothing(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
