@@ -5,7 +5,7 @@ use super::ordering;
 use super::queues::{LastAssignment, Pending, PendingQueue, Place, Requeue};
 use super::quota::{Node, Tree};
 use super::snapshot::{Snapshot, queue};
-use super::world::{Admitted, Held, Name, Policy, Target, Time, Usage, Workload, World};
+use super::world::{Admitted, Held, Name, Policy, Queue, Target, Time, Usage, Workload, World};
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
 
@@ -60,14 +60,12 @@ impl Oracle {
         Oracle { world, tree, queues, held: BTreeMap::new(), cycle: 0, generations: BTreeMap::new() }
     }
 
-    /// Replaces what is declared. Queues stay, and are tried again.
-    pub fn redeclare(&mut self, world: World) {
-        self.tree = Tree::of(&world);
-        self.world = world;
-        for name in self.queues.keys().cloned().collect::<Vec<_>>() {
-            self.advance_generation(&name);
-            self.flush(&name);
-        }
+    /// Replaces the declaration of a queue, which stays in its cohort. Its tree is tried again.
+    pub fn redeclare(&mut self, name: &Name, spec: Queue) {
+        self.world.queues.insert(name.clone(), spec);
+        self.tree = Tree::of(&self.world);
+        self.advance_generation(name);
+        self.flush(name);
     }
 
     fn root(&self, of: &Name) -> Node {

@@ -14,6 +14,7 @@ pub mod ordering;
 pub mod preemption;
 pub mod queues;
 pub mod quota;
+pub mod random;
 pub mod share;
 pub mod snapshot;
 pub mod world;

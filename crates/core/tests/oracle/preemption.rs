@@ -75,8 +75,25 @@ impl Preemptor<'_> {
                 snapshot.remove_workload(victims[index].0);
             }
         }
+        self.assert_minimal(snapshot, &victims, allow_borrowing);
         restore(snapshot, &victims);
         victims.into_iter().map(|(held, cause)| (held.workload.key.clone(), cause)).collect()
+    }
+
+    /// No victim could be given back.
+    fn assert_minimal<'s>(
+        &self,
+        snapshot: &mut Snapshot<'s>,
+        victims: &[(&'s Held, Cause)],
+        allow_borrowing: bool,
+    ) {
+        assert!(self.fits(snapshot, allow_borrowing), "{} fits after its preemptions", self.workload.key);
+        for (held, _) in victims {
+            snapshot.add_workload(held);
+            let key = &held.workload.key;
+            assert!(!self.fits(snapshot, allow_borrowing), "{} needs no {key}", self.workload.key);
+            snapshot.remove_workload(held);
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! The oracle reproduces the outcome of Kueue's own core on the engine cases: evidence that its reading of the
 //! reference is right. The core runs the same cases in `cargo xtask case`.
 
-mod oracle;
-
-use oracle::bench::Case;
+use crate::oracle::bench::Case;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

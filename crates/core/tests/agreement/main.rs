@@ -1,0 +1,13 @@
+//! The core against the oracle, and the oracle against Kueue.
+//!
+//! * `cases`: the oracle reproduces the outcome of Kueue's own core on the engine cases.
+//! * `alone`: promises that need no oracle: the same again, rebuilt, settling.
+//! * `hostile`: whatever happens, no panic and no wrong accounting.
+//! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
+//! * `exhaustive`: the core agrees with the oracle over every small world; here a sample, all with `SLUICE_EXHAUSTIVE=all`.
+
+#[path = "../oracle/mod.rs"]
+mod oracle;
+
+mod cases;
+mod covering;

@@ -1,0 +1,203 @@
+//! The core and the oracle side by side: the same events, the same cycles, the same outcomes.
+
+use crate::oracle::cycle::{Entry, Oracle, Outcome};
+use crate::oracle::queues::Place;
+use crate::oracle::world::{Admitted, Name, Queue, Target, Time, Workload, World};
+use crate::{properties, translate};
+use sluice_core::{Detail, Gates, Outcome as CoreOutcome, Scheduler, WorkloadState};
+use std::collections::BTreeMap;
+
+/// What both say about a head. Their reasons differ in detail where nothing follows from them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Admitted(Admitted),
+    /// Victims, sorted.
+    Preempting(Vec<Target>),
+    /// No fit, or nobody to preempt.
+    Refused,
+    Gated,
+    Deferred,
+    Overlaps,
+    NoLongerFits,
+}
+
+fn sorted(mut targets: Vec<Target>) -> Vec<Target> {
+    targets.sort();
+    targets
+}
+
+fn of_oracle(entry: &Entry) -> Decision {
+    match &entry.outcome {
+        Outcome::Admitted(admitted) => Decision::Admitted(admitted.clone()),
+        Outcome::Preempting(targets) => Decision::Preempting(sorted(targets.clone())),
+        Outcome::NoFit | Outcome::NoCandidates => Decision::Refused,
+        Outcome::Gated => Decision::Gated,
+        Outcome::Deferred => Decision::Deferred,
+        Outcome::Overlaps => Decision::Overlaps,
+        Outcome::NoLongerFits => Decision::NoLongerFits,
+    }
+}
+
+fn of_core(outcome: &CoreOutcome) -> Decision {
+    match outcome {
+        CoreOutcome::Admitted { admission, .. } => Decision::Admitted(translate::admitted(admission)),
+        CoreOutcome::Preempting { victims, .. } => {
+            let target = |victim: &sluice_core::Victim| {
+                (Name::from(victim.key.to_string()), translate::cause(victim.reason))
+            };
+            Decision::Preempting(sorted(victims.iter().map(target).collect()))
+        }
+        CoreOutcome::PreemptionGated(_) => Decision::Gated,
+        CoreOutcome::Unadmitted(why) => match why.detail {
+            Detail::NoLongerFits => Decision::NoLongerFits,
+            Detail::OverlappingTargets => Decision::Overlaps,
+            Detail::DeferredFit => Decision::Deferred,
+            _ => Decision::Refused,
+        },
+    }
+}
+
+/// A world in both.
+pub struct Pair {
+    pub oracle: Oracle,
+    pub core: Scheduler,
+    now: Time,
+    /// Whether anything was admitted or preempted in the last cycle.
+    pub progress: bool,
+    /// Check promises and audit in every cycle, too.
+    pub thorough: bool,
+}
+
+/// What went wrong; the seed or index is added by the caller.
+pub type Check = Result<(), String>;
+
+impl Pair {
+    pub fn new(world: World, gates: Gates) -> Pair {
+        let core = scheduler(&world, gates);
+        Pair { oracle: Oracle::new(world), core, now: 2_000_000, progress: false, thorough: true }
+    }
+
+    pub fn submit(&mut self, workload: Workload) {
+        let spec = translate::workload(&workload, WorkloadState::PENDING);
+        self.core.set_workload(spec, translate::time(self.now));
+        self.oracle.submit(workload);
+    }
+
+    /// What was told to stop, and still holds quota.
+    pub fn evicted(&self) -> Vec<Name> {
+        self.oracle.held.values().filter(|held| held.evicted).map(|held| held.workload.key.clone()).collect()
+    }
+
+    /// A workload gives its quota back: gone, or pending again.
+    pub fn release(&mut self, key: &Name, requeue: bool) {
+        let workload = self.oracle.release(key).expect("it holds quota");
+        let queue = workload.queue.clone();
+        if requeue {
+            let spec = translate::workload(&workload, WorkloadState::PENDING);
+            self.core.set_workload(spec, translate::time(self.now));
+            self.oracle.submit(workload);
+        } else {
+            self.core.remove_workload(&translate::key(key), translate::time(self.now));
+        }
+        self.oracle.flush(&queue);
+    }
+
+    pub fn redeclare(&mut self, name: &Name, queue: Queue) {
+        self.core.set_cluster_queue(translate::queue(name, &queue));
+        self.oracle.redeclare(name, queue);
+    }
+
+    /// One cycle in both; they must decide alike, and the core must keep its promises.
+    pub fn cycle(&mut self) -> Check {
+        self.now += 1;
+        let before = self.thorough.then(|| properties::Before::of(&self.oracle));
+        let expected = self.oracle.cycle(self.now);
+        let report = self.core.cycle(translate::time(self.now));
+        self.progress = expected
+            .iter()
+            .any(|entry| matches!(entry.outcome, Outcome::Admitted(_) | Outcome::Preempting(_)));
+
+        let entries: BTreeMap<Name, Decision> = report
+            .entries
+            .iter()
+            .map(|entry| (Name::from(entry.key.to_string()), of_core(&entry.outcome)))
+            .collect();
+        let all: BTreeMap<Name, Decision> =
+            expected.iter().map(|entry| (entry.key.clone(), of_oracle(entry))).collect();
+        if entries != all {
+            return Err(format!("the core decided {entries:#?},\nthe oracle {all:#?}"));
+        }
+        self.same_places()?;
+        let Some(before) = before else { return Ok(()) };
+        self.same_usage()?;
+        self.core.audit().map_err(|differences| format!("audit: {differences:?}"))?;
+        properties::check(&before, &self.oracle, &expected)
+    }
+
+    /// Every pending workload is in the same place.
+    pub fn same_places(&self) -> Check {
+        let mut places = BTreeMap::new();
+        for queue in self.oracle.world.queues.keys() {
+            for position in self.core.positions(queue) {
+                let place = if position.active { Place::Heap } else { Place::Inadmissible };
+                places.insert(Name::from(position.key.to_string()), place);
+            }
+        }
+        let expected = self.oracle.places();
+        if places == expected {
+            Ok(())
+        } else {
+            Err(format!("places in the core {places:?},\nin the oracle {expected:?}"))
+        }
+    }
+
+    /// Every queue holds the same.
+    fn same_usage(&self) -> Check {
+        for queue in self.oracle.world.queues.keys() {
+            let status = self.core.cluster_queue_status(queue).ok_or("a queue is missing")?;
+            let held = self.oracle.held.values().filter(|held| held.workload.queue == *queue);
+            let count = held.count();
+            if status.reserving != count {
+                return Err(format!(
+                    "{queue}: {} hold quota in the core, {count} in the oracle",
+                    status.reserving
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cycles until nothing moves, everything evicted leaves at once and comes back. False if that takes too long.
+    pub fn settle(&mut self, most: usize) -> Result<bool, String> {
+        let mut quiet = 0;
+        for _ in 0..most {
+            self.cycle()?;
+            for key in self.evicted() {
+                self.release(&key, true);
+            }
+            quiet = if self.progress { 0 } else { quiet + 1 };
+            // A flavor scan goes on for some cycles before anything moves again.
+            if quiet > 3 || !self.oracle.has_heads() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// A core with this world declared.
+pub fn scheduler(world: &World, gates: Gates) -> Scheduler {
+    let mut core = Scheduler::new(translate::config(world, gates));
+    for (name, flavor) in &world.flavors {
+        core.set_flavor(translate::flavor(name, flavor));
+    }
+    for (name, cohort) in &world.cohorts {
+        core.set_cohort(translate::cohort(name, cohort));
+    }
+    for (name, queue) in &world.queues {
+        core.set_namespace(name, Vec::new());
+        core.set_cluster_queue(translate::queue(name, queue));
+        core.set_local_queue(translate::local_queue(name));
+    }
+    core
+}

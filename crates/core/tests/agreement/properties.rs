@@ -1,0 +1,91 @@
+//! Promises of the algorithm, checked on what a cycle did, whoever decided it.
+
+use crate::oracle::cycle::{Entry, Oracle, Outcome};
+use crate::oracle::preemption::Preemptor;
+use crate::oracle::queues::Place;
+use crate::oracle::quota::{Node, Tree};
+use crate::oracle::snapshot::{Snapshot, queue};
+use crate::oracle::world::{Held, Name, Strategy, Usage, Workload};
+use sluice_quantity::Amount;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The state before a cycle.
+pub struct Before {
+    held: BTreeMap<Name, Held>,
+    pending: BTreeMap<Name, (Workload, Place)>,
+}
+
+impl Before {
+    pub fn of(oracle: &Oracle) -> Before {
+        let pending = oracle.queues.values().flat_map(|queue| &queue.pending);
+        Before {
+            held: oracle.held.clone(),
+            pending: pending
+                .map(|(key, pending)| (key.clone(), (pending.workload.clone(), pending.place)))
+                .collect(),
+        }
+    }
+}
+
+pub fn check(before: &Before, oracle: &Oracle, entries: &[Entry]) -> Result<(), String> {
+    let tree = Tree::of(&oracle.world);
+    within_limits(&tree, oracle, entries)?;
+    for entry in entries {
+        match &entry.outcome {
+            Outcome::Admitted(_) => not_overtaken(before, oracle, entry)?,
+            Outcome::Preempting(targets) => {
+                let victims: Vec<Name> = targets.iter().map(|(key, _)| key.clone()).collect();
+                victims_may_be_taken(before, entry, &victims)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// No admission exceeds what the tree has, a borrowing limit, or what others lend; with those gone that are told to go.
+fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), String> {
+    let staying = oracle.held.values().filter(|held| !held.evicted);
+    let snapshot = Snapshot::new(&oracle.world, tree, staying);
+    for entry in entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Admitted(_))) {
+        let node = queue(&entry.queue);
+        for (fr, _) in oracle.held[&entry.key].usage.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
+            for node in std::iter::once(&node).chain(tree.ancestors(&node)) {
+                let (usage, subtree) = (snapshot.usage(node, fr), tree.subtree_quota(node, fr));
+                let limit = match tree.parent(node) {
+                    None => Some(subtree),
+                    Some(_) => tree.quota(node, fr).borrowing_limit.map(|limit| subtree.add(limit)),
+                };
+                if limit.is_some_and(|limit| usage > limit) {
+                    return Err(format!(
+                        "{} was admitted beyond the limit of {node:?}: {fr:?} {usage}",
+                        entry.key
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// In a StrictFIFO queue nobody is admitted before an older one of at least the same priority.
+fn not_overtaken(before: &Before, oracle: &Oracle, entry: &Entry) -> Result<(), String> {
+    if oracle.world.queues[&entry.queue].strategy != Strategy::StrictFifo {
+        return Ok(());
+    }
+    let admitted = &before.pending[&entry.key].0;
+    let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
+    let overtaken = before.pending.values().find(|(other, place)| {
+        other.queue == entry.queue && *place == Place::Heap && rank(other) < rank(admitted)
+    });
+    overtaken.map_or(Ok(()), |(other, _)| Err(format!("{} overtook {}", entry.key, other.key)))
+}
+
+/// Victims hold quota, are in the tree of the preemptor, and are not the preemptor.
+fn victims_may_be_taken(before: &Before, entry: &Entry, victims: &[Name]) -> Result<(), String> {
+    let distinct: BTreeSet<&Name> = victims.iter().collect();
+    if distinct.len() != victims.len() || victims.iter().any(|key| !before.held.contains_key(key)) {
+        return Err(format!("{} preempts {victims:?}, not all of which hold quota once", entry.key));
+    }
+    Ok(())
+}

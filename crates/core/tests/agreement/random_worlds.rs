@@ -1,0 +1,85 @@
+//! Random worlds and events. `SLUICE_WORLDS` says how many, `SLUICE_SEED` with which seed to start.
+
+use crate::oracle::random::{Random, workload, world};
+use crate::oracle::world::Name;
+use crate::pair::{Check, Pair};
+use sluice_core::Gates;
+
+pub fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The gates as upstream has them: the loop guard is ours, and the oracle has none.
+fn upstream() -> Gates {
+    Gates { preemption_loop_guard: false, ..Gates::default() }
+}
+
+/// Runs `check` on many seeds; reports the first that fails.
+pub fn for_seeds(default: u64, check: impl Fn(u64) -> Check) {
+    let first = variable("SLUICE_SEED", 0);
+    for seed in first..first + variable("SLUICE_WORLDS", default) {
+        if let Err(why) = check(seed) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+/// One random event: an arrival, an end, victims leaving, a changed quota, a queue stopped or resumed; mostly a cycle.
+fn step(random: &mut Random, pair: &mut Pair, arrivals: &mut usize) -> Check {
+    match random.below(100) {
+        0..35 => {
+            let next = workload(random, &pair.oracle.world, *arrivals);
+            *arrivals += 1;
+            pair.submit(next);
+        }
+        35..45 => {
+            let held: Vec<Name> = pair.oracle.held.keys().cloned().collect();
+            if !held.is_empty() {
+                let key = random.pick(&held).clone();
+                pair.release(&key, false);
+            }
+        }
+        45..57 => {
+            for key in pair.evicted() {
+                if random.chance(70) {
+                    let requeue = random.chance(85);
+                    pair.release(&key, requeue);
+                }
+            }
+        }
+        57..62 => {
+            let names: Vec<Name> = pair.oracle.world.queues.keys().cloned().collect();
+            let name = random.pick(&names).clone();
+            let mut spec = pair.oracle.world.queues[&name].clone();
+            if random.chance(40) {
+                spec.active = !spec.active;
+            } else {
+                for (_, quotas) in spec.groups.iter_mut().flat_map(|group| &mut group.flavors) {
+                    for quota in quotas.values_mut().filter(|quota| quota.lending_limit.is_none()) {
+                        if random.chance(50) {
+                            quota.nominal = random.amount(6);
+                        }
+                    }
+                }
+            }
+            pair.redeclare(&name, spec);
+        }
+        _ => pair.cycle()?,
+    }
+    Ok(())
+}
+
+#[test]
+fn the_core_decides_as_the_oracle() {
+    for_seeds(1500, |seed| {
+        let mut random = Random::new(seed);
+        let mut pair = Pair::new(world(&mut random), upstream());
+        let mut arrivals = 0;
+        for number in 0..40 {
+            step(&mut random, &mut pair, &mut arrivals)
+                .and_then(|()| pair.same_places())
+                .map_err(|why| format!("step {number}: {why}"))?;
+        }
+        pair.settle(30).map(|_| ())
+    });
+}
