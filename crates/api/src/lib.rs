@@ -8,6 +8,7 @@ pub mod labels;
 pub mod names;
 pub mod slim;
 
+pub mod conversion;
 pub mod crds;
 mod kind;
 mod schema;

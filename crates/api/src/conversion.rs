@@ -1,0 +1,111 @@
+//! Conversion between v1beta1 and v1beta2 (reference 01, "v1beta1 differences"), on JSON documents.
+//!
+//! Only what differs is touched; the rest of an object, its pod templates above all, is passed through unread. A document may
+//! be anything: the API server asks before it validates. What has an unexpected type stays as it is, for the API server to
+//! refuse; only a topology assignment that cannot be read is an error, because no encoding of it exists in the other version.
+//!
+//! Lost on the way to v1beta1: `concurrentAdmissionPolicy`, preemption gates, layered slice constraints, `quotaManagement`. Lost
+//! on the way to v1beta2: the dead fields of status, `retryDelayMinutes`, the old names of the fungibility policies, a priority
+//! class without source, and whether checks were listed by name or by strategy.
+
+mod queues;
+mod review;
+pub mod topology;
+mod workload;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::GROUP;
+use crate::v1beta2::{ClusterQueue, Cohort, LocalQueue, MultiKueueCluster, Workload};
+pub use review::{ConversionRequest, ConversionResponse, ConversionReview, ConversionStatus, convert_review};
+
+/// A version of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// Deprecated.
+    V1beta1,
+    /// Stored.
+    V1beta2,
+}
+
+impl Version {
+    /// The `apiVersion` of objects of this version.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::V1beta1 => "kueue.x-k8s.io/v1beta1",
+            Self::V1beta2 => "kueue.x-k8s.io/v1beta2",
+        }
+    }
+
+    /// The version that an `apiVersion` names.
+    pub fn parse(api_version: &str) -> Option<Self> {
+        [Self::V1beta1, Self::V1beta2].into_iter().find(|version| version.api_version() == api_version)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.api_version())
+    }
+}
+
+/// Why an object cannot be converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConversionError {
+    /// The document is not an object.
+    #[error("not an object")]
+    NotAnObject,
+    /// The document has another, or no, `apiVersion`.
+    #[error("apiVersion {0:?} is not a version of {GROUP}")]
+    ApiVersion(String),
+    /// A topology assignment cannot be read.
+    #[error("status.admission.podSetAssignments[{index}].topologyAssignment: {source}")]
+    Topology {
+        /// Which pod set assignment.
+        index: usize,
+        /// What is wrong with it.
+        source: topology::TopologyError,
+    },
+}
+
+type Object = Map<String, Value>;
+
+/// Converts one object in place. Kinds whose shape is the same in both versions only change their `apiVersion`.
+pub fn convert(object: &mut Value, to: Version) -> Result<(), ConversionError> {
+    let root = object.as_object_mut().ok_or(ConversionError::NotAnObject)?;
+    let named = text(root, "apiVersion").unwrap_or_default();
+    let from = Version::parse(named).ok_or_else(|| ConversionError::ApiVersion(named.to_owned()))?;
+    if from == to {
+        return Ok(());
+    }
+    let kind = text(root, "kind").unwrap_or_default().to_owned();
+    let up = to == Version::V1beta2;
+    match kind.as_str() {
+        ClusterQueue::KIND => queues::cluster_queue(root, up),
+        LocalQueue::KIND => queues::local_queue(root, up),
+        Cohort::KIND => queues::cohort(root, up),
+        MultiKueueCluster::KIND => queues::multikueue_cluster(root, up),
+        Workload::KIND => workload::convert(root, up)?,
+        _ => {}
+    }
+    root.insert("apiVersion".to_owned(), to.api_version().into());
+    Ok(())
+}
+
+fn text<'a>(object: &'a Object, field: &str) -> Option<&'a str> {
+    object.get(field).and_then(Value::as_str)
+}
+
+/// The object in a field, if there is one.
+fn part<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
+    object.get_mut(field).and_then(Value::as_object_mut)
+}
+
+/// Moves a field to another name. A field that is already there is kept: nothing is overwritten.
+fn rename(object: &mut Object, from: &str, to: &str) {
+    if let Some(value) = object.remove(from) {
+        object.entry(to).or_insert(value);
+    }
+}

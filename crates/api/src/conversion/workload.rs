@@ -1,0 +1,121 @@
+//! Workload: the priority class, the misspelt field, the topology assignment (reference 01, 1.4).
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::topology::{self, TopologyError};
+use super::{ConversionError, Object, part, rename, text};
+use crate::{v1beta1, v1beta2};
+
+/// v1beta1's name of a kind of priority class, and v1beta2's group and kind.
+const CLASS_SOURCES: [(&str, &str, &str); 2] = [
+    ("kueue.x-k8s.io/workloadpriorityclass", "kueue.x-k8s.io", "WorkloadPriorityClass"),
+    ("scheduling.k8s.io/priorityclass", "scheduling.k8s.io", "PriorityClass"),
+];
+
+const TIME: &str = "accumulatedPastExecutionTimeSeconds";
+/// The misspelling is the wire's.
+const TIME_V1BETA1: &str = "accumulatedPastExexcutionTimeSeconds";
+
+pub(super) fn convert(root: &mut Object, up: bool) -> Result<(), ConversionError> {
+    if let Some(spec) = part(root, "spec") {
+        if up {
+            class_up(spec);
+        } else {
+            class_down(spec);
+            spec.remove("preemptionGates");
+            constraints_down(spec);
+        }
+        mandatory(spec, "podSets", &json!([]), up);
+    }
+    let Some(status) = part(root, "status") else { return Ok(()) };
+    if up {
+        rename(status, TIME_V1BETA1, TIME);
+    } else {
+        rename(status, TIME, TIME_V1BETA1);
+        status.remove("preemptionGates");
+    }
+    if let Some(admission) = part(status, "admission") {
+        mandatory(admission, "clusterQueue", &json!(""), up);
+        mandatory(admission, "podSetAssignments", &json!([]), up);
+    }
+    assignments(status, up)
+}
+
+/// A field that v1beta1 must have and v1beta2 may leave out.
+fn mandatory(object: &mut Object, field: &str, empty: &Value, up: bool) {
+    if !up {
+        object.entry(field).or_insert_with(|| empty.clone());
+    } else if object.get(field) == Some(empty) {
+        object.remove(field);
+    }
+}
+
+/// A name without a known source is lost: nothing says which kind of class it names.
+fn class_up(spec: &mut Object) {
+    let source = spec.remove("priorityClassSource");
+    let name = spec.remove("priorityClassName");
+    let known = CLASS_SOURCES.iter().find(|(known, ..)| source.as_ref().is_some_and(|s| s == known));
+    if let (Some((_, group, kind)), Some(Value::String(name))) = (known, name)
+        && !name.is_empty()
+    {
+        spec.insert("priorityClassRef".to_owned(), json!({"group": group, "kind": kind, "name": name}));
+    }
+}
+
+fn class_down(spec: &mut Object) {
+    let mut source = "";
+    if let Some(Value::Object(reference)) = spec.remove("priorityClassRef") {
+        let known = CLASS_SOURCES.iter().find(|(_, group, kind)| {
+            text(&reference, "group") == Some(group) && text(&reference, "kind") == Some(kind)
+        });
+        if let (Some((known, ..)), Some(name)) = (known, reference.get("name")) {
+            source = known;
+            spec.insert("priorityClassName".to_owned(), name.clone());
+        }
+    }
+    // The schema's default: what a client of v1beta1 wrote, it finds again.
+    spec.insert("priorityClassSource".to_owned(), source.into());
+}
+
+fn constraints_down(spec: &mut Object) {
+    let pod_sets = spec.get_mut("podSets").and_then(Value::as_array_mut);
+    for pod_set in pod_sets.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if let Some(request) = part(pod_set, "topologyRequest") {
+            request.remove("podsetSliceRequiredTopologyConstraints");
+        }
+    }
+}
+
+fn assignments(status: &mut Object, up: bool) -> Result<(), ConversionError> {
+    let list = part(status, "admission")
+        .and_then(|admission| admission.get_mut("podSetAssignments"))
+        .and_then(Value::as_array_mut);
+    for (index, assignment) in list.into_iter().flatten().enumerate() {
+        let Some(found) = assignment.get_mut("topologyAssignment") else { continue };
+        if found.is_null() {
+            continue;
+        }
+        let converted = if up { assignment_up(found.take()) } else { assignment_down(found.take()) };
+        *found = converted.map_err(|source| ConversionError::Topology { index, source })?;
+    }
+    Ok(())
+}
+
+fn assignment_up(value: Value) -> Result<Value, TopologyError> {
+    let rows: v1beta1::TopologyAssignment = parse(value)?;
+    Ok(document(&topology::encode(&rows, true)?))
+}
+
+fn assignment_down(value: Value) -> Result<Value, TopologyError> {
+    let columns: v1beta2::TopologyAssignment = parse(value)?;
+    Ok(document(&topology::decode(&columns)?))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TopologyError> {
+    serde_json::from_value(value).map_err(|error| TopologyError::Malformed(error.to_string()))
+}
+
+fn document<T: Serialize>(assignment: &T) -> Value {
+    serde_json::to_value(assignment).expect("an assignment is strings and integers under fixed names")
+}
