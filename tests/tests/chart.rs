@@ -1,0 +1,269 @@
+//! The chart as helm renders it: what it contains, what it refuses.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use sluice_testkit::assets::{self, Tool};
+
+const NAMESPACE: &str = "kueue-system";
+/// Values for a manager that runs outside the cluster.
+const OUTSIDE: [&str; 2] = ["controllerManager.replicas=0", "webhooks.urlBase=https://127.0.0.1:9443/"];
+
+/// What `helm template` prints with these values, or what it says against them.
+fn render(values: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(assets::path(Tool::Helm).unwrap());
+    let chart = assets::workspace().join("charts/sluice");
+    command.args(["template", "sluice", "--namespace", NAMESPACE]).arg(chart);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+/// The rendered objects, by kind and name.
+fn objects(values: &[&str]) -> BTreeMap<String, Value> {
+    let rendered = render(values).unwrap();
+    let documents =
+        rendered.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
+    documents
+        .map(|text| {
+            let object: Value = serde_saphyr::from_str(text.trim_start_matches("---")).unwrap();
+            let name = format!("{}/{}", object["kind"], object["metadata"]["name"]).replace('"', "");
+            (name, object)
+        })
+        .collect()
+}
+
+fn webhook_configurations(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
+    ["Mutating", "Validating"]
+        .map(|kind| {
+            let name = format!("kueue-{}-webhook-configuration", kind.to_lowercase());
+            &objects[&format!("{kind}WebhookConfiguration/{name}")]
+        })
+        .to_vec()
+}
+
+fn webhooks(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
+    webhook_configurations(objects)
+        .into_iter()
+        .flat_map(|configuration| configuration["webhooks"].as_array().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_default_rendering_is_the_known_one() {
+    insta::assert_snapshot!(render(&["crds.enabled=false"]).unwrap());
+}
+
+#[test]
+fn for_a_manager_outside_every_call_goes_to_the_url() {
+    let objects = objects(&OUTSIDE);
+    for webhook in webhooks(&objects) {
+        let url = webhook["clientConfig"]["url"].as_str().unwrap();
+        assert!(
+            url.starts_with("https://127.0.0.1:9443/mutate-")
+                || url.starts_with("https://127.0.0.1:9443/validate-"),
+            "{url}"
+        );
+        assert!(webhook["clientConfig"].get("service").is_none());
+    }
+    let conversions =
+        objects.values().filter_map(|object| object.pointer("/spec/conversion/webhook/clientConfig"));
+    let urls: Vec<&Value> = conversions.map(|config| &config["url"]).collect();
+    assert_eq!(urls, vec!["https://127.0.0.1:9443/convert"; 5]);
+    assert_eq!(objects["Deployment/kueue-controller-manager"]["spec"]["replicas"], 0);
+    assert!(!objects.contains_key("PodDisruptionBudget/kueue-controller-manager"));
+}
+
+#[test]
+fn the_chart_never_sets_a_ca_bundle() {
+    // It would fight the manager, which injects its own, at each upgrade.
+    for values in [&[][..], &OUTSIDE] {
+        assert!(!render(values).unwrap().contains("caBundle"));
+    }
+}
+
+#[test]
+fn all_eleven_crds_are_kept_on_uninstall_and_switched_off_together() {
+    let with = objects(&[]);
+    let crds: Vec<&Value> = with
+        .iter()
+        .filter(|(name, _)| name.starts_with("CustomResourceDefinition/"))
+        .map(|(_, crd)| crd)
+        .collect();
+    assert_eq!(crds.len(), 11);
+    for crd in crds {
+        assert_eq!(
+            crd["metadata"]["annotations"]["helm.sh/resource-policy"], "keep",
+            "{}",
+            crd["metadata"]["name"]
+        );
+    }
+    let without = objects(&["crds.enabled=false"]);
+    assert!(!without.keys().any(|name| name.starts_with("CustomResourceDefinition/")));
+}
+
+#[test]
+fn a_webhook_for_jobs_either_needs_a_queue_name_or_cannot_block() {
+    let objects = objects(&[]);
+    let jobs: Vec<&Value> = webhooks(&objects)
+        .into_iter()
+        .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
+        .collect();
+    assert_eq!(jobs.len(), 8, "two kinds, mutating and validating, with and without queue name");
+    for webhook in jobs {
+        let condition = &webhook["matchConditions"][0]["name"];
+        match webhook["failurePolicy"].as_str().unwrap() {
+            "Fail" => assert_eq!(condition, "has-queue-name"),
+            policy => {
+                assert_eq!((policy, condition), ("Ignore", &json!("has-no-queue-name")));
+                assert_eq!(webhook["timeoutSeconds"], 2);
+            }
+        }
+        let selector = &webhook["namespaceSelector"]["matchExpressions"][0];
+        assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
+    }
+}
+
+#[test]
+fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
+    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \":18443\"}\n\
+                  health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\n\
+                  managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [batch/job]}\n";
+    let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
+    let objects = objects(&[&config]);
+    let container =
+        &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
+    let ports: Vec<_> =
+        container["ports"].as_array().unwrap().iter().map(|port| &port["containerPort"]).collect();
+    assert_eq!(ports, [18081, 18443, 19443]);
+    let jobs: Vec<&Value> =
+        webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
+    assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
+    assert!(
+        jobs.iter().all(|webhook| webhook["namespaceSelector"] == json!({"matchLabels": {"team": "ml"}}))
+    );
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    assert!(!rules.iter().any(|rule| rule["apiGroups"] == json!(["jobset.x-k8s.io"])));
+}
+
+#[test]
+fn the_webhook_port_and_gates_have_values_of_their_own() {
+    let objects = objects(&[
+        "webhooks.port=10250",
+        "controllerManager.featureGates[0].name=PartialAdmission",
+        "controllerManager.featureGates[0].enabled=false",
+    ]);
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let config: Value = serde_saphyr::from_str(text).unwrap();
+    assert_eq!(config["webhook"]["port"], 10250);
+    assert_eq!(config["featureGates"], json!({ "PartialAdmission": false }));
+    assert_eq!(config["namespace"], NAMESPACE);
+    sluice_api::config::Configuration::parse(text).unwrap();
+}
+
+#[test]
+fn another_prefix_renames_everything_consistently() {
+    let objects = objects(&["nameOverride=sluice"]);
+    let stray: Vec<&String> = objects
+        .keys()
+        .filter(|name| !name.contains("/sluice-") && !name.starts_with("CustomResourceDefinition/"))
+        .collect();
+    assert!(stray.is_empty(), "{stray:?}");
+    let crd = &objects["CustomResourceDefinition/workloads.kueue.x-k8s.io"];
+    assert_eq!(
+        crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"],
+        "sluice-webhook-service"
+    );
+    let role = objects["ClusterRole/sluice-manager-role"]["rules"].to_string();
+    assert!(role.contains("sluice-mutating-webhook-configuration"), "{role}");
+}
+
+#[test]
+fn secrets_crds_and_webhook_configurations_are_limited_by_name() {
+    let objects = objects(&["enablePrometheus=true"]);
+    let limited = [
+        "secrets",
+        "customresourcedefinitions",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    ];
+    let roles = objects
+        .iter()
+        .filter(|(name, _)| name.starts_with("ClusterRole/kueue-m") || name.starts_with("Role/"));
+    let mut seen = 0;
+    for (name, role) in roles {
+        for rule in role["rules"].as_array().unwrap() {
+            let resources = rule["resources"].as_array().cloned().unwrap_or_default();
+            assert!(!rule["verbs"].as_array().unwrap().contains(&json!("*")), "{name}: {rule}");
+            if resources.iter().any(|resource| limited.contains(&resource.as_str().unwrap())) {
+                seen += 1;
+                assert!(!rule["resourceNames"].as_array().unwrap().is_empty(), "{name}: {rule}");
+                assert_eq!(rule["verbs"], json!(["get", "patch"]), "{name}");
+            }
+        }
+    }
+    assert_eq!(seen, 4);
+}
+
+#[test]
+fn the_pods_are_locked_down() {
+    let objects = objects(&[]);
+    let pod = &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"];
+    assert_eq!(
+        pod["securityContext"],
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})
+    );
+    assert_eq!(
+        pod["containers"][0]["securityContext"],
+        json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}})
+    );
+}
+
+#[test]
+fn bad_values_are_refused_with_what_is_wrong() {
+    let refused = [
+        ("controllerManager.replica=3", "additional properties 'replica' not allowed"),
+        ("controllerManager.replicas=-1", "minimum"),
+        ("controllerManager.replicas=0", "needs webhooks.urlBase"),
+        ("controllerManager.terminationGracePeriodSeconds=5", "minimum"),
+        ("controllerManager.manager.image.digest=latest", "digest"),
+        ("controllerManager.featureGates[0].name=X", "missing property 'enabled'"),
+        ("webhooks.urlBase=http://example.org", "urlBase"),
+        ("webhooks.port=70000", "maximum"),
+        ("webhooks.timeoutSeconds=60", "maximum"),
+        ("mutatingWebhook.reinvocationPolicy=Always", "reinvocationPolicy"),
+        ("managerConfig.controllerManagerConfigYaml=kind: Pod", "must be of kind Configuration"),
+        ("managerConfig.controllerManagerConfigYaml=a: [", "is not YAML"),
+        ("enableCertManager=true", "makes and rotates its own certificates"),
+        ("enableVisibilityAPF=true", "has no visibility server"),
+        ("enableKueueViz=true", "has no dashboard"),
+        ("nameOverride=Upper", "nameOverride"),
+    ];
+    for (value, says) in refused {
+        let error = render(&[value]).expect_err(value);
+        assert!(error.contains(says), "{value}: {error}");
+    }
+}
+
+#[test]
+fn a_values_file_with_the_defaults_of_kueues_chart_is_accepted() {
+    let defaults = [
+        "enableCertManager=false",
+        "enableVisibilityAPF=false",
+        "enableKueueViz=false",
+        "enablePrometheus=false",
+        "controllerManager.replicas=1",
+        "controllerManager.podDisruptionBudget.enabled=false",
+        "controllerManager.manager.logLevel=2",
+        "mutatingWebhook.reinvocationPolicy=Never",
+        "metrics.prometheusNamespace=monitoring",
+        "webhookService.ipDualStack.enabled=false",
+    ];
+    let objects = objects(&defaults);
+    assert!(!objects.contains_key("PodDisruptionBudget/kueue-controller-manager"));
+}
