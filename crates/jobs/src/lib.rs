@@ -17,6 +17,7 @@ mod jobset;
 mod object;
 mod patch;
 mod scheduling;
+pub mod webhook;
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo};

@@ -79,6 +79,11 @@ pub(crate) fn set(target: &mut Value, path: &[&str], value: Value) {
     *at = value;
 }
 
+/// A key as a part of a JSON pointer (RFC 6901).
+pub(crate) fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

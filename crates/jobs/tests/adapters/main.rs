@@ -3,3 +3,4 @@
 mod observe;
 mod start_stop;
 mod support;
+mod webhook;

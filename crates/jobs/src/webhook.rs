@@ -1,0 +1,159 @@
+//! What happens to a job when a user writes it: defaults and refusals (reference 07, 7.1 and 7.2).
+//!
+//! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
+
+mod job_rules;
+mod topology;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Value, json};
+use sluice_api::config::selector_matches;
+use sluice_api::gates::{Gate, Gates};
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+
+use crate::object::string_map;
+use crate::patch::{Patch, escape};
+
+pub use validate::validate;
+
+/// What the user does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A new object.
+    Create,
+    /// A change of an existing one.
+    Update,
+}
+
+/// What the rules depend on besides the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// `manageJobsWithoutQueueName` of the configuration.
+    pub manage_jobs_without_queue_name: bool,
+    /// `managedJobsNamespaceSelector` of the configuration.
+    pub managed_jobs_namespace_selector: &'a LabelSelector,
+    /// Labels of the job's namespace; empty when it is not known yet.
+    pub namespace_labels: &'a BTreeMap<String, String>,
+    /// Whether the namespace has a LocalQueue named `default`.
+    pub default_local_queue: bool,
+    /// Whether there is a WorkloadPriorityClass named `default`.
+    pub default_priority_class: bool,
+    /// Whether the object's controller, or one further up, is a job that is managed itself.
+    pub managed_owner: bool,
+    /// The gates in force.
+    pub gates: Gates,
+}
+
+impl Context<'_> {
+    /// Whether jobs of this namespace may be managed at all.
+    fn namespace_is_managed(&self) -> bool {
+        selector_matches(self.managed_jobs_namespace_selector, self.namespace_labels)
+    }
+}
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Path of the field.
+    pub path: String,
+    /// What is wrong, as Kubernetes words it.
+    pub message: String,
+}
+
+/// The rules that a write breaks; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied(pub Vec<Violation>);
+
+impl fmt::Display for Denied {
+    /// One violation by itself, several in brackets, as Kubernetes does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let several = self.0.len() > 1;
+        f.write_str(if several { "[" } else { "" })?;
+        for (index, violation) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{}: {}", violation.path, violation.message)?;
+        }
+        f.write_str(if several { "]" } else { "" })
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// The labels, annotations and suspension of a job: all that most rules look at.
+pub(crate) struct Meta {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) suspended: bool,
+}
+
+impl Meta {
+    pub(crate) fn read(object: &Value) -> Self {
+        Self {
+            labels: string_map(&object["metadata"]["labels"]),
+            annotations: string_map(&object["metadata"]["annotations"]),
+            suspended: object["spec"]["suspend"] == true,
+        }
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The label, else the annotation of the same key.
+    pub(crate) fn queue_name(&self) -> Option<&str> {
+        self.label(labels::QUEUE_NAME).or_else(|| self.annotation(labels::QUEUE_NAME))
+    }
+}
+
+/// The JSON patch that a new job gets, in the order of reference 07: default LocalQueue, default
+/// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook.
+///
+/// A job of a managed owner is left alone: its owner holds the Workload.
+pub fn mutate(operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
+    let unmanaged = context.managed_owner || !context.namespace_is_managed();
+    if operation == Operation::Update || unmanaged || !object["spec"].is_object() {
+        return Patch::Json(Vec::new());
+    }
+    let meta = Meta::read(object);
+    let mut added = Vec::new();
+    let mut queued = meta.queue_name().is_some();
+    if !queued && context.default_local_queue {
+        added.push((labels::QUEUE_NAME, labels::DEFAULT_LOCAL_QUEUE));
+        queued = true;
+    }
+    if !queued && !context.manage_jobs_without_queue_name {
+        return Patch::Json(Vec::new());
+    }
+    let defaulting = context.gates.enabled(Gate::WorkloadPriorityClassDefaulting);
+    if defaulting && context.default_priority_class && meta.label(labels::PRIORITY_CLASS).is_none() {
+        added.push((labels::PRIORITY_CLASS, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS));
+    }
+    let mut operations = Vec::new();
+    if !added.is_empty() && !object["metadata"]["labels"].is_object() {
+        operations.push(json!({"op": "add", "path": "/metadata/labels", "value": {}}));
+    }
+    for (key, value) in added {
+        let path = format!("/metadata/labels/{}", escape(key));
+        operations.push(json!({"op": "add", "path": path, "value": value}));
+    }
+    if !meta.suspended {
+        operations.push(json!({"op": "add", "path": "/spec/suspend", "value": true}));
+    }
+    Patch::Json(operations)
+}
+
+/// The kind of the job's controller, if it is one that Sluice integrates: only then can [`Context::managed_owner`] be true.
+pub fn owner_kind(object: &Value) -> Option<JobKind> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?)
+}

@@ -1,0 +1,219 @@
+//! The topology annotations of pod templates (reference 07, 7.1 "Validation"; gate TopologyAwareScheduling).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
+use sluice_api::{labels, names};
+
+use super::Context;
+use super::validate::Violations;
+use crate::object::{int, pods_of_job_spec, string_map};
+
+/// A pod template with its place and its number of pods.
+struct Template {
+    path: String,
+    annotations: BTreeMap<String, String>,
+    count: i32,
+}
+
+impl Template {
+    fn new(path: String, template: &Value, count: i32) -> Self {
+        Self { path, annotations: string_map(&template["metadata"]["annotations"]), count }
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+
+    fn path(&self, key: &str) -> String {
+        format!("{}.metadata.annotations[{key}]", self.path)
+    }
+
+    /// What a group's members must have in common.
+    fn request(&self) -> [Option<&str>; 2] {
+        [self.get(labels::POD_SET_REQUIRED_TOPOLOGY), self.get(labels::POD_SET_PREFERRED_TOPOLOGY)]
+    }
+}
+
+/// An update is checked only if it changes topology annotations: a job that runs with fewer pods than it asked for, or
+/// that was made before a rule existed, must still be written by controllers.
+pub(super) fn check(
+    kind: JobKind,
+    object: &Value,
+    old: Option<&Value>,
+    violations: &mut Violations,
+    context: &Context<'_>,
+) {
+    if !context.gates.enabled(Gate::TopologyAwareScheduling) {
+        return;
+    }
+    let templates = templates(kind, object);
+    let requests = |templates: &[Template]| -> Vec<_> {
+        let ours = |(key, _): &(&String, &String)| key.starts_with("kueue.x-k8s.io/podset-");
+        let of = |template: &Template| -> Vec<(String, String)> {
+            template.annotations.iter().filter(ours).map(|(k, v)| (k.clone(), v.clone())).collect()
+        };
+        templates.iter().map(of).collect()
+    };
+    if old.is_some_and(|old| requests(&self::templates(kind, old)) == requests(&templates)) {
+        return;
+    }
+    for template in &templates {
+        one_request(template, violations);
+        slices(template, violations);
+        if context.gates.enabled(Gate::TASMultiLayerTopology) {
+            constraints(template, violations);
+        }
+    }
+    groups(&templates, violations);
+}
+
+fn templates(kind: JobKind, object: &Value) -> Vec<Template> {
+    let spec = &object["spec"];
+    match kind {
+        JobKind::Job => {
+            vec![Template::new("spec.template".to_owned(), &spec["template"], pods_of_job_spec(spec))]
+        }
+        JobKind::JobSet => {
+            let jobs: &[Value] = spec["replicatedJobs"].as_array().map_or(&[], Vec::as_slice);
+            let template = |(index, job): (usize, &Value)| {
+                let path = format!("spec.replicatedJobs[{index}].template.spec.template");
+                let job_spec = &job["template"]["spec"];
+                let count = int(&job["replicas"]).unwrap_or(1).saturating_mul(pods_of_job_spec(job_spec));
+                Template::new(path, &job_spec["template"], count)
+            };
+            jobs.iter().enumerate().map(template).collect()
+        }
+    }
+}
+
+/// At most one of required, preferred and unconstrained, each with a legal value.
+fn one_request(template: &Template, violations: &mut Violations) {
+    let keys = [
+        labels::POD_SET_REQUIRED_TOPOLOGY,
+        labels::POD_SET_PREFERRED_TOPOLOGY,
+        labels::POD_SET_UNCONSTRAINED_TOPOLOGY,
+    ];
+    let given: Vec<_> = keys.into_iter().filter(|key| template.annotations.contains_key(*key)).collect();
+    if given.len() > 1 {
+        let path = format!("{}.metadata.annotations", template.path);
+        violations.invalid(&path, &given.join(", "), "must not contain more than one topology annotation");
+    }
+    for key in &keys[..2] {
+        level(template, key, violations);
+    }
+    let unconstrained = template.get(keys[2]);
+    if let Some(text) = unconstrained.filter(|text| !matches!(*text, "true" | "false")) {
+        violations.invalid(&template.path(keys[2]), text, "must be true or false");
+    }
+}
+
+/// A topology level is named by a node label's key.
+fn level(template: &Template, key: &str, violations: &mut Violations) {
+    if let Some(text) = template.get(key)
+        && let Some(error) = names::qualified_name_error(text)
+    {
+        violations.invalid(&template.path(key), text, &error);
+    }
+}
+
+fn slices(template: &Template, violations: &mut Violations) {
+    let (level_key, size_key) = (labels::POD_SET_SLICE_REQUIRED_TOPOLOGY, labels::POD_SET_SLICE_SIZE);
+    level(template, level_key, violations);
+    match (template.get(level_key), template.get(size_key)) {
+        (Some(_), None) => {
+            violations.forbidden(&template.path(level_key), "a slice topology requires a slice size")
+        }
+        (None, Some(_)) => {
+            violations.forbidden(&template.path(size_key), "a slice size requires a slice topology")
+        }
+        _ => {}
+    }
+    let Some(text) = template.get(size_key) else { return };
+    match text.parse::<i32>() {
+        Err(_) => violations.invalid(&template.path(size_key), text, "must be an integer"),
+        Ok(size) if size < 1 => {
+            violations.invalid(&template.path(size_key), text, "must be greater than or equal to 1");
+        }
+        Ok(size) if size > template.count => {
+            let message = format!("must not be greater than pod set count {}", template.count);
+            violations.invalid(&template.path(size_key), text, &message);
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Up to three layers, each with a level of its own and a size that divides that of the layer before.
+fn constraints(template: &Template, violations: &mut Violations) {
+    let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
+    let Some(text) = template.get(key) else { return };
+    let path = template.path(key);
+    let layers = match serde_json::from_str::<Value>(text) {
+        Ok(Value::Array(layers)) => layers,
+        _ => return violations.invalid(&path, text, "must be a JSON list of objects with topology and size"),
+    };
+    if !(1..=3).contains(&layers.len()) {
+        violations.invalid(&path, text, "must have 1 to 3 layers");
+    }
+    let mut seen = BTreeSet::new();
+    let mut outer: Option<i32> = None;
+    for layer in &layers {
+        let (Some(level), Some(size)) = (layer["topology"].as_str(), int(&layer["size"])) else {
+            violations.invalid(&path, &layer.to_string(), "must have a topology and a size");
+            continue;
+        };
+        if let Some(error) = names::qualified_name_error(level) {
+            violations.invalid(&path, level, &error);
+        }
+        if !seen.insert(level) {
+            violations.invalid(&path, level, "must not be in more than one layer");
+        }
+        if size < 1 {
+            violations.invalid(&path, &size.to_string(), "must be greater than or equal to 1");
+        } else if let Some(outer) = outer.filter(|outer| outer % size != 0) {
+            let message = format!("must divide the size of the layer before, {outer}");
+            violations.invalid(&path, &size.to_string(), &message);
+        }
+        outer = Some(size).filter(|size| *size > 0);
+    }
+}
+
+/// A group is a leader of one pod and its workers, with the same request.
+fn groups(templates: &[Template], violations: &mut Violations) {
+    let key = labels::POD_SET_GROUP_NAME;
+    let mut groups: BTreeMap<&str, Vec<&Template>> = BTreeMap::new();
+    for template in templates {
+        let Some(name) = template.get(key) else { continue };
+        if name.parse::<u64>().is_ok() {
+            violations.invalid(&template.path(key), name, "must not be a number");
+        }
+        if template.request() == [None, None] {
+            let message = "requires podset-required-topology or podset-preferred-topology";
+            violations.forbidden(&template.path(key), message);
+        }
+        groups.entry(name).or_default().push(template);
+    }
+    for (name, members) in groups {
+        let [first, second] = members.as_slice() else {
+            let message = format!("can only define groups of exactly 2 pod sets, got: {}", members.len());
+            violations.invalid(&members[0].path(key), name, &message);
+            continue;
+        };
+        if first.count != 1 && second.count != 1 {
+            violations.invalid(
+                &first.path(key),
+                name,
+                "one of the pod sets in a group must have exactly 1 pod",
+            );
+        }
+        if first.request() != second.request() {
+            violations.invalid(
+                &second.path(key),
+                name,
+                "pod sets of a group must have the same topology request",
+            );
+        }
+    }
+}

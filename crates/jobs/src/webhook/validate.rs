@@ -1,0 +1,189 @@
+//! The rules that hold for every job kind (reference 07, 7.1 "Validation").
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
+use sluice_api::{labels, names};
+
+use super::{Context, Denied, Meta, Violation, job_rules, topology};
+
+/// Collects violations.
+#[derive(Default)]
+pub(super) struct Violations(Vec<Violation>);
+
+impl Violations {
+    pub(super) fn invalid(&mut self, path: &str, value: &str, message: &str) {
+        self.add(path, format!("Invalid value: {value:?}: {message}"));
+    }
+
+    pub(super) fn forbidden(&mut self, path: &str, message: &str) {
+        self.add(path, format!("Forbidden: {message}"));
+    }
+
+    fn immutable(&mut self, path: &str, value: &str) {
+        self.invalid(path, value, "field is immutable");
+    }
+
+    fn add(&mut self, path: &str, message: String) {
+        self.0.push(Violation { path: path.to_owned(), message });
+    }
+}
+
+pub(super) fn label_path(key: &str) -> String {
+    format!("metadata.labels[{key}]")
+}
+
+pub(super) fn annotation_path(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+/// Checks a new job (`old` is `None`) or a changed one.
+///
+/// Of a changed one only what changed is held against the rules: an object that broke one before must still be written
+/// by controllers. One that is being deleted is never refused, so that nothing of ours keeps a namespace from going.
+pub fn validate(
+    kind: JobKind,
+    object: &Value,
+    old: Option<&Value>,
+    context: &Context<'_>,
+) -> Result<(), Denied> {
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        return Ok(());
+    }
+    let meta = Meta::read(object);
+    let before = old.map(Meta::read);
+    let mut violations = Violations::default();
+    always(kind, before.as_ref(), &meta, &mut violations, context);
+    topology::check(kind, object, old, &mut violations, context);
+    if kind == JobKind::Job {
+        job_rules::always(old, object, &meta, &mut violations, context);
+    }
+    if let (Some(old), Some(before)) = (old, &before) {
+        on_update(before, &meta, &mut violations, context);
+        if kind == JobKind::Job {
+            job_rules::on_update(old, object, before, &meta, &mut violations, context);
+        }
+    } else if context.gates.enabled(Gate::AdmissionGatedBy) {
+        admission_gates(&meta, &mut violations);
+    }
+    if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
+}
+
+fn always(
+    kind: JobKind,
+    old: Option<&Meta>,
+    meta: &Meta,
+    violations: &mut Violations,
+    context: &Context<'_>,
+) {
+    let label = |key: &str| {
+        let value = meta.labels.get(key);
+        value.filter(|_| old.is_none_or(|old| old.labels.get(key) != value))
+    };
+    let annotation = |key: &str| {
+        let value = meta.annotations.get(key);
+        value.filter(|_| old.is_none_or(|old| old.annotations.get(key) != value))
+    };
+    for key in [labels::QUEUE_NAME, labels::PREBUILT_WORKLOAD_NAME] {
+        for (path, name) in [(label_path(key), label(key)), (annotation_path(key), annotation(key))] {
+            let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
+            if let Some(error) = names::dns1123_subdomain_error(name) {
+                violations.invalid(&path, name, &error);
+            }
+        }
+    }
+    if let Some(text) = label(labels::MAX_EXEC_TIME_SECONDS) {
+        let path = label_path(labels::MAX_EXEC_TIME_SECONDS);
+        match text.parse::<i32>() {
+            Err(_) => violations.invalid(&path, text, "must be an integer"),
+            Ok(seconds) if seconds <= 0 => violations.invalid(&path, text, "should be greater than 0"),
+            Ok(_) => {}
+        }
+    }
+    let elastic = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
+        && annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
+    if elastic && kind != JobKind::Job {
+        let message = format!("workload slices are not supported for {}", kind.kind());
+        violations.forbidden(&annotation_path(labels::ELASTIC_JOB), &message);
+    }
+}
+
+/// The entries of `admission-gated-by` are unique names with a domain.
+fn admission_gates(meta: &Meta, violations: &mut Violations) {
+    let Some(text) = meta.annotation(labels::ADMISSION_GATED_BY) else { return };
+    let path = annotation_path(labels::ADMISSION_GATED_BY);
+    let mut seen = BTreeSet::new();
+    for gate in text.split(',') {
+        if let Some(error) = names::qualified_name_error(gate) {
+            violations.invalid(&path, gate, &error);
+        } else if !gate.contains('/') {
+            violations.invalid(&path, gate, "must be a domain-prefixed name, such as example.com/gate");
+        } else if !seen.insert(gate) {
+            violations.add(&path, format!("Duplicate value: {gate:?}"));
+        }
+    }
+}
+
+fn on_update(old: &Meta, new: &Meta, violations: &mut Violations, context: &Context<'_>) {
+    queue_name(old, new, violations, context);
+    let prebuilt = |meta: &Meta| {
+        let key = labels::PREBUILT_WORKLOAD_NAME;
+        meta.annotation(key).or_else(|| meta.label(key)).map(str::to_owned)
+    };
+    if !new.suspended && prebuilt(old) != prebuilt(new) {
+        let path = label_path(labels::PREBUILT_WORKLOAD_NAME);
+        violations.immutable(&path, &prebuilt(new).unwrap_or_default());
+    }
+    let seconds = |meta: &Meta| meta.label(labels::MAX_EXEC_TIME_SECONDS).map(str::to_owned);
+    if !(old.suspended && new.suspended) && seconds(old) != seconds(new) {
+        violations.immutable(&label_path(labels::MAX_EXEC_TIME_SECONDS), &seconds(new).unwrap_or_default());
+    }
+    priority_class(old, new, violations);
+    if context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices) {
+        let elastic = |meta: &Meta| meta.annotation(labels::ELASTIC_JOB).map(str::to_owned);
+        if elastic(old) != elastic(new) {
+            violations.immutable(&annotation_path(labels::ELASTIC_JOB), &elastic(new).unwrap_or_default());
+        }
+    }
+    if context.gates.enabled(Gate::AdmissionGatedBy) {
+        let entries = |meta: &Meta| -> BTreeSet<String> {
+            let text = meta.annotation(labels::ADMISSION_GATED_BY).unwrap_or_default();
+            text.split(',').filter(|gate| !gate.is_empty()).map(str::to_owned).collect()
+        };
+        let (before, after) = (entries(old), entries(new));
+        for gate in after.difference(&before) {
+            let message = format!("admission gate {gate:?} cannot be added after creation");
+            violations.forbidden(&annotation_path(labels::ADMISSION_GATED_BY), &message);
+        }
+    }
+}
+
+fn queue_name(old: &Meta, new: &Meta, violations: &mut Violations, context: &Context<'_>) {
+    let path = label_path(labels::QUEUE_NAME);
+    let (before, after) = (old.queue_name(), new.queue_name());
+    if !new.suspended && before != after {
+        violations.immutable(&path, after.unwrap_or_default());
+    } else if before.is_some()
+        && after.is_none()
+        && context.default_local_queue
+        && context.namespace_is_managed()
+    {
+        let message =
+            format!("cannot be removed: the namespace has the LocalQueue {:?}", labels::DEFAULT_LOCAL_QUEUE);
+        violations.forbidden(&path, &message);
+    }
+}
+
+/// The class may be changed at any time; it cannot be removed, and a running job cannot get its first one.
+fn priority_class(old: &Meta, new: &Meta, violations: &mut Violations) {
+    let path = label_path(labels::PRIORITY_CLASS);
+    match (old.label(labels::PRIORITY_CLASS), new.label(labels::PRIORITY_CLASS)) {
+        (Some(_), None) => violations.forbidden(&path, "workload priority class cannot be removed"),
+        (None, Some(_)) if !new.suspended => {
+            violations.forbidden(&path, "workload priority class cannot be added to a running job");
+        }
+        _ => {}
+    }
+}
