@@ -1,5 +1,7 @@
 //! The test bed itself: what the other suites rely on.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -9,7 +11,7 @@ use serde_json::json;
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{ControlPlane, nodes};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn job(name: &str, pods: u32, annotations: &serde_json::Value) -> Job {
     let job = json!({

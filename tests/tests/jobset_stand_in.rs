@@ -1,5 +1,7 @@
 //! The JobSet stand-in behaves as the other suites and the demo need it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use sluice_testkit::jobset::{EXCLUSIVE_GROUP, JobSet, JobSetStatus};
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{ControlPlane, kubectl, nodes, shared};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 struct Scene {
     plane: &'static ControlPlane,
@@ -225,4 +227,25 @@ async fn kubectl_refuses_an_unknown_field_and_a_running_jobset_keeps_its_templat
     let refused =
         scene.jobsets.replace("strict", &PostParams::default(), &changed).await.unwrap_err().to_string();
     assert!(refused.contains("only change while the JobSet is suspended"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_jobsets_of_the_examples_pass_strict_validation() {
+    let scene = scene("stand-in-examples").await;
+    let examples = sluice_testkit::assets::workspace().join("examples");
+    let mut names = BTreeSet::new();
+    for file in ["hotswap/jobs.yaml", "hotswap/unqueued/jobs.yaml", "tpu-multislice/jobs.yaml"] {
+        let path = examples.join(file).display().to_string();
+        let args = ["apply", "--validate=strict", "--dry-run=server", "-o", "name", "-f", &path];
+        let applied = kubectl::kubectl(scene.plane, &args).await.unwrap();
+        names.extend(applied.lines().map(str::to_owned));
+    }
+    let expected = [
+        "high-jax-trillium",
+        "low-jax-trillium",
+        "multislice-1slice",
+        "multislice-2slice",
+        "multislice-3slice",
+    ];
+    assert_eq!(names, expected.map(|name| format!("jobset.jobset.x-k8s.io/{name}")).into());
 }

@@ -1,5 +1,7 @@
 //! The parts of the test bed around the control plane: the chart, the CRDs, the fault proxy.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -10,7 +12,7 @@ use serde_json::json;
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{ControlPlane, FaultProxy, Setup, chart, client_of, crds, kubectl, shared};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };

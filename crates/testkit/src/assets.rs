@@ -107,7 +107,8 @@ pub fn bin_folder() -> Result<PathBuf> {
             hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
         }
     }
-    let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let mut key = format!("{:x}", hash.finalize());
+    key.truncate(16);
     Ok(workspace().join(".cache/control-plane").join(key).join("bin"))
 }
 

@@ -53,17 +53,17 @@ pub async fn try_kubectl<S: AsRef<OsStr>>(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.env_remove("KUBECONFIG");
     let mut child = command.spawn().context("starting kubectl")?;
-    let pipe = child.stdin.take();
+    let stdin = child.stdin.take();
     let feed = async {
-        if let (Some(mut pipe), Some(input)) = (pipe, input) {
+        if let (Some(mut pipe), Some(input)) = (stdin, input) {
             tokio::io::AsyncWriteExt::write_all(&mut pipe, input.as_bytes()).await?;
         }
         Ok::<(), std::io::Error>(())
     };
-    let (fed, output) = tokio::join!(feed, child.wait_with_output());
+    let (sent, output) = tokio::join!(feed, child.wait_with_output());
     let output = output.context("waiting for kubectl")?;
     if output.status.success() {
-        fed.context("feeding kubectl")?;
+        sent.context("feeding kubectl")?;
     }
     Ok(Output {
         success: output.status.success(),

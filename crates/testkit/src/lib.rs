@@ -27,6 +27,7 @@ mod proxy;
 mod setup;
 mod shared;
 pub mod wait;
+pub mod workloads;
 
 pub use manager::{Manager, binary};
 pub use plane::{Builder, ControlPlane, client_of};

@@ -17,7 +17,7 @@ use crate::setup::Setup;
 use crate::wait::{Look, eventually};
 
 /// How long a manager may take until it is ready.
-const READY_DEADLINE: Duration = Duration::from_secs(60);
+const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How long it may take after SIGTERM before that is a failure: the promise is 10 s.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -105,7 +105,10 @@ impl Manager {
             let (status, body) = get(health, "/readyz").await?;
             Ok(if status == 200 { Look::Done(()) } else { Look::NotYet(format!("{status} {body}")) })
         });
-        looked.await.with_context(|| format!("the log ends:\n{}", self.log_tail(20)))
+        if let Err(error) = looked.await {
+            bail!("{error:#}\nthe manager's log ends:\n{}", self.log_tail(20));
+        }
+        Ok(())
     }
 
     /// The status and body of a path on the health port, for example `/healthz`.

@@ -21,7 +21,7 @@ use crate::process::{Program, Watchdog};
 use crate::wait::{Look, eventually, look};
 
 /// How long a program of the plane may take until it serves.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The stages of fake nodes and pods (kwok).
 const STAGES: &str = include_str!("../../../tests/control-plane/kwok/stages.yaml");
@@ -124,11 +124,11 @@ impl ControlPlane {
         Builder::default()
     }
 
-    fn lay_out(parts: Builder, folder: PathBuf, watchdog: Arc<Watchdog>) -> Result<Self> {
+    fn lay_out(builder: Builder, folder: PathBuf, watchdog: Arc<Watchdog>) -> Result<Self> {
         let certs = Certs::make(&folder.join("certs"))?;
         fs::create_dir_all(folder.join("logs")).context("making the log folder")?;
         let ports = parts::free_ports(5)?;
-        let plane = Self { programs: Mutex::default(), parts, certs, ports, folder, watchdog };
+        let plane = Self { programs: Mutex::default(), parts: builder, certs, ports, folder, watchdog };
         let (certificate, key) = (plane.certs.path("admin.crt"), plane.certs.path("admin.key"));
         let user = User::Certificate(&certificate, &key);
         kubeconfig::write(&plane.kubeconfig_path(), &plane.url(), Some(&plane.ca_path()), &user, "default")?;

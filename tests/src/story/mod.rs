@@ -150,7 +150,7 @@ async fn clean(plane: &ControlPlane, client: &Client, applied: &[PathBuf]) -> Re
         let output = try_kubectl(&plane.kubeconfig_path(), &args, None).await?;
         ensure!(output.success, "cleaning up {}: {}{}", path.display(), output.stdout, output.stderr);
     }
-    eventually("no Workload is left", Duration::from_secs(60), || async {
+    eventually("no Workload is left", Duration::from_mins(1), || async {
         let left = events::workloads(client).await?;
         Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{} Workloads", left.len())) })
     })

@@ -35,7 +35,8 @@ fn marks(jobset: &JobSet, group: &ReplicatedJob, index: i32) -> BTreeMap<String,
     let before: i32 = groups.iter().take_while(|one| one.name != group.name).map(|one| one.replicas).sum();
     // A value that differs between any two children of the cluster and keeps to 63 characters.
     let digest = Sha256::digest(format!("{namespace}/{}", name(&jobset_name, &group.name, index)));
-    let key: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    let mut key = format!("{digest:x}");
+    key.truncate(40);
     BTreeMap::from([
         (JOBSET_NAME.to_owned(), jobset_name),
         ("jobset.sigs.k8s.io/jobset-uid".to_owned(), meta.uid.clone().unwrap_or_default()),

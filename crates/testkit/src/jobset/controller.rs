@@ -48,7 +48,7 @@ pub async fn run(client: Client, stop: oneshot::Receiver<()>) {
         .owns(jobs, watcher::Config::default().labels(JOBSET_NAME))
         .with_config(config)
         .run(
-            |jobset, client| async move { reconcile(&jobset, &client).await.map_err(Failure) },
+            |jobset, client| async move { Box::pin(reconcile(&jobset, &client)).await.map_err(Failure) },
             |_, _, _| Action::requeue(RETRY),
             Arc::new(client),
         )
@@ -96,7 +96,7 @@ async fn reconcile(seen: &JobSet, client: &Client) -> anyhow::Result<Action> {
     work.delete_leftovers().await?;
     work.judge();
     if work.status.terminal_state.is_none() && work.status.restarts == work.attempt() {
-        work.bring_about().await?;
+        Box::pin(work.bring_about()).await?;
     }
     work.count();
     let waiting = work.waiting;
