@@ -174,7 +174,8 @@ pub(crate) fn template_operations(
 ) -> Vec<Value> {
     let mut operations = Vec::new();
     let metadata = format!("{template}/metadata");
-    if !has_metadata && !(to.labels.is_empty() && to.annotations.is_empty()) {
+    let needs_metadata = !to.labels.is_empty() || !to.annotations.is_empty();
+    if needs_metadata && !has_metadata {
         operations.push(json!({"op": "add", "path": metadata, "value": {}}));
     }
     let spec = format!("{template}/spec");

@@ -32,6 +32,7 @@ pub enum Operation {
 
 /// What the rules depend on besides the object.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named where it is set")]
 pub struct Context<'a> {
     /// `manageJobsWithoutQueueName` of the configuration.
     pub manage_jobs_without_queue_name: bool,

@@ -124,10 +124,10 @@ fn slices(template: &Template, violations: &mut Violations) {
     level(template, level_key, violations);
     match (template.get(level_key), template.get(size_key)) {
         (Some(_), None) => {
-            violations.forbidden(&template.path(level_key), "a slice topology requires a slice size")
+            violations.forbidden(&template.path(level_key), "a slice topology requires a slice size");
         }
         (None, Some(_)) => {
-            violations.forbidden(&template.path(size_key), "a slice size requires a slice topology")
+            violations.forbidden(&template.path(size_key), "a slice size requires a slice topology");
         }
         _ => {}
     }
@@ -150,9 +150,8 @@ fn constraints(template: &Template, violations: &mut Violations) {
     let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
     let Some(text) = template.get(key) else { return };
     let path = template.path(key);
-    let layers = match serde_json::from_str::<Value>(text) {
-        Ok(Value::Array(layers)) => layers,
-        _ => return violations.invalid(&path, text, "must be a JSON list of objects with topology and size"),
+    let Ok(Value::Array(layers)) = serde_json::from_str(text) else {
+        return violations.invalid(&path, text, "must be a JSON list of objects with topology and size");
     };
     if !(1..=3).contains(&layers.len()) {
         violations.invalid(&path, text, "must have 1 to 3 layers");

@@ -1,5 +1,7 @@
 //! Tests of the adapters through their public interface.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, too, may fail a test")]
+
 mod observe;
 mod start_stop;
 mod support;

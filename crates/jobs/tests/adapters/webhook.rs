@@ -14,6 +14,7 @@ use sluice_jobs::{Patch, observe, start, stop};
 use crate::support::{apply, job, jobset};
 
 /// What a cluster without anything special answers.
+#[expect(clippy::struct_excessive_bools, reason = "as the context that it makes")]
 struct World {
     selector: LabelSelector,
     namespace: BTreeMap<String, String>,
@@ -196,12 +197,7 @@ fn rows() -> Vec<Row> {
         ("queue change while running", Job, is_running(), still(label("queue-name", "other"))),
         ("queue change with the start", Job, none(), still(label("queue-name", "other"))),
         ("queue change with the stop", Job, is_running(), label("queue-name", "other")),
-        (
-            "queue annotation dropped while running",
-            JobSet,
-            is_running(),
-            still(annotation("queue-name", "")),
-        ),
+        ("queue annotation dropped while running", JobSet, is_running(), still(annotation("queue-name", ""))),
         (
             "label takes the annotation's place",
             JobSet,
