@@ -1,0 +1,235 @@
+//! The chart and the plain manifests on a real API server, without a manager behind them: what is blocked then, who may do what, and what
+//! an upgrade leaves alone.
+
+use serde_json::{Value, json};
+use sluice_testkit::assets::workspace;
+use sluice_testkit::kubectl::{self, Output, kubectl, try_kubectl};
+use sluice_testkit::{ControlPlane, Setup, chart, jobset};
+use tokio::sync::OnceCell;
+
+const SECRET: [&str; 6] = ["-n", chart::NAMESPACE, "get", "secret", "kueue-webhook-server-cert", "-ojson"];
+
+struct Installed {
+    plane: ControlPlane,
+    setup: Setup,
+}
+
+static INSTALLED: OnceCell<Installed> = OnceCell::const_new();
+
+/// One plane with JobSet's CRD and the chart for a manager outside that never runs. The tests that share it use names of their own.
+async fn installed() -> &'static Installed {
+    let start = || async {
+        let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
+        jobset::install_crd(&plane.client().await.unwrap()).await.unwrap();
+        let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+        Installed { plane, setup }
+    };
+    INSTALLED.get_or_init(start).await
+}
+
+async fn create(plane: &ControlPlane, object: &Value) -> Output {
+    try_kubectl(&plane.kubeconfig_path(), &["create", "-f", "-"], Some(&object.to_string())).await.unwrap()
+}
+
+fn job(namespace: &str, name: &str, metadata: &Value) -> Value {
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": { "template": { "spec": {
+            "restartPolicy": "Never", "containers": [{ "name": "main", "image": "busybox" }],
+        } } },
+    });
+    for (key, value) in metadata.as_object().unwrap() {
+        job["metadata"][key] = value.clone();
+    }
+    job
+}
+
+#[tokio::test]
+async fn with_the_manager_down_only_queued_jobs_are_refused() {
+    let plane = &installed().await.plane;
+    plane.make_namespace("down").await.unwrap();
+    let queue = json!({ "kueue.x-k8s.io/queue-name": "queue" });
+    let (label, annotation) = (json!({ "labels": queue }), json!({ "annotations": queue }));
+
+    for (name, metadata) in [("by-label", &label), ("by-annotation", &annotation)] {
+        let refused = create(plane, &job("down", name, metadata)).await;
+        assert!(!refused.success && refused.stderr.contains("failed calling webhook"), "{name}: {refused:?}");
+    }
+    let free = create(plane, &job("down", "free", &json!({}))).await;
+    assert!(free.success, "{free:?}");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "free", "namespace": "down" },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    let pod = create(plane, &pod).await;
+    assert!(pod.success, "{pod:?}");
+    // Whoever runs the cluster can always repair it.
+    for namespace in ["kube-system", chart::NAMESPACE] {
+        let system = create(plane, &job(namespace, "system", &label)).await;
+        assert!(system.success, "{namespace}: {system:?}");
+    }
+    // A queue name can be neither given nor taken away behind the manager's back.
+    let kubeconfig = plane.kubeconfig_path();
+    let args = ["-n", "down", "label", "job", "free", "kueue.x-k8s.io/queue-name=queue"];
+    let given = try_kubectl(&kubeconfig, &args, None).await.unwrap();
+    assert!(!given.success && given.stderr.contains("failed calling webhook"), "{given:?}");
+}
+
+#[tokio::test]
+async fn with_the_manager_down_reading_works_in_the_stored_version() {
+    let plane = &installed().await.plane;
+    kubectl(plane, &["get", "clusterqueues.v1beta2.kueue.x-k8s.io"]).await.unwrap();
+    kubectl(plane, &["get", "workloads", "-A"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_upgrade_leaves_the_manager_s_certificates_alone() {
+    let Installed { plane, setup } = installed().await;
+    // What the manager does once it runs.
+    let bundle = "Q0E=";
+    for kind in ["mutating", "validating"] {
+        let name = format!("kueue-{kind}-webhook-configuration");
+        let patch = json!([{ "op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle }]);
+        let resource = format!("{kind}webhookconfiguration");
+        kubectl(plane, &["patch", &resource, &name, "--type=json", "-p", &patch.to_string()]).await.unwrap();
+    }
+    let secret = json!({ "data": { "tls.crt": "Y2VydA==" } }).to_string();
+    let args = ["-n", chart::NAMESPACE, "patch", "secret", "kueue-webhook-server-cert", "-p", &secret];
+    kubectl(plane, &args).await.unwrap();
+
+    chart::install(plane, setup.clone(), &json!({ "commonLabels": { "upgraded": "yes" } })).await.unwrap();
+
+    let secret: Value = serde_json::from_str(&kubectl(plane, &SECRET).await.unwrap()).unwrap();
+    assert_eq!(secret["metadata"]["labels"]["upgraded"], "yes");
+    assert_eq!(secret["data"]["tls.crt"], "Y2VydA==");
+    for kind in ["mutating", "validating"] {
+        let (resource, name) =
+            (format!("{kind}webhookconfiguration"), format!("kueue-{kind}-webhook-configuration"));
+        let got = kubectl(plane, &["get", &resource, &name, "-ojson"]).await.unwrap();
+        let got: Value = serde_json::from_str(&got).unwrap();
+        assert_eq!(got["webhooks"][0]["clientConfig"]["caBundle"], bundle, "{kind}");
+    }
+}
+
+async fn can(plane: &ControlPlane, who: &[&str], what: &[&str]) -> bool {
+    let args: Vec<&str> = ["auth", "can-i"].iter().chain(what).chain(who).copied().collect();
+    let output = try_kubectl(&plane.kubeconfig_path(), &args, None).await.unwrap();
+    output.stdout.trim() == "yes"
+}
+
+#[tokio::test]
+async fn people_have_the_rights_of_their_roles_and_none_may_admit_itself() {
+    let plane = &installed().await.plane;
+    plane.make_namespace("people").await.unwrap();
+    for (role, user) in
+        [("kueue-batch-admin-role", "alice"), ("kueue-batch-user-role", "bob"), ("view", "carol")]
+    {
+        let binding = format!("people-{user}");
+        let args = ["create", "clusterrolebinding", &binding, "--clusterrole", role, "--user", user];
+        kubectl(plane, &args).await.unwrap();
+    }
+    let expected = [
+        ("alice", "create clusterqueues", true),
+        ("alice", "delete resourceflavors", true),
+        ("alice", "create localqueues", true),
+        ("alice", "patch workloads", true),
+        ("alice", "update workloads --subresource=status", false),
+        ("alice", "create jobs", true),
+        ("bob", "create jobs", true),
+        ("bob", "create jobsets.jobset.x-k8s.io", true),
+        ("bob", "list localqueues", true),
+        ("bob", "get workloads", true),
+        ("bob", "create clusterqueues", false),
+        ("bob", "create localqueues", false),
+        ("bob", "patch workloads", false),
+        ("bob", "update workloads --subresource=status", false),
+        ("bob", "patch workloads --subresource=status", false),
+        ("carol", "get workloads", true),
+        ("carol", "create jobs", false),
+        ("carol", "get clusterqueues", false),
+    ];
+    for (user, what, allowed) in expected {
+        let what: Vec<&str> = what.split(' ').chain(["-n", "people"]).collect();
+        // The controller that aggregates roles may take a moment.
+        let mut can_now = can(plane, &["--as", user], &what).await;
+        let patience = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while can_now != allowed && std::time::Instant::now() < patience {
+            can_now = can(plane, &["--as", user], &what).await;
+        }
+        assert_eq!(can_now, allowed, "{user}: {what:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_manager_reaches_its_own_objects_and_no_secrets_of_others() {
+    let plane = &installed().await.plane;
+    let account = format!("system:serviceaccount:{}:{}", chart::NAMESPACE, chart::SERVICE_ACCOUNT);
+    let expected = [
+        ("patch workloads --subresource=status -n default", true),
+        ("create workloads -n default", true),
+        ("patch jobs -n default", true),
+        ("patch jobsets.jobset.x-k8s.io -n default", true),
+        ("create jobs -n default", false),
+        ("create pods -n default", false),
+        ("patch clusterqueues", true),
+        ("create clusterqueues", false),
+        ("get secrets/kueue-webhook-server-cert -n kueue-system", true),
+        ("get secrets/other -n kueue-system", false),
+        ("create secrets -n kueue-system", false),
+        ("get secrets -n default", false),
+        ("patch customresourcedefinitions/workloads.kueue.x-k8s.io", true),
+        ("patch customresourcedefinitions/jobsets.jobset.x-k8s.io", false),
+        ("create customresourcedefinitions", false),
+        ("patch validatingwebhookconfigurations/kueue-validating-webhook-configuration", true),
+        ("patch validatingwebhookconfigurations/other", false),
+        ("update leases/c1f6bfd2.kueue.x-k8s.io -n kueue-system", true),
+        ("update leases/other -n kueue-system", false),
+        ("create tokenreviews", true),
+        ("create subjectaccessreviews", true),
+        ("escalate clusterroles", false),
+    ];
+    for (what, allowed) in expected {
+        let words: Vec<&str> = what.split(' ').collect();
+        assert_eq!(can(plane, &["--as", &account], &words).await, allowed, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn plain_manifests_apply_by_kubectl_and_again_without_losing_the_certificates() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    let folder = workspace().join("config/default").display().to_string();
+    // Plainly, from the client: the CRDs fit into the annotation that this takes.
+    kubectl(&plane, &["apply", "-k", &folder]).await.unwrap();
+    let patch = json!({ "data": { "ca.crt": "Y2E=" } }).to_string();
+    let args = ["-n", chart::NAMESPACE, "patch", "secret", "kueue-webhook-server-cert", "-p", &patch];
+    kubectl(&plane, &args).await.unwrap();
+    kubectl(&plane, &["apply", "-k", &folder]).await.unwrap();
+    let secret: Value = serde_json::from_str(&kubectl(&plane, &SECRET).await.unwrap()).unwrap();
+    assert_eq!(secret["data"]["ca.crt"], "Y2E=");
+    let conversion = "jsonpath={.spec.conversion.webhook.clientConfig.service.name}";
+    let crd = ["get", "crd", "workloads.kueue.x-k8s.io", "-o", conversion];
+    assert_eq!(kubectl(&plane, &crd).await.unwrap(), "kueue-webhook-service");
+}
+
+#[tokio::test]
+async fn helm_adopts_crds_and_objects_that_are_there_already() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    let crds = workspace().join("config/crd").display().to_string();
+    kubectl(&plane, &["apply", "--server-side", "-k", &crds]).await.unwrap();
+    let flavor = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: before}\n";
+    kubectl::apply(&plane, flavor).await.unwrap();
+
+    let chart_folder = workspace().join("charts/sluice").display().to_string();
+    let install = ["install", chart::RELEASE, &chart_folder, "-n", chart::NAMESPACE, "--create-namespace"];
+    let refused = chart::helm(&plane, &install).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("invalid ownership metadata") || refused.contains("cannot be imported"),
+        "{refused}"
+    );
+    let args: Vec<&str> = install.iter().chain(&["--take-ownership", "--force-conflicts"]).copied().collect();
+    chart::helm(&plane, &args).await.unwrap();
+    chart::helm(&plane, &["uninstall", chart::RELEASE, "-n", chart::NAMESPACE]).await.unwrap();
+    let flavors = kubectl(&plane, &["get", "resourceflavors", "-o", "name"]).await.unwrap();
+    assert_eq!(flavors.trim(), "resourceflavor.kueue.x-k8s.io/before");
+}
