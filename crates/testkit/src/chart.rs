@@ -72,6 +72,9 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
         &file,
     ];
     helm(plane, &args).await.context("installing the chart")?;
+    if all["crds"]["enabled"] != false {
+        crate::crds::wait_until_served(&plane.client().await?, &sluice_api::crds()).await?;
+    }
     // What the chart makes of the configuration is what the manager in the cluster would read.
     let maps: Api<ConfigMap> = Api::namespaced(plane.client().await?, NAMESPACE);
     let map = maps.get("kueue-manager-config").await.context("reading the chart's ConfigMap")?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 
-use crate::wait::{eventually, look};
+use crate::wait::{Look, eventually};
 
 /// How long the API server may take to serve a new kind.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub async fn install(client: &Client, webhook_url: Option<&str>) -> Result<()> {
     apply(client, &crds).await
 }
 
-/// Applies the definitions (server-side) and waits until each is established.
+/// Applies the definitions (server-side) and waits until each is served.
 pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PatchParams::apply("sluice-testkit").force();
@@ -42,13 +42,19 @@ pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result
             .await
             .with_context(|| format!("installing the CRD {name}"))?;
     }
+    wait_until_served(client, crds).await
+}
+
+/// Waits until the API server serves every one of the definitions: "established" comes a moment before that.
+pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     for crd in crds {
-        let name = crd.metadata.name.as_deref().unwrap_or_default();
-        eventually(&format!("the CRD {name} to be established"), DEADLINE, || async {
-            let status = api.get(name).await?.status.unwrap_or_default();
-            let conditions = status.conditions.unwrap_or_default();
-            let established = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
-            Ok(look(established, format!("{conditions:?}")))
+        let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else { continue };
+        let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
+        let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        eventually(&format!("{} to be served", crd.spec.names.plural), DEADLINE, || async {
+            objects.list(&ListParams::default().limit(1)).await?;
+            Ok(Look::Done(()))
         })
         .await?;
     }
