@@ -9,12 +9,36 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types)]
 
+mod admission_fair_sharing;
+mod audit;
+mod changed;
+mod cluster_queue;
 mod config;
+mod cycle;
+mod fair_sharing;
+mod flavor_assigner;
+mod forest;
+mod ingest;
+mod intern;
+mod local_queue;
+mod loop_guard;
+mod matching;
+mod partial_admission;
+mod plan;
+mod preemption;
+mod queue;
+mod quota;
 mod reason;
 mod report;
 mod scheduler;
+mod shape;
+mod snapshot;
 mod spec;
+mod status;
+mod tournament;
+mod usage;
 mod workload;
+mod workloads;
 
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use reason::{Detail, PodSetRefusal, PodSetRequests, PreemptionOutlook, Reason, Refusal, Unadmitted};

@@ -76,9 +76,9 @@ pub struct Victim {
     /// Why it was chosen.
     pub reason: PreemptionReason,
     /// `/root/…/queue` of the preemptor.
-    pub preemptor_path: String,
+    pub preemptor_path: Name,
     /// `/root/…/queue` of the victim.
-    pub preemptee_path: String,
+    pub preemptee_path: Name,
     /// It was evicted before this cycle already and is still stopping: nothing is to be written for it.
     pub already_evicted: bool,
 }

@@ -1,28 +1,77 @@
-//! The scheduler: everything that the core knows, and the doors to it.
+//! The scheduler: everything that the core knows, and the doors for flavors, cohorts, queues, namespaces and checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
 
 use crate::Name;
+use crate::changed::Marks;
+use crate::cluster_queue::{ClusterQueue, compile_groups};
 use crate::config::Config;
-use crate::reason::Unadmitted;
-use crate::report::{
-    Changed, ClusterQueueStatus, CohortStatus, CycleReport, LocalQueueStatus, PendingPosition,
-};
-use crate::spec::{ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, Time};
-use crate::workload::{WorkloadKey, WorkloadSpec};
+use crate::fair_sharing::Lendable;
+use crate::forest::Forest;
+use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
+use crate::local_queue::LocalQueue;
+use crate::report::{Changed, InactiveCause};
+use crate::shape::Shapes;
+use crate::spec::{ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, StopPolicy, Time};
+use crate::usage::Usage;
+use crate::workloads::Workloads;
 
 /// The state of the world and the algorithm over it.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    config: Config,
-    cycle: u64,
-    flavors: BTreeMap<Name, FlavorSpec>,
-    cohorts: BTreeMap<Name, CohortSpec>,
-    cluster_queues: BTreeMap<Name, ClusterQueueSpec>,
-    local_queues: BTreeMap<(Name, Name), LocalQueueSpec>,
-    namespaces: BTreeMap<Name, Vec<(Name, Name)>>,
-    checks: BTreeMap<Name, bool>,
-    workloads: BTreeMap<WorkloadKey, WorkloadSpec>,
+    pub(crate) config: Config,
+    pub(crate) cycle: u64,
+    pub(crate) names: Names,
+    /// By [`crate::intern::FlavorId`].
+    pub(crate) flavors: Vec<Option<FlavorSpec>>,
+    pub(crate) checks: BTreeMap<Name, bool>,
+    pub(crate) namespaces: IndexMap<Name, Vec<(Name, Name)>>,
+    pub(crate) tree: Tree,
+    pub(crate) queues: Vec<ClusterQueue>,
+    pub(crate) queue_index: IndexMap<Name, QueueId>,
+    pub(crate) locals: Vec<LocalQueue>,
+    pub(crate) local_index: IndexMap<(Name, Name), LocalId>,
+    namespace_locals: IndexMap<Name, Vec<LocalId>>,
+    pub(crate) shapes: Shapes,
+    pub(crate) workloads: Workloads,
+    /// The resource `pods`, once some queue covers it.
+    pub(crate) pods: Option<ResourceId>,
+    /// Queues with something in the heap.
+    pub(crate) ready: BTreeSet<QueueId>,
+    /// Queues with something parked, by the root of their tree.
+    pub(crate) parked: BTreeSet<(NodeId, QueueId)>,
+    /// Queues to flush when the trees are up to date.
+    pub(crate) flush_later: BTreeSet<QueueId>,
+    /// Backoffs.
+    pub(crate) wakeups: BTreeSet<(Time, WorkloadId)>,
+    /// Workloads that hold quota and whose pods are not ready.
+    pub(crate) unready: usize,
+    /// Counts what happens from outside; for the preemption-loop guard.
+    pub(crate) epoch: u64,
+    pub(crate) changed_queues: Marks,
+    pub(crate) changed_locals: Marks,
+    pub(crate) changed_nodes: Marks,
+}
+
+/// The forest with its numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tree {
+    pub(crate) forest: Forest,
+    pub(crate) usage: Usage,
+    pub(crate) lendable: Lendable,
+}
+
+impl Tree {
+    /// Brings the numbers up to date; returns the roots of the trees that changed.
+    pub(crate) fn refresh(&mut self, names: &Names) -> Vec<NodeId> {
+        let roots = self.forest.refresh(&mut self.usage);
+        for &root in &roots {
+            self.lendable.rebuild(&self.forest, names, root);
+        }
+        roots
+    }
 }
 
 impl Scheduler {
@@ -31,13 +80,28 @@ impl Scheduler {
         Self {
             config,
             cycle: 0,
-            flavors: BTreeMap::new(),
-            cohorts: BTreeMap::new(),
-            cluster_queues: BTreeMap::new(),
-            local_queues: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
+            names: Names::default(),
+            flavors: Vec::new(),
             checks: BTreeMap::new(),
-            workloads: BTreeMap::new(),
+            namespaces: IndexMap::new(),
+            tree: Tree::default(),
+            queues: Vec::new(),
+            queue_index: IndexMap::new(),
+            locals: Vec::new(),
+            local_index: IndexMap::new(),
+            namespace_locals: IndexMap::new(),
+            shapes: Shapes::default(),
+            workloads: Workloads::default(),
+            pods: None,
+            ready: BTreeSet::new(),
+            parked: BTreeSet::new(),
+            flush_later: BTreeSet::new(),
+            wakeups: BTreeSet::new(),
+            unready: 0,
+            epoch: 0,
+            changed_queues: Marks::default(),
+            changed_locals: Marks::default(),
+            changed_nodes: Marks::default(),
         }
     }
 
@@ -48,134 +112,353 @@ impl Scheduler {
 
     /// Adds or replaces a ResourceFlavor.
     pub fn set_flavor(&mut self, spec: FlavorSpec) {
-        self.flavors.insert(spec.name.clone(), spec);
+        let id = self.names.flavor(&spec.name);
+        if self.flavors.len() <= id.at() {
+            self.flavors.resize(id.at() + 1, None);
+        }
+        if self.flavors[id.at()].as_ref() == Some(&spec) {
+            return;
+        }
+        self.flavors[id.at()] = Some(spec);
+        self.flavor_changed(id);
     }
 
     /// Removes a ResourceFlavor.
     pub fn remove_flavor(&mut self, name: &str) {
-        self.flavors.remove(name);
+        let Some(id) = self.names.find_flavor(name) else { return };
+        if self.flavors.get_mut(id.at()).and_then(Option::take).is_some() {
+            self.flavor_changed(id);
+        }
     }
 
-    /// Adds or replaces a Cohort.
-    pub fn set_cohort(&mut self, spec: CohortSpec) {
-        self.cohorts.insert(spec.name.clone(), spec);
-    }
-
-    /// Removes a Cohort; it stays as an implicit one while something refers to it.
-    pub fn remove_cohort(&mut self, name: &str) {
-        self.cohorts.remove(name);
-    }
-
-    /// Adds or replaces a ClusterQueue.
-    pub fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {
-        self.cluster_queues.insert(spec.name.clone(), spec);
-    }
-
-    /// Removes a ClusterQueue.
-    pub fn remove_cluster_queue(&mut self, name: &str) {
-        self.cluster_queues.remove(name);
-    }
-
-    /// Adds or replaces a LocalQueue.
-    pub fn set_local_queue(&mut self, spec: LocalQueueSpec) {
-        self.local_queues.insert((spec.namespace.clone(), spec.name.clone()), spec);
-    }
-
-    /// Removes a LocalQueue.
-    pub fn remove_local_queue(&mut self, namespace: &str, name: &str) {
-        self.local_queues.remove(&(Name::from(namespace), Name::from(name)));
-    }
-
-    /// Adds a namespace or replaces its labels.
-    pub fn set_namespace(&mut self, name: &Name, labels: Vec<(Name, Name)>) {
-        self.namespaces.insert(name.clone(), labels);
-    }
-
-    /// Removes a namespace.
-    pub fn remove_namespace(&mut self, name: &str) {
-        self.namespaces.remove(name);
+    fn flavor_changed(&mut self, flavor: crate::intern::FlavorId) {
+        self.touch_queues(|queue| queue.groups.iter().any(|group| group.flavors.contains(&flavor)));
     }
 
     /// Adds an AdmissionCheck or changes whether it is active.
     pub fn set_check(&mut self, name: &Name, active: bool) {
-        self.checks.insert(name.clone(), active);
+        if self.checks.insert(name.clone(), active) != Some(active) {
+            self.check_changed(name);
+        }
     }
 
     /// Removes an AdmissionCheck.
     pub fn remove_check(&mut self, name: &str) {
-        self.checks.remove(name);
+        if self.checks.remove(name).is_some() {
+            self.check_changed(name);
+        }
     }
 
-    /// Adds or replaces a workload: any transition between states, idempotent.
-    pub fn set_workload(&mut self, spec: WorkloadSpec, _now: Time) {
-        self.workloads.insert(spec.key.clone(), spec);
+    fn check_changed(&mut self, name: &str) {
+        self.touch_queues(|queue| {
+            queue.spec.as_ref().is_some_and(|spec| spec.admission_checks.iter().any(|rule| &*rule.name == name))
+        });
     }
 
-    /// Removes a workload; what it held is free.
-    pub fn remove_workload(&mut self, key: &WorkloadKey, _now: Time) {
-        self.workloads.remove(key);
+    /// Brings the queues that something concerns up to date with it.
+    fn touch_queues(&mut self, concerns: impl Fn(&ClusterQueue) -> bool) {
+        self.epoch += 1;
+        for at in 0..self.queues.len() {
+            if concerns(&self.queues[at]) {
+                self.queues[at].version += 1;
+                self.update_activity(QueueId::new(at));
+                self.flush_later.insert(QueueId::new(at));
+            }
+        }
     }
 
-    /// The write of an admission failed: forget what was assumed, and queue the workload again at once.
-    pub fn admission_failed(&mut self, _key: &WorkloadKey, _now: Time) {}
-
-    /// One cycle: takes one head per active ClusterQueue, decides, and assumes what it decided. Victims are marked
-    /// evicted and keep their quota until they are set to another state or removed.
-    pub fn cycle(&mut self, _now: Time) -> CycleReport {
-        self.cycle += 1;
-        CycleReport { cycle: self.cycle, ..CycleReport::default() }
+    /// Adds a namespace or replaces its labels.
+    pub fn set_namespace(&mut self, name: &Name, labels: Vec<(Name, Name)>) {
+        if self.namespaces.insert(name.clone(), labels.clone()) != Some(labels) {
+            self.namespace_changed(name);
+        }
     }
 
-    /// There is something in the heap of an active ClusterQueue.
-    pub fn has_heads(&self) -> bool {
-        false
+    /// Removes a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        if self.namespaces.swap_remove(name).is_some() {
+            self.namespace_changed(name);
+        }
     }
 
-    /// When the first backoff of a parked workload ends.
-    pub fn next_wakeup(&self) -> Option<Time> {
-        None
+    /// Workloads that were held because of their namespace are tried again.
+    fn namespace_changed(&mut self, name: &str) {
+        for id in self.namespace_locals.get(name).cloned().unwrap_or_default() {
+            self.requeue_members(id);
+        }
     }
 
-    /// Queues the workloads whose backoff ended by `now`.
-    pub fn wake(&mut self, _now: Time) {}
+    /// Adds or replaces a Cohort.
+    pub fn set_cohort(&mut self, spec: CohortSpec) {
+        self.epoch += 1;
+        let (_, limits) = compile_groups(&mut self.names, &spec.resource_groups);
+        let id = self.tree.forest.ensure_cohort(&spec.name);
+        let parent = spec.parent.map(|parent| self.tree.forest.ensure_cohort(&parent));
+        self.tree.forest.set(id, true, spec.fair_weight.as_f64(), limits);
+        self.tree.forest.set_parent(id, parent);
+        self.changed_nodes.mark(id.at());
+    }
+
+    /// Removes a Cohort; it stays as an implicit one while something refers to it.
+    pub fn remove_cohort(&mut self, name: &str) {
+        let Some(id) = self.tree.forest.cohort(name) else { return };
+        self.epoch += 1;
+        self.tree.forest.set(id, false, 1.0, BTreeMap::new());
+        self.tree.forest.set_parent(id, None);
+        self.changed_nodes.mark(id.at());
+    }
+
+    /// The row of a ClusterQueue, made without an object if there is none.
+    pub(crate) fn ensure_queue(&mut self, name: &Name) -> QueueId {
+        if let Some(&id) = self.queue_index.get(name) {
+            return id;
+        }
+        let id = QueueId::new(self.queues.len());
+        let node = self.tree.forest.add_queue(name.clone(), id);
+        self.queues.push(ClusterQueue::new(name.clone(), node));
+        self.queue_index.insert(name.clone(), id);
+        id
+    }
+
+    /// Adds or replaces a ClusterQueue.
+    pub fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {
+        let id = self.ensure_queue(&spec.name);
+        if self.queues[id.at()].spec.as_ref() == Some(&spec) {
+            return;
+        }
+        self.epoch += 1;
+        let (groups, limits) = compile_groups(&mut self.names, &spec.resource_groups);
+        let parent = spec.cohort.as_ref().map(|cohort| self.tree.forest.ensure_cohort(cohort));
+        let pods = Name::from(crate::plan::PODS);
+        if groups.iter().any(|group| group.covered.iter().any(|&id| *self.names.resource_name(id) == pods)) {
+            self.pods = Some(self.names.resource(&pods));
+        }
+        let node = self.queues[id.at()].node;
+        self.tree.forest.set(node, true, spec.fair_weight.as_f64(), limits);
+        self.tree.forest.set_parent(node, parent);
+        let queue = &mut self.queues[id.at()];
+        let lanes_change = queue.spec.as_ref().is_none_or(|old| {
+            old.usage_based_fair_sharing != spec.usage_based_fair_sharing
+                || old.namespace_selector != spec.namespace_selector
+                || old.strategy != spec.strategy
+        });
+        queue.groups = groups;
+        queue.version += 1;
+        queue.spec = Some(spec);
+        self.update_activity(id);
+        self.flush_later.insert(id);
+        if lanes_change {
+            self.requeue_queue(id);
+        }
+    }
+
+    /// Removes a ClusterQueue. What its workloads hold stays with them.
+    pub fn remove_cluster_queue(&mut self, name: &str) {
+        let Some(&id) = self.queue_index.get(name) else { return };
+        if self.queues[id.at()].spec.is_none() {
+            return;
+        }
+        self.epoch += 1;
+        let node = self.queues[id.at()].node;
+        self.tree.forest.set(node, false, 1.0, BTreeMap::new());
+        self.tree.forest.set_parent(node, None);
+        let queue = &mut self.queues[id.at()];
+        queue.spec = None;
+        queue.groups = Vec::new();
+        queue.version += 1;
+        self.update_activity(id);
+    }
+
+    /// The row of a LocalQueue, made without an object if there is none.
+    pub(crate) fn ensure_local(&mut self, namespace: &Name, name: &Name) -> LocalId {
+        let key = (namespace.clone(), name.clone());
+        if let Some(&id) = self.local_index.get(&key) {
+            return id;
+        }
+        let id = LocalId::new(self.locals.len());
+        self.locals.push(LocalQueue::new(namespace.clone(), name.clone()));
+        self.local_index.insert(key, id);
+        self.namespace_locals.entry(namespace.clone()).or_default().push(id);
+        id
+    }
+
+    /// Adds or replaces a LocalQueue.
+    pub fn set_local_queue(&mut self, spec: LocalQueueSpec) {
+        let id = self.ensure_local(&spec.namespace, &spec.name);
+        let queue = self.ensure_queue(&spec.cluster_queue);
+        let local = &self.locals[id.at()];
+        let same_target = local.spec.as_ref().is_some_and(|old| {
+            (&old.cluster_queue, old.stop_policy, old.terminating)
+                == (&spec.cluster_queue, spec.stop_policy, spec.terminating)
+        });
+        if local.spec.is_none() {
+            let seed: Vec<_> =
+                spec.consumed.iter().map(|(name, value)| (self.names.resource(name), *value)).collect();
+            self.locals[id.at()].ledger.seed(seed);
+        }
+        if let Some(old) = self.locals[id.at()].queue {
+            self.queues[old.at()].locals.remove(&id);
+        }
+        self.queues[queue.at()].locals.insert(id);
+        let local = &mut self.locals[id.at()];
+        local.queue = Some(queue);
+        local.spec = Some(spec);
+        self.changed_locals.mark(id.at());
+        if !same_target {
+            self.epoch += 1;
+            self.requeue_members(id);
+        }
+    }
+
+    /// Removes a LocalQueue.
+    pub fn remove_local_queue(&mut self, namespace: &str, name: &str) {
+        let key = (Name::from(namespace), Name::from(name));
+        let Some(&id) = self.local_index.get(&key) else { return };
+        let local = &mut self.locals[id.at()];
+        if local.spec.take().is_some() {
+            if let Some(queue) = local.queue.take() {
+                self.queues[queue.at()].locals.remove(&id);
+            }
+            local.ledger = crate::admission_fair_sharing::Ledger::default();
+            self.epoch += 1;
+            self.requeue_members(id);
+        }
+    }
+
+    /// Works out why a queue is not active, and whether it has heads to offer (reference 03, 3.2).
+    pub(crate) fn update_activity(&mut self, id: QueueId) {
+        let queue = &self.queues[id.at()];
+        let mut causes = Vec::new();
+        if let Some(spec) = &queue.spec {
+            if spec.terminating {
+                causes.push(InactiveCause::Terminating);
+            }
+            if spec.stop_policy != StopPolicy::None {
+                causes.push(InactiveCause::Stopped);
+            }
+            let mut missing: Vec<Name> = queue
+                .groups
+                .iter()
+                .flat_map(|group| &group.flavors)
+                .filter(|flavor| self.flavors.get(flavor.at()).is_none_or(Option::is_none))
+                .map(|&flavor| self.names.flavor_name(flavor).clone())
+                .collect();
+            missing.sort();
+            missing.dedup();
+            if !missing.is_empty() {
+                causes.push(InactiveCause::FlavorNotFound(missing));
+            }
+            let checks = |wanted: Option<bool>| {
+                let mut names: Vec<Name> = spec
+                    .admission_checks
+                    .iter()
+                    .filter(|rule| self.checks.get(&rule.name).copied() == wanted)
+                    .map(|rule| rule.name.clone())
+                    .collect();
+                names.sort();
+                names.dedup();
+                names
+            };
+            let (unknown, inactive) = (checks(None), checks(Some(false)));
+            if !unknown.is_empty() {
+                causes.push(InactiveCause::AdmissionCheckNotFound(unknown));
+            }
+            if !inactive.is_empty() {
+                causes.push(InactiveCause::AdmissionCheckInactive(inactive));
+            }
+        }
+        let locals_too = queue.inactive.is_empty() != causes.is_empty();
+        self.queues[id.at()].inactive = causes;
+        self.changed_queues.mark(id.at());
+        if locals_too {
+            for local in &self.queues[id.at()].locals {
+                self.changed_locals.mark(local.at());
+            }
+        }
+        self.sync_ready(id);
+    }
+
+    /// Keeps the lists of queues with heads and with parked workloads.
+    pub(crate) fn sync_ready(&mut self, id: QueueId) {
+        let queue = &self.queues[id.at()];
+        if queue.is_active() && queue.pending.active() > 0 {
+            self.ready.insert(id);
+        } else {
+            self.ready.remove(&id);
+        }
+        let root = queue.pending.has_parked().then(|| self.tree.forest.node(queue.node).root);
+        if queue.parked_under != root {
+            if let Some(old) = queue.parked_under {
+                self.parked.remove(&(old, id));
+            }
+            self.parked.extend(root.map(|root| (root, id)));
+            self.queues[id.at()].parked_under = root;
+        }
+        self.changed_queues.mark(id.at());
+    }
+
+    /// Brings the trees up to date after changes of specs, and flushes the queues of those that changed.
+    pub(crate) fn refresh(&mut self) {
+        if !self.tree.forest.is_stale() && self.flush_later.is_empty() {
+            return;
+        }
+        let roots = self.tree.refresh(&self.names);
+        let mut flush: BTreeSet<NodeId> = roots.iter().copied().collect();
+        for root in roots {
+            let members: Vec<NodeId> = self.tree.forest.members(root).to_vec();
+            for node in members {
+                self.changed_nodes.mark(node.at());
+                let Some(id) = self.tree.forest.node(node).queue else { continue };
+                self.queues[id.at()].generation += 1;
+                self.queues[id.at()].version += 1;
+                self.sync_ready(id);
+            }
+        }
+        for id in std::mem::take(&mut self.flush_later) {
+            flush.insert(self.tree.forest.node(self.queues[id.at()].node).root);
+        }
+        for root in flush {
+            self.flush_tree(root);
+        }
+    }
+
+    /// Puts what is parked in the queues of a tree back into their heaps (reference 06, 6.4 "Flush").
+    pub(crate) fn flush_tree(&mut self, root: NodeId) {
+        let parked: Vec<QueueId> =
+            self.parked.range((root, QueueId(0))..=(root, QueueId(u32::MAX))).map(|&(_, id)| id).collect();
+        for id in parked {
+            self.queues[id.at()].pending.flush();
+            self.sync_ready(id);
+        }
+    }
 
     /// Whose status figures changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
-        Changed::default()
-    }
-
-    /// The status figures of a ClusterQueue; `None` if there is none.
-    pub fn cluster_queue_status(&self, _name: &str) -> Option<ClusterQueueStatus> {
-        None
-    }
-
-    /// The status figures of a LocalQueue; `None` if there is none.
-    pub fn local_queue_status(&self, _namespace: &str, _name: &str, _now: Time) -> Option<LocalQueueStatus> {
-        None
-    }
-
-    /// The status figures of a Cohort, explicit or implicit; `None` if there is none.
-    pub fn cohort_status(&self, _name: &str) -> Option<CohortStatus> {
-        None
-    }
-
-    /// The pending workloads of a ClusterQueue in its order, parked ones included.
-    pub fn positions(&self, _cluster_queue: &str) -> Vec<PendingPosition> {
-        Vec::new()
-    }
-
-    /// The place of one pending workload.
-    pub fn position(&self, _key: &WorkloadKey) -> Option<PendingPosition> {
-        None
-    }
-
-    /// Why the workload was not admitted when it was last tried.
-    pub fn last_decision(&self, _key: &WorkloadKey) -> Option<&Unadmitted> {
-        None
-    }
-
-    /// Rebuilds usage and queues from the specs and compares; the differences, if any.
-    pub fn audit(&self) -> Result<(), Vec<String>> {
-        Ok(())
+        self.refresh();
+        let mut changed = Changed::default();
+        for at in self.changed_queues.take() {
+            if self.queues[at].spec.is_some() {
+                changed.cluster_queues.push(self.queues[at].name.clone());
+            }
+        }
+        for at in self.changed_locals.take() {
+            let local = &self.locals[at];
+            if local.spec.is_some() {
+                changed.local_queues.push((local.namespace.clone(), local.name.clone()));
+            }
+        }
+        for at in self.changed_nodes.take() {
+            let node = self.tree.forest.node(NodeId::new(at));
+            if node.queue.is_none() {
+                changed.cohorts.push(node.name.clone());
+            } else if let Some(queue) = node.queue.filter(|queue| self.queues[queue.at()].spec.is_some()) {
+                changed.cluster_queues.push(self.queues[queue.at()].name.clone());
+            }
+        }
+        changed.cluster_queues.sort();
+        changed.cluster_queues.dedup();
+        changed.local_queues.sort();
+        changed.cohorts.sort();
+        changed
     }
 }

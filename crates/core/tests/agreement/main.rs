@@ -9,5 +9,13 @@
 #[path = "../oracle/mod.rs"]
 mod oracle;
 
+mod alone;
 mod cases;
 mod covering;
+mod exhaustive;
+mod hostile;
+mod pair;
+mod properties;
+mod random_worlds;
+mod small_worlds;
+mod translate;

@@ -2,10 +2,12 @@
 
 use crate::oracle::cycle::{Entry, Oracle, Outcome};
 use crate::oracle::queues::Place;
-use crate::oracle::world::{Admitted, Name, Queue, Target, Time, Workload, World};
+use crate::oracle::quota::{Node, Tree};
+use crate::oracle::snapshot::Snapshot;
+use crate::oracle::world::{Admitted, Fr, Name, Queue, Target, Time, Workload, World};
 use crate::{properties, translate};
 use sluice_core::{Detail, Gates, Outcome as CoreOutcome, Scheduler, WorkloadState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What both say about a head. Their reasons differ in detail where nothing follows from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,17 +153,32 @@ impl Pair {
         }
     }
 
-    /// Every queue holds the same.
+    /// Every queue holds the same, and every cohort sums it up in the same way.
     fn same_usage(&self) -> Check {
-        for queue in self.oracle.world.queues.keys() {
-            let status = self.core.cluster_queue_status(queue).ok_or("a queue is missing")?;
-            let held = self.oracle.held.values().filter(|held| held.workload.queue == *queue);
-            let count = held.count();
-            if status.reserving != count {
-                return Err(format!(
-                    "{queue}: {} hold quota in the core, {count} in the oracle",
-                    status.reserving
-                ));
+        let tree = Tree::of(&self.oracle.world);
+        let snapshot = Snapshot::new(&self.oracle.world, &tree, self.oracle.held.values());
+        for node in tree.nodes() {
+            let frs = tree.subtree_frs(node);
+            match node {
+                Node::Queue(name) => {
+                    let status = self.core.cluster_queue_status(name).ok_or("a queue is missing")?;
+                    let reserving = self.oracle.held.values().filter(|held| held.workload.queue == *name).count();
+                    if status.reserving != reserving {
+                        return Err(format!("{name}: {} hold quota in the core, not {reserving}", status.reserving));
+                    }
+                }
+                Node::Cohort(name) => {
+                    let status = self.core.cohort_status(name).ok_or("a cohort is missing")?;
+                    let line = |fr: &Fr| {
+                        let quota = tree.subtree_quota(node, fr);
+                        (fr.flavor.clone(), fr.resource.clone(), quota, snapshot.usage(node, fr))
+                    };
+                    let expected: BTreeSet<_> = frs.map(line).collect();
+                    let found: BTreeSet<_> = status.subtree.iter().cloned().collect();
+                    if found != expected {
+                        return Err(format!("{name}: {found:?} in the core, not {expected:?}"));
+                    }
+                }
             }
         }
         Ok(())

@@ -1,11 +1,10 @@
 //! Promises of the algorithm, checked on what a cycle did, whoever decided it.
 
 use crate::oracle::cycle::{Entry, Oracle, Outcome};
-use crate::oracle::preemption::Preemptor;
 use crate::oracle::queues::Place;
 use crate::oracle::quota::{Node, Tree};
 use crate::oracle::snapshot::{Snapshot, queue};
-use crate::oracle::world::{Held, Name, Strategy, Usage, Workload};
+use crate::oracle::world::{Held, Name, Strategy, Workload};
 use sluice_quantity::Amount;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +29,7 @@ impl Before {
 pub fn check(before: &Before, oracle: &Oracle, entries: &[Entry]) -> Result<(), String> {
     let tree = Tree::of(&oracle.world);
     within_limits(&tree, oracle, entries)?;
+    conserved(&tree, oracle)?;
     for entry in entries {
         match &entry.outcome {
             Outcome::Admitted(_) => not_overtaken(before, oracle, entry)?,
@@ -38,6 +38,23 @@ pub fn check(before: &Before, oracle: &Oracle, entries: &[Entry]) -> Result<(), 
                 victims_may_be_taken(before, entry, &victims)?;
             }
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The usage of every cohort is what its children do not keep to themselves.
+fn conserved(tree: &Tree, oracle: &Oracle) -> Result<(), String> {
+    let snapshot = Snapshot::new(&oracle.world, tree, oracle.held.values());
+    for node in tree.nodes().filter(|node| matches!(node, Node::Cohort(_))) {
+        for fr in tree.subtree_frs(node) {
+            let passed_on = |child: &Node| {
+                snapshot.usage(child, fr).sub(tree.local_quota(child, fr)).max(Amount::ZERO)
+            };
+            let sum: Amount = tree.children(node).map(passed_on).sum();
+            if sum != snapshot.usage(node, fr) {
+                return Err(format!("{node:?} uses {} of {fr:?}, its children {sum}", snapshot.usage(node, fr)));
+            }
         }
     }
     Ok(())

@@ -168,34 +168,6 @@ pub fn workload(workload: &plain::Workload, state: core::WorkloadState) -> core:
     }
 }
 
-/// What a workload holds, as its object says.
-pub fn reserved(held: &plain::Held, covers_pods: bool) -> core::WorkloadState {
-    let mut pod_sets = Vec::new();
-    for (pod_set, (name, count, flavors)) in held.workload.pod_sets.iter().zip(&held.admitted.pod_sets) {
-        let total = |resource: &plain::Name| {
-            let per_pod = match pod_set.requests.get(resource) {
-                _ if covers_pods && &**resource == "pods" => core::Amount(1),
-                Some(amount) => *amount,
-                None => core::Amount::ZERO,
-            };
-            (resource.clone(), per_pod.saturating_mul(*count))
-        };
-        pod_sets.push(core::PodSetAssignment {
-            name: name.clone(),
-            flavors: pairs(flavors),
-            usage: flavors.keys().map(total).collect(),
-            count: *count,
-        });
-    }
-    core::WorkloadState::Reserved {
-        admission: core::Admission { cluster_queue: held.workload.queue.clone(), pod_sets },
-        reserved_at: time(held.reserved_at),
-        admitted: true,
-        evicted: held.evicted,
-        pods_ready: true,
-    }
-}
-
 /// The plain form of an admission.
 pub fn admitted(admission: &core::Admission) -> plain::Admitted {
     let of = |pod_set: &core::PodSetAssignment| {

@@ -78,6 +78,10 @@ impl Tree {
         self.subtree.insert(node.clone(), subtree);
     }
 
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.children.keys()
+    }
+
     pub fn parent(&self, node: &Node) -> Option<&Node> {
         self.parents.get(node)
     }

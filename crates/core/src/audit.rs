@@ -1,0 +1,133 @@
+//! The audit: usage and queues rebuilt from the workloads, compared with what was kept step by step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::intern::{FrId, LocalId, SlotId, WorkloadId};
+use crate::queue::Spot;
+use crate::scheduler::Scheduler;
+use crate::usage::Usage;
+use crate::workloads::Place;
+
+impl Scheduler {
+    /// Rebuilds usage and queues from the specs and compares; the differences, if any.
+    pub fn audit(&self) -> Result<(), Vec<String>> {
+        let mut found = Vec::new();
+        self.audit_usage(&mut found);
+        self.audit_holders(&mut found);
+        self.audit_pending(&mut found);
+        self.audit_locals(&mut found);
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// The usage of every slot, added up anew.
+    fn audit_usage(&self, found: &mut Vec<String>) {
+        let mut tree = self.tree.clone();
+        tree.refresh(&self.names);
+        let mut usage = Usage::default();
+        usage.grow(tree.forest.quota.len());
+        for (_, workload) in self.workloads.iter() {
+            for &(_, slot, amount) in workload.hold().map_or(&[][..], |hold| &hold.usage) {
+                usage.add(&tree.forest.quota, slot, amount);
+            }
+        }
+        for at in 0..tree.forest.quota.len() {
+            let slot = SlotId::new(at);
+            if usage.get(slot) != tree.usage.get(slot) {
+                found.push(format!("slot {at} uses {}, should be {}", tree.usage.get(slot), usage.get(slot)));
+            }
+        }
+    }
+
+    /// The holders of each queue, and how many and what is admitted.
+    fn audit_holders(&self, found: &mut Vec<String>) {
+        let mut running = vec![BTreeSet::new(); self.queues.len()];
+        let mut evicted = running.clone();
+        let mut admitted = vec![(0, BTreeMap::<FrId, i128>::new()); self.queues.len()];
+        let mut unready = 0;
+        for (id, workload) in self.workloads.iter() {
+            let Some(hold) = workload.hold() else { continue };
+            let at = hold.queue.at();
+            let list = if hold.evicted { &mut evicted } else { &mut running };
+            list[at].insert(self.candidate_key(id, hold.reserved_at));
+            unready += usize::from(!hold.pods_ready);
+            if hold.admitted {
+                admitted[at].0 += 1;
+                for &(pair, _, amount) in &hold.usage {
+                    *admitted[at].1.entry(pair).or_default() += amount;
+                }
+            }
+        }
+        for (at, queue) in self.queues.iter().enumerate() {
+            if queue.holders.running != running[at] || queue.holders.evicted != evicted[at] {
+                found.push(format!("the holders of {} are wrong", queue.name));
+            }
+            if (queue.admitted, &queue.admitted_usage) != (admitted[at].0, &admitted[at].1) {
+                found.push(format!("the admitted workloads of {} are wrong", queue.name));
+            }
+        }
+        if unready != self.unready {
+            found.push(format!("{} unready workloads, should be {unready}", self.unready));
+        }
+    }
+
+    /// Each waiting workload is in exactly the queue that it should be in, and nothing else is.
+    fn audit_pending(&self, found: &mut Vec<String>) {
+        let mut members = vec![0; self.queues.len()];
+        for (id, workload) in self.workloads.iter() {
+            let Place::Pending(waiting) = &workload.place else { continue };
+            let target = self.locals[workload.local.at()].target();
+            if waiting.at.map(|at| at.0) != target {
+                found.push(format!("{} waits in {:?}, should be {target:?}", workload.key, waiting.at));
+            }
+            let Some((queue, lane)) = waiting.at else { continue };
+            members[queue.at()] += 1;
+            let pending = &self.queues[queue.at()].pending;
+            let key = pending.lane(lane).key;
+            match pending.spot(lane, &self.order_key(id)) {
+                Some(Spot::Active | Spot::Parked | Spot::Held)
+                    if (key.shape, key.priority) == (workload.shape, workload.priority) => {}
+                other => found.push(format!("{} is in {other:?} of lane {lane:?}", workload.key)),
+            }
+        }
+        for (at, queue) in self.queues.iter().enumerate() {
+            if let Err(error) = queue.pending.check() {
+                found.push(format!("the queue of {}: {error}", queue.name));
+            }
+            let total = queue.pending.active() + queue.pending.inadmissible();
+            if total != members[at] {
+                found.push(format!("{} has {total} pending workloads, should be {}", queue.name, members[at]));
+            }
+            let ready = queue.is_active() && queue.pending.active() > 0;
+            if self.ready.contains(&crate::intern::QueueId::new(at)) != ready {
+                found.push(format!("{} is listed as ready: {}", queue.name, !ready));
+            }
+        }
+    }
+
+    /// What each LocalQueue's workloads hold, and which wait.
+    fn audit_locals(&self, found: &mut Vec<String>) {
+        let mut pending = vec![BTreeSet::<WorkloadId>::new(); self.locals.len()];
+        let mut held = vec![(0, 0, BTreeMap::<FrId, (i128, i128)>::new()); self.locals.len()];
+        for (id, workload) in self.workloads.iter() {
+            let at = workload.local.at();
+            if workload.waiting().is_some() {
+                pending[at].insert(id);
+            }
+            let Some(hold) = workload.hold() else { continue };
+            held[at].0 += 1;
+            held[at].1 += usize::from(hold.admitted);
+            for &(pair, _, amount) in &hold.usage {
+                let row = held[at].2.entry(pair).or_default();
+                row.0 += amount;
+                row.1 += if hold.admitted { amount } else { 0 };
+            }
+        }
+        for (at, local) in self.locals.iter().enumerate() {
+            let is = (local.reserving, local.admitted, &local.held);
+            let id = LocalId::new(at);
+            if local.pending != pending[at] || is != (held[at].0, held[at].1, &held[at].2) {
+                found.push(format!("LocalQueue {}/{} ({id:?}) is wrong", local.namespace, local.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Whose status figures changed.
+
+/// A set of dense indices with cheap insertion.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Marks {
+    marked: Vec<bool>,
+    list: Vec<usize>,
+}
+
+impl Marks {
+    /// Marks an index.
+    pub(crate) fn mark(&mut self, at: usize) {
+        if self.marked.len() <= at {
+            self.marked.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.marked[at], true) {
+            self.list.push(at);
+        }
+    }
+
+    /// All marked indices in order; none is marked afterwards.
+    pub(crate) fn take(&mut self) -> Vec<usize> {
+        for &at in &self.list {
+            self.marked[at] = false;
+        }
+        let mut list = std::mem::take(&mut self.list);
+        list.sort_unstable();
+        list
+    }
+}

@@ -1,0 +1,85 @@
+//! Which flavors a pod set may use: taints, node selector and affinity, namespace selectors (reference 06, 6.6).
+
+use crate::Name;
+use crate::reason::Refusal;
+use crate::spec::{Expression, FlavorSpec, Operator, Selector, Taint, TaintEffect, Toleration};
+use crate::workload::PodSetSpec;
+
+/// Why the pod set may not use the flavor, if so.
+pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option<Refusal> {
+    if let Some(taint) = untolerated(flavor, pod_set) {
+        return Some(Refusal::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() });
+    }
+    if !matches_labels(flavor, pod_set) {
+        return Some(Refusal::NodeAffinity { flavor: flavor.name.clone() });
+    }
+    None
+}
+
+/// The first taint that neither the pod set nor the flavor itself tolerates. `PreferNoSchedule` does not count.
+fn untolerated<'a>(flavor: &'a FlavorSpec, pod_set: &PodSetSpec) -> Option<&'a Taint> {
+    flavor.taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule).find(|taint| {
+        !pod_set.tolerations.iter().chain(&flavor.tolerations).any(|toleration| tolerates(toleration, taint))
+    })
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let key = toleration.key.as_deref().unwrap_or("");
+    let effect_matches = toleration.effect.is_none_or(|effect| effect == taint.effect);
+    let key_matches = key.is_empty() || key == &*taint.key;
+    effect_matches && key_matches && (toleration.exists || toleration.value == taint.value)
+}
+
+/// Node selector and required node affinity against the flavor's labels. Only keys that are labels of this flavor
+/// count; a term of which nothing is left makes the whole affinity count for nothing.
+fn matches_labels(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> bool {
+    let labels = &flavor.node_labels;
+    let selected = pod_set
+        .node_selector
+        .iter()
+        .all(|(key, value)| label(labels, key).is_none_or(|label| label == &**value));
+    if !selected || pod_set.affinity.is_empty() {
+        return selected;
+    }
+    let mut any = false;
+    for term in &pod_set.affinity {
+        let mut counted =
+            term.expressions.iter().filter(|expression| label(labels, &expression.key).is_some()).peekable();
+        if counted.peek().is_none() {
+            return true;
+        }
+        any |= counted.all(|expression| holds(expression, labels));
+    }
+    any
+}
+
+/// Whether labels are selected.
+pub(crate) fn selects(selector: &Selector, labels: &[(Name, Name)]) -> bool {
+    selector.match_labels.iter().all(|(key, value)| label(labels, key) == Some(value))
+        && selector.expressions.iter().all(|expression| holds(expression, labels))
+}
+
+fn label<'a>(labels: &'a [(Name, Name)], key: &str) -> Option<&'a str> {
+    labels.iter().find(|(other, _)| &**other == key).map(|(_, value)| &**value)
+}
+
+fn holds(expression: &Expression, labels: &[(Name, Name)]) -> bool {
+    let found = label(labels, &expression.key);
+    let listed = |value: &str| expression.values.iter().any(|other| &**other == value);
+    let compared = |above: bool| {
+        let bound = expression.values.first().and_then(|value| value.parse::<i64>().ok());
+        match (found.and_then(|value| value.parse::<i64>().ok()), bound) {
+            (Some(value), Some(bound)) if above => value > bound,
+            (Some(value), Some(bound)) => value < bound,
+            _ => false,
+        }
+    };
+    match expression.op {
+        Operator::In => found.is_some_and(listed),
+        Operator::NotIn => !found.is_some_and(listed),
+        Operator::Exists => found.is_some(),
+        Operator::DoesNotExist => found.is_none(),
+        Operator::Gt => compared(true),
+        Operator::Lt => compared(false),
+    }
+}

@@ -1,0 +1,221 @@
+//! The plan of a flavor search: everything about it that depends only on the workload's shape and the queue's
+//! configuration, worked out once and used for every attempt.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Amount;
+use crate::cluster_queue::ClusterQueue;
+use crate::forest::Forest;
+use crate::intern::{FlavorId, FrId, Names, ResourceId, SlotId};
+use crate::matching::refuse_flavor;
+use crate::reason::{PodSetRequests, Refusal};
+use crate::shape::Shape;
+use crate::spec::FlavorSpec;
+use crate::workload::PodSetSpec;
+
+/// The resource that counts pods (reference 06, 6.2).
+pub(crate) const PODS: &str = "pods";
+
+/// How one shape is searched for in one ClusterQueue.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Pod sets that are assigned together.
+    pub(crate) groups: Vec<PlanGroup>,
+    /// The full counts per pod set.
+    pub(crate) counts: SmallVec<[i64; 2]>,
+    /// The total requests per pod set.
+    pub(crate) requests: PodSetRequests,
+}
+
+/// Pod sets that get the same flavors.
+#[derive(Debug)]
+pub(crate) struct PlanGroup {
+    /// Indices of the pod sets.
+    pub(crate) members: SmallVec<[usize; 1]>,
+    /// Requests that no resource group covers.
+    pub(crate) uncovered: Vec<PlanRequest>,
+    /// The resource groups to search, by their first resource's name.
+    pub(crate) blocks: Vec<PlanBlock>,
+}
+
+/// A request of a group of pod sets for one resource.
+#[derive(Debug)]
+pub(crate) struct PlanRequest {
+    pub(crate) resource: ResourceId,
+    /// Per pod, for each member.
+    pub(crate) per_pod: SmallVec<[i64; 1]>,
+}
+
+impl PlanRequest {
+    /// The total of the group with these counts per pod set.
+    pub(crate) fn total(&self, members: &[usize], counts: &[i64]) -> i64 {
+        members.iter().zip(&self.per_pod).fold(0, |sum: i64, (&member, per_pod)| {
+            sum.saturating_add(per_pod.saturating_mul(counts.get(member).copied().unwrap_or(0)))
+        })
+    }
+}
+
+/// One resource group of the queue as far as the shape needs it.
+#[derive(Debug)]
+pub(crate) struct PlanBlock {
+    pub(crate) requests: SmallVec<[PlanRequest; 2]>,
+    pub(crate) flavors: Vec<PlanFlavor>,
+}
+
+/// One flavor of a resource group.
+#[derive(Debug)]
+pub(crate) struct PlanFlavor {
+    pub(crate) flavor: FlavorId,
+    /// The pod sets may not use it, whatever the quota.
+    pub(crate) refusal: Option<Refusal>,
+    /// For each request.
+    pub(crate) slots: SmallVec<[(FrId, SlotId); 2]>,
+}
+
+/// What a plan is made from.
+pub(crate) struct PlanInput<'a> {
+    pub(crate) queue: &'a ClusterQueue,
+    pub(crate) forest: &'a Forest,
+    pub(crate) names: &'a Names,
+    /// By [`FlavorId`].
+    pub(crate) flavors: &'a [Option<FlavorSpec>],
+    pub(crate) shape: &'a Shape,
+    pub(crate) pod_sets: &'a [PodSetSpec],
+    /// `IgnoreUndeclared`.
+    pub(crate) ignore_uncovered: bool,
+    /// The resource `pods`, if any queue ever covered it.
+    pub(crate) pods: Option<ResourceId>,
+}
+
+impl Plan {
+    /// Works out the plan.
+    pub(crate) fn new(input: &PlanInput<'_>) -> Arc<Plan> {
+        let counts: SmallVec<[i64; 2]> = input.shape.pod_sets.iter().map(|pod_set| pod_set.count).collect();
+        let requests = effective_requests(input);
+        let mut groups: Vec<PlanGroup> = Vec::new();
+        let mut done = vec![false; counts.len()];
+        for at in 0..counts.len() {
+            if std::mem::replace(&mut done[at], true) {
+                continue;
+            }
+            let mut members: SmallVec<[usize; 1]> = SmallVec::new();
+            members.push(at);
+            if let Some(name) = &input.pod_sets[at].group {
+                for (other, pod_set) in input.pod_sets.iter().enumerate().skip(at + 1) {
+                    if pod_set.group.as_ref() == Some(name) {
+                        done[other] = true;
+                        members.push(other);
+                    }
+                }
+            }
+            groups.push(plan_group(input, members, &requests));
+        }
+        let totals: Vec<_> = requests
+            .iter()
+            .zip(&counts)
+            .zip(input.pod_sets)
+            .map(|((requests, &count), pod_set)| {
+                let totals = requests
+                    .iter()
+                    .map(|&(id, per_pod)| {
+                        (input.names.resource_name(id).clone(), Amount(per_pod.saturating_mul(count)))
+                    })
+                    .collect();
+                (pod_set.name.clone(), totals)
+            })
+            .collect();
+        Arc::new(Plan { groups, counts, requests: totals.into() })
+    }
+}
+
+/// The requests per pod of each pod set, `pods` included if the queue covers it.
+fn effective_requests(input: &PlanInput<'_>) -> Vec<Vec<(ResourceId, i64)>> {
+    let pods = input.pods.filter(|&pods| input.queue.group_of(pods).is_some());
+    input
+        .shape
+        .pod_sets
+        .iter()
+        .map(|pod_set| {
+            let mut requests = pod_set.requests.clone();
+            if let Some(pods) = pods {
+                requests.retain(|&(id, _)| id != pods);
+                requests.push((pods, 1));
+                requests.sort_by(|a, b| input.names.resource_name(a.0).cmp(input.names.resource_name(b.0)));
+            }
+            requests
+        })
+        .collect()
+}
+
+fn plan_group(
+    input: &PlanInput<'_>,
+    members: SmallVec<[usize; 1]>,
+    requests: &[Vec<(ResourceId, i64)>],
+) -> PlanGroup {
+    let mut merged: Vec<PlanRequest> = Vec::new();
+    for (place, &member) in members.iter().enumerate() {
+        for &(resource, per_pod) in &requests[member] {
+            let at = merged.iter().position(|request| request.resource == resource).unwrap_or_else(|| {
+                merged.push(PlanRequest { resource, per_pod: SmallVec::from_elem(0, members.len()) });
+                merged.len() - 1
+            });
+            merged[at].per_pod[place] = per_pod;
+        }
+    }
+    merged.sort_by(|a, b| input.names.resource_name(a.resource).cmp(input.names.resource_name(b.resource)));
+    let mut uncovered = Vec::new();
+    let mut order: Vec<usize> = Vec::new();
+    let mut split: Vec<SmallVec<[(usize, PlanRequest); 2]>> = Vec::new();
+    split.resize_with(input.queue.groups.len(), SmallVec::new);
+    for request in merged {
+        match input.queue.group_of(request.resource) {
+            Some((group, column)) => {
+                if split[group].is_empty() {
+                    order.push(group);
+                }
+                split[group].push((column, request));
+            }
+            None if input.ignore_uncovered => {}
+            None => uncovered.push(request),
+        }
+    }
+    let blocks = order
+        .into_iter()
+        .map(|group| plan_block(input, &members, group, std::mem::take(&mut split[group])))
+        .collect();
+    PlanGroup { members, uncovered, blocks }
+}
+
+fn plan_block(
+    input: &PlanInput<'_>,
+    members: &[usize],
+    group: usize,
+    requests: SmallVec<[(usize, PlanRequest); 2]>,
+) -> PlanBlock {
+    let compiled = &input.queue.groups[group];
+    let node = input.forest.node(input.queue.node);
+    let flavors = compiled
+        .flavors
+        .iter()
+        .zip(&compiled.pairs)
+        .map(|(&flavor, pairs)| PlanFlavor {
+            flavor,
+            refusal: match input.flavors.get(flavor.at()).and_then(Option::as_ref) {
+                None => Some(Refusal::FlavorNotFound { flavor: input.names.flavor_name(flavor).clone() }),
+                Some(spec) => {
+                    members.iter().find_map(|&member| refuse_flavor(spec, &input.pod_sets[member]))
+                }
+            },
+            slots: requests
+                .iter()
+                .map(|&(column, _)| {
+                    let pair = pairs[column];
+                    (pair, node.slot(pair).expect("a queue has a slot for each pair that its spec covers"))
+                })
+                .collect(),
+        })
+        .collect();
+    PlanBlock { requests: requests.into_iter().map(|(_, request)| request).collect(), flavors }
+}

@@ -1,0 +1,250 @@
+//! Classical preemption (reference 06, 6.7).
+
+use super::candidates::{Filter, InQueue, Merged, Source, own_candidates};
+use super::{Preemption, Target, fill_back};
+use crate::intern::{NodeId, WorkloadId};
+use crate::report::PreemptionReason;
+use crate::snapshot::Snapshot;
+use crate::spec::PreemptionPolicy;
+
+/// The queues of the cohort whose workloads may be taken.
+#[derive(Default)]
+struct Sources {
+    /// Where the preemptor has the hierarchical advantage: its request fits into a subtree that the victim's queue
+    /// is not part of.
+    hierarchical: Vec<Source>,
+    /// All others: priorities and `borrowWithinCohort` decide.
+    priority: Vec<Source>,
+}
+
+/// How a candidate of another queue may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Hierarchical,
+    ReclaimWithoutBorrowing,
+    ReclaimWhileBorrowing,
+}
+
+impl Variant {
+    const fn reason(self) -> PreemptionReason {
+        match self {
+            Variant::Hierarchical | Variant::ReclaimWithoutBorrowing => PreemptionReason::InCohortReclamation,
+            Variant::ReclaimWhileBorrowing => PreemptionReason::InCohortReclaimWhileBorrowing,
+        }
+    }
+}
+
+/// The victims, or none. The usage is as before.
+pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    let sources = collect_sources(snapshot, preemption);
+    let reclaim = Filter { policy: snapshot.queue(preemption.head.queue).reclaim_policy() };
+    let has_any = |sources: &[Source]| {
+        [true, false].iter().any(|&evicted| {
+            !Merged::new(snapshot, preemption, sources, reclaim, evicted).is_empty()
+        })
+    };
+    let hierarchical = has_any(&sources.hierarchical);
+    let others = hierarchical || has_any(&sources.priority);
+    let forbidden = borrow_within_cohort(snapshot, preemption).is_none();
+    let attempts: &[bool] = if !others || (forbidden && !strictly_under_nominal(snapshot, preemption)) {
+        &[true]
+    } else if forbidden && !hierarchical {
+        &[false, true]
+    } else {
+        &[true, false]
+    };
+    for &allow_borrowing in attempts {
+        let mark = snapshot.usage.mark();
+        let found = attempt(snapshot, preemption, &sources, allow_borrowing);
+        snapshot.usage.rollback(&mark);
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    Vec::new()
+}
+
+fn borrow_within_cohort(
+    snapshot: &Snapshot<'_>,
+    preemption: &Preemption<'_>,
+) -> Option<crate::spec::BorrowWithinCohort> {
+    snapshot.queue(preemption.head.queue).spec.as_ref().and_then(|spec| spec.preemption.borrow_within_cohort)
+}
+
+/// The preemptor's queue uses less than its nominal quota of every needed pair.
+fn strictly_under_nominal(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> bool {
+    let node = snapshot.forest.node(preemption.head.node);
+    preemption.needed.iter().all(|&pair| {
+        node.slot(pair).is_none_or(|slot| {
+            snapshot.usage.get(slot) < crate::quota::exact(snapshot.forest.quota.nominal(slot))
+        })
+    })
+}
+
+/// Walks from the parent to the root. At each ancestor the subtree's queues above nominal are collected; the
+/// preemptor has the advantage over them once its request fits into a subtree below.
+fn collect_sources(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Sources {
+    let mut sources = Sources::default();
+    let head = preemption.head;
+    if snapshot.queue(head.queue).reclaim_policy() == PreemptionPolicy::Never {
+        return sources;
+    }
+    let forest = snapshot.forest;
+    let quota = &forest.quota;
+    let mut remaining: smallvec::SmallVec<[_; 4]> =
+        preemption.demands.iter().map(|demand| (demand.slot, demand.amount)).collect();
+    let mut fits_below = |advantage: bool| {
+        let mut fits = true;
+        for (slot, amount) in &mut remaining {
+            fits &= !quota.borrowing_with(snapshot.usage, *slot, *amount);
+            *amount = (*amount - quota.local_available(snapshot.usage, *slot)).max(0);
+            *slot = quota.parent(*slot).unwrap_or(*slot);
+        }
+        advantage || fits
+    };
+    let mut advantage = fits_below(false);
+    let mut below = head.node;
+    for ancestor in forest.ancestors(head.node) {
+        let list = if advantage { &mut sources.hierarchical } else { &mut sources.priority };
+        collect_subtree(snapshot, preemption, ancestor, below, list);
+        advantage = fits_below(advantage);
+        below = ancestor;
+    }
+    sources
+}
+
+/// Adds the queues below an ancestor that use more than nominal, except those below `visited`.
+fn collect_subtree(
+    snapshot: &Snapshot<'_>,
+    preemption: &Preemption<'_>,
+    ancestor: NodeId,
+    visited: NodeId,
+    list: &mut Vec<Source>,
+) {
+    let forest = snapshot.forest;
+    let mut stack: smallvec::SmallVec<[NodeId; 16]> = smallvec::smallvec![ancestor];
+    while let Some(id) = stack.pop() {
+        for child in forest.node(id).children() {
+            if child == visited || forest.within_nominal(snapshot.usage, child, preemption.needed) {
+                continue;
+            }
+            match forest.node(child).queue {
+                None => stack.push(child),
+                Some(queue) if snapshot.is_active(queue) => list.push(Source { queue, ancestor }),
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// One attempt: takes candidates in order until the request fits, then gives back what was not needed.
+fn attempt(
+    snapshot: &mut Snapshot<'_>,
+    preemption: &Preemption<'_>,
+    sources: &Sources,
+    allow_borrowing: bool,
+) -> Vec<Target> {
+    let mut found = Vec::new();
+    let policy = snapshot.queue(preemption.head.queue).reclaim_policy();
+    for evicted in [true, false] {
+        for (list, hierarchical) in [(&sources.hierarchical, true), (&sources.priority, false)] {
+            if list.is_empty() {
+                continue;
+            }
+            let mut candidates = Merged::new(snapshot, preemption, list, Filter { policy }, evicted);
+            while let Some((workload, source)) = candidates.next(snapshot, preemption) {
+                let variant = variant(snapshot, preemption, workload, hierarchical);
+                if (allow_borrowing && variant == Variant::ReclaimWithoutBorrowing)
+                    || !still_above_nominal(snapshot, preemption, source)
+                {
+                    continue;
+                }
+                let target = Target { workload, reason: variant.reason() };
+                if take(snapshot, preemption, target, allow_borrowing, &mut found) {
+                    return found;
+                }
+            }
+        }
+        if take_own(snapshot, preemption, evicted, allow_borrowing, &mut found) {
+            return found;
+        }
+    }
+    Vec::new()
+}
+
+/// Takes candidates of the own queue; true once the request fits.
+fn take_own(
+    snapshot: &mut Snapshot<'_>,
+    preemption: &Preemption<'_>,
+    evicted: bool,
+    allow_borrowing: bool,
+    found: &mut Vec<Target>,
+) -> bool {
+    let queues = snapshot.queues;
+    let queue = &queues[preemption.head.queue.at()];
+    let reason = PreemptionReason::InClusterQueue;
+    if queue.within_policy() == PreemptionPolicy::Never {
+        return false;
+    }
+    if !snapshot.local_usage.is_empty() {
+        return own_candidates(snapshot, preemption, evicted)
+            .into_iter()
+            .any(|workload| take(snapshot, preemption, Target { workload, reason }, allow_borrowing, found));
+    }
+    let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
+    let mut candidates = InQueue::new(holders, Filter { policy: queue.within_policy() });
+    while let Some(key) = candidates.next(snapshot, preemption) {
+        if take(snapshot, preemption, Target { workload: key.id, reason }, allow_borrowing, found) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Takes one victim; true if the request fits then, with what was not needed given back.
+fn take(
+    snapshot: &mut Snapshot<'_>,
+    preemption: &Preemption<'_>,
+    target: Target,
+    allow_borrowing: bool,
+    found: &mut Vec<Target>,
+) -> bool {
+    snapshot.remove(target.workload);
+    found.push(target);
+    let fits = snapshot.fits(preemption.demands, allow_borrowing);
+    if fits {
+        fill_back(snapshot, preemption.demands, allow_borrowing, found);
+    }
+    fits
+}
+
+fn variant(
+    snapshot: &Snapshot<'_>,
+    preemption: &Preemption<'_>,
+    workload: WorkloadId,
+    hierarchical: bool,
+) -> Variant {
+    if hierarchical {
+        return Variant::Hierarchical;
+    }
+    let priority = snapshot.workload(workload).priority;
+    match borrow_within_cohort(snapshot, preemption) {
+        Some(borrow)
+            if priority < preemption.head.priority
+                && borrow.max_priority_threshold.is_none_or(|threshold| priority <= threshold) =>
+        {
+            Variant::ReclaimWhileBorrowing
+        }
+        _ => Variant::ReclaimWithoutBorrowing,
+    }
+}
+
+/// With the victims taken so far, the candidate's queue and its ancestors below the common one still use more than
+/// nominal.
+fn still_above_nominal(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>, source: Source) -> bool {
+    let forest = snapshot.forest;
+    let node = snapshot.queue(source.queue).node;
+    std::iter::once(node)
+        .chain(forest.ancestors(node).take_while(|&id| id != source.ancestor))
+        .all(|id| !forest.within_nominal(snapshot.usage, id, preemption.needed))
+}

@@ -1,0 +1,390 @@
+//! Preemption by fair sharing (reference 06, 6.8 "Preemption").
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::candidates::{Filter, InQueue};
+use super::{CandidateKey, Preemption, Target, fill_back, own_order};
+use crate::config::FairStrategy;
+use crate::fair_sharing::{Share, share};
+use crate::intern::{NodeId, QueueId, WorkloadId};
+use crate::report::PreemptionReason;
+use crate::snapshot::Snapshot;
+use crate::spec::PreemptionPolicy;
+
+/// The candidates of one queue, in order; looked at only as far as needed.
+struct Line<'a> {
+    queue: QueueId,
+    /// Candidates put back or found ahead.
+    ready: VecDeque<WorkloadId>,
+    evicted: InQueue<'a>,
+    running: InQueue<'a>,
+}
+
+impl<'a> Line<'a> {
+    fn new(snapshot: &Snapshot<'a>, preemption: &Preemption<'_>, queue: QueueId, policy: PreemptionPolicy) -> Self {
+        let queues = snapshot.queues;
+        let holders = &queues[queue.at()].holders;
+        let filter = Filter { policy };
+        let mut line = Line {
+            queue,
+            ready: VecDeque::new(),
+            evicted: InQueue::new(&holders.evicted, filter),
+            running: InQueue::new(&holders.running, filter),
+        };
+        if queue == preemption.head.queue && !snapshot.local_usage.is_empty() {
+            for evicted in [true, false] {
+                line.ready.extend(own_order(snapshot, preemption, evicted));
+            }
+            line.evicted = InQueue::empty();
+            line.running = InQueue::empty();
+        }
+        line
+    }
+
+    /// The first candidate, without taking it.
+    fn first(&mut self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
+        if self.ready.is_empty() {
+            let next = self
+                .evicted
+                .next(snapshot, preemption)
+                .or_else(|| self.running.next(snapshot, preemption))
+                .map(|key| key.id);
+            self.ready.extend(next);
+        }
+        self.ready.front().copied()
+    }
+
+    /// Takes the first candidate.
+    fn pop(&mut self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
+        self.first(snapshot, preemption)?;
+        self.ready.pop_front()
+    }
+}
+
+/// The search for one head.
+struct Search<'s, 'a, 'p> {
+    snapshot: &'s mut Snapshot<'a>,
+    preemption: &'p Preemption<'p>,
+    lines: BTreeMap<QueueId, Line<'a>>,
+    /// Nodes that can give nothing more.
+    pruned: BTreeSet<NodeId>,
+    /// Shares computed with the current usage.
+    shares: BTreeMap<NodeId, Share>,
+    found: Vec<Target>,
+}
+
+/// The victims, or none. The usage is as before.
+pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    let lines = lines(snapshot, preemption);
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let strategies = match &snapshot.config.fair_sharing {
+        Some(fair) if !fair.strategies.is_empty() => fair.strategies.clone(),
+        _ => crate::config::FairSharing::default().strategies,
+    };
+    let mark = snapshot.usage.mark();
+    let mut search = Search {
+        snapshot,
+        preemption,
+        lines,
+        pruned: BTreeSet::new(),
+        shares: BTreeMap::new(),
+        found: Vec::new(),
+    };
+    search.add_incoming();
+    let (mut fits, retry) = search.first_strategy(strategies[0]);
+    if !fits && strategies.len() > 1 {
+        fits = search.second_strategy(retry);
+    }
+    let mut found = std::mem::take(&mut search.found);
+    if fits {
+        search.remove_incoming();
+        fill_back(search.snapshot, preemption.demands, true, &mut found);
+    } else {
+        found.clear();
+    }
+    snapshot.usage.rollback(&mark);
+    found
+}
+
+/// The queues with candidates: the own one by its policy, and all of the tree that borrow a needed pair.
+fn lines<'a>(snapshot: &Snapshot<'a>, preemption: &Preemption<'_>) -> BTreeMap<QueueId, Line<'a>> {
+    let head = preemption.head;
+    let own = snapshot.queue(head.queue);
+    let mut lines = BTreeMap::new();
+    let mut add = |queue, policy| {
+        let mut line = Line::new(snapshot, preemption, queue, policy);
+        if line.first(snapshot, preemption).is_some() {
+            lines.insert(queue, line);
+        }
+    };
+    if own.within_policy() != PreemptionPolicy::Never {
+        add(head.queue, own.within_policy());
+    }
+    if own.reclaim_policy() != PreemptionPolicy::Never {
+        for queue in snapshot.forest.queues_of_tree(head.node) {
+            let other = snapshot.queue(queue);
+            if queue != head.queue
+                && snapshot.is_active(queue)
+                && other.holders.len() > 0
+                && !snapshot.forest.within_nominal(snapshot.usage, other.node, preemption.needed)
+            {
+                add(queue, own.reclaim_policy());
+            }
+        }
+    }
+    lines
+}
+
+impl Search<'_, '_, '_> {
+    fn add_incoming(&mut self) {
+        for demand in self.preemption.demands {
+            self.snapshot.usage.add(&self.snapshot.forest.quota, demand.slot, demand.amount);
+        }
+        self.shares.clear();
+    }
+
+    fn remove_incoming(&mut self) {
+        for demand in self.preemption.demands {
+            self.snapshot.usage.remove(&self.snapshot.forest.quota, demand.slot, demand.amount);
+        }
+    }
+
+    /// Whether the head fits with the victims so far.
+    fn fits(&mut self) -> bool {
+        let mark = self.snapshot.usage.mark();
+        self.remove_incoming();
+        let fits = self.snapshot.fits(self.preemption.demands, true);
+        self.snapshot.usage.rollback(&mark);
+        fits
+    }
+
+    fn share(&mut self, node: NodeId) -> Share {
+        if let Some(&known) = self.shares.get(&node) {
+            return known;
+        }
+        let computed = self.snapshot.share(node);
+        self.shares.insert(node, computed);
+        computed
+    }
+
+    /// Takes a victim; true if the head fits then.
+    fn take(&mut self, queue: QueueId, workload: WorkloadId, reason: PreemptionReason) -> bool {
+        self.snapshot.remove(workload);
+        let node = self.snapshot.queue(queue).node;
+        self.shares.remove(&node);
+        for ancestor in self.snapshot.forest.ancestors(node) {
+            self.shares.remove(&ancestor);
+        }
+        self.found.push(Target { workload, reason });
+        self.fits()
+    }
+
+    fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
+        self.lines.get_mut(&queue)?.pop(self.snapshot, self.preemption)
+    }
+
+    fn first(&mut self, queue: QueueId) -> Option<WorkloadId> {
+        self.lines.get_mut(&queue)?.first(self.snapshot, self.preemption)
+    }
+
+    /// Takes candidates while the first strategy allows it. Returns whether the head fits, and who was not taken.
+    fn first_strategy(&mut self, strategy: FairStrategy) -> (bool, Vec<(QueueId, WorkloadId)>) {
+        let mut retry = Vec::new();
+        let within = self.snapshot.config.gates.fair_sharing_preempt_within_nominal;
+        while let Some(queue) = self.next_queue() {
+            if queue == self.preemption.head.queue {
+                let Some(workload) = self.pop(queue) else { continue };
+                if self.take(queue, workload, PreemptionReason::InClusterQueue) {
+                    return (true, retry);
+                }
+            } else if within && self.preemptor_within_nominal() {
+                let Some(workload) = self.pop(queue) else { continue };
+                if self.take(queue, workload, PreemptionReason::InCohortReclamation) {
+                    return (true, retry);
+                }
+            } else {
+                let (own_node, target_node) = self.almost_common_ancestors(queue);
+                let own_share = self.share(own_node);
+                let before = self.share(target_node);
+                while let Some(workload) = self.pop(queue) {
+                    let after = self.share_without(target_node, workload);
+                    let bound = match strategy {
+                        FairStrategy::LessThanOrEqualToFinalShare => own_share.compare(after).is_le(),
+                        FairStrategy::LessThanInitialShare => own_share.compare(before).is_lt(),
+                    };
+                    if !bound {
+                        retry.push((queue, workload));
+                        continue;
+                    }
+                    if self.take(queue, workload, PreemptionReason::InCohortFairSharing) {
+                        return (true, retry);
+                    }
+                    break;
+                }
+            }
+        }
+        (false, retry)
+    }
+
+    /// Offers each queue once more: its first candidate is taken if the head's share is below that of the queue.
+    fn second_strategy(&mut self, retry: Vec<(QueueId, WorkloadId)>) -> bool {
+        for line in self.lines.values_mut() {
+            line.ready.clear();
+            line.evicted = InQueue::empty();
+            line.running = InQueue::empty();
+        }
+        for (queue, workload) in retry {
+            if let Some(line) = self.lines.get_mut(&queue) {
+                line.ready.push_back(workload);
+            }
+        }
+        self.pruned.clear();
+        while let Some(queue) = self.next_queue() {
+            let (own_node, target_node) = self.almost_common_ancestors(queue);
+            let (own_share, before) = (self.share(own_node), self.share(target_node));
+            let first = self.pop(queue);
+            if let Some(line) = self.lines.get_mut(&queue) {
+                line.ready.clear();
+            }
+            let Some(workload) = first else { continue };
+            if own_share.compare(before).is_lt()
+                && self.take(queue, workload, PreemptionReason::InCohortFairSharing)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The preemptor's queue, with the head's usage, does not borrow a needed pair.
+    fn preemptor_within_nominal(&self) -> bool {
+        let node = self.preemption.head.node;
+        self.snapshot.forest.within_nominal(self.snapshot.usage, node, self.preemption.needed)
+    }
+
+    fn share_without(&mut self, node: NodeId, workload: WorkloadId) -> Share {
+        let mark = self.snapshot.usage.mark();
+        self.snapshot.remove(workload);
+        let share = self.snapshot.share(node);
+        self.snapshot.usage.rollback(&mark);
+        share
+    }
+
+    /// The children of the lowest common ancestor on the way to the preemptor's and to the target's queue.
+    fn almost_common_ancestors(&self, target: QueueId) -> (NodeId, NodeId) {
+        let forest = self.snapshot.forest;
+        let own: Vec<NodeId> = path(self.snapshot, self.preemption.head.node);
+        let other: Vec<NodeId> = path(self.snapshot, self.snapshot.queue(target).node);
+        let common = own.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
+        let below = |path: &[NodeId]| path[path.len().saturating_sub(common + 1)];
+        debug_assert!(forest.node(below(&own)).parent.is_some() || own.len() == 1);
+        (below(&own), below(&other))
+    }
+
+    /// The queue to take from next: from the root to the child with the highest share each time.
+    fn next_queue(&mut self) -> Option<QueueId> {
+        let head = self.preemption.head;
+        let forest = self.snapshot.forest;
+        let root = forest.node(head.node).root;
+        if root == head.node {
+            return self.first(head.queue).map(|_| head.queue);
+        }
+        let own_path: BTreeSet<NodeId> = forest.ancestors(head.node).collect();
+        while !self.pruned.contains(&root) {
+            let mut cohort = root;
+            loop {
+                let queue = self.highest_queue(cohort);
+                let child = self.highest_cohort(cohort, &own_path);
+                match (queue, child) {
+                    (Some((queue, queue_share)), Some((_, share))) if share.compare(queue_share).is_lt() => {
+                        return Some(queue);
+                    }
+                    (_, Some((child, _))) => cohort = child,
+                    (Some((queue, _)), None) => return Some(queue),
+                    (None, None) => {
+                        self.pruned.insert(cohort);
+                        break;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn highest_queue(&mut self, cohort: NodeId) -> Option<(QueueId, Share)> {
+        let forest = self.snapshot.forest;
+        let mut best: Option<(QueueId, Share, WorkloadId)> = None;
+        for child in forest.node(cohort).children() {
+            let Some(queue) = forest.node(child).queue.filter(|_| !self.pruned.contains(&child)) else { continue };
+            let share = self.share(child);
+            let first = self.first(queue);
+            let Some(first) = first.filter(|_| share.is_borrowing() || queue == self.preemption.head.queue) else {
+                self.pruned.insert(child);
+                continue;
+            };
+            let better = match &best {
+                None => true,
+                Some((_, other, workload)) => match share.compare(*other) {
+                    Ordering::Greater => true,
+                    Ordering::Equal => self.comes_before(first, *workload),
+                    Ordering::Less => false,
+                },
+            };
+            if better {
+                best = Some((queue, share, first));
+            }
+        }
+        best.map(|(queue, share, _)| (queue, share))
+    }
+
+    fn highest_cohort(&mut self, cohort: NodeId, own_path: &BTreeSet<NodeId>) -> Option<(NodeId, Share)> {
+        let forest = self.snapshot.forest;
+        let mut best: Option<(NodeId, Share)> = None;
+        for child in forest.node(cohort).children() {
+            if forest.node(child).queue.is_some() || self.pruned.contains(&child) {
+                continue;
+            }
+            let share = self.share(child);
+            if !share.is_borrowing() && !own_path.contains(&child) {
+                self.pruned.insert(child);
+            } else if best.is_none_or(|(_, other)| share.compare(other).is_gt()) {
+                best = Some((child, share));
+            }
+        }
+        best
+    }
+
+    /// Candidate order between queues: evicted first, other queues before the own one, then as within a queue.
+    fn comes_before(&self, a: WorkloadId, b: WorkloadId) -> bool {
+        let key = |id: WorkloadId| {
+            let workload = self.snapshot.workload(id);
+            let hold = workload.hold();
+            (
+                !hold.is_some_and(|hold| hold.evicted),
+                hold.is_some_and(|hold| hold.queue == self.preemption.head.queue),
+                CandidateKey {
+                    priority: workload.priority,
+                    reserved_at: std::cmp::Reverse(hold.map(|hold| hold.reserved_at).unwrap_or_default()),
+                    uid: workload.uid.clone(),
+                    id,
+                },
+            )
+        };
+        key(a) < key(b)
+    }
+}
+
+impl Snapshot<'_> {
+    /// The dominant resource share of a node with the current usage.
+    pub(crate) fn share(&self, node: NodeId) -> Share {
+        share(self.forest, self.names, self.lendable, self.usage, node)
+    }
+}
+
+/// A node and its ancestors.
+fn path(snapshot: &Snapshot<'_>, node: NodeId) -> Vec<NodeId> {
+    std::iter::once(node).chain(snapshot.forest.ancestors(node)).collect()
+}

@@ -1,0 +1,89 @@
+//! Preemption: which workloads have to go so that another fits (reference 06, 6.7 and 6.8).
+
+mod candidates;
+mod classical;
+mod fair;
+
+use std::cmp::Reverse;
+
+use candidates::own_candidates as own_order;
+
+use crate::Name;
+use crate::intern::{FrId, WorkloadId};
+use crate::report::{FlavorMode, PreemptionReason};
+use crate::snapshot::{Demand, Head, Snapshot};
+use crate::spec::Time;
+
+/// The order of candidates within one queue: lower priority first, then the more recently reserved, then the UID
+/// (reference 06, 6.7 "Ordering"; evicted ones are kept apart and come before).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CandidateKey {
+    pub(crate) priority: i32,
+    pub(crate) reserved_at: Reverse<Time>,
+    pub(crate) uid: Name,
+    pub(crate) id: WorkloadId,
+}
+
+/// A victim and why it was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) workload: WorkloadId,
+    pub(crate) reason: PreemptionReason,
+}
+
+/// A preemption to be searched.
+pub(crate) struct Preemption<'a> {
+    pub(crate) head: &'a Head,
+    /// Everything that the head asks for.
+    pub(crate) demands: &'a [Demand],
+    /// The pairs for which room has to be made.
+    pub(crate) needed: &'a [FrId],
+}
+
+/// The victims that make room, or none. The usage is as before.
+pub(crate) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    if snapshot.config.fair_sharing.is_some() {
+        fair::targets(snapshot, preemption)
+    } else {
+        classical::targets(snapshot, preemption)
+    }
+}
+
+/// What a preemption for one (flavor, resource) alone would bring: the mode, and the borrowing height after it
+/// (reference 06, 6.6 "preemption oracle").
+pub(crate) fn simulate(snapshot: &mut Snapshot<'_>, head: &Head, demand: Demand) -> (FlavorMode, u32) {
+    let preemption = Preemption { head, demands: &[demand], needed: &[demand.pair] };
+    let targets = targets(snapshot, &preemption);
+    let mark = snapshot.usage.mark();
+    for target in &targets {
+        snapshot.remove(target.workload);
+    }
+    let (height, _) = snapshot.forest.borrowing_height(snapshot.usage, head.node, demand.slot, demand.amount);
+    snapshot.usage.rollback(&mark);
+    let mode = if targets.is_empty() {
+        FlavorMode::NoPreemptionCandidates
+    } else if targets.iter().any(|target| holds_quota_of(snapshot, target.workload, head)) {
+        FlavorMode::Preempt
+    } else {
+        FlavorMode::Reclaim
+    };
+    (mode, height)
+}
+
+fn holds_quota_of(snapshot: &Snapshot<'_>, workload: WorkloadId, head: &Head) -> bool {
+    snapshot.workload(workload).hold().is_some_and(|hold| hold.queue == head.queue)
+}
+
+/// Gives victims back that are not needed after all: from the last but one to the first, each that leaves the head
+/// fitting. [quirk] A victim that is given back is replaced by the last one, so the order is not kept.
+fn fill_back(snapshot: &mut Snapshot<'_>, demands: &[Demand], allow_borrowing: bool, targets: &mut Vec<Target>) {
+    for at in (0..targets.len().saturating_sub(1)).rev() {
+        let workload = targets[at].workload;
+        snapshot.restore(workload);
+        if snapshot.fits(demands, allow_borrowing) {
+            targets.swap_remove(at);
+        } else {
+            snapshot.remove(workload);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Shapes: what workloads ask for, shared by all that ask for the same. Workloads of equal shape and priority form an
+//! equivalence class: one negative answer holds for all of them (reference 06, 6.4 "equivalence hashing"). Shapes are
+//! compared, not hashed, so that there are no collisions.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::intern::{Names, ResourceId, ShapeId};
+use crate::workload::PodSetSpec;
+
+/// One pod set of a shape.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PodSetShape {
+    /// Requests per pod, sorted by the resource's name, without duplicates, nothing negative.
+    pub(crate) requests: Vec<(ResourceId, i64)>,
+    /// Effective count, at least zero.
+    pub(crate) count: i64,
+    /// `minCount` if it is below the count.
+    pub(crate) min_count: Option<i64>,
+}
+
+/// What a workload asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) pod_sets: Vec<PodSetShape>,
+}
+
+impl Shape {
+    /// Whether partial admission could shrink it (reference 06, 6.6 "Partial admission").
+    pub(crate) fn reducible(&self) -> bool {
+        self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some())
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Row {
+    shape: Option<Arc<Shape>>,
+    users: usize,
+    key: Arc<[PodSetSpec]>,
+}
+
+/// All shapes in use.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shapes {
+    rows: Vec<Row>,
+    free: Vec<ShapeId>,
+    index: IndexMap<Arc<[PodSetSpec]>, ShapeId>,
+}
+
+impl Shapes {
+    /// The shape of these pod sets; counts one more user.
+    pub(crate) fn acquire(&mut self, names: &mut Names, pod_sets: &[PodSetSpec]) -> ShapeId {
+        if let Some(&id) = self.index.get(pod_sets) {
+            self.rows[id.at()].users += 1;
+            return id;
+        }
+        let key: Arc<[PodSetSpec]> = pod_sets.into();
+        let row = Row { shape: Some(Arc::new(compile(names, pod_sets))), users: 1, key: key.clone() };
+        let id = if let Some(id) = self.free.pop() {
+            self.rows[id.at()] = row;
+            id
+        } else {
+            self.rows.push(row);
+            ShapeId::new(self.rows.len() - 1)
+        };
+        self.index.insert(key, id);
+        id
+    }
+
+    /// One user less; a shape without users is forgotten. Returns true if it was.
+    pub(crate) fn release(&mut self, id: ShapeId) -> bool {
+        let row = &mut self.rows[id.at()];
+        row.users = row.users.saturating_sub(1);
+        if row.users > 0 {
+            return false;
+        }
+        row.shape = None;
+        let key = std::mem::replace(&mut row.key, Arc::from([]));
+        self.index.swap_remove(&key);
+        self.free.push(id);
+        true
+    }
+
+    /// A shape in use.
+    pub(crate) fn get(&self, id: ShapeId) -> &Arc<Shape> {
+        self.rows[id.at()].shape.as_ref().expect("a shape is kept while a workload uses it")
+    }
+
+    /// The pod sets that made the shape.
+    pub(crate) fn pod_sets(&self, id: ShapeId) -> &[PodSetSpec] {
+        &self.rows[id.at()].key
+    }
+}
+
+fn compile(names: &mut Names, pod_sets: &[PodSetSpec]) -> Shape {
+    let pod_sets = pod_sets
+        .iter()
+        .map(|spec| {
+            let count = spec.count.max(0);
+            let mut requests: Vec<(ResourceId, i64)> = Vec::with_capacity(spec.requests.len());
+            let mut sorted: Vec<_> = spec.requests.iter().collect();
+            sorted.sort_by(|a, b| a.0.cmp(&b.0));
+            for (name, amount) in sorted {
+                let (id, amount) = (names.resource(name), amount.get().max(0));
+                match requests.last_mut() {
+                    Some(last) if last.0 == id => last.1 = last.1.saturating_add(amount),
+                    _ => requests.push((id, amount)),
+                }
+            }
+            PodSetShape {
+                requests,
+                count,
+                min_count: spec.min_count.map(|min| min.max(0)).filter(|&min| min < count),
+            }
+        })
+        .collect();
+    Shape { pod_sets }
+}

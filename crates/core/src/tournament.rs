@@ -1,0 +1,185 @@
+//! The order of heads under fair sharing (reference 06, 6.5 "Ordering with fair sharing"): a tournament over the tree,
+//! in which only the path of the last winner is played again.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Name;
+use crate::cycle::Entry;
+use crate::fair_sharing::{Share, share};
+use crate::intern::{NodeId, WorkloadId};
+use crate::scheduler::Scheduler;
+use crate::spec::Time;
+
+/// How a contender compares with those of its siblings: the field order is the order of importance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Remembered preemptors first (gate PrioritizePreemptorWorkloads).
+    not_preemptor: bool,
+    /// Who does not borrow what it asks for first (gate FairSharingPrioritizeNonBorrowing).
+    borrowing: bool,
+    share: ByShare,
+    /// Higher first (gate PrioritySortingWithinCohort).
+    priority: Reverse<i32>,
+    order: Time,
+    uid: Name,
+    workload: WorkloadId,
+}
+
+/// Shares in their order.
+#[derive(Debug, Clone, Copy)]
+struct ByShare(Share);
+
+impl Ord for ByShare {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.compare(other.0)
+    }
+}
+
+impl PartialOrd for ByShare {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByShare {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ByShare {}
+
+/// The contenders at one Cohort: the best of each child.
+#[derive(Debug, Default)]
+struct Round {
+    contenders: BTreeSet<(Rank, NodeId)>,
+    by_child: BTreeMap<NodeId, Rank>,
+}
+
+/// All heads of a cycle that are not processed yet.
+pub(crate) struct Tournament {
+    /// The entry of each ClusterQueue.
+    entries: BTreeMap<NodeId, Entry>,
+    rounds: BTreeMap<NodeId, Round>,
+    /// Roots with entries.
+    roots: BTreeSet<NodeId>,
+    /// The queue whose path changed since.
+    last: Option<NodeId>,
+}
+
+impl Tournament {
+    /// Plays the first round everywhere.
+    pub(crate) fn new(scheduler: &mut Scheduler, entries: Vec<Entry>) -> Self {
+        let mut tournament = Self {
+            entries: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            roots: BTreeSet::new(),
+            last: None,
+        };
+        let mut nodes = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let node = entry.head.node;
+            tournament.roots.insert(scheduler.tree.forest.node(node).root);
+            nodes.push(node);
+            tournament.entries.insert(node, entry);
+        }
+        // A Cohort is played once all of its children are: the deepest first.
+        let mut due: BTreeSet<(Reverse<u32>, NodeId)> = BTreeSet::new();
+        for node in nodes {
+            tournament.enter(scheduler, node, node, &mut due);
+        }
+        while let Some((_, cohort)) = due.pop_first() {
+            if let Some(winner) = tournament.winner(cohort) {
+                tournament.enter(scheduler, cohort, winner, &mut due);
+            }
+        }
+        tournament
+    }
+
+    /// Enters a child's best entry, that of `queue`, into the round of its parent.
+    fn enter(
+        &mut self,
+        scheduler: &mut Scheduler,
+        child: NodeId,
+        queue: NodeId,
+        due: &mut BTreeSet<(Reverse<u32>, NodeId)>,
+    ) {
+        let Some(parent) = scheduler.tree.forest.node(child).parent else { return };
+        let Some(entry) = self.entries.get(&queue) else { return };
+        let rank = rank(scheduler, entry, child);
+        let round = self.rounds.entry(parent).or_default();
+        if let Some(old) = round.by_child.insert(child, rank.clone()) {
+            round.contenders.remove(&(old, child));
+        }
+        round.contenders.insert((rank, child));
+        due.insert((Reverse(scheduler.tree.forest.node(parent).depth), parent));
+    }
+
+    /// The queue whose entry wins the round of a node.
+    fn winner(&self, node: NodeId) -> Option<NodeId> {
+        let mut at = node;
+        loop {
+            if self.entries.contains_key(&at) {
+                return Some(at);
+            }
+            at = self.rounds.get(&at)?.contenders.first()?.1;
+        }
+    }
+
+    /// Takes the next entry.
+    pub(crate) fn pop(&mut self, scheduler: &mut Scheduler) -> Option<Entry> {
+        if let Some(last) = self.last.take() {
+            self.replay(scheduler, last);
+        }
+        let root = *self.roots.first()?;
+        let Some(queue) = self.winner(root) else {
+            self.roots.remove(&root);
+            return self.pop(scheduler);
+        };
+        self.last = Some(queue);
+        self.entries.remove(&queue)
+    }
+
+    /// Plays the rounds on the way of a queue whose entry is out again: its usage changed, and only there shares do.
+    fn replay(&mut self, scheduler: &mut Scheduler, queue: NodeId) {
+        let mut child = queue;
+        while let Some(parent) = scheduler.tree.forest.node(child).parent {
+            if let Some(round) = self.rounds.get_mut(&parent) {
+                if let Some(old) = round.by_child.remove(&child) {
+                    round.contenders.remove(&(old, child));
+                }
+            }
+            if let Some(winner) = self.winner(child) {
+                self.enter(scheduler, child, winner, &mut BTreeSet::new());
+            }
+            child = parent;
+        }
+    }
+}
+
+/// How an entry compares at `child`, an ancestor of its queue or the queue itself, with its usage added.
+fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> Rank {
+    let gates = &scheduler.config.gates;
+    let tree = &mut scheduler.tree;
+    let mark = tree.usage.mark();
+    for demand in &entry.assignment.demands {
+        tree.usage.add(&tree.forest.quota, demand.slot, demand.amount);
+    }
+    let node = tree.forest.node(child);
+    let borrowing = gates.fair_sharing_prioritize_non_borrowing
+        && entry.assignment.demands.iter().any(|demand| {
+            node.slot(demand.pair).is_some_and(|slot| tree.forest.quota.borrowing(&tree.usage, slot))
+        });
+    let share = share(&tree.forest, &scheduler.names, &tree.lendable, &tree.usage, child);
+    tree.usage.rollback(&mark);
+    Rank {
+        not_preemptor: !(gates.prioritize_preemptor_workloads && entry.preemptor),
+        borrowing,
+        share: ByShare(share),
+        priority: Reverse(if gates.priority_sorting_within_cohort { entry.head.priority } else { 0 }),
+        order: entry.head.order,
+        uid: entry.uid.clone(),
+        workload: entry.head.workload,
+    }
+}

@@ -1,0 +1,152 @@
+//! The workloads that the core knows, by dense index.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use smallvec::SmallVec;
+
+use crate::Name;
+use crate::flavor_assigner::Progress;
+use crate::intern::{FrId, LaneId, LocalId, QueueId, ShapeId, SlotId, WorkloadId};
+use crate::reason::Unadmitted;
+use crate::spec::Time;
+use crate::workload::WorkloadKey;
+
+/// Usage of a workload: pair, slot of the queue whose quota it is, amount (never zero).
+pub(crate) type Held = SmallVec<[(FrId, SlotId, i128); 1]>;
+
+/// One workload.
+#[derive(Debug, Clone)]
+pub(crate) struct Workload {
+    pub(crate) key: WorkloadKey,
+    pub(crate) uid: Name,
+    pub(crate) local: LocalId,
+    pub(crate) priority: i32,
+    pub(crate) created: Time,
+    pub(crate) order: Time,
+    pub(crate) generation: i64,
+    pub(crate) gated: bool,
+    pub(crate) shape: ShapeId,
+    pub(crate) place: Place,
+    /// Progress of its flavor scan.
+    pub(crate) progress: Option<Box<Progress>>,
+    /// Why it was not admitted when last tried.
+    pub(crate) decision: Option<Arc<Unadmitted>>,
+    /// The cycle in which it was last chosen as a victim.
+    pub(crate) chosen: u64,
+    /// Who evicted it, for the preemption-loop guard.
+    pub(crate) evictor: Option<Box<crate::loop_guard::Eviction>>,
+}
+
+/// Where a workload is: exactly one of these.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// In no queue, because of its own state.
+    Parked,
+    /// Waits for quota.
+    Pending(Box<Waiting>),
+    /// Holds quota.
+    Holding(Box<Hold>),
+}
+
+/// What is known about a workload that waits.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Waiting {
+    pub(crate) requeue_at: Option<Time>,
+    pub(crate) requeued_false: bool,
+    pub(crate) failed_checks: bool,
+    pub(crate) invalid: Option<String>,
+    /// The queue and lane that it waits in; none while its LocalQueue or ClusterQueue is missing or stopped.
+    pub(crate) at: Option<(QueueId, LaneId)>,
+}
+
+/// What a workload holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Hold {
+    pub(crate) queue: QueueId,
+    pub(crate) usage: Held,
+    pub(crate) reserved_at: Time,
+    pub(crate) admitted: bool,
+    pub(crate) evicted: bool,
+    pub(crate) pods_ready: bool,
+}
+
+impl Workload {
+    /// What it holds, if it does.
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        match &self.place {
+            Place::Holding(hold) => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// What is known about its waiting, if it waits.
+    pub(crate) fn waiting(&self) -> Option<&Waiting> {
+        match &self.place {
+            Place::Pending(waiting) => Some(waiting),
+            _ => None,
+        }
+    }
+}
+
+/// All workloads.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Workloads {
+    rows: Vec<Option<Workload>>,
+    free: Vec<WorkloadId>,
+    index: IndexMap<WorkloadKey, WorkloadId>,
+}
+
+impl Workloads {
+    /// The id of a workload.
+    pub(crate) fn find(&self, key: &WorkloadKey) -> Option<WorkloadId> {
+        self.index.get(key).copied()
+    }
+
+    /// A workload by id.
+    pub(crate) fn get(&self, id: WorkloadId) -> &Workload {
+        self.rows[id.at()].as_ref().expect("an id is used only while its workload is known")
+    }
+
+    /// A workload by id, if the id is still in use.
+    pub(crate) fn try_get(&self, id: WorkloadId) -> Option<&Workload> {
+        self.rows.get(id.at()).and_then(Option::as_ref)
+    }
+
+    /// A workload by id.
+    pub(crate) fn get_mut(&mut self, id: WorkloadId) -> &mut Workload {
+        self.rows[id.at()].as_mut().expect("an id is used only while its workload is known")
+    }
+
+    /// Adds a workload that is not there.
+    pub(crate) fn insert(&mut self, workload: Workload) -> WorkloadId {
+        let key = workload.key.clone();
+        let id = if let Some(id) = self.free.pop() {
+            self.rows[id.at()] = Some(workload);
+            id
+        } else {
+            self.rows.push(Some(workload));
+            WorkloadId::new(self.rows.len() - 1)
+        };
+        self.index.insert(key, id);
+        id
+    }
+
+    /// Forgets a workload.
+    pub(crate) fn remove(&mut self, id: WorkloadId) {
+        if let Some(workload) = self.rows[id.at()].take() {
+            self.index.swap_remove(&workload.key);
+            self.free.push(id);
+        }
+    }
+
+    /// What a workload holds; empty if nothing.
+    pub(crate) fn usage_of(&self, id: WorkloadId) -> &[(FrId, SlotId, i128)] {
+        self.get(id).hold().map_or(&[], |hold| &hold.usage)
+    }
+
+    /// All workloads, by id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
+        self.rows.iter().enumerate().filter_map(|(at, row)| row.as_ref().map(|row| (WorkloadId::new(at), row)))
+    }
+}
