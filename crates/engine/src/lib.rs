@@ -1,11 +1,46 @@
 //! The state machine between Kubernetes objects and the admission core: inputs in, effects out.
 //!
-//! It must never contain I/O, a clock, randomness or an order that comes from a hash.
+//! [`Engine::apply`] takes in what was seen and what became of writes; [`Engine::cycle`] decides and hands out effects.
+//! It must never contain: I/O, a clock, randomness, an order that comes from a hash. Invariants:
+//!
+//! * The objects in the API server are the only durable state: an engine that sees them anew goes on where another left.
+//! * At most one write per object has no answer yet; what the core assumed meanwhile is taken back when it fails.
+//! * Quota is given back only after the job's pods are gone, and a job starts only after its admission was written.
+//! * Nothing is decided before everything was seen once, and nothing by a replica that does not lead.
+#![forbid(unsafe_code)]
+#![warn(clippy::disallowed_types)]
 
+mod answers;
+pub mod config;
 pub mod effect;
+mod engine;
+mod ingest;
 pub mod input;
+mod lifecycle;
+pub mod metrics;
+mod observe;
+mod outbox;
+mod status;
+mod world;
 
+pub use config::{EngineConfig, ResourceConfig, Transformation, WaitForPodsReady};
 pub use effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
 };
+pub use engine::Engine;
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};
+
+use sluice_api::job::JobKind;
+
+/// The reporter of what the scheduler decides (reference 03, 3.6).
+pub(crate) const REPORTER_ADMISSION: &str = "kueue-admission";
+/// The reporter of what the workload controller decides.
+pub(crate) const REPORTER_WORKLOAD: &str = "kueue-workload-controller";
+
+/// The reporter of what happens to jobs of a kind.
+pub(crate) const fn reporter(kind: JobKind) -> &'static str {
+    match kind {
+        JobKind::Job => "batch/job-kueue-controller",
+        JobKind::JobSet => "jobset.x-k8s.io/jobset-kueue-controller",
+    }
+}

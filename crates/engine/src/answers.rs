@@ -1,0 +1,170 @@
+//! Taking in the answers of writes.
+
+use std::sync::Arc;
+
+use sluice_core::WorkloadKey;
+
+use crate::effect::{EffectId, Level, Purpose};
+use crate::engine::{Alarm, Engine};
+use crate::ingest;
+use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::outbox::{Open, log};
+use crate::world::{Decision, JobKey, Retry};
+
+impl Engine {
+    /// A write was answered.
+    pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
+        let Some(open) = self.outbox.close(id) else { return };
+        match result {
+            Ok(object) => self.succeeded(id, open, object),
+            Err(error) => self.failed(id, open, &error),
+        }
+    }
+
+    /// Ends the waiting for a write on its object, and gives the object's count of failures.
+    fn end_wait(&mut self, id: EffectId, open: &Open) -> Option<&mut Retry> {
+        if let Some(key) = &open.job {
+            let entry = self.world.jobs.get_mut(key).filter(|e| e.open == Some(id))?;
+            entry.open = None;
+            return Some(&mut entry.retry);
+        }
+        match open.object.kind {
+            Kind::Workload => {
+                let entry = self.world.workloads.get_mut(&workload_key(&open.object))?;
+                if entry.open != Some(id) {
+                    return None;
+                }
+                entry.open = None;
+                entry.assumed = None;
+                Some(&mut entry.retry)
+            }
+            Kind::Job(_) => {
+                let entry =
+                    self.world.jobs.get_mut(&job_key(&open.object)?).filter(|e| e.open == Some(id))?;
+                entry.open = None;
+                Some(&mut entry.retry)
+            }
+            _ => {
+                let entry = self.statuses.get_mut(&open.object).filter(|e| e.open == Some(id))?;
+                entry.open = None;
+                Some(&mut entry.retry)
+            }
+        }
+    }
+
+    fn succeeded(&mut self, id: EffectId, open: Open, object: Option<Object>) {
+        if let Some(retry) = self.end_wait(id, &open) {
+            *retry = Retry::default();
+        }
+        if let Some(object) = object
+            && self.is_current(&open, &object)
+        {
+            self.observe_object(object);
+        }
+        self.outbox.extend(open.then);
+        self.touch(&open.object);
+        if let Some(job) = open.job {
+            self.dirty.jobs.insert(job);
+        }
+    }
+
+    /// Whether an answer is about an object that is still there: one that was deleted meanwhile must not come back.
+    fn is_current(&self, open: &Open, object: &Object) -> bool {
+        match object {
+            Object::Workload(w) if open.purpose != Purpose::CreateWorkload => {
+                let entry = self.world.workloads.get(&workload_key(&open.object));
+                entry.is_some_and(|e| e.object.metadata.uid == w.metadata.uid)
+            }
+            Object::Job(view) => {
+                let entry = job_key(&open.object).and_then(|k| self.world.jobs.get(&k));
+                entry.is_some_and(|e| e.view.job.uid == view.job.uid)
+            }
+            Object::ClusterQueue(_) => self.world.cluster_queues.contains_key(&open.object.name),
+            Object::ResourceFlavor(_) => self.world.flavors.contains_key(&open.object.name),
+            Object::AdmissionCheck(_) => self.world.checks.contains_key(&open.object.name),
+            Object::Cohort(_) => self.world.cohorts.contains_key(&open.object.name),
+            Object::LocalQueue(_) => {
+                let key = (Arc::clone(&open.object.namespace), Arc::clone(&open.object.name));
+                self.world.local_queues.contains_key(&key)
+            }
+            _ => true,
+        }
+    }
+
+    fn failed(&mut self, id: EffectId, open: Open, error: &WriteError) {
+        let now = self.now;
+        let until = self.end_wait(id, &open).map(|retry| retry.failed(error, now));
+        let level = if matches!(error, WriteError::Conflict(_)) { Level::Debug } else { Level::Warn };
+        self.outbox.push(log(
+            level,
+            "write failed",
+            &[("object", &open.object), ("purpose", &format!("{:?}", open.purpose)), ("error", error)],
+        ));
+        if open.object.kind == Kind::Workload && open.job.is_none() {
+            self.workload_write_failed(&open, error);
+        }
+        match error {
+            WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
+            WriteError::Unstartable(why) => self.unstartable(&open.object, why),
+            WriteError::AlreadyExists(_) if open.purpose == Purpose::CreateWorkload => {
+                self.read_again(&open.object);
+            }
+            _ => {}
+        }
+        if let Some(until) = until {
+            let alarm = match (&open.job, open.object.kind) {
+                (Some(job), _) => Alarm::Job(job.clone()),
+                (None, Kind::Workload) => Alarm::Workload(workload_key(&open.object)),
+                (None, Kind::Job(_)) => match job_key(&open.object) {
+                    Some(key) => Alarm::Job(key),
+                    None => return,
+                },
+                (None, _) => Alarm::Object(open.object.clone()),
+            };
+            self.wake_at(until, alarm);
+        }
+        self.touch(&open.object);
+    }
+
+    /// Takes back what was assumed, or keeps the decision to write it again.
+    fn workload_write_failed(&mut self, open: &Open, error: &WriteError) {
+        let key = workload_key(&open.object);
+        match &open.decision {
+            Some(Decision::Reserve { .. }) => {
+                self.scheduler.admission_failed(&key, ingest::time(self.now));
+                self.restless = true;
+            }
+            Some(evict @ Decision::Evict(..)) => {
+                if let Some(entry) = self.world.workloads.get_mut(&key)
+                    && entry.decision.is_none()
+                    && !matches!(error, WriteError::NotFound(_))
+                {
+                    entry.decision = Some(evict.clone());
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Marks the object of a write and what hangs on it.
+    fn touch(&mut self, object: &ObjectRef) {
+        match object.kind {
+            Kind::Workload => self.touch_workload(&workload_key(object)),
+            Kind::Job(_) => self.dirty.jobs.extend(job_key(object)),
+            _ => {
+                self.dirty.objects.insert(object.clone());
+            }
+        }
+    }
+}
+
+/// The key of a reference to a Workload.
+pub(crate) fn workload_key(object: &ObjectRef) -> WorkloadKey {
+    WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(&object.name))
+}
+
+/// The key of a reference to a job.
+fn job_key(object: &ObjectRef) -> Option<JobKey> {
+    let Kind::Job(kind) = object.kind else { return None };
+    Some(JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(&object.name) })
+}

@@ -1,0 +1,177 @@
+//! The request of one pod (reference 06, 6.2): containers, init containers and sidecars, overhead, pod-level resources,
+//! defaults from RuntimeClass and LimitRange, exclusions and transformations.
+
+use std::collections::BTreeMap;
+
+use sluice_api::slim::{PodTemplate, Resources, RuntimeClass};
+use sluice_core::{Amount, Name};
+
+use super::amounts::{Nano, add, amounts, fill, parse, parsed, product, raise};
+use super::limits::{LimitSummary, Limits};
+use crate::config::ResourceConfig;
+
+/// What a pod's request depends on besides its template.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    /// The LimitRanges of the namespace.
+    pub limits: &'a LimitSummary,
+    /// The RuntimeClasses.
+    pub runtime_classes: &'a BTreeMap<Name, RuntimeClass>,
+    /// Exclusions and transformations.
+    pub resources: &'a ResourceConfig,
+}
+
+/// Requests and limits of one container (or of the pod as a whole) after defaulting.
+struct Effective {
+    requests: Nano,
+    limits: Nano,
+}
+
+/// Reference 06, 6.2, (b) and (c): defaults for what is missing, then limits for missing requests.
+fn effective(resources: &Resources, defaults: &Limits) -> Effective {
+    let mut limits = parsed(&resources.limits);
+    fill(&mut limits, &defaults.default);
+    let mut requests = parsed(&resources.requests);
+    fill(&mut requests, &defaults.default_request);
+    fill(&mut requests, &limits);
+    Effective { requests, limits }
+}
+
+/// The request of the pod before exclusions and transformations, and what is wrong with it.
+struct PodRequest {
+    total: Nano,
+    above_limits: Vec<String>,
+    outside_range: Vec<String>,
+}
+
+/// The request of one pod of the template, sorted by resource, or why it cannot be admitted as it is.
+pub(crate) fn per_pod(
+    template: &PodTemplate,
+    path: &str,
+    around: Surroundings<'_>,
+) -> (Vec<(Name, Amount)>, Option<String>) {
+    let mut request = pod_request(template, path, around);
+    let invalid = if !request.above_limits.is_empty() {
+        Some(format!("resources validation failed: {}", aggregate(&request.above_limits)))
+    } else if !request.outside_range.is_empty() {
+        Some(format!(
+            "resources didn't satisfy LimitRange constraints: {}",
+            aggregate(&request.outside_range)
+        ))
+    } else {
+        None
+    };
+    request.total.retain(|name, _| !around.resources.exclude_prefixes.iter().any(|p| name.starts_with(p)));
+    let total = transformed(request.total, around.resources);
+    (amounts(&total), invalid)
+}
+
+/// Several errors as one text, as Kubernetes writes an aggregate.
+fn aggregate(errors: &[String]) -> String {
+    match errors {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> PodRequest {
+    let limits = &around.limits.container;
+    let mut out = PodRequest { total: Nano::new(), above_limits: Vec::new(), outside_range: Vec::new() };
+    let (mut sidecars, mut most_of_init) = (Nano::new(), Nano::new());
+    for (at, container) in template.init_containers.iter().enumerate() {
+        let own = effective(&container.resources, limits);
+        check(&own, limits, &format!("{path}.initContainers[{at}]"), &mut out);
+        let mut here = own.requests;
+        add(&mut here, &sidecars);
+        if container.sidecar {
+            sidecars.clone_from(&here);
+        }
+        raise(&mut most_of_init, &here);
+    }
+    for (at, container) in template.containers.iter().enumerate() {
+        let own = effective(&container.resources, limits);
+        check(&own, limits, &format!("{path}.containers[{at}]"), &mut out);
+        add(&mut out.total, &own.requests);
+    }
+    add(&mut out.total, &sidecars);
+    raise(&mut out.total, &most_of_init);
+    if !template.resources.is_empty() {
+        let own = effective(&template.resources, &around.limits.pod);
+        check(&own, &around.limits.pod, path, &mut out);
+        for (name, amount) in own.requests {
+            if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
+                out.total.insert(name, amount);
+            }
+        }
+    } else if around.limits.pod != Limits::default() {
+        let whole = Effective { requests: out.total.clone(), limits: Nano::new() };
+        check(&whole, &around.limits.pod, path, &mut out);
+    }
+    add(&mut out.total, &overhead(template, around));
+    out
+}
+
+/// Reference 06, 6.2, (a): the template's overhead, else its RuntimeClass's.
+fn overhead(template: &PodTemplate, around: Surroundings<'_>) -> Nano {
+    if !template.overhead.is_empty() {
+        return parsed(&template.overhead);
+    }
+    let class = template.runtime_class_name.as_deref().and_then(|n| around.runtime_classes.get(n));
+    class.map(|c| parsed(&c.overhead)).unwrap_or_default()
+}
+
+fn check(own: &Effective, range: &Limits, path: &str, out: &mut PodRequest) {
+    let names = |wrong: &dyn Fn(&str, i128) -> bool| {
+        let names: Vec<_> =
+            own.requests.iter().filter(|(n, v)| wrong(n, **v)).map(|(n, _)| n.clone()).collect();
+        (!names.is_empty()).then(|| format!("{names:?}"))
+    };
+    if let Some(names) = names(&|name, v| own.limits.get(name).is_some_and(|limit| v > *limit)) {
+        out.above_limits.push(format!("{path}: Invalid value: {names}: requests must not exceed its limits"));
+    }
+    if let Some(names) = names(&|name, v| range.max.get(name).is_some_and(|max| v > *max)) {
+        out.outside_range
+            .push(format!("{path}: Invalid value: {names}: requests must not be above the limitRange max"));
+    }
+    if let Some(names) = names(&|name, v| range.min.get(name).is_some_and(|min| v < *min)) {
+        out.outside_range
+            .push(format!("{path}: Invalid value: {names}: requests must not be below the limitRange min"));
+    }
+}
+
+/// Reference 06, 6.2: outputs of several inputs add up; a negative total is nothing; `Retain` keeps the input.
+fn transformed(input: Nano, config: &ResourceConfig) -> Nano {
+    if !input.keys().any(|name| config.transformations.contains_key(name)) {
+        return input;
+    }
+    let (mut kept, mut made) = (Nano::new(), Nano::new());
+    for (name, amount) in &input {
+        let Some(rule) = config.transformations.get(name) else {
+            kept.insert(name.clone(), *amount);
+            continue;
+        };
+        let factor = rule
+            .multiply_by
+            .as_ref()
+            .and_then(|by| input.get(by))
+            .map_or(*amount, |by| product(*amount, *by));
+        for (output, per_unit) in &rule.outputs {
+            let entry = made.entry(output.clone()).or_default();
+            *entry = entry.saturating_add(product(factor, per_unit.nano()));
+        }
+        if rule.retain {
+            kept.insert(name.clone(), *amount);
+        }
+    }
+    made.values_mut().for_each(|v| *v = (*v).max(0));
+    add(&mut kept, &made);
+    kept
+}
+
+/// The amount that a resource list holds of one resource, for those who need a single one.
+pub(crate) fn amount_in(
+    list: &BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
+    name: &str,
+) -> Amount {
+    list.get(name).map_or(Amount::ZERO, |text| super::amounts::amount(name, parse(text)))
+}

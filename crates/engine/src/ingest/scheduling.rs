@@ -1,0 +1,117 @@
+//! Selectors, affinity, taints and tolerations.
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use sluice_core::{AffinityTerm, Expression, Name, Operator, Selector, Taint, TaintEffect, Toleration};
+use std::collections::BTreeMap;
+
+use super::name;
+
+/// Pairs of a label map, in the map's order.
+pub(crate) fn pairs(map: &BTreeMap<String, String>) -> Vec<(Name, Name)> {
+    map.iter().map(|(k, v)| (name(k), name(v))).collect()
+}
+
+fn names(values: Option<&Vec<String>>) -> Vec<Name> {
+    values.into_iter().flatten().map(|v| name(v)).collect()
+}
+
+fn operator(text: &str) -> Option<Operator> {
+    match text {
+        "In" => Some(Operator::In),
+        "NotIn" => Some(Operator::NotIn),
+        "Exists" => Some(Operator::Exists),
+        "DoesNotExist" => Some(Operator::DoesNotExist),
+        "Gt" => Some(Operator::Gt),
+        "Lt" => Some(Operator::Lt),
+        _ => None,
+    }
+}
+
+/// A label selector; one with an operator that does not exist selects nothing.
+pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
+    let expressions: Option<Vec<_>> = api
+        .match_expressions
+        .iter()
+        .flatten()
+        .map(|e| {
+            let op = operator(&e.operator).filter(|op| !matches!(op, Operator::Gt | Operator::Lt))?;
+            Some(Expression { key: name(&e.key), op, values: names(e.values.as_ref()) })
+        })
+        .collect();
+    Some(Selector {
+        match_labels: api.match_labels.as_ref().map(pairs).unwrap_or_default(),
+        expressions: expressions?,
+    })
+}
+
+/// Whether labels match a selector.
+pub(crate) fn matches(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
+    let equal = |(key, value): &(Name, Name)| labels.get(&**key).is_some_and(|v| **v == **value);
+    let holds = |e: &Expression| {
+        let value = labels.get(&*e.key);
+        let listed = value.is_some_and(|v| e.values.iter().any(|w| **w == **v));
+        match e.op {
+            Operator::In => listed,
+            Operator::NotIn => !listed,
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt | Operator::Lt => false,
+        }
+    };
+    selector.match_labels.iter().all(equal) && selector.expressions.iter().all(holds)
+}
+
+/// The terms of a required node affinity; `matchFields` are not looked at (reference 06, 6.6).
+pub(crate) fn affinity(terms: &[api::NodeSelectorTerm]) -> Vec<AffinityTerm> {
+    let expression = |e: &api::NodeSelectorRequirement| {
+        let op = operator(&e.operator)?;
+        Some(Expression { key: name(&e.key), op, values: names(e.values.as_ref()) })
+    };
+    terms
+        .iter()
+        .map(|t| AffinityTerm {
+            expressions: t.match_expressions.iter().flatten().filter_map(expression).collect(),
+        })
+        .collect()
+}
+
+fn effect(text: &str) -> Option<TaintEffect> {
+    match text {
+        "NoSchedule" => Some(TaintEffect::NoSchedule),
+        "PreferNoSchedule" => Some(TaintEffect::PreferNoSchedule),
+        "NoExecute" => Some(TaintEffect::NoExecute),
+        _ => None,
+    }
+}
+
+/// Taints; those of an unknown effect are left out.
+pub(crate) fn taints(api: &[api::Taint]) -> Vec<Taint> {
+    api.iter()
+        .filter_map(|t| {
+            Some(Taint {
+                key: name(&t.key),
+                value: name(t.value.as_deref().unwrap_or_default()),
+                effect: effect(&t.effect)?,
+            })
+        })
+        .collect()
+}
+
+/// Tolerations; those of an unknown effect are left out.
+pub(crate) fn tolerations(api: &[api::Toleration]) -> Vec<Toleration> {
+    api.iter()
+        .filter_map(|t| {
+            let wanted = match t.effect.as_deref() {
+                None | Some("") => None,
+                Some(text) => Some(effect(text)?),
+            };
+            Some(Toleration {
+                key: t.key.as_deref().filter(|k| !k.is_empty()).map(name),
+                exists: t.operator.as_deref() == Some("Exists"),
+                value: name(t.value.as_deref().unwrap_or_default()),
+                effect: wanted,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,253 @@
+//! The Workload as the core takes it: pod sets with their requests, priority, order, state.
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::gates::Gate;
+use sluice_api::v1beta2::{self, CheckState, GatePosition, WorkloadStatus};
+use sluice_api::{labels, slim};
+use sluice_core as core;
+use sluice_core::WorkloadKey;
+
+use super::requests::{Surroundings, amount_in, per_pod};
+use super::scheduling::{affinity, pairs, tolerations};
+use super::{name, time};
+use crate::config::EngineConfig;
+
+/// The key of a Workload.
+pub(crate) fn key(object: &slim::Workload) -> WorkloadKey {
+    let metadata = &object.metadata;
+    WorkloadKey::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// Effective priority (reference 06, 6.4): the spec's and, behind its gate, the boost.
+pub(crate) fn effective_priority(object: &slim::Workload, config: &EngineConfig) -> i32 {
+    let base = object.spec.priority.unwrap_or(0);
+    if !config.on(Gate::PriorityBoost) {
+        return base;
+    }
+    base.saturating_add(priority_boost(object))
+}
+
+/// The annotation `priority-boost`, 0 if it is absent or malformed.
+pub(crate) fn priority_boost(object: &slim::Workload) -> i32 {
+    let annotation = object.metadata.annotations.as_ref().and_then(|a| a.get(labels::PRIORITY_BOOST));
+    annotation.and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+/// When the workload was created.
+pub(crate) fn created(object: &slim::Workload) -> Timestamp {
+    object.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+}
+
+/// The queue-order timestamp (reference 06, 6.4).
+pub(crate) fn queue_order(
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    config: &EngineConfig,
+) -> Timestamp {
+    let true_for = |type_: Type, why: &str| {
+        let condition = conditions::find(&status.conditions, type_.as_str())?;
+        (condition.status == "True" && condition.reason == why).then_some(condition.last_transition_time.0)
+    };
+    let by_eviction = config.wait_for_pods_ready.as_ref().is_some_and(|w| w.order_by_eviction);
+    if let Some(at) = true_for(Type::Evicted, reason::PODS_READY_TIMEOUT).filter(|_| by_eviction) {
+        return at;
+    }
+    if let Some(at) = true_for(Type::Evicted, reason::ADMISSION_CHECK) {
+        return at;
+    }
+    let borrowed = core::PreemptionReason::InCohortReclaimWhileBorrowing.as_str();
+    if let Some(at) = true_for(Type::Preempted, borrowed)
+        && !config.on(Gate::PrioritySortingWithinCohort)
+    {
+        return at.checked_add(SignedDuration::from_millis(1)).unwrap_or(at);
+    }
+    created(object)
+}
+
+/// Pods of a pod set that need quota: the count less what is reclaimable.
+pub(crate) fn effective_count(pod_set: &slim::PodSet, status: &WorkloadStatus, config: &EngineConfig) -> i64 {
+    if !config.on(Gate::ReclaimablePods) {
+        return i64::from(pod_set.count);
+    }
+    let reclaimable = status.reclaimable_pods.iter().find(|r| r.name == pod_set.name).map_or(0, |r| r.count);
+    i64::from(pod_set.count - reclaimable.clamp(0, pod_set.count.max(0)))
+}
+
+/// The pod sets as the core takes them, and what is wrong with them.
+pub(crate) fn pod_sets(
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    around: Surroundings<'_>,
+    config: &EngineConfig,
+) -> (Vec<core::PodSetSpec>, Option<String>) {
+    let mut invalid = None;
+    let sets = object
+        .spec
+        .pod_sets
+        .iter()
+        .enumerate()
+        .map(|(at, set)| {
+            let path = format!("spec.podSets[{at}].template.spec");
+            let (requests, wrong) = per_pod(&set.template, &path, around);
+            invalid = invalid.take().or(wrong);
+            let count = effective_count(set, status, config);
+            core::PodSetSpec {
+                name: name(&set.name),
+                count,
+                min_count: set
+                    .min_count
+                    .filter(|_| config.on(Gate::PartialAdmission))
+                    .map(|m| i64::from(m).min(count)),
+                requests,
+                node_selector: pairs(&set.template.node_selector),
+                affinity: affinity(&set.template.node_affinity),
+                tolerations: tolerations(&set.template.tolerations),
+                group: None,
+                shape: 0,
+            }
+        })
+        .collect();
+    if invalid.is_none()
+        && object.spec.pod_sets.iter().any(|s| s.template.has_resource_claims)
+        && !config.on(Gate::KueueDRAIntegration)
+        && config.on(Gate::KueueDRARejectWorkloadsWhenDRADisabled)
+    {
+        invalid = Some(
+            "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled".to_owned(),
+        );
+    }
+    (sets, invalid)
+}
+
+/// The names of the open preemption gates' opposites: whether any gate of the spec is closed.
+pub(crate) fn preemption_gated(object: &slim::Workload, status: &WorkloadStatus) -> bool {
+    let open = |name: &str| {
+        status.preemption_gates.iter().any(|g| g.name == name && g.position == GatePosition::Open)
+    };
+    object.spec.preemption_gates.iter().any(|gate| !open(&gate.name))
+}
+
+/// The admission gates that hold the workload back (reference 06, 6.19).
+pub(crate) fn admission_gates<'a>(object: &'a slim::Workload, config: &EngineConfig) -> Option<&'a str> {
+    let annotation = object.metadata.annotations.as_ref().and_then(|a| a.get(labels::ADMISSION_GATED_BY));
+    annotation.map(String::as_str).filter(|v| !v.is_empty() && config.on(Gate::AdmissionGatedBy))
+}
+
+/// Whether quota is reserved.
+pub(crate) fn reserved(status: &WorkloadStatus) -> bool {
+    status.admission.is_some() && conditions::is_true(&status.conditions, Type::QuotaReserved.as_str())
+}
+
+/// Whether a condition of a workload is true.
+pub(crate) fn is(status: &WorkloadStatus, type_: Type) -> bool {
+    conditions::is_true(&status.conditions, type_.as_str())
+}
+
+/// Whether the workload waits on hold, as its job wants it.
+pub(crate) fn on_hold(status: &WorkloadStatus) -> bool {
+    conditions::find(&status.conditions, Type::QuotaReserved.as_str())
+        .is_some_and(|c| c.status == "False" && c.reason == reason::ON_HOLD)
+}
+
+/// Whether it may be queued at all (reference 06, 6.4).
+fn queueable(object: &slim::Workload, status: &WorkloadStatus, config: &EngineConfig) -> bool {
+    admission_gates(object, config).is_none()
+        && object.spec.active
+        && object.metadata.deletion_timestamp.is_none()
+        && !is(status, Type::Finished)
+        && !on_hold(status)
+        && !is(status, Type::WaitingForReplacementPods)
+        // An eviction that came before quota was released: the job reconciler ends it.
+        && !(is(status, Type::QuotaReserved) && status.admission.is_none())
+}
+
+/// Where the workload stands.
+pub(crate) fn state(
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    invalid: Option<String>,
+    config: &EngineConfig,
+) -> core::WorkloadState {
+    if is(status, Type::Finished) {
+        return core::WorkloadState::Parked;
+    }
+    if let Some(admission) = status.admission.as_ref().filter(|_| reserved(status)) {
+        let since = |type_: Type| conditions::true_since(&status.conditions, type_.as_str());
+        return core::WorkloadState::Reserved {
+            admission: self::admission(admission, object, status, config),
+            reserved_at: since(Type::QuotaReserved).map_or(core::Time::default(), time),
+            admitted: is(status, Type::Admitted),
+            evicted: is(status, Type::Evicted),
+            pods_ready: is(status, Type::PodsReady),
+        };
+    }
+    if !queueable(object, status, config) {
+        return core::WorkloadState::Parked;
+    }
+    core::WorkloadState::Pending {
+        requeue_at: status.requeue_state.as_ref().and_then(|r| r.requeue_at.as_ref()).map(|t| time(t.0)),
+        requeued_false: conditions::is_false(&status.conditions, Type::Requeued.as_str()),
+        failed_checks: status
+            .admission_checks
+            .iter()
+            .any(|c| matches!(c.state, CheckState::Retry | CheckState::Rejected)),
+        invalid,
+    }
+}
+
+/// `status.admission` as the core takes it; reclaimable pods lower the usage (reference 06, 6.19).
+fn admission(
+    api: &v1beta2::Admission,
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    config: &EngineConfig,
+) -> core::Admission {
+    let pod_set = |a: &v1beta2::PodSetAssignment| {
+        let spec = object.spec.pod_sets.iter().find(|s| s.name == a.name);
+        let assigned = i64::from(a.count.or(spec.map(|s| s.count)).unwrap_or(0));
+        let left = spec.map_or(assigned, |s| assigned.min(effective_count(s, status, config)));
+        let amount = |resource: &str| {
+            let total = amount_in(&a.resource_usage, resource);
+            if left >= assigned || assigned <= 0 || total.is_unlimited() {
+                return total;
+            }
+            core::Amount(total.get() / assigned).saturating_mul(left)
+        };
+        core::PodSetAssignment {
+            name: name(&a.name),
+            flavors: a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect(),
+            usage: a.resource_usage.keys().map(|r| (name(r), amount(r))).collect(),
+            count: left,
+        }
+    };
+    core::Admission {
+        cluster_queue: name(&api.cluster_queue),
+        pod_sets: api.pod_set_assignments.iter().map(pod_set).collect(),
+    }
+}
+
+/// Everything the core is told about a workload.
+pub(crate) fn spec(
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    around: Surroundings<'_>,
+    config: &EngineConfig,
+) -> core::WorkloadSpec {
+    let (pod_sets, invalid) = pod_sets(object, status, around, config);
+    core::WorkloadSpec {
+        key: key(object),
+        uid: name(object.metadata.uid.as_deref().unwrap_or_default()),
+        local_queue: name(&object.spec.queue_name),
+        priority: effective_priority(object, config),
+        created: time(created(object)),
+        queue_order: time(queue_order(object, status, config)),
+        generation: object.metadata.generation.unwrap_or(0),
+        pod_sets,
+        state: state(object, status, invalid, config),
+        preemption_gated: preemption_gated(object, status),
+    }
+}

@@ -1,0 +1,63 @@
+//! The bodies of the writes on Workloads.
+
+use serde_json::{Value, json};
+use sluice_api::conditions::{WorkloadCondition as Type, whole_seconds};
+use sluice_api::slim;
+use sluice_api::v1beta2::{self, WorkloadStatus};
+
+/// The field manager of everything that admission owns (reference 06, 6.19).
+pub(crate) const ADMISSION: &str = "kueue-admission";
+/// The field manager of the condition PodsReady.
+pub(crate) const PODS_READY: &str = "kueue-job-controller-PodsReady";
+/// The field manager of `status.reclaimablePods`.
+pub(crate) const RECLAIMABLE_PODS: &str = "kueue-reclaimable-pods";
+
+/// The head of an apply: it acts on this very version of this very object.
+fn head(object: &slim::Workload) -> Value {
+    let metadata = &object.metadata;
+    json!({
+        "apiVersion": v1beta2::Workload::API_VERSION,
+        "kind": v1beta2::Workload::KIND,
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        },
+    })
+}
+
+/// The whole status that admission owns, as one apply.
+pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus) -> Value {
+    let mut owned = status.clone();
+    owned.conditions.retain(|c| Type::ADMISSION_MANAGED.iter().any(|t| t.as_str() == c.type_));
+    for condition in &mut owned.conditions {
+        condition.last_transition_time.0 = whole_seconds(condition.last_transition_time.0);
+    }
+    owned.reclaimable_pods.clear();
+    let mut body = head(object);
+    body["status"] = serde_json::to_value(owned).expect("a status consists of plain data");
+    body
+}
+
+/// The condition PodsReady, as an apply of its own manager.
+pub(crate) fn pods_ready(object: &slim::Workload, status: &WorkloadStatus) -> Value {
+    let condition = status.conditions.iter().find(|c| c.type_ == Type::PodsReady.as_str());
+    let mut body = head(object);
+    body["status"] = json!({ "conditions": condition.into_iter().collect::<Vec<_>>() });
+    body
+}
+
+/// The reclaimable pods, as an apply of their own manager.
+pub(crate) fn reclaimable_pods(object: &slim::Workload, status: &WorkloadStatus) -> Value {
+    let mut body = head(object);
+    body["status"] = json!({ "reclaimablePods": status.reclaimable_pods });
+    body
+}
+
+/// A merge patch of the object itself that fails if the object changed.
+pub(crate) fn strict_patch(object: &slim::Workload, mut patch: Value) -> Value {
+    patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
+    patch["metadata"]["uid"] = json!(object.metadata.uid);
+    patch
+}

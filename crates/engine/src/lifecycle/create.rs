@@ -1,0 +1,167 @@
+//! The Workload of a job, as it is created or brought up to date (reference 06, 6.19 and 6.20).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::json;
+use sluice_api::gates::Gate;
+use sluice_api::job::JobView;
+use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
+use sluice_api::{labels, v1beta2};
+use sluice_core::WorkloadKey;
+
+use super::body::strict_patch;
+use super::infos::workload_labels;
+use super::priority::Priority;
+use crate::effect::{EventType, Level, Purpose, Write};
+use crate::engine::Engine;
+use crate::outbox::{event, log, observe};
+use crate::world::{JobKey, workload_ref};
+use crate::{metrics, reporter};
+
+/// The annotations of a Workload that come from its job.
+fn inherited_annotations(view: &JobView, gated: bool) -> BTreeMap<String, String> {
+    let mut annotations: BTreeMap<_, _> = view
+        .annotations
+        .iter()
+        .filter(|(key, _)| key.starts_with(labels::PROVISIONING_REQUEST_PREFIX))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if let Some(gates) = view.admission_gated_by.as_ref().filter(|g| gated && !g.is_empty()) {
+        annotations.insert(labels::ADMISSION_GATED_BY.to_owned(), gates.clone());
+    }
+    annotations
+}
+
+/// The reference that makes a job the controller of its Workload.
+pub(crate) fn owner_reference(view: &JobView) -> OwnerReference {
+    OwnerReference {
+        api_version: view.job.kind.api_version().to_owned(),
+        kind: view.job.kind.kind().to_owned(),
+        name: view.job.name.to_string(),
+        uid: view.job.uid.to_string(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+impl Engine {
+    /// The pod sets of a job's Workload, or `None` while a template is missing.
+    fn workload_pod_sets(&self, view: &JobView) -> Option<Vec<v1beta2::PodSet>> {
+        let partial = self.config.on(Gate::PartialAdmission);
+        view.pod_sets
+            .iter()
+            .map(|set| {
+                Some(v1beta2::PodSet {
+                    name: set.name.clone(),
+                    template: (**set.template.as_ref()?).clone(),
+                    count: set.count,
+                    min_count: set.min_count.filter(|_| partial),
+                    topology_request: None,
+                })
+            })
+            .collect()
+    }
+
+    /// Creates the Workload of a job.
+    pub(crate) fn create_workload(&mut self, key: &JobKey, view: &JobView, priority: Priority) {
+        let Some(pod_sets) = self.workload_pod_sets(view) else {
+            self.read_job(key);
+            return;
+        };
+        let longest = if self.config.on(Gate::ShortWorkloadNames) {
+            MAX_SHORT_WORKLOAD_NAME
+        } else {
+            MAX_WORKLOAD_NAME
+        };
+        let kind = view.job.kind;
+        let name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, None, longest);
+        let workload = v1beta2::Workload {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(view.job.namespace.to_string()),
+                labels: Some(workload_labels(&view.labels, &view.job.uid, &self.config.label_keys_to_copy)),
+                annotations: Some(inherited_annotations(view, self.config.on(Gate::AdmissionGatedBy)))
+                    .filter(|a| !a.is_empty()),
+                finalizers: Some(vec![labels::RESOURCE_IN_USE_FINALIZER.to_owned()]),
+                owner_references: Some(vec![owner_reference(view)]),
+                ..ObjectMeta::default()
+            },
+            spec: v1beta2::WorkloadSpec {
+                pod_sets,
+                queue_name: view.queue_name.clone(),
+                priority_class_ref: priority.class,
+                priority: Some(priority.value),
+                active: Some(true),
+                maximum_execution_time_seconds: view.maximum_execution_time_seconds,
+                preemption_gates: Vec::new(),
+            },
+            status: None,
+        };
+        let workload_key = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
+        let note = format!("Created Workload: {workload_key}");
+        let mut then = vec![
+            event(&key.object(), &view.job.uid, EventType::Normal, "CreatedWorkload", note, reporter(kind)),
+            log(Level::Info, "workload created", &[("workload", &workload_key), ("job", &key.object())]),
+        ];
+        if view.generation == 1 && self.config.on(Gate::MetricForWorkloadCreationLatency) {
+            let latency = metrics::seconds_between(view.created, self.now);
+            then.push(observe(metrics::WORKLOAD_CREATION_LATENCY, &[kind.kind()], latency));
+        }
+        let write = Write::CreateWorkload(Box::new(workload));
+        let id = self.outbox.write(workload_ref(&workload_key), Purpose::CreateWorkload, write, then);
+        self.outbox.amend(id, |open| open.job = Some(key.clone()));
+        if let Some(entry) = self.world.jobs.get_mut(key) {
+            entry.open = Some(id);
+        }
+    }
+
+    /// Brings a Workload that holds no quota up to date with its job (reference 06, 6.20).
+    pub(crate) fn update_workload(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
+        let Some(pod_sets) = self.workload_pod_sets(view) else {
+            self.read_job(key);
+            return;
+        };
+        let Some(entry) = self.world.workloads.get(workload) else { return };
+        let patch = json!({"spec": {
+            "podSets": pod_sets,
+            "maximumExecutionTimeSeconds": view.maximum_execution_time_seconds,
+        }});
+        let body = strict_patch(&entry.object, patch);
+        let note = format!("Updated not matching Workload for suspended job: {workload}");
+        let told = event(
+            &key.object(),
+            &view.job.uid,
+            EventType::Normal,
+            "UpdatedWorkload",
+            note,
+            reporter(view.job.kind),
+        );
+        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![told]);
+    }
+
+    /// Asks for a job in full: its templates were dropped when its Workload existed.
+    pub(crate) fn read_job(&mut self, key: &JobKey) {
+        let id = self.outbox.write(key.object(), Purpose::Read, Write::Read, Vec::new());
+        if let Some(entry) = self.world.jobs.get_mut(key) {
+            entry.open = Some(id);
+        }
+    }
+
+    /// Asks for an object that exists, but has not been seen.
+    pub(crate) fn read_again(&mut self, object: &crate::input::ObjectRef) {
+        self.outbox.write(object.clone(), Purpose::Read, Write::Read, Vec::new());
+    }
+
+    /// Drops the templates of a job whose Workload exists.
+    pub(crate) fn drop_templates(&mut self, key: &JobKey) {
+        if let Some(entry) = self.world.jobs.get_mut(key)
+            && entry.view.pod_sets.iter().any(|p| p.template.is_some())
+        {
+            for set in &mut Arc::make_mut(&mut entry.view).pod_sets {
+                set.template = None;
+            }
+        }
+    }
+}

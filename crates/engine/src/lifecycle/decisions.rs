@@ -1,0 +1,362 @@
+//! What the core decided in a cycle, carried out (reference 06, 6.5 "Admit" and "requeueAndUpdate", 6.17).
+
+use std::sync::Arc;
+
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::gates::Gate;
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::{Detail, EntryReport, Name, Outcome, Unadmitted, Victim, WorkloadKey};
+
+use super::transition::{self, Eviction};
+use super::workload::{later, namespace_message};
+use crate::effect::{Effect, EventType, Level, Purpose};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
+use crate::ingest::{time, workload as ingested};
+use crate::outbox::{event, log, observe};
+use crate::world::{Decision, WorkloadEntry, workload_ref};
+use crate::{REPORTER_ADMISSION, metrics};
+
+/// The priorities behind a preemption, as the events tell them.
+fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::config::EngineConfig) -> String {
+    let boost = if config.on(Gate::PriorityBoost) { priority_boost(&entry.object) } else { 0 };
+    let base = entry.object.spec.priority.unwrap_or(0);
+    format!(
+        "{who} effective priority: {} (base: {base}, boost: {boost})",
+        effective_priority(&entry.object, config)
+    )
+}
+
+/// A message without its figures: two that differ in figures only say the same.
+fn without_figures(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+impl Engine {
+    /// Runs one cycle of the core and carries out what it decided.
+    pub(crate) fn schedule(&mut self) {
+        let report = self.scheduler.cycle(time(self.now));
+        self.restless = report.progress
+            || report.scanning
+            || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
+        let result = if report.progress { "success" } else { "inadmissible" };
+        self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
+        for entry in report.entries {
+            self.working_on = Some(workload_ref(&entry.key));
+            self.decided(entry);
+        }
+        for (key, why) in report.bypassed {
+            self.working_on = Some(workload_ref(&key));
+            self.tell_unadmitted(&key, &why, false);
+        }
+        self.working_on = None;
+    }
+
+    /// Whether a head that was not admitted made room for the next one in its queue, so that another cycle has other heads.
+    fn heads_moved(&self, entries: &[EntryReport]) -> bool {
+        entries.iter().any(|e| {
+            !matches!(e.outcome, Outcome::Admitted { .. })
+                && self.scheduler.position(&e.key).is_some_and(|p| !p.active)
+        })
+    }
+
+    fn decided(&mut self, entry: EntryReport) {
+        match entry.outcome {
+            Outcome::Admitted { admission, required_checks, considered } => {
+                let decision =
+                    Decision::Reserve { admission, required_checks, considered: considered.to_string() };
+                self.decide(&entry.key, decision);
+            }
+            Outcome::Preempting { victims, why } => {
+                for victim in &victims {
+                    self.preempt(&entry.key, victim);
+                }
+                self.tell_unadmitted(&entry.key, &why, true);
+            }
+            Outcome::Unadmitted(why) => self.tell_unadmitted(&entry.key, &why, true),
+            Outcome::PreemptionGated(why) => {
+                let Some(known) = self.world.workloads.get(&entry.key) else { return };
+                if known.open.is_none() && !is(known.status(), Type::BlockedOnPreemptionGates) {
+                    let mut next = known.status().clone();
+                    let at = self.at(&known.object);
+                    transition::block_on_gates(&mut next, at);
+                    transition::pend(&mut next, why.reason, &why.message(), &why.requests, at);
+                    self.write_status(&entry.key, Purpose::Pend, next, Vec::new());
+                } else {
+                    self.tell_unadmitted(&entry.key, &why, true);
+                }
+            }
+        }
+    }
+
+    /// Takes a decision on, and carries it out if nothing is under way.
+    fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        entry.decision = Some(decision);
+        if entry.open.is_none() {
+            self.carry_out(key);
+        }
+    }
+
+    /// Writes what was decided.
+    pub(crate) fn carry_out(&mut self, key: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let Some(decision) = entry.decision.take() else { return };
+        match &decision {
+            Decision::Reserve { admission, required_checks, considered } => {
+                let object = &entry.object;
+                let usable = !reserved(&object.status)
+                    && object.spec.active
+                    && object.metadata.deletion_timestamp.is_none()
+                    && !is(&object.status, Type::Finished);
+                if !usable {
+                    self.scheduler.admission_failed(key, time(self.now));
+                    self.sync_core(key);
+                    return;
+                }
+                let entry = &self.world.workloads[key];
+                let mut next = entry.object.status.clone();
+                transition::reserve(&mut next, admission, required_checks, self.at(&entry.object));
+                let mut then = self.tell_reserved(key, &admission.cluster_queue, considered);
+                if is(&next, Type::Admitted) {
+                    then.extend(self.tell_admitted(key, &next));
+                }
+                self.write_status(key, Purpose::ReserveQuota, next, then);
+            }
+            Decision::Evict(eviction, more) => {
+                if !reserved(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
+                    self.sync_core(key);
+                    return;
+                }
+                let next = entry.object.status.clone();
+                let (eviction, more) = (eviction.clone(), more.clone());
+                self.evict_from(key, next, &eviction, more);
+            }
+        }
+        let id = self.world.workloads.get(key).and_then(|e| e.open);
+        if let Some(id) = id {
+            self.outbox.amend(id, |open| open.decision = Some(decision));
+        }
+    }
+
+    /// Evicts a victim, unless that is under way.
+    fn preempt(&mut self, preemptor: &WorkloadKey, victim: &Victim) {
+        if victim.already_evicted {
+            return;
+        }
+        let Some(entry) = self.world.workloads.get(&victim.key) else { return };
+        match &entry.decision {
+            Some(Decision::Evict(..)) => return,
+            Some(Decision::Reserve { .. }) => {
+                // Nothing of it was written: it only has to be forgotten.
+                if let Some(entry) = self.world.workloads.get_mut(&victim.key) {
+                    entry.decision = None;
+                }
+                self.scheduler.admission_failed(&victim.key, time(self.now));
+                return;
+            }
+            None => {}
+        }
+        if entry.assumed.as_ref().is_some_and(|s| is(s, Type::Evicted)) {
+            return;
+        }
+        let (eviction, more) = self.preemption(preemptor, victim, entry);
+        self.decide(&victim.key, Decision::Evict(eviction, more));
+    }
+
+    /// The eviction of a victim, and what is told about it.
+    fn preemption(
+        &self,
+        preemptor: &WorkloadKey,
+        victim: &Victim,
+        entry: &WorkloadEntry,
+    ) -> (Eviction, Vec<Effect>) {
+        let by = self.world.workloads.get(preemptor);
+        let known = |uid: Option<Name>| uid.filter(|u| !u.is_empty()).unwrap_or_else(|| "UNKNOWN".into());
+        let message = format!(
+            "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {}; preemptor path: {}; preemptee path: {}",
+            known(by.map(WorkloadEntry::uid)),
+            known(by.and_then(|e| e.controller_uid()).map(Name::from)),
+            victim.reason.sentence(),
+            victim.preemptor_path,
+            victim.preemptee_path,
+        );
+        let mut who = Vec::new();
+        if let Some(by) = by {
+            who.push(priorities("preemptor", by, &self.config));
+        }
+        who.push(priorities("preemptee", entry, &self.config));
+        let who = who.join("; ");
+        let preempting_queue = victim.preemptor_path.rsplit('/').next().unwrap_or_default();
+        let mut more = vec![
+            event(
+                &workload_ref(&victim.key),
+                &entry.uid(),
+                EventType::Normal,
+                reason::PREEMPTED,
+                format!("{message}; {who}"),
+                REPORTER_ADMISSION,
+            ),
+            observe(metrics::PREEMPTED_WORKLOADS_TOTAL, &[preempting_queue, victim.reason.as_str()], 1.0),
+        ];
+        if let Some(by) = by {
+            let note = format!(
+                "Preempted workload {} (UID: {}) in ClusterQueue {}; {who}",
+                victim.key, victim.uid, victim.cluster_queue
+            );
+            let told = event(
+                &workload_ref(preemptor),
+                &by.uid(),
+                EventType::Normal,
+                "PreemptedWorkload",
+                note,
+                REPORTER_ADMISSION,
+            );
+            more.push(told);
+        }
+        let eviction = Eviction {
+            reason: reason::PREEMPTED,
+            cause: String::new(),
+            message,
+            preemption: Some(victim.reason.as_str()),
+        };
+        (eviction, more)
+    }
+
+    /// The message of a refusal, with the remedy where the core cannot know it.
+    fn message_of(&self, key: &WorkloadKey, why: &Unadmitted) -> String {
+        if let Detail::NamespaceMismatch = why.detail {
+            let object = self.world.workloads.get(key).map(|e| &e.object);
+            let queue = object.and_then(|o| self.world.cluster_queue_of(key, o));
+            if let Some(queue) = queue.and_then(|q| self.world.cluster_queues.get(&q)) {
+                return namespace_message(queue);
+            }
+        }
+        why.message()
+    }
+
+    /// Writes why a workload waits: at once when the reason changed, seldom when only figures did.
+    fn tell_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
+        let message = self.message_of(key, why);
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        if entry.open.is_some() || entry.decision.is_some() || reserved(&entry.object.status) {
+            return;
+        }
+        let old = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str()).cloned();
+        let granular = self.config.on(Gate::UnadmittedWorkloadsObservability);
+        let reason = if granular { why.reason.as_str() } else { why.reason.legacy() };
+        let mut same_words = false;
+        if let Some(old) = &old {
+            same_words = old.status == "False"
+                && old.reason == reason
+                && without_figures(&old.message) == without_figures(&message);
+            if same_words && old.message != message {
+                let next = entry.message_at.map(|at| later(at, self.config.message_interval_seconds));
+                if let Some(next) = next.filter(|next| *next > self.now) {
+                    let key = key.clone();
+                    self.wake_at(next, Alarm::Workload(key));
+                    return;
+                }
+            }
+        }
+        entry.message_at = Some(self.now);
+        let entry = &self.world.workloads[key];
+        let mut next = entry.object.status.clone();
+        if !transition::pend(&mut next, why.reason, &message, &why.requests, self.at(&entry.object)) {
+            return;
+        }
+        let mut then = Vec::new();
+        if with_event && !same_words {
+            let object = workload_ref(key);
+            then.push(event(
+                &object,
+                &entry.uid(),
+                EventType::Warning,
+                reason,
+                message.clone(),
+                REPORTER_ADMISSION,
+            ));
+        }
+        if !same_words {
+            then.push(log(
+                Level::Info,
+                "workload waits",
+                &[("workload", key), ("reason", &reason), ("message", &message)],
+            ));
+        }
+        self.write_status(key, Purpose::Pend, next, then);
+    }
+
+    /// What is told when quota is reserved.
+    fn tell_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> Vec<Effect> {
+        let entry = &self.world.workloads[key];
+        let waited = metrics::seconds_between(queued_since(entry), self.now);
+        let mut note =
+            format!("Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0}s");
+        if !considered.is_empty() {
+            note = format!("{note}; Flavors considered: {considered}");
+        }
+        let class = metrics::priority_class(&entry.object);
+        let local = [&*entry.object.spec.queue_name, &*key.namespace, class];
+        let mut then = vec![
+            event(
+                &workload_ref(key),
+                &entry.uid(),
+                EventType::Normal,
+                "QuotaReserved",
+                note,
+                REPORTER_ADMISSION,
+            ),
+            observe(metrics::QUOTA_RESERVED_WORKLOADS_TOTAL, &[queue, class], 1.0),
+            observe(metrics::QUOTA_RESERVED_WAIT_TIME_SECONDS, &[queue, class], waited),
+            log(
+                Level::Info,
+                "quota reserved",
+                &[("workload", key), ("queue", &queue), ("waited_seconds", &waited)],
+            ),
+        ];
+        if self.config.local_queue_metrics {
+            then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WORKLOADS_TOTAL, &local, 1.0));
+            then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WAIT_TIME_SECONDS, &local, waited));
+        }
+        then
+    }
+
+    /// What is told when a workload is admitted.
+    pub(crate) fn tell_admitted(&self, key: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
+        let entry = &self.world.workloads[key];
+        let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
+        let since =
+            conditions::true_since(&next.conditions, Type::QuotaReserved.as_str()).unwrap_or(self.now);
+        let checked =
+            if next.admission_checks.is_empty() { 0.0 } else { metrics::seconds_between(since, self.now) };
+        let waited = metrics::seconds_between(queued_since(entry), self.now);
+        let note = format!("Admitted by ClusterQueue {queue}, wait time since reservation was {checked:.0}s");
+        let class = metrics::priority_class(&entry.object);
+        let mut then = vec![
+            event(&workload_ref(key), &entry.uid(), EventType::Normal, "Admitted", note, REPORTER_ADMISSION),
+            observe(metrics::ADMITTED_WORKLOADS_TOTAL, &[queue, class], 1.0),
+            observe(metrics::ADMISSION_WAIT_TIME_SECONDS, &[queue, class], waited),
+            observe(metrics::ADMISSION_CHECKS_WAIT_TIME_SECONDS, &[queue, class], checked),
+            log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),
+        ];
+        if self.config.local_queue_metrics {
+            let local = [&*entry.object.spec.queue_name, &*key.namespace, class];
+            then.push(observe(metrics::LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, &local, 1.0));
+            then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS, &local, waited));
+            then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_CHECKS_WAIT_TIME_SECONDS, &local, checked));
+        }
+        for cohort in self.cohorts_above(queue) {
+            let labels = [&*cohort, class];
+            then.push(observe(metrics::COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL, &labels, 1.0));
+        }
+        then
+    }
+}
+
+/// Since when a workload is queued: its creation, or when it was last let in again.
+pub(crate) fn queued_since(entry: &WorkloadEntry) -> jiff::Timestamp {
+    let created = ingested::created(&entry.object);
+    conditions::true_since(&entry.object.status.conditions, Type::Requeued.as_str())
+        .map_or(created, |t| t.max(created))
+}

@@ -1,0 +1,119 @@
+//! What a start injects into the pod templates, and what a stop restores (reference 07, 7.1; 04, 4.1).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
+use sluice_api::gates::Gate;
+use sluice_api::job::{PodScheduling, PodSetInfo};
+use sluice_api::v1beta2::{PodSetAssignment, WorkloadStatus};
+use sluice_api::{labels, slim};
+
+use crate::engine::Engine;
+
+/// Whether a text may be the value of a label.
+pub(crate) fn is_label_value(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let ends = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric())
+        && text.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+    text.is_empty() || (text.len() <= 63 && ends && text.chars().all(inner))
+}
+
+/// Adds tolerations that are not there yet.
+fn merge_tolerations(into: &mut Vec<Toleration>, more: &[Toleration]) {
+    for toleration in more {
+        if !into.contains(toleration) {
+            into.push(toleration.clone());
+        }
+    }
+}
+
+impl Engine {
+    /// What each pod set gets at start: flavors' node labels and tolerations, the checks' updates, labels, count.
+    pub(crate) fn start_infos(&self, object: &slim::Workload, status: &WorkloadStatus) -> Vec<PodSetInfo> {
+        let admission = status.admission.as_ref();
+        let assignments = admission.map(|a| &a.pod_set_assignments[..]).unwrap_or_default();
+        let cluster_queue = admission.map(|a| a.cluster_queue.as_str()).unwrap_or_default();
+        assignments.iter().map(|a| self.start_info(object, status, cluster_queue, a)).collect()
+    }
+
+    fn start_info(
+        &self,
+        object: &slim::Workload,
+        status: &WorkloadStatus,
+        cluster_queue: &str,
+        assignment: &PodSetAssignment,
+    ) -> PodSetInfo {
+        let mut add = PodScheduling::default();
+        let mut flavors: Vec<_> = assignment.flavors.values().collect();
+        flavors.sort_unstable();
+        flavors.dedup();
+        for flavor in flavors.into_iter().filter_map(|f| self.world.flavors.get(f.as_str())) {
+            add.node_selector.extend(flavor.spec.node_labels.clone());
+            merge_tolerations(&mut add.tolerations, &flavor.spec.tolerations);
+        }
+        let updates = status.admission_checks.iter().flat_map(|c| &c.pod_set_updates);
+        for update in updates.filter(|u| u.name == assignment.name) {
+            add.labels.extend(update.labels.clone());
+            add.annotations.extend(update.annotations.clone());
+            add.node_selector.extend(update.node_selector.clone());
+            merge_tolerations(&mut add.tolerations, &update.tolerations);
+        }
+        if self.config.on(Gate::AssignQueueLabelsForPods) {
+            let mut label = |key: &str, value: &str| {
+                if is_label_value(value) {
+                    add.labels.insert(key.to_owned(), value.to_owned());
+                }
+            };
+            label(labels::POD_SET, &assignment.name);
+            label(labels::LOCAL_QUEUE_NAME, &object.spec.queue_name);
+            label(labels::CLUSTER_QUEUE_NAME, cluster_queue);
+        }
+        let spec = object.spec.pod_sets.iter().find(|s| s.name == assignment.name);
+        PodSetInfo {
+            name: assignment.name.clone(),
+            count: assignment.count.or(spec.map(|s| s.count)).unwrap_or(0),
+            scheduling: add,
+        }
+    }
+}
+
+/// What each pod set gets back at a stop: exactly what the Workload's template says.
+pub(crate) fn restore_infos(object: &slim::Workload) -> Vec<PodSetInfo> {
+    let set = |set: &slim::PodSet| PodSetInfo {
+        name: set.name.clone(),
+        count: set.count,
+        scheduling: PodScheduling {
+            labels: set.template.labels.clone(),
+            annotations: set.template.annotations.clone(),
+            node_selector: set.template.node_selector.clone(),
+            tolerations: set.template.tolerations.clone(),
+            scheduling_gates: set.template.scheduling_gates.clone(),
+        },
+    };
+    object.spec.pod_sets.iter().map(set).collect()
+}
+
+/// The labels of a job that its Workload gets: those configured, and the job's UID.
+pub(crate) fn workload_labels(
+    job: &BTreeMap<String, String>,
+    uid: &str,
+    keys: &[String],
+) -> BTreeMap<String, String> {
+    let mut copied: BTreeMap<_, _> =
+        keys.iter().filter_map(|k| job.get(k).map(|v| (k.clone(), v.clone()))).collect();
+    if is_label_value(uid) {
+        copied.insert(labels::JOB_UID.to_owned(), uid.to_owned());
+    }
+    copied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_are_what_kubernetes_takes() {
+        assert!(is_label_value("team-a") && is_label_value("") && is_label_value("a.b_c"));
+        assert!(!is_label_value("-a") && !is_label_value("a/b") && !is_label_value(&"a".repeat(64)));
+    }
+}

@@ -1,0 +1,47 @@
+//! Whether a Workload describes its job (reference 06, 6.20).
+
+use sluice_api::job::JobView;
+use sluice_api::slim;
+use sluice_api::v1beta2::WorkloadStatus;
+
+use crate::ingest::workload::{is, reserved};
+use sluice_api::conditions::WorkloadCondition as Type;
+
+/// Whether the pod sets, and the longest execution time, are those of the job.
+///
+/// While quota is reserved the job may also be the running one: with the admitted counts. Tolerations do not count once
+/// the workload is admitted, as a start adds to them.
+pub(crate) fn matches(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) -> bool {
+    if object.spec.maximum_execution_time_seconds != view.maximum_execution_time_seconds {
+        return false;
+    }
+    let admitted = is(status, Type::Admitted) || reserved(status);
+    if admitted && pod_sets_match(view, object, |at, set| assigned_count(status, at, set), false) {
+        return true;
+    }
+    let compare_tolerations = view.suspended && !view.stopping && !admitted;
+    (!admitted || view.suspended || view.stopping)
+        && pod_sets_match(view, object, |_, set| set.count, compare_tolerations)
+}
+
+/// The number of pods that a pod set was admitted with.
+fn assigned_count(status: &WorkloadStatus, at: usize, set: &slim::PodSet) -> i32 {
+    let assignments = status.admission.as_ref().map(|a| &a.pod_set_assignments[..]).unwrap_or_default();
+    assignments.get(at).and_then(|a| a.count).unwrap_or(set.count)
+}
+
+fn pod_sets_match(
+    view: &JobView,
+    object: &slim::Workload,
+    count: impl Fn(usize, &slim::PodSet) -> i32,
+    compare_tolerations: bool,
+) -> bool {
+    let sets = &object.spec.pod_sets;
+    sets.len() == view.pod_sets.len()
+        && sets.iter().zip(&view.pod_sets).enumerate().all(|(at, (set, job))| {
+            count(at, set) == job.count
+                && (job.min_count.is_none() || set.min_count == job.min_count)
+                && set.template.containers_hash == job.containers_hash
+                && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
+        })
+}

@@ -1,0 +1,231 @@
+//! Readiness, its deadlines, the longest execution time, and reclaimable pods (reference 06, 6.16 and 6.19).
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type, reason};
+use sluice_api::gates::Gate;
+use sluice_api::job::JobView;
+use sluice_api::v1beta2::ReclaimablePod;
+use sluice_core::WorkloadKey;
+
+use super::body;
+use super::transition::{self, Eviction};
+use super::workload::later;
+use crate::config::WaitForPodsReady;
+use crate::effect::{EventType, Purpose};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::workload::{is, reserved};
+use crate::outbox::{event, observe};
+use crate::world::workload_ref;
+use crate::{REPORTER_WORKLOAD, metrics};
+
+const NOT_READY: &str = "Not all pods are ready or succeeded";
+const ALL_READY: &str = "All pods reached readiness and the workload is running";
+const FAILED_POD: &str = "At least one pod has failed, waiting for recovery";
+
+/// What the condition PodsReady is to say, if it is to change (reference 06, 6.16).
+fn wanted_ready(
+    view: &JobView,
+    admitted: bool,
+    status: &sluice_api::v1beta2::WorkloadStatus,
+) -> Option<Wanted<'static>> {
+    let known = conditions::find(&status.conditions, Type::PodsReady.as_str());
+    let (was_true, why) = known.map_or((false, ""), |c| (c.status == "True", c.reason.as_str()));
+    let wanted = |status, reason, message| Some(Wanted { status, reason, message });
+    if !admitted || view.suspended {
+        return match known {
+            Some(_) if !admitted && why != reason::WAIT_FOR_START => {
+                wanted(false, reason::WAIT_FOR_START, NOT_READY)
+            }
+            _ => None,
+        };
+    }
+    if view.pods_ready {
+        let again = why == reason::WAIT_FOR_RECOVERY || why == reason::RECOVERED;
+        let reason = if again { reason::RECOVERED } else { reason::STARTED };
+        return if was_true { None } else { wanted(true, reason, ALL_READY) };
+    }
+    match known {
+        None => wanted(false, reason::WAIT_FOR_START, NOT_READY),
+        Some(_) if was_true => wanted(false, reason::WAIT_FOR_RECOVERY, FAILED_POD),
+        Some(_) => None,
+    }
+}
+
+/// How long to wait before the `count`th requeue, in seconds.
+fn backoff_seconds(config: &WaitForPodsReady, count: i32) -> i64 {
+    let doublings = u32::try_from(count.saturating_sub(1).clamp(0, 62)).unwrap_or(62);
+    config.backoff_base_seconds.saturating_mul(1 << doublings).min(config.backoff_max_seconds)
+}
+
+impl Engine {
+    /// Keeps the condition PodsReady; says whether it wrote.
+    pub(crate) fn sync_pods_ready(&mut self, view: &JobView, workload: &WorkloadKey) -> bool {
+        if self.config.wait_for_pods_ready.is_none() {
+            return false;
+        }
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        if is(status, Type::Admitted) && is(status, Type::Evicted) {
+            return false;
+        }
+        let Some(wanted) = wanted_ready(view, is(status, Type::Admitted), status) else { return false };
+        let first = wanted.status && wanted.reason == reason::STARTED;
+        let mut next = status.clone();
+        let at = self.at(&entry.object);
+        conditions::set(&mut next.conditions, Type::PodsReady.as_str(), wanted, at.generation, at.now);
+        let then = if first { self.tell_ready(workload) } else { Vec::new() };
+        self.write_part(workload, Purpose::PodsReady, body::PODS_READY, next, then);
+        true
+    }
+
+    fn tell_ready(&self, workload: &WorkloadKey) -> Vec<crate::effect::Effect> {
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        let queue = status.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
+        let class = metrics::priority_class(&entry.object);
+        let admitted =
+            conditions::true_since(&status.conditions, Type::Admitted.as_str()).unwrap_or(self.now);
+        let waited = metrics::seconds_between(super::decisions::queued_since(entry), self.now);
+        let since_admitted = metrics::seconds_between(admitted, self.now);
+        let mut then = vec![
+            observe(metrics::READY_WAIT_TIME_SECONDS, &[queue, class], waited),
+            observe(metrics::ADMITTED_UNTIL_READY_WAIT_TIME_SECONDS, &[queue, class], since_admitted),
+        ];
+        if self.config.local_queue_metrics {
+            let local = [&*entry.object.spec.queue_name, &*workload.namespace, class];
+            then.push(observe(metrics::LOCAL_QUEUE_READY_WAIT_TIME_SECONDS, &local, waited));
+            then.push(observe(
+                metrics::LOCAL_QUEUE_ADMITTED_UNTIL_READY_WAIT_TIME_SECONDS,
+                &local,
+                since_admitted,
+            ));
+        }
+        then
+    }
+
+    /// Keeps `status.reclaimablePods` as the job reports them; says whether it wrote. While quota is reserved they only grow.
+    pub(crate) fn sync_reclaimable(&mut self, view: &JobView, workload: &WorkloadKey) -> bool {
+        if !self.config.on(Gate::ReclaimablePods) {
+            return false;
+        }
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        let known =
+            |name: &str| status.reclaimable_pods.iter().find(|r| r.name == name).map_or(0, |r| r.count);
+        let held = reserved(status);
+        let wanted: Vec<_> = view
+            .pod_sets
+            .iter()
+            .filter_map(|set| {
+                let reported =
+                    view.reclaimable.iter().find(|(name, _)| *name == set.name).map_or(0, |(_, n)| *n);
+                let most =
+                    entry.object.spec.pod_sets.iter().find(|s| s.name == set.name).map_or(0, |s| s.count);
+                let count = if held { reported.max(known(&set.name)) } else { reported }.clamp(0, most);
+                (count > 0).then(|| ReclaimablePod { name: set.name.clone(), count })
+            })
+            .collect();
+        let same = wanted.len() == status.reclaimable_pods.iter().filter(|r| r.count > 0).count()
+            && wanted.iter().all(|w| known(&w.name) == w.count);
+        if same {
+            return false;
+        }
+        let mut next = status.clone();
+        next.reclaimable_pods = wanted;
+        self.write_part(workload, Purpose::Reclaim, body::RECLAIMABLE_PODS, next, Vec::new());
+        true
+    }
+
+    /// Readiness timeouts and the longest execution time of an admitted workload; says whether it wrote.
+    pub(crate) fn reconcile_deadlines(&mut self, key: &WorkloadKey) -> bool {
+        let status = self.world.workloads[key].status();
+        let Some(admitted) = conditions::true_since(&status.conditions, Type::Admitted.as_str()) else {
+            return false;
+        };
+        self.check_execution_time(key, admitted) || self.check_ready_timeout(key, admitted)
+    }
+
+    fn check_execution_time(&mut self, key: &WorkloadKey, admitted: Timestamp) -> bool {
+        let entry = &self.world.workloads[key];
+        let Some(most) = entry.object.spec.maximum_execution_time_seconds else { return false };
+        let past = entry.status().accumulated_past_execution_time_seconds.unwrap_or(0);
+        let until = later(admitted, i64::from(most) - i64::from(past));
+        if until > self.now {
+            self.wake_at(until, Alarm::Workload(key.clone()));
+            return false;
+        }
+        let mut next = entry.status().clone();
+        next.accumulated_past_execution_time_seconds = None;
+        let at = self.at(&entry.object);
+        let why = reason::MAXIMUM_EXECUTION_TIME_EXCEEDED;
+        transition::target_deactivation(&mut next, why, "exceeding the maximum execution time", at);
+        let note = format!("The maximum execution time ({most}s) exceeded");
+        let uid = entry.uid();
+        let told = event(&workload_ref(key), &uid, EventType::Warning, why, note, REPORTER_WORKLOAD);
+        self.write_status(key, Purpose::Deactivate, next, vec![told]);
+        true
+    }
+
+    fn check_ready_timeout(&mut self, key: &WorkloadKey, admitted: Timestamp) -> bool {
+        let Some(config) = self.config.wait_for_pods_ready.clone() else { return false };
+        let entry = &self.world.workloads[key];
+        let status = entry.status();
+        let ready = conditions::find(&status.conditions, Type::PodsReady.as_str());
+        if ready.is_some_and(|c| c.status == "True") {
+            return false;
+        }
+        let recovering = ready.filter(|c| c.reason == reason::WAIT_FOR_RECOVERY);
+        let (since, seconds, cause) = match recovering {
+            Some(c) => (c.last_transition_time.0, config.recovery_timeout_seconds, reason::WAIT_FOR_RECOVERY),
+            None => (admitted, Some(config.timeout_seconds), reason::WAIT_FOR_START),
+        };
+        let Some(seconds) = seconds else { return false };
+        let until = later(since, seconds);
+        if until > self.now {
+            self.wake_at(until, Alarm::Workload(key.clone()));
+            return false;
+        }
+        let mut next = status.clone();
+        let count = next.requeue_state.as_ref().and_then(|r| r.count).unwrap_or(0).saturating_add(1);
+        if config.backoff_limit_count.is_some_and(|limit| count > limit) {
+            let at = self.at(&entry.object);
+            let message = "exceeding the maximum number of re-queuing retries";
+            transition::target_deactivation(&mut next, reason::REQUEUING_LIMIT_EXCEEDED, message, at);
+            self.write_status(key, Purpose::Deactivate, next, Vec::new());
+            return true;
+        }
+        let state = next.requeue_state.get_or_insert_default();
+        state.count = Some(count);
+        state.requeue_at =
+            Some(Time(later(conditions::whole_seconds(self.now), backoff_seconds(&config, count))));
+        let eviction = Eviction {
+            reason: reason::PODS_READY_TIMEOUT,
+            cause: cause.to_owned(),
+            message: format!("Exceeded the PodsReady timeout {key}"),
+            preemption: None,
+        };
+        self.evict_from(key, next, &eviction, Vec::new());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_backoff_doubles_up_to_its_cap() {
+        let config = WaitForPodsReady {
+            timeout_seconds: 1,
+            recovery_timeout_seconds: None,
+            block_admission: false,
+            order_by_eviction: true,
+            backoff_limit_count: None,
+            backoff_base_seconds: 60,
+            backoff_max_seconds: 3_600,
+        };
+        let waits: Vec<_> = [1, 2, 3, 7, 100].map(|n| backoff_seconds(&config, n)).to_vec();
+        assert_eq!(waits, [60, 120, 240, 3_600, 3_600]);
+    }
+}

@@ -1,0 +1,159 @@
+//! How a workload's run ends: evicted, deleted, finished, or never started (reference 06, 6.17 and 6.19).
+
+use std::sync::Arc;
+
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::job::{JobFinished, JobView};
+use sluice_core::WorkloadKey;
+
+use super::infos::restore_infos;
+use super::transition;
+use crate::answers::workload_key;
+use crate::effect::{EventType, Level, Purpose};
+use crate::engine::Engine;
+use crate::ingest::workload::{is, reserved};
+use crate::input::{Kind, ObjectRef};
+use crate::outbox::{event, log, observe};
+use crate::world::{JobKey, workload_ref};
+use crate::{metrics, reporter};
+
+impl Engine {
+    /// An evicted workload: its job stops, and when nothing of it is active any more the quota is given back.
+    pub(crate) fn end_eviction(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        let entry = &self.world.workloads[workload];
+        let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str()).cloned();
+        let Some(evicted) = evicted else { return };
+        if !view.suspended || view.stopping {
+            let infos = restore_infos(&entry.object);
+            return self.stop_job(key, view, infos, &evicted.message, &[]);
+        }
+        if view.active || !reserved(entry.status()) {
+            return;
+        }
+        let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
+        let mut next = entry.status().clone();
+        transition::release(&mut next, self.at(&entry.object));
+        let latency = metrics::seconds_between(evicted.last_transition_time.0, self.now);
+        let then = vec![
+            observe(metrics::WORKLOAD_EVICTION_LATENCY_SECONDS, &[&queue, &evicted.reason], latency),
+            log(
+                Level::Info,
+                "quota released",
+                &[("workload", workload), ("queue", &queue), ("reason", &evicted.reason)],
+            ),
+        ];
+        self.write_status(workload, Purpose::ReleaseQuota, next, then);
+    }
+
+    /// A Workload is being deleted: its job stops, then nothing of ours keeps it.
+    pub(crate) fn workload_leaves(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        let running = view.finished.is_none();
+        if running && (!view.suspended || view.stopping) {
+            let infos = restore_infos(&self.world.workloads[workload].object);
+            return self.stop_job(key, view, infos, "Workload is deleted", &[]);
+        }
+        if running && view.active {
+            return;
+        }
+        self.drop_finalizer(workload);
+    }
+
+    /// A finished Workload: a job that goes on without one is stopped; one that Kueue deactivated may be removed.
+    pub(crate) fn after_finish(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        let entry = &self.world.workloads[workload];
+        let why =
+            conditions::find(&entry.status().conditions, Type::Finished.as_str()).map(|c| c.reason.as_str());
+        let stray = matches!(why, Some(reason::OUT_OF_SYNC | reason::FAILED_TO_START));
+        if stray && view.finished.is_none() && !view.suspended {
+            let infos = restore_infos(&entry.object);
+            return self.stop_job(
+                key,
+                view,
+                infos,
+                "No matching Workload; restoring pod templates according to existent Workload",
+                &[],
+            );
+        }
+        if entry.object.metadata.deletion_timestamp.is_some() {
+            self.drop_finalizer(workload);
+        }
+    }
+
+    /// A job ended: so does its Workload, and with it the reservation.
+    pub(crate) fn job_finished(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        workload: &WorkloadKey,
+        finished: &JobFinished,
+    ) {
+        let entry = &self.world.workloads[workload];
+        let why = if finished.success { reason::SUCCEEDED } else { reason::FAILED };
+        let mut next = entry.status().clone();
+        transition::finish(&mut next, why, &finished.message, self.at(&entry.object));
+        let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
+        let class = metrics::priority_class(&entry.object);
+        let local = [&*entry.object.spec.queue_name, &*workload.namespace, class];
+        let note = format!("Workload '{workload}' is declared finished");
+        let mut then = vec![
+            event(
+                &key.object(),
+                &view.job.uid,
+                EventType::Normal,
+                "FinishedWorkload",
+                note,
+                reporter(key.kind),
+            ),
+            observe(metrics::FINISHED_WORKLOADS_TOTAL, &[queue, class], 1.0),
+            log(
+                Level::Info,
+                "workload finished",
+                &[("workload", workload), ("queue", &queue), ("reason", &why)],
+            ),
+        ];
+        if self.config.local_queue_metrics {
+            then.push(observe(metrics::LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL, &local, 1.0));
+        }
+        if let Some(since) = conditions::true_since(&next.conditions, Type::Admitted.as_str()) {
+            let past = f64::from(next.accumulated_past_execution_time_seconds.unwrap_or(0));
+            let seconds = past + metrics::seconds_between(since, self.now);
+            then.push(observe(metrics::EXECUTION_TIME_SECONDS, &[queue, class], seconds));
+            if self.config.local_queue_metrics {
+                then.push(observe(metrics::LOCAL_QUEUE_EXECUTION_TIME_SECONDS, &local, seconds));
+            }
+        }
+        self.write_status(workload, Purpose::Finish, next, then);
+    }
+
+    /// The start patch of a job cannot be made: its workload has failed (reference 03, `FailedToStart`).
+    pub(crate) fn unstartable(&mut self, job: &ObjectRef, why: &str) {
+        let Kind::Job(kind) = job.kind else { return };
+        let key = JobKey { kind, namespace: Arc::clone(&job.namespace), name: Arc::clone(&job.name) };
+        let Some(entry) = self.world.jobs.get(&key) else { return };
+        let uid = Arc::clone(&entry.view.job.uid);
+        let owned = self.world.owned(&uid);
+        let Some(workload) = owned.iter().find(|w| is(self.world.workloads[*w].status(), Type::Admitted))
+        else {
+            return;
+        };
+        let entry = &self.world.workloads[workload];
+        if entry.open.is_some() {
+            return;
+        }
+        let mut next = entry.status().clone();
+        transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
+        let told = vec![
+            event(
+                &workload_ref(workload),
+                &entry.uid(),
+                EventType::Warning,
+                reason::FAILED_TO_START,
+                why,
+                reporter(kind),
+            ),
+            log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
+        ];
+        let workload = workload_key(&workload_ref(workload));
+        self.write_status(&workload, Purpose::Finish, next, told);
+    }
+}

@@ -1,0 +1,117 @@
+//! What waits to be handed out, and which writes have not been answered yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::effect::{
+    Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
+};
+use crate::input::ObjectRef;
+use crate::world::{Decision, JobKey};
+
+/// A write that has not been answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    /// What it acts on.
+    pub object: ObjectRef,
+    /// Why it was made.
+    pub purpose: Purpose,
+    /// What to tell when it succeeded.
+    pub then: Vec<Effect>,
+    /// The job whose Workload it creates.
+    pub job: Option<JobKey>,
+    /// The decision that it carries out, to come back to if it fails.
+    pub decision: Option<Decision>,
+}
+
+/// Effects on their way out.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    last_id: u64,
+    effects: Vec<Effect>,
+    open: BTreeMap<EffectId, Open>,
+}
+
+impl Outbox {
+    /// Sends a write; `then` is told when it succeeded.
+    pub fn write(
+        &mut self,
+        object: ObjectRef,
+        purpose: Purpose,
+        write: Write,
+        then: Vec<Effect>,
+    ) -> EffectId {
+        self.last_id += 1;
+        let id = EffectId(self.last_id);
+        self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
+        self.open.insert(id, Open { object, purpose, then, job: None, decision: None });
+        id
+    }
+
+    /// Remembers more of a write that was just sent.
+    pub fn amend(&mut self, id: EffectId, change: impl FnOnce(&mut Open)) {
+        if let Some(open) = self.open.get_mut(&id) {
+            change(open);
+        }
+    }
+
+    /// Tells something that is no write.
+    pub fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Tells several things.
+    pub fn extend(&mut self, effects: Vec<Effect>) {
+        self.effects.extend(effects);
+    }
+
+    /// The write that an answer belongs to; an answer comes once.
+    pub fn close(&mut self, id: EffectId) -> Option<Open> {
+        self.open.remove(&id)
+    }
+
+    /// Writes that have not been answered.
+    pub fn open(&self) -> impl Iterator<Item = (EffectId, &Open)> {
+        self.open.iter().map(|(id, open)| (*id, open))
+    }
+
+    /// Hands everything out.
+    pub fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+/// Makes an event whose action equals its reason.
+pub(crate) fn event(
+    object: &ObjectRef,
+    uid: &Arc<str>,
+    type_: EventType,
+    reason: impl Into<String>,
+    note: impl Into<String>,
+    reporter: &'static str,
+) -> Effect {
+    let reason = reason.into();
+    Effect::Event(Event {
+        object: object.clone(),
+        uid: Arc::clone(uid),
+        type_,
+        action: reason.clone(),
+        reason,
+        note: note.into(),
+        reporter,
+    })
+}
+
+/// Makes an observation.
+pub(crate) fn observe(metric: &'static str, labels: &[&str], value: f64) -> Effect {
+    Effect::Observe(Observation { metric, labels: labels.iter().map(|l| Arc::from(*l)).collect(), value })
+}
+
+/// Makes a log line.
+pub(crate) fn log(level: Level, message: &'static str, fields: &[(&'static str, &dyn ToString)]) -> Effect {
+    Effect::Log(LogLine {
+        level,
+        message,
+        fields: fields.iter().map(|(name, value)| (*name, value.to_string())).collect(),
+    })
+}

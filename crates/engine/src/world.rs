@@ -1,0 +1,327 @@
+//! The objects as they were seen last, and the indexes over them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::job::{JobKind, JobRef, JobView};
+use sluice_api::{slim, v1beta2};
+use sluice_core::{Admission, Name, WorkloadKey};
+
+use crate::effect::EffectId;
+use crate::ingest::limits::LimitSummary;
+use crate::ingest::requests::Surroundings;
+use crate::input::{Kind, ObjectRef, WriteError};
+use crate::lifecycle::transition::Eviction;
+
+/// Names a job by where it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobKey {
+    /// Its kind.
+    pub kind: JobKind,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its name.
+    pub name: Name,
+}
+
+impl JobKey {
+    /// The key of a job.
+    pub fn of(job: &JobRef) -> Self {
+        Self { kind: job.kind, namespace: Arc::clone(&job.namespace), name: Arc::clone(&job.name) }
+    }
+
+    /// The reference to the job's object.
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::namespaced(Kind::Job(self.kind), Arc::clone(&self.namespace), Arc::clone(&self.name))
+    }
+}
+
+/// The reference to a Workload's object.
+pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {
+    ObjectRef::namespaced(Kind::Workload, Arc::clone(&key.namespace), Arc::clone(&key.name))
+}
+
+/// How writes on one object fare.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Retry {
+    /// Failures in a row.
+    pub failures: u32,
+    /// Not before this time.
+    pub until: Option<Timestamp>,
+    /// The last failure was a conflict: a newer version of the object ends the wait.
+    pub conflict: bool,
+}
+
+impl Retry {
+    /// Whether writes must still wait.
+    pub fn waits(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
+
+    /// Counts a failure and says until when to wait.
+    pub fn failed(&mut self, error: &WriteError, now: Timestamp) -> Timestamp {
+        let (base_ms, most_ms): (i64, i64) = match error {
+            WriteError::Conflict(_) => (50, 5_000),
+            WriteError::Transient(_) | WriteError::NotFound(_) => (1_000, 60_000),
+            WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
+                (5_000, 300_000)
+            }
+        };
+        let wait = base_ms.saturating_mul(1 << self.failures.min(16)).min(most_ms);
+        let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
+        self.failures = self.failures.saturating_add(1);
+        self.conflict = matches!(error, WriteError::Conflict(_));
+        self.until = Some(until);
+        until
+    }
+
+    /// A newer version of the object was seen.
+    pub fn seen_newer(&mut self) {
+        if self.conflict {
+            self.until = None;
+        }
+    }
+}
+
+/// What was decided about a workload and is still to be written.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// To reserve quota, as the core assumes.
+    Reserve {
+        /// What it holds.
+        admission: Admission,
+        /// The checks that apply.
+        required_checks: Vec<Name>,
+        /// The suffix of the event.
+        considered: String,
+    },
+    /// To evict, as the core assumes.
+    Evict(Eviction, Vec<crate::effect::Effect>),
+}
+
+/// A Workload and what is under way with it.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkloadEntry {
+    /// As it was seen last.
+    pub object: slim::Workload,
+    /// The status in the write that has not been answered.
+    pub assumed: Option<v1beta2::WorkloadStatus>,
+    /// The write that has not been answered.
+    pub open: Option<EffectId>,
+    /// What is to be written as soon as that is possible.
+    pub decision: Option<Decision>,
+    /// How its writes fare.
+    pub retry: Retry,
+    /// When a message was last written, for those whose numbers alone change.
+    pub message_at: Option<Timestamp>,
+}
+
+impl WorkloadEntry {
+    /// The status that decisions are made on: as seen, or as the open write will make it.
+    pub fn status(&self) -> &v1beta2::WorkloadStatus {
+        self.assumed.as_ref().unwrap_or(&self.object.status)
+    }
+
+    /// Its UID.
+    pub fn uid(&self) -> Name {
+        self.object.metadata.uid.as_deref().unwrap_or_default().into()
+    }
+
+    /// The UID of the job that controls it.
+    pub fn controller_uid(&self) -> Option<&str> {
+        controller(&self.object).map(|o| o.uid.as_str())
+    }
+}
+
+/// The owner reference of a Workload's controller.
+pub(crate) fn controller(
+    object: &slim::Workload,
+) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
+    object.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))
+}
+
+/// A job and what is under way with it.
+#[derive(Clone, Debug)]
+pub(crate) struct JobEntry {
+    /// As it was seen last.
+    pub view: Arc<JobView>,
+    /// The write that has not been answered: on the job, or the creation of its Workload.
+    pub open: Option<EffectId>,
+    /// How its writes fare.
+    pub retry: Retry,
+    /// The trouble that was last told as an event, so that it is told once.
+    pub told: Option<String>,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub flavors: BTreeMap<Name, Box<v1beta2::ResourceFlavor>>,
+    pub cluster_queues: BTreeMap<Name, Box<v1beta2::ClusterQueue>>,
+    pub local_queues: BTreeMap<(Name, Name), Box<v1beta2::LocalQueue>>,
+    pub cohorts: BTreeMap<Name, Box<v1beta2::Cohort>>,
+    pub checks: BTreeMap<Name, Box<v1beta2::AdmissionCheck>>,
+    pub workload_priority_classes: BTreeMap<Name, i32>,
+    pub priority_classes: BTreeMap<Name, (i32, bool)>,
+    pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
+    pub nodes: BTreeMap<Name, Box<slim::Node>>,
+    pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,
+    pub limits: BTreeMap<Name, LimitSummary>,
+    pub runtime_classes: BTreeMap<Name, slim::RuntimeClass>,
+    pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
+    pub jobs: BTreeMap<JobKey, JobEntry>,
+    /// Workloads by the UID of the controlling job.
+    pub by_owner: BTreeMap<Name, BTreeSet<WorkloadKey>>,
+    /// Workloads by their LocalQueue.
+    pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
+    /// Jobs by UID.
+    pub job_by_uid: BTreeMap<Name, JobKey>,
+    /// Jobs by the UID of their controller.
+    pub children: BTreeMap<Name, BTreeSet<JobKey>>,
+    no_limits: LimitSummary,
+}
+
+/// Adds to an index of sets.
+fn index<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V) {
+    map.entry(key).or_default().insert(value);
+}
+
+/// Removes from an index of sets, and the set with its last entry.
+fn unindex<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(set) = map.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            map.remove(key);
+        }
+    }
+}
+
+impl World {
+    /// What a pod's request in a namespace depends on.
+    pub fn around<'a>(
+        &'a self,
+        namespace: &str,
+        config: &'a crate::config::EngineConfig,
+    ) -> Surroundings<'a> {
+        Surroundings {
+            limits: self.limits.get(namespace).unwrap_or(&self.no_limits),
+            runtime_classes: &self.runtime_classes,
+            resources: &config.resources,
+        }
+    }
+
+    /// The LocalQueue of a Workload.
+    pub fn queue_of(key: &WorkloadKey, object: &slim::Workload) -> (Name, Name) {
+        (Arc::clone(&key.namespace), Name::from(object.spec.queue_name.as_str()))
+    }
+
+    /// Puts a Workload in, keeping what is under way with the one that was there.
+    pub fn put_workload(&mut self, key: &WorkloadKey, object: slim::Workload) {
+        let owner = controller(&object).map(|o| Name::from(o.uid.as_str()));
+        let queue = Self::queue_of(key, &object);
+        if let Some(entry) = self.workloads.get_mut(key) {
+            let old_owner = entry.controller_uid().map(Name::from);
+            let old_queue = Self::queue_of(key, &entry.object);
+            entry.object = object;
+            if old_owner != owner
+                && let Some(old) = old_owner
+            {
+                unindex(&mut self.by_owner, &old, key);
+            }
+            if old_queue != queue {
+                unindex(&mut self.by_queue, &old_queue, key);
+            }
+        } else {
+            let entry = WorkloadEntry {
+                object,
+                assumed: None,
+                open: None,
+                decision: None,
+                retry: Retry::default(),
+                message_at: None,
+            };
+            self.workloads.insert(key.clone(), entry);
+        }
+        if let Some(owner) = owner {
+            index(&mut self.by_owner, owner, key.clone());
+        }
+        index(&mut self.by_queue, queue, key.clone());
+    }
+
+    /// Takes a Workload out.
+    pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
+        let entry = self.workloads.remove(key)?;
+        if let Some(owner) = entry.controller_uid() {
+            unindex(&mut self.by_owner, &Name::from(owner), key);
+        }
+        unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
+        Some(entry)
+    }
+
+    /// Puts a job in.
+    pub fn put_job(&mut self, view: Arc<JobView>) {
+        let key = JobKey::of(&view.job);
+        if let Some(old) = self.take_job_indexes(&key)
+            && old != view.job.uid
+        {
+            self.jobs.remove(&key);
+        }
+        self.job_by_uid.insert(Arc::clone(&view.job.uid), key.clone());
+        if let Some(owner) = &view.controller {
+            index(&mut self.children, Name::from(owner.uid.as_str()), key.clone());
+        }
+        match self.jobs.get_mut(&key) {
+            Some(entry) => entry.view = view,
+            None => {
+                let entry = JobEntry { view, open: None, retry: Retry::default(), told: None };
+                self.jobs.insert(key, entry);
+            }
+        }
+    }
+
+    /// Removes a job from the indexes and gives its UID.
+    fn take_job_indexes(&mut self, key: &JobKey) -> Option<Name> {
+        let view = Arc::clone(&self.jobs.get(key)?.view);
+        self.job_by_uid.remove(&view.job.uid);
+        if let Some(owner) = &view.controller {
+            unindex(&mut self.children, &Name::from(owner.uid.as_str()), key);
+        }
+        Some(Arc::clone(&view.job.uid))
+    }
+
+    /// Takes a job out.
+    pub fn take_job(&mut self, key: &JobKey) -> Option<JobEntry> {
+        self.take_job_indexes(key)?;
+        self.jobs.remove(key)
+    }
+
+    /// Workloads that a job controls, oldest first.
+    pub fn owned(&self, uid: &str) -> Vec<WorkloadKey> {
+        let mut keys: Vec<_> = self.by_owner.get(uid).into_iter().flatten().cloned().collect();
+        keys.sort_by_cached_key(|k| {
+            self.workloads.get(k).map(|e| crate::ingest::workload::created(&e.object))
+        });
+        keys
+    }
+
+    /// The job that controls a Workload, if it is there.
+    pub fn job_of(&self, entry: &WorkloadEntry) -> Option<JobKey> {
+        self.job_by_uid.get(entry.controller_uid()?).cloned()
+    }
+
+    /// The ClusterQueue that a Workload's LocalQueue points to.
+    pub fn cluster_queue_of(&self, key: &WorkloadKey, object: &slim::Workload) -> Option<Name> {
+        let queue = self.local_queues.get(&Self::queue_of(key, object))?;
+        queue.spec.cluster_queue.as_deref().map(Name::from)
+    }
+
+    /// The LocalQueues that point to a ClusterQueue.
+    pub fn queues_into(&self, cluster_queue: &str) -> Vec<(Name, Name)> {
+        self.local_queues
+            .iter()
+            .filter(|(_, q)| q.spec.cluster_queue.as_deref() == Some(cluster_queue))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+}
