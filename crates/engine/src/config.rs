@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use sluice_api::config as file;
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobKind;
 use sluice_core as core;
@@ -106,6 +107,86 @@ impl Default for EngineConfig {
             message_interval_seconds: 30,
             inject_panics: false,
         }
+    }
+}
+
+impl From<&file::Configuration> for EngineConfig {
+    fn from(file: &file::Configuration) -> Self {
+        let listed = |kind: &JobKind| file.integrations.frameworks.iter().any(|f| f == kind.framework());
+        let retention = file.object_retention_policies.workloads.clone().unwrap_or_default();
+        let seconds = |d: file::Duration| d.as_secs();
+        Self {
+            gates: file.gates,
+            manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector: Some(file.managed_jobs_namespace_selector.clone()),
+            frameworks: JobKind::ALL.into_iter().filter(listed).collect(),
+            label_keys_to_copy: file.integrations.label_keys_to_copy.clone(),
+            wait_for_pods_ready: file
+                .wait_for_pods_ready
+                .as_ref()
+                .filter(|_| !file.gates.enabled(Gate::DisableWaitForPodsReady))
+                .map(WaitForPodsReady::from),
+            fair_sharing: file.fair_sharing.as_ref().map(fair_sharing),
+            admission_fair_sharing: file.admission_fair_sharing.as_ref().map(admission_fair_sharing),
+            resources: ResourceConfig::from(&file.resources),
+            retention_after_finished_seconds: retention.after_finished.map(seconds),
+            retention_after_deactivated_seconds: retention.after_deactivated_by_kueue.map(seconds),
+            cluster_queue_resource_metrics: file.metrics.enable_cluster_queue_resources,
+            local_queue_metrics: file.metrics.local_queue_metrics.enable
+                && file.gates.enabled(Gate::LocalQueueMetrics),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&file::WaitForPodsReady> for WaitForPodsReady {
+    fn from(file: &file::WaitForPodsReady) -> Self {
+        let requeuing = &file.requeuing_strategy;
+        Self {
+            timeout_seconds: file.timeout.as_secs(),
+            recovery_timeout_seconds: Some(file.recovery_timeout.as_secs()).filter(|s| *s > 0),
+            block_admission: file.block_admission,
+            order_by_eviction: requeuing.timestamp == file::RequeuingTimestamp::Eviction,
+            backoff_limit_count: requeuing.backoff_limit_count,
+            backoff_base_seconds: i64::from(requeuing.backoff_base_seconds),
+            backoff_max_seconds: i64::from(requeuing.backoff_max_seconds),
+        }
+    }
+}
+
+impl From<&file::Resources> for ResourceConfig {
+    fn from(file: &file::Resources) -> Self {
+        let rule = |t: &file::Transformation| {
+            let rule = Transformation {
+                retain: t.strategy == file::TransformationStrategy::Retain,
+                multiply_by: t.multiply_by.clone(),
+                outputs: t.outputs.clone(),
+            };
+            (t.input.clone(), rule)
+        };
+        Self {
+            exclude_prefixes: file.exclude_resource_prefixes.clone(),
+            ignore_undeclared: file.quota_check_strategy == file::QuotaCheckStrategy::IgnoreUndeclared,
+            transformations: file.transformations.iter().map(rule).collect(),
+        }
+    }
+}
+
+fn fair_sharing(file: &file::FairSharing) -> core::FairSharing {
+    let strategy = |s: &file::PreemptionStrategy| match s {
+        file::PreemptionStrategy::LessThanOrEqualToFinalShare => {
+            core::FairStrategy::LessThanOrEqualToFinalShare
+        }
+        file::PreemptionStrategy::LessThanInitialShare => core::FairStrategy::LessThanInitialShare,
+    };
+    core::FairSharing { strategies: file.preemption_strategies.iter().map(strategy).collect() }
+}
+
+fn admission_fair_sharing(file: &file::AdmissionFairSharing) -> core::AdmissionFairSharing {
+    core::AdmissionFairSharing {
+        half_life_seconds: file.usage_half_life_time.as_secs(),
+        sampling_interval_seconds: file.usage_sampling_interval.as_secs(),
+        resource_weights: file.resource_weights.iter().map(|(r, w)| (r.as_str().into(), *w)).collect(),
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod answers;
 pub mod config;
+mod debug;
 pub mod effect;
 mod engine;
 mod ingest;
@@ -24,6 +25,7 @@ mod status;
 mod world;
 
 pub use config::{EngineConfig, ResourceConfig, Transformation, WaitForPodsReady};
+pub use debug::Explanation;
 pub use effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
 };

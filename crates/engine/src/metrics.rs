@@ -268,8 +268,7 @@ impl Engine {
 
     fn local_queue_gauges(&self, out: &mut Snapshot) {
         for ((namespace, name), queue) in &self.world.local_queues {
-            let now = crate::ingest::time(self.now);
-            let Some(figures) = self.scheduler.local_queue_status(namespace, name, now) else { continue };
+            let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { continue };
             out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "active"], number(figures.pending));
             out.add(LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS, &[name, namespace], number(figures.reserving));
             out.add(LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS, &[name, namespace], number(figures.admitted));

@@ -15,7 +15,7 @@ use sluice_quantity::quantity_of;
 
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::{self, time};
+use crate::ingest;
 use crate::input::{Kind, ObjectRef};
 
 /// A count as the API has it.
@@ -265,7 +265,7 @@ impl Engine {
     fn local_queue_patch(&mut self, object: &ObjectRef) -> Option<Value> {
         let (namespace, name) = (&object.namespace, &object.name);
         let queue = self.world.local_queues.get(&(Arc::clone(namespace), Arc::clone(name)))?;
-        let figures = self.scheduler.local_queue_status(namespace, name, time(self.now))?;
+        let figures = self.scheduler.local_queue_status(namespace, name)?;
         let known = queue.status.clone().unwrap_or_default();
         let generation = queue.metadata.generation.unwrap_or(0);
         let fair = self.config.admission_fair_sharing.as_ref().filter(|_| self.usage_based(queue));
