@@ -107,7 +107,8 @@ impl Ledger {
             .iter()
             .map(|(&resource, value)| {
                 let name = names.resource_name(resource);
-                let weight = config.resource_weights.iter().find(|(other, _)| other == name).map_or(1.0, |(_, w)| *w);
+                let weight =
+                    config.resource_weights.iter().find(|(other, _)| other == name).map_or(1.0, |(_, w)| *w);
                 weight * value
             })
             .sum();
@@ -118,7 +119,10 @@ impl Ledger {
 impl Scheduler {
     /// The LocalQueues that the ledger is kept for, by the ClusterQueues that they order.
     fn ledgers(&self) -> impl Iterator<Item = LocalId> + '_ {
-        self.queues.iter().filter(|queue| self.orders_by_usage(queue)).flat_map(|queue| queue.locals.iter().copied())
+        self.queues
+            .iter()
+            .filter(|queue| self.orders_by_usage(queue))
+            .flat_map(|queue| queue.locals.iter().copied())
     }
 
     /// When the next sample is due.

@@ -95,7 +95,8 @@ impl Scheduler {
             }
             let total = queue.pending.active() + queue.pending.inadmissible();
             if total != members[at] {
-                found.push(format!("{} has {total} pending workloads, should be {}", queue.name, members[at]));
+                found
+                    .push(format!("{} has {total} pending workloads, should be {}", queue.name, members[at]));
             }
             let ready = queue.is_active() && queue.pending.active() > 0;
             if self.ready.contains(&crate::intern::QueueId::new(at)) != ready {

@@ -20,7 +20,10 @@ pub(crate) struct Group {
 }
 
 /// Compiles resource groups. A resource that a former group covers is left out of later ones.
-pub(crate) fn compile_groups(names: &mut Names, groups: &[ResourceGroup]) -> (Vec<Group>, BTreeMap<FrId, Limits>) {
+pub(crate) fn compile_groups(
+    names: &mut Names,
+    groups: &[ResourceGroup],
+) -> (Vec<Group>, BTreeMap<FrId, Limits>) {
     let mut limits = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut compiled = Vec::with_capacity(groups.len());
@@ -58,9 +61,6 @@ pub(crate) struct ClusterQueue {
     pub(crate) inactive: Vec<InactiveCause>,
     /// Raised by whatever makes a compiled plan stale: spec, flavors.
     pub(crate) version: u64,
-    /// Raised by what makes a flavor scan's progress stale: quota changes in the tree, a workload that leaves
-    /// (reference 06, 6.6).
-    pub(crate) generation: u64,
     pub(crate) pending: PendingQueue,
     /// The LocalQueues that point to it.
     pub(crate) locals: BTreeSet<LocalId>,
@@ -98,7 +98,6 @@ impl ClusterQueue {
             groups: Vec::new(),
             inactive: Vec::new(),
             version: 0,
-            generation: 0,
             pending: PendingQueue::default(),
             locals: BTreeSet::new(),
             parked_under: None,

@@ -14,9 +14,9 @@ use crate::queue::{OrderKey, Spot};
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::report::{CycleReport, EntryReport, Outcome, Victim};
 use crate::scheduler::Scheduler;
-use crate::snapshot::{Head, Snapshot};
 use crate::spec::{PreemptionPolicy, QueueingStrategy, Time};
 use crate::tournament;
+use crate::view::{Head, View};
 use crate::workload::{Admission, PodSetAssignment};
 use crate::workloads::{Held, Hold, Place};
 use crate::{Amount, Name};
@@ -68,9 +68,9 @@ struct Progress {
 }
 
 /// What a search sees; a macro, so that the borrow checker sees which fields it takes.
-macro_rules! snapshot {
+macro_rules! view {
     ($self:ident, $local_usage:expr) => {
-        Snapshot {
+        View {
             config: &$self.config,
             names: &$self.names,
             forest: &$self.tree.forest,
@@ -80,6 +80,7 @@ macro_rules! snapshot {
             workloads: &$self.workloads,
             local_usage: $local_usage,
             cycle: $self.cycle,
+            stats: &mut $self.stats,
         }
     };
 }
@@ -183,9 +184,7 @@ impl Scheduler {
     /// Finds out what can be done for a head (reference 06, 6.5 "Nominate").
     fn nominate(&mut self, entry: &mut Entry, local_usage: &[f64], _now: Time) {
         let id = entry.head.workload;
-        let refuse = |detail, reason| {
-            Arc::new(Unadmitted { reason, detail, requests: Arc::from([]) })
-        };
+        let refuse = |detail, reason| Arc::new(Unadmitted { reason, detail, requests: Arc::from([]) });
         if let Some(waiting) = self.workloads.get(id).waiting() {
             if waiting.failed_checks {
                 let why = refuse(Detail::FailedChecks, Reason::PendingEvaluation);
@@ -204,7 +203,7 @@ impl Scheduler {
             }
         }
         let plan = self.plan(entry);
-        let generation = self.queues[entry.head.queue.at()].generation;
+        let generation = self.tree.forest.generation(entry.head.node);
         let cycle = self.cycle;
         let workload = self.workloads.get(id);
         let shape = workload.shape;
@@ -212,8 +211,9 @@ impl Scheduler {
             .progress
             .as_deref()
             .filter(|progress| !progress.is_outdated(&self.config, shape, cycle, generation));
-        let mut snapshot = snapshot!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
-        let found = search(&mut snapshot, &entry.head, &plan, self.shapes.get(shape), from);
+        let mut view = view!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
+        let request = Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None };
+        let found = search(&mut view, &request, self.shapes.get(shape));
         (entry.assignment, entry.targets) = found;
         let progress = entry.assignment.progress(shape, cycle, generation);
         self.workloads.get_mut(id).progress = progress;
@@ -276,7 +276,7 @@ impl Scheduler {
                 self.requeue(&entry, why, Requeue::Generic, progress);
             }
             Decision::Refuse(detail, reason, requeue) => {
-                if matches!(detail, Detail::NoLongerFits | Detail::OverlappingTargets) {
+                if matches!(detail, Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit) {
                     self.workloads.get_mut(entry.head.workload).progress = None;
                 }
                 let why = self.why(&entry, detail, reason);
@@ -295,17 +295,16 @@ impl Scheduler {
     fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64]) {
         let Some(plan) = entry.plan.clone() else { return };
         self.tree.usage.swap_views();
-        let mut snapshot = snapshot!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
-        let counts = entry.assignment.counts.clone();
+        let mut view = view!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
         let request = Request {
             head: &entry.head,
             plan: &plan,
-            counts: &counts,
+            counts: &plan.counts,
             from: None,
             only: Some(&entry.assignment),
         };
-        let mut again = assign(&mut snapshot, &request);
-        let targets = find_targets(&mut snapshot, &entry.head, &again);
+        let shape = self.shapes.get(self.workloads.get(entry.head.workload).shape);
+        let (mut again, targets) = search(&mut view, &request, shape);
         self.tree.usage.swap_views();
         if again.mode == Mode::Fit {
             again.mode = Mode::DeferredFit;
@@ -337,7 +336,11 @@ impl Scheduler {
             return Decision::Refuse(detail, Reason::WaitingForQuota, Requeue::Generic);
         }
         if !self.fits_still(entry, progress) {
-            return Decision::Refuse(Detail::NoLongerFits, Reason::WaitingForQuota, Requeue::FailedAfterNomination);
+            return Decision::Refuse(
+                Detail::NoLongerFits,
+                Reason::WaitingForQuota,
+                Requeue::FailedAfterNomination,
+            );
         }
         if entry.assignment.mode == Mode::Preempt {
             self.occupy(entry, progress);
@@ -362,11 +365,11 @@ impl Scheduler {
             self.tree.usage.swap_views();
         }
         let mark = self.tree.usage.mark();
-        let mut snapshot = snapshot!(self, &[]);
+        let mut view = view!(self, &[]);
         for target in &entry.targets {
-            snapshot.remove(target.workload);
+            view.remove(target.workload);
         }
-        let fits = snapshot.fits(&entry.assignment.demands, true);
+        let fits = view.fits(&entry.assignment.demands, true);
         if fits {
             self.tree.usage.keep(&mark);
         } else {
@@ -446,7 +449,7 @@ impl Scheduler {
         let plan = entry.plan.as_deref().expect("only an entry with a plan is admitted");
         let admission = self.admission(&entry, plan);
         let required_checks = self.required_checks(&entry);
-        let considered = entry.assignment.considered(&snapshot!(self, &[]), plan);
+        let considered = entry.assignment.considered(&self.names, plan);
         let usage: Held = entry
             .assignment
             .demands
@@ -491,7 +494,10 @@ impl Scheduler {
         let Some(config) = &self.config.admission_fair_sharing else { return };
         let names = &self.names;
         let requests = entry.assignment.picks.iter().map(|pick| {
-            (pick.resource, crate::admission_fair_sharing::in_units(names, pick.resource, i128::from(pick.amount)))
+            (
+                pick.resource,
+                crate::admission_fair_sharing::in_units(names, pick.resource, i128::from(pick.amount)),
+            )
         });
         let local = self.workloads.get(entry.head.workload).local;
         self.locals[local.at()].ledger.charge(config, entry.head.workload, requests);
@@ -528,7 +534,8 @@ impl Scheduler {
             .iter()
             .filter(|rule| {
                 entry.assignment.picks.iter().any(|pick| {
-                    rule.on_flavors.is_empty() || rule.on_flavors.contains(self.names.flavor_name(pick.flavor))
+                    rule.on_flavors.is_empty()
+                        || rule.on_flavors.contains(self.names.flavor_name(pick.flavor))
                 })
             })
             .map(|rule| rule.name.clone())
@@ -596,8 +603,7 @@ impl Scheduler {
         let generation = workload.generation;
         let scanning = workload.progress.as_ref().is_some_and(|progress| progress.is_pending());
         let queue = &mut self.queues[entry.head.queue.at()];
-        let strict =
-            queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
+        let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
         let immediate = match requeue {
             Requeue::NamespaceMismatch => false,
             Requeue::PendingPreemption | Requeue::FailedAfterNomination => true,
@@ -690,32 +696,31 @@ fn flavors(entry: &Entry, pending_preemptions: usize) -> Detail {
 
 /// The assignment of a head and its victims: in full if that is possible, otherwise with fewer pods.
 fn search(
-    snapshot: &mut Snapshot<'_>,
-    head: &Head,
-    plan: &Plan,
+    view: &mut View<'_>,
+    request: &Request<'_>,
     shape: &crate::shape::Shape,
-    from: Option<&crate::flavor_assigner::Progress>,
 ) -> (Assignment, Vec<Target>) {
+    let gate = view.config.gates.partial_admission;
     let mut attempt = |counts: &[i64]| {
-        let assignment = assign(snapshot, &Request { head, plan, counts, from, only: None });
-        let targets = find_targets(snapshot, head, &assignment);
+        let assignment = assign(view, &Request { counts, ..*request });
+        let targets = find_targets(view, request.head, &assignment);
         (assignment, targets)
     };
-    let full = attempt(&plan.counts);
+    let full = attempt(request.counts);
     let works = |found: &(Assignment, Vec<Target>)| {
         found.0.mode == Mode::Fit || (found.0.mode == Mode::Preempt && !found.1.is_empty())
     };
-    if works(&full) || !shape.reducible() {
+    if works(&full) || !shape.reducible() || !gate {
         return full;
     }
     partial_admission::search(shape, |counts| Some(attempt(counts)).filter(works)).unwrap_or(full)
 }
 
 /// The victims that an assignment needs; none if it needs none or there are none.
-fn find_targets(snapshot: &mut Snapshot<'_>, head: &Head, assignment: &Assignment) -> Vec<Target> {
+fn find_targets(view: &mut View<'_>, head: &Head, assignment: &Assignment) -> Vec<Target> {
     if assignment.mode != Mode::Preempt {
         return Vec::new();
     }
     let needed: SmallVec<[_; 2]> = assignment.needing_preemption();
-    preemption::targets(snapshot, &Preemption { head, demands: &assignment.demands, needed: &needed })
+    preemption::targets(view, &Preemption { head, demands: &assignment.demands, needed: &needed })
 }

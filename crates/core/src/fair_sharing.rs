@@ -68,7 +68,8 @@ impl Lendable {
             if self.rows.len() <= id.at() {
                 self.rows.resize(id.at() + 1, Vec::new());
             }
-            self.rows[id.at()] = if forest.node(id).queue.is_none() { row(forest, names, root, id) } else { Vec::new() };
+            self.rows[id.at()] =
+                if forest.node(id).queue.is_none() { row(forest, names, root, id) } else { Vec::new() };
         }
     }
 

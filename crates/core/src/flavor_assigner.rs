@@ -3,14 +3,14 @@
 use smallvec::SmallVec;
 
 use crate::Amount;
-use crate::intern::{FlavorId, FrId, ResourceId, ShapeId, SlotId};
+use crate::intern::{FlavorId, FrId, Names, ResourceId, ShapeId, SlotId};
 use crate::plan::{Plan, PlanBlock, PlanFlavor, PlanGroup};
 use crate::preemption;
 use crate::quota::exact;
 use crate::reason::{PodSetRefusal, PreemptionOutlook, Reason, Refusal};
 use crate::report::{Considered, ConsideredFlavor, FlavorMode};
-use crate::snapshot::{Demand, Head, Snapshot};
 use crate::spec::{Fungibility, FungibilityPolicy, FungibilityPreference, PreemptionPolicy, WhenCanPreempt};
+use crate::view::{Demand, Head, View};
 use crate::{Config, Name};
 
 /// What an assignment came to as a whole: the worst over its pod sets, worst first.
@@ -92,8 +92,7 @@ impl Progress {
     pub(crate) fn is_outdated(&self, config: &Config, shape: ShapeId, cycle: u64, generation: u64) -> bool {
         let advanced = generation > self.generation;
         let old = cycle > self.cycle + 1;
-        self.shape != shape
-            || (advanced && (old || !config.gates.flavor_fungibility_preserve_scan_progress))
+        self.shape != shape || (advanced && (old || !config.gates.flavor_fungibility_preserve_scan_progress))
     }
 
     fn start(&self, pod_set: usize, resource: ResourceId) -> usize {
@@ -115,17 +114,13 @@ impl Granular {
     const WORST: Granular = Granular { mode: FlavorMode::NoFit, height: u32::MAX };
     const BEST: Granular = Granular { mode: FlavorMode::Fit, height: 0 };
 
-    /// Whether this is preferred to the other. Not to fit is worst, no candidates is next; between the others the
-    /// preference decides what is compared first. [quirk] `BorrowingOverPreemption` compares the mode first, which
-    /// prefers to borrow; the API's description reads the other way round.
+    /// Whether this is preferred to the other. Not to fit is worst, no candidates is next; between the others, and
+    /// between equals of those, the preference decides what is compared first. [quirk] `BorrowingOverPreemption`
+    /// compares the mode first, which prefers to borrow; the API's description reads the other way round.
     fn preferred_to(self, other: Granular, fungibility: Fungibility) -> bool {
-        for bad in [FlavorMode::NoFit, FlavorMode::NoPreemptionCandidates] {
-            if self.mode == bad {
-                return false;
-            }
-            if other.mode == bad {
-                return true;
-            }
+        let class = |granular: Granular| granular.mode.min(FlavorMode::Preempt);
+        if class(self) != class(other) {
+            return class(self) > class(other);
         }
         match fungibility.preference {
             Some(FungibilityPreference::PreemptionOverBorrowing) => {
@@ -162,14 +157,12 @@ pub(crate) struct Request<'a> {
 }
 
 /// Searches flavors for all pod sets; stops at the first that gets none.
-pub(crate) fn assign(snapshot: &mut Snapshot<'_>, request: &Request<'_>) -> Assignment {
-    let mut assignment = Assignment {
-        mode: Mode::Fit,
-        counts: request.counts.into(),
-        ..Assignment::default()
-    };
+pub(crate) fn assign(view: &mut View<'_>, request: &Request<'_>) -> Assignment {
+    view.stats.evaluations += 1;
+    let mut assignment =
+        Assignment { mode: Mode::Fit, counts: request.counts.into(), ..Assignment::default() };
     for (at, group) in request.plan.groups.iter().enumerate() {
-        if !assign_group(snapshot, request, at, group, &mut assignment) {
+        if !assign_group(view, request, at, group, &mut assignment) {
             assignment.mode = Mode::NoFit;
             break;
         }
@@ -179,7 +172,7 @@ pub(crate) fn assign(snapshot: &mut Snapshot<'_>, request: &Request<'_>) -> Assi
 
 /// Searches for one group of pod sets; false if it gets nothing.
 fn assign_group(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     request: &Request<'_>,
     at: usize,
     group: &PlanGroup,
@@ -188,14 +181,17 @@ fn assign_group(
     for uncovered in &group.uncovered {
         let total = uncovered.total(&group.members, request.counts);
         if total > 0 {
-            let resource = snapshot.names.resource_name(uncovered.resource).clone();
+            let resource = view.names.resource_name(uncovered.resource).clone();
             assignment.attempts.push(Attempt {
                 group: at,
                 block: usize::MAX,
                 flavor: None,
                 mode: FlavorMode::NoFit,
                 height: 0,
-                refusals: SmallVec::from_iter([Refusal::ResourceUnavailable { resource, needed: Amount(total) }]),
+                refusals: SmallVec::from_iter([Refusal::ResourceUnavailable {
+                    resource,
+                    needed: Amount(total),
+                }]),
                 reason: Reason::NoMatchingFlavor,
                 counts: true,
             });
@@ -204,19 +200,24 @@ fn assign_group(
     }
     let first_pick = assignment.picks.len();
     for (place, block) in group.blocks.iter().enumerate() {
-        let found = search_block(snapshot, request, (at, place), group, block, assignment);
-        let Some((index, granular, modes, tried)) = found else { return false };
-        take(snapshot, request, group, block, index, &modes, tried, assignment);
+        let found = search_block(view, request, (at, place), group, block, assignment);
+        let Some((index, granular, modes, tried)) = found else {
+            // A pod set that fails leaves nothing behind, nor where its scan stopped.
+            assignment.picks.truncate(first_pick);
+            return false;
+        };
+        take(request, group, block, index, &modes, tried, assignment);
         assignment.borrow = assignment.borrow.max(granular.height);
         if granular.mode != FlavorMode::Fit {
             assignment.mode = assignment.mode.min(Mode::Preempt);
         }
     }
     // Usage counts for later groups only when the whole group has its flavors.
-    let names = snapshot.names;
-    assignment.picks[first_pick..]
-        .sort_by(|a, b| (a.pod_set, names.resource_name(a.resource)).cmp(&(b.pod_set, names.resource_name(b.resource))));
-    let node = snapshot.forest.node(request.head.node);
+    let names = view.names;
+    assignment.picks[first_pick..].sort_by(|a, b| {
+        (a.pod_set, names.resource_name(a.resource)).cmp(&(b.pod_set, names.resource_name(b.resource)))
+    });
+    let node = view.forest.node(request.head.node);
     for at in first_pick..assignment.picks.len() {
         let (pair, amount) = (assignment.picks[at].pair, i128::from(assignment.picks[at].amount));
         match assignment.demands.iter_mut().find(|demand| demand.pair == pair) {
@@ -236,16 +237,16 @@ type Modes = SmallVec<[FlavorMode; 2]>;
 /// Tries the flavors of one resource group in order. Returns the place of the best, its mode and height, the mode of
 /// each resource, and where the scan stopped.
 fn search_block(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     request: &Request<'_>,
     place: (usize, usize),
     group: &PlanGroup,
     block: &PlanBlock,
     assignment: &mut Assignment,
 ) -> Option<(usize, Granular, Modes, i32)> {
-    let queue = snapshot.queue(request.head.queue);
+    let queue = view.queue(request.head.queue);
     let fungibility = queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
-    let gate = snapshot.config.gates.flavor_fungibility;
+    let gate = view.config.gates.flavor_fungibility;
     let first_attempt = assignment.attempts.len();
     let resource = block.requests.first()?.resource;
     let start = request.from.map_or(0, |from| from.start(group.members[0], resource));
@@ -253,11 +254,11 @@ fn search_block(
     let mut best: Option<(usize, Granular, Modes)> = None;
     let mut last = start;
     for (index, flavor) in block.flavors.iter().enumerate().skip(start) {
+        last = index;
         if request.only.is_some_and(|only| !only.has(group.members[0], resource, flavor.flavor)) {
             continue;
         }
-        last = index;
-        let (granular, modes, attempt) = try_flavor(snapshot, request, place, group, block, flavor, assignment);
+        let (granular, modes, attempt) = try_flavor(view, request, place, group, block, flavor, assignment);
         if let Some(attempt) = attempt {
             assignment.attempts.push(attempt);
         }
@@ -287,7 +288,7 @@ fn search_block(
 
 /// Tries one flavor for all resources of the group of pod sets.
 fn try_flavor(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     request: &Request<'_>,
     place: (usize, usize),
     group: &PlanGroup,
@@ -310,7 +311,7 @@ fn try_flavor(
         let refusals = SmallVec::from_iter([refusal.clone()]);
         return (worst, Modes::new(), Some(attempt(worst, refusals, Reason::NoMatchingFlavor)));
     }
-    let queue = snapshot.queue(request.head.queue);
+    let queue = view.queue(request.head.queue);
     let fungibility = queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
     let mut worst = Granular::BEST;
     let mut modes = Modes::new();
@@ -318,8 +319,9 @@ fn try_flavor(
     let mut reason = Reason::WaitingForQuota;
     for (wanted, &(pair, slot)) in block.requests.iter().zip(&flavor.slots) {
         let amount = wanted.total(&group.members, request.counts);
-        let earlier = assignment.demands.iter().find(|demand| demand.pair == pair).map_or(0, |demand| demand.amount);
-        let (granular, refusal) = fits_quota(snapshot, request.head, (pair, slot), amount, earlier);
+        let earlier =
+            assignment.demands.iter().find(|demand| demand.pair == pair).map_or(0, |demand| demand.amount);
+        let (granular, refusal) = fits_quota(view, request.head, (pair, slot), amount, earlier);
         if let Some(refusal) = refusal {
             if matches!(refusal, Refusal::ExceedsMaxQuota { .. }) {
                 reason = Reason::ExceedsMaxQuota;
@@ -341,18 +343,18 @@ fn try_flavor(
 
 /// Whether one resource fits in one flavor: now, after a preemption, or not at all (reference 06, 6.6 "Per resource").
 fn fits_quota(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     head: &Head,
     (pair, slot): (FrId, SlotId),
     amount: i64,
     earlier: i128,
 ) -> (Granular, Option<Refusal>) {
-    let forest = snapshot.forest;
+    let forest = view.forest;
     let quota = &forest.quota;
     let wanted = earlier + i128::from(amount);
     let potential = quota.potential(slot);
-    let (flavor, resource) = snapshot.names.parts(pair);
-    let names = snapshot.names;
+    let (flavor, resource) = view.names.parts(pair);
+    let names = view.names;
     if wanted > exact(potential) {
         let refusal = Refusal::ExceedsMaxQuota {
             flavor: names.flavor_name(flavor).clone(),
@@ -363,17 +365,16 @@ fn fits_quota(
         };
         return (Granular { mode: FlavorMode::NoFit, height: 0 }, Some(refusal));
     }
-    let (height, reclaimable) = forest.borrowing_height(snapshot.usage, head.node, slot, wanted);
-    let available = quota.available(snapshot.usage, slot);
+    let (height, reclaimable) = forest.borrowing_height(view.usage, head.node, slot, wanted);
+    let available = quota.available(view.usage, slot);
     if wanted <= exact(available) {
         return (Granular { mode: FlavorMode::Fit, height }, None);
     }
     let nominal = quota.nominal(slot);
-    let possible =
-        exact(nominal) >= wanted || reclaimable || may_preempt_while_borrowing(snapshot, head);
+    let possible = exact(nominal) >= wanted || reclaimable || may_preempt_while_borrowing(view, head);
     let (granular, preemption) = if possible {
         let demand = Demand { pair, slot, amount: wanted };
-        let (mode, height) = preemption::simulate(snapshot, head, demand);
+        let (mode, height) = preemption::simulate(view, head, demand);
         let outlook = match mode {
             FlavorMode::Reclaim => PreemptionOutlook::Reclaim,
             FlavorMode::Preempt => PreemptionOutlook::Preempt,
@@ -396,17 +397,15 @@ fn fits_quota(
     (granular, Some(refusal))
 }
 
-fn may_preempt_while_borrowing(snapshot: &Snapshot<'_>, head: &Head) -> bool {
-    let Some(spec) = &snapshot.queue(head.queue).spec else { return false };
+fn may_preempt_while_borrowing(view: &View<'_>, head: &Head) -> bool {
+    let Some(spec) = &view.queue(head.queue).spec else { return false };
     spec.preemption.borrow_within_cohort.is_some()
-        || (snapshot.config.fair_sharing.is_some()
+        || (view.config.fair_sharing.is_some()
             && spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never)
 }
 
 /// Records the flavor of a block for each pod set of the group.
-#[expect(clippy::too_many_arguments, reason = "the parts of one outcome")]
 fn take(
-    snapshot: &Snapshot<'_>,
     request: &Request<'_>,
     group: &PlanGroup,
     block: &PlanBlock,
@@ -415,7 +414,6 @@ fn take(
     tried: i32,
     assignment: &mut Assignment,
 ) {
-    let _ = snapshot;
     let flavor = &block.flavors[index];
     for (place, &member) in group.members.iter().enumerate() {
         let count = request.counts.get(member).copied().unwrap_or(0);
@@ -434,13 +432,10 @@ fn take(
 }
 
 impl Assignment {
-    /// Forgets everything, keeping the memory.
-    pub(crate) fn clear(&mut self) {
-        *self = Assignment::default();
-    }
-
     fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {
-        self.picks.iter().any(|pick| pick.pod_set == pod_set && pick.resource == resource && pick.flavor == flavor)
+        self.picks
+            .iter()
+            .any(|pick| pick.pod_set == pod_set && pick.resource == resource && pick.flavor == flavor)
     }
 
     /// The (flavor, resource) pairs that need a preemption.
@@ -467,13 +462,15 @@ impl Assignment {
     pub(crate) fn reason(&self) -> Reason {
         let mut worst: Option<Reason> = None;
         let mut at = 0;
-        let counted: SmallVec<[&Attempt; 4]> = self.attempts.iter().filter(|attempt| attempt.counts).collect();
+        let counted: SmallVec<[&Attempt; 4]> =
+            self.attempts.iter().filter(|attempt| attempt.counts).collect();
         while at < counted.len() {
             let same = counted[at..]
                 .iter()
                 .take_while(|other| (other.group, other.block) == (counted[at].group, counted[at].block))
                 .count();
-            let mildest = counted[at..at + same].iter().map(|attempt| attempt.reason).min_by_key(|r| r.severity());
+            let mildest =
+                counted[at..at + same].iter().map(|attempt| attempt.reason).min_by_key(|r| r.severity());
             worst = worst.max_by_severity(mildest);
             at += same;
         }
@@ -502,7 +499,7 @@ impl Assignment {
     }
 
     /// What else was considered, for the event of the admission.
-    pub(crate) fn considered(&self, snapshot: &Snapshot<'_>, plan: &Plan) -> Considered {
+    pub(crate) fn considered(&self, names: &Names, plan: &Plan) -> Considered {
         let mut considered = Considered::default();
         for (at, group) in plan.groups.iter().enumerate() {
             let flavors: Vec<ConsideredFlavor> = self
@@ -511,7 +508,7 @@ impl Assignment {
                 .filter(|attempt| attempt.group == at)
                 .filter_map(|attempt| {
                     Some(ConsideredFlavor {
-                        flavor: snapshot.names.flavor_name(attempt.flavor?).clone(),
+                        flavor: names.flavor_name(attempt.flavor?).clone(),
                         mode: attempt.mode,
                         borrow: attempt.height,
                         refusals: attempt.refusals.to_vec(),

@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) in_cycle: bool,
     /// Fair-sharing weight.
     pub(crate) weight: f64,
+    /// When capacity was last set free in the tree, or its quota changed, as a count; only at a root.
+    generation: u64,
     limits: BTreeMap<FrId, Limits>,
     slots: Vec<(FrId, SlotId)>,
     /// All nodes of the tree in pre-order; only at a root.
@@ -71,6 +73,7 @@ pub(crate) struct Forest {
     cohorts: IndexMap<Name, NodeId>,
     pub(crate) quota: Quota,
     touched: BTreeSet<NodeId>,
+    generations: u64,
 }
 
 impl Forest {
@@ -82,11 +85,6 @@ impl Forest {
     /// A Cohort by name.
     pub(crate) fn cohort(&self, name: &str) -> Option<NodeId> {
         self.cohorts.get(name).copied()
-    }
-
-    /// All Cohorts, explicit and implicit.
-    pub(crate) fn cohorts(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.cohorts.values().copied()
     }
 
     /// A Cohort by name, made implicit if there is none.
@@ -119,6 +117,7 @@ impl Forest {
             height: 0,
             in_cycle: false,
             weight: 1.0,
+            generation: 0,
             limits: BTreeMap::new(),
             slots: Vec::new(),
             members: vec![id],
@@ -216,7 +215,8 @@ impl Forest {
         let mut members = Vec::new();
         let mut stack = vec![(root, None, 0)];
         while let Some((id, parent, depth)) = stack.pop() {
-            let above = parent.map_or_else(|| Name::from(""), |parent: NodeId| self.nodes[parent.at()].path.clone());
+            let above =
+                parent.map_or_else(|| Name::from(""), |parent: NodeId| self.nodes[parent.at()].path.clone());
             let node = &mut self.nodes[id.at()];
             node.path = format!("{above}/{}", node.name).into();
             (node.parent, node.root, node.depth, node.in_cycle) = (parent, root, depth, in_cycle);
@@ -234,6 +234,20 @@ impl Forest {
         self.spread_slots(&members, usage);
         self.compute_quota(&members, usage);
         self.nodes[root.at()].members = members;
+        self.capacity_changed(root);
+    }
+
+    /// Notes that capacity became free in the tree of a node, or that its quota changed: what makes the progress of a
+    /// flavor scan stale (reference 06, 6.6).
+    pub(crate) fn capacity_changed(&mut self, id: NodeId) {
+        self.generations += 1;
+        let root = self.nodes[id.at()].root;
+        self.nodes[root.at()].generation = self.generations;
+    }
+
+    /// The count at which capacity last changed in the tree of a node.
+    pub(crate) fn generation(&self, id: NodeId) -> u64 {
+        self.node(self.node(id).root).generation
     }
 
     fn measure_heights(&mut self, members: &[NodeId]) {
@@ -343,7 +357,13 @@ impl Forest {
 
     /// How high in the tree the lowest subtree is in which `amount` fits without borrowing from outside, and whether
     /// that is smaller than the whole tree, so that something may be reclaimed in the hierarchy (reference 06, 6.3).
-    pub(crate) fn borrowing_height(&self, usage: &Usage, id: NodeId, slot: SlotId, amount: i128) -> (u32, bool) {
+    pub(crate) fn borrowing_height(
+        &self,
+        usage: &Usage,
+        id: NodeId,
+        slot: SlotId,
+        amount: i128,
+    ) -> (u32, bool) {
         let parent = self.node(id).parent;
         if parent.is_none() || !self.quota.borrowing_with(usage, slot, amount) {
             return (0, parent.is_some());

@@ -59,16 +59,17 @@ impl Scheduler {
         let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
         let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
         let old = self.workloads.get(id);
-        let same_base = (old.local, old.priority, old.created, old.order, old.generation, old.gated, old.shape)
-            == (
-                local,
-                spec.priority,
-                spec.created,
-                spec.queue_order,
-                spec.generation,
-                spec.preemption_gated,
-                shape,
-            );
+        let same_base =
+            (old.local, old.priority, old.created, old.order, old.generation, old.gated, old.shape)
+                == (
+                    local,
+                    spec.priority,
+                    spec.created,
+                    spec.queue_order,
+                    spec.generation,
+                    spec.preemption_gated,
+                    shape,
+                );
         if same_base && self.is_state(id, &spec.state) {
             self.shapes.release(shape);
             return;
@@ -107,7 +108,7 @@ impl Scheduler {
         });
         if let Some(before) = before.filter(|_| freed || priority_changed) {
             if freed {
-                self.queues[before.queue.at()].generation += 1;
+                self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
             }
             self.flush_around(before.queue);
         } else if priority_changed {
@@ -138,7 +139,7 @@ impl Scheduler {
         self.shapes.release(self.workloads.get(id).shape);
         self.workloads.remove(id);
         if let Some(before) = before {
-            self.queues[before.queue.at()].generation += 1;
+            self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
             self.flush_around(before.queue);
         }
     }
@@ -153,7 +154,7 @@ impl Scheduler {
         self.settle(id);
         self.workloads.get_mut(id).place = Place::Pending(Box::default());
         self.queue_pending(id, now);
-        self.queues[before.queue.at()].generation += 1;
+        self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
         self.flush_around(before.queue);
     }
 
@@ -168,7 +169,10 @@ impl Scheduler {
         let workload = self.workloads.get(id);
         match (state, &workload.place) {
             (WorkloadState::Parked, Place::Parked) => true,
-            (WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid }, Place::Pending(is)) => {
+            (
+                WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid },
+                Place::Pending(is),
+            ) => {
                 (is.requeue_at, is.requeued_false, is.failed_checks, &is.invalid)
                     == (*requeue_at, *requeued_false, *failed_checks, invalid)
             }

@@ -96,6 +96,13 @@ impl Names {
         self.flavors.get_index_of(name).map(FlavorId::new)
     }
 
+    /// The id of a pair, if it was ever seen.
+    pub(crate) fn find_pair(&self, flavor: &str, resource: &str) -> Option<FrId> {
+        let flavor = self.find_flavor(flavor)?;
+        let resource = self.resources.get_index_of(resource).map(ResourceId::new)?;
+        self.pairs.get_index_of(&(flavor, resource)).map(FrId::new)
+    }
+
     /// The name of a flavor.
     pub(crate) fn flavor_name(&self, id: FlavorId) -> &Name {
         &self.flavors[id.at()]

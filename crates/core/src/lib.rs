@@ -37,6 +37,7 @@ mod spec;
 mod status;
 mod tournament;
 mod usage;
+mod view;
 mod workload;
 mod workloads;
 
@@ -49,6 +50,7 @@ pub use report::{
 };
 pub use scheduler::Scheduler;
 pub use sluice_quantity::Amount;
+pub use snapshot::{Snapshot, Stats};
 pub use spec::{
     BorrowWithinCohort, CheckRule, ClusterQueueSpec, CohortSpec, Expression, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec, Operator, Preemption,

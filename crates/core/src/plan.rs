@@ -204,9 +204,7 @@ fn plan_block(
             flavor,
             refusal: match input.flavors.get(flavor.at()).and_then(Option::as_ref) {
                 None => Some(Refusal::FlavorNotFound { flavor: input.names.flavor_name(flavor).clone() }),
-                Some(spec) => {
-                    members.iter().find_map(|&member| refuse_flavor(spec, &input.pod_sets[member]))
-                }
+                Some(spec) => members.iter().find_map(|&member| refuse_flavor(spec, &input.pod_sets[member])),
             },
             slots: requests
                 .iter()

@@ -162,9 +162,15 @@ impl PendingQueue {
     /// `even_if_failed`. Returns where it went.
     pub(crate) fn push(&mut self, id: LaneId, key: OrderKey, spot: Spot, even_if_failed: bool) -> Spot {
         let lane = self.lane_mut(id);
-        let spot = if spot == Spot::Active && !even_if_failed && lane.failed.is_some() { Spot::Parked } else { spot };
+        let spot = if spot == Spot::Active && !even_if_failed && lane.failed.is_some() {
+            Spot::Parked
+        } else {
+            spot
+        };
         lane.untold.push(key.id);
-        if lane.untold.len() > 64 && lane.untold.len() > 4 * (lane.active.len() + lane.parked.len() + lane.held.len()) {
+        if lane.untold.len() > 64
+            && lane.untold.len() > 4 * (lane.active.len() + lane.parked.len() + lane.held.len())
+        {
             lane.untold.sort_unstable();
             lane.untold.dedup();
         }
@@ -252,7 +258,11 @@ impl PendingQueue {
 
     /// Takes the head out: the sticky preemptor if it is in the heap, otherwise the first by priority, timestamp and
     /// UID. With `rank`, the LocalQueue's rank comes before all of that.
-    pub(crate) fn pop(&mut self, sticky: Option<(LaneId, OrderKey)>, rank: Option<&[f64]>) -> Option<(LaneId, OrderKey)> {
+    pub(crate) fn pop(
+        &mut self,
+        sticky: Option<(LaneId, OrderKey)>,
+        rank: Option<&[f64]>,
+    ) -> Option<(LaneId, OrderKey)> {
         let head = match rank {
             None => sticky.or_else(|| self.heads.first().map(|(_, key, lane)| (*lane, key.clone()))),
             Some(rank) => {
@@ -322,11 +332,6 @@ impl PendingQueue {
         }
     }
 
-    /// Why the class of a lane is parked, if it is.
-    pub(crate) fn failed(&self, id: LaneId) -> Option<&Arc<Unadmitted>> {
-        self.lane(id).failed.as_ref()
-    }
-
     /// The plan of a lane, if it is for this version of the queue.
     pub(crate) fn plan(&self, id: LaneId, version: u64) -> Option<&Arc<Plan>> {
         self.lane(id).plan.as_ref().filter(|plan| plan.0 == version).map(|plan| &plan.1)
@@ -380,7 +385,11 @@ impl PendingQueue {
             }
         }
         if (active, inactive) != (self.active, self.inactive) {
-            return Err(format!("counts {:?}, members {:?}", (self.active, self.inactive), (active, inactive)));
+            return Err(format!(
+                "counts {:?}, members {:?}",
+                (self.active, self.inactive),
+                (active, inactive)
+            ));
         }
         if heads != self.heads {
             return Err("the heads of the lanes are wrong".to_owned());

@@ -14,6 +14,7 @@ use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::local_queue::LocalQueue;
 use crate::report::{Changed, InactiveCause};
 use crate::shape::Shapes;
+use crate::snapshot::Stats;
 use crate::spec::{ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, StopPolicy, Time};
 use crate::usage::Usage;
 use crate::workloads::Workloads;
@@ -50,6 +51,7 @@ pub struct Scheduler {
     pub(crate) unready: usize,
     /// Counts what happens from outside; for the preemption-loop guard.
     pub(crate) epoch: u64,
+    pub(crate) stats: Stats,
     pub(crate) changed_queues: Marks,
     pub(crate) changed_locals: Marks,
     pub(crate) changed_nodes: Marks,
@@ -99,6 +101,7 @@ impl Scheduler {
             wakeups: BTreeSet::new(),
             unready: 0,
             epoch: 0,
+            stats: Stats::default(),
             changed_queues: Marks::default(),
             changed_locals: Marks::default(),
             changed_nodes: Marks::default(),
@@ -151,7 +154,10 @@ impl Scheduler {
 
     fn check_changed(&mut self, name: &str) {
         self.touch_queues(|queue| {
-            queue.spec.as_ref().is_some_and(|spec| spec.admission_checks.iter().any(|rule| &*rule.name == name))
+            queue
+                .spec
+                .as_ref()
+                .is_some_and(|spec| spec.admission_checks.iter().any(|rule| &*rule.name == name))
         });
     }
 
@@ -409,7 +415,6 @@ impl Scheduler {
             for node in members {
                 self.changed_nodes.mark(node.at());
                 let Some(id) = self.tree.forest.node(node).queue else { continue };
-                self.queues[id.at()].generation += 1;
                 self.queues[id.at()].version += 1;
                 self.sync_ready(id);
             }

@@ -1,84 +1,60 @@
-//! What the search of one head works on: the world, read only, and the usage, which it may change and restores.
+//! An owned copy of the numbers, for trials outside of a cycle, and counters of the work done.
 
-use crate::cluster_queue::ClusterQueue;
-use crate::config::Config;
-use crate::fair_sharing::Lendable;
-use crate::forest::Forest;
-use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
-use crate::spec::Time;
+use crate::Amount;
+use crate::intern::NodeId;
+use crate::quota::clamp;
+use crate::scheduler::Scheduler;
 use crate::usage::Usage;
-use crate::workloads::{Workload, Workloads};
 
-/// The world as a search sees it. Nothing is copied.
-pub(crate) struct Snapshot<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) names: &'a Names,
-    pub(crate) forest: &'a Forest,
-    pub(crate) usage: &'a mut Usage,
-    pub(crate) queues: &'a [ClusterQueue],
-    pub(crate) workloads: &'a Workloads,
-    pub(crate) lendable: &'a Lendable,
-    /// Fair usage of each LocalQueue, where admission fair sharing orders the queue; otherwise empty.
-    pub(crate) local_usage: &'a [f64],
-    /// The running cycle: workloads chosen as victims in it are no candidates any more.
-    pub(crate) cycle: u64,
-}
-
-/// The workload that is searched for.
+/// Usage of every slot at one moment: all that a trial has to own, since it restores nothing in the world.
 #[derive(Debug, Clone)]
-pub(crate) struct Head {
-    pub(crate) workload: WorkloadId,
-    pub(crate) queue: QueueId,
-    pub(crate) node: NodeId,
-    pub(crate) priority: i32,
-    pub(crate) order: Time,
+pub struct Snapshot {
+    usage: Usage,
 }
 
-/// An amount of one (flavor, resource), and the slot of the head's queue for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demand {
-    pub(crate) pair: FrId,
-    pub(crate) slot: SlotId,
-    pub(crate) amount: i128,
+/// Counters since the scheduler was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Cycles run.
+    pub cycles: u64,
+    /// Flavor assignments computed, each probe of a partial admission included.
+    pub evaluations: u64,
+    /// Searches for victims, those for a single resource included.
+    pub preemption_searches: u64,
 }
 
-impl Snapshot<'_> {
-    /// The queue of a node index.
-    pub(crate) fn queue(&self, id: QueueId) -> &ClusterQueue {
-        &self.queues[id.at()]
+impl Scheduler {
+    /// A copy of the usage numbers: one memory copy, whatever the number of workloads.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { usage: self.tree.usage.copy() }
     }
 
-    /// A queue takes part: it is active, and not below a cycle of Cohorts.
-    pub(crate) fn is_active(&self, id: QueueId) -> bool {
-        let queue = self.queue(id);
-        queue.is_active() && !self.forest.node(queue.node).in_cycle
+    /// Counters of the work done.
+    pub fn stats(&self) -> Stats {
+        Stats { cycles: self.cycle, ..self.stats }
+    }
+}
+
+impl Snapshot {
+    /// What a ClusterQueue could still use of a flavor's resource in this snapshot, at least zero; `None` if the
+    /// scheduler, whose numbers these are, has no such quota.
+    pub fn available(
+        &self,
+        scheduler: &Scheduler,
+        queue: &str,
+        flavor: &str,
+        resource: &str,
+    ) -> Option<Amount> {
+        let node: NodeId = scheduler.queues[scheduler.queue_index.get(queue)?.at()].node;
+        let pair = scheduler.names.find_pair(flavor, resource)?;
+        let slot = scheduler.tree.forest.node(node).slot(pair)?;
+        self.usage.has(slot).then(|| scheduler.tree.forest.quota.available(&self.usage, slot))
     }
 
-    /// A workload.
-    pub(crate) fn workload(&self, id: WorkloadId) -> &Workload {
-        self.workloads.get(id)
-    }
-
-    /// Takes a workload's usage away.
-    pub(crate) fn remove(&mut self, id: WorkloadId) {
-        for &(_, slot, amount) in self.workloads.usage_of(id) {
-            self.usage.remove(&self.forest.quota, slot, amount);
-        }
-    }
-
-    /// Gives a workload its usage back.
-    pub(crate) fn restore(&mut self, id: WorkloadId) {
-        for &(_, slot, amount) in self.workloads.usage_of(id) {
-            self.usage.add(&self.forest.quota, slot, amount);
-        }
-    }
-
-    /// Whether all demands fit now; without borrowing, if that is not allowed.
-    pub(crate) fn fits(&self, demands: &[Demand], allow_borrowing: bool) -> bool {
-        let quota = &self.forest.quota;
-        demands.iter().all(|demand| {
-            (allow_borrowing || !quota.borrowing_with(self.usage, demand.slot, demand.amount))
-                && demand.amount <= i128::from(quota.available(self.usage, demand.slot).get())
-        })
+    /// What a ClusterQueue used of a flavor's resource in this snapshot.
+    pub fn used(&self, scheduler: &Scheduler, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
+        let node: NodeId = scheduler.queues[scheduler.queue_index.get(queue)?.at()].node;
+        let slot = scheduler.tree.forest.node(node).slot(scheduler.names.find_pair(flavor, resource)?)?;
+        self.usage.has(slot).then(|| clamp(self.usage.get(slot)))
     }
 }

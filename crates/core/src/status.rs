@@ -50,7 +50,8 @@ impl Scheduler {
             pending_inadmissible: queue.pending.inadmissible(),
             reserving: queue.holders.len(),
             admitted: queue.admitted,
-            weighted_share: share(&tree.forest, &self.names, &tree.lendable, &tree.usage, queue.node).rounded(),
+            weighted_share: share(&tree.forest, &self.names, &tree.lendable, &tree.usage, queue.node)
+                .rounded(),
         })
     }
 
@@ -190,7 +191,10 @@ impl Scheduler {
     fn in_order(&self, id: QueueId) -> Vec<(WorkloadId, bool)> {
         let queue = &self.queues[id.at()];
         let sticky = queue.pending.preemptor().filter(|_| {
-            queue.spec.as_ref().is_some_and(|spec| spec.strategy == crate::spec::QueueingStrategy::BestEffortFIFO)
+            queue
+                .spec
+                .as_ref()
+                .is_some_and(|spec| spec.strategy == crate::spec::QueueingStrategy::BestEffortFIFO)
         });
         let by_usage = self.orders_by_usage(queue);
         let usages: BTreeMap<LocalId, f64> = if by_usage {

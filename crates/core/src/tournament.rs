@@ -71,12 +71,8 @@ pub(crate) struct Tournament {
 impl Tournament {
     /// Plays the first round everywhere.
     pub(crate) fn new(scheduler: &mut Scheduler, entries: Vec<Entry>) -> Self {
-        let mut tournament = Self {
-            entries: BTreeMap::new(),
-            rounds: BTreeMap::new(),
-            roots: BTreeSet::new(),
-            last: None,
-        };
+        let mut tournament =
+            Self { entries: BTreeMap::new(), rounds: BTreeMap::new(), roots: BTreeSet::new(), last: None };
         let mut nodes = Vec::with_capacity(entries.len());
         for entry in entries {
             let node = entry.head.node;

@@ -21,6 +21,16 @@ pub(crate) struct Usage {
 pub(crate) struct Mark(usize);
 
 impl Usage {
+    /// A copy of what is used now, and nothing else.
+    pub(crate) fn copy(&self) -> Usage {
+        Usage { values: self.values.clone(), ..Usage::default() }
+    }
+
+    /// Whether a slot was there when the copy was made.
+    pub(crate) fn has(&self, slot: SlotId) -> bool {
+        slot.at() < self.values.len()
+    }
+
     /// Makes room for `slots` slots.
     pub(crate) fn grow(&mut self, slots: usize) {
         self.values.resize(slots, 0);

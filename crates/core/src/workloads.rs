@@ -147,6 +147,9 @@ impl Workloads {
 
     /// All workloads, by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
-        self.rows.iter().enumerate().filter_map(|(at, row)| row.as_ref().map(|row| (WorkloadId::new(at), row)))
+        self.rows
+            .iter()
+            .enumerate()
+            .filter_map(|(at, row)| row.as_ref().map(|row| (WorkloadId::new(at), row)))
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
 use super::{CandidateKey, Preemption};
 use crate::intern::{NodeId, QueueId, WorkloadId};
-use crate::snapshot::Snapshot;
 use crate::spec::PreemptionPolicy;
+use crate::view::View;
 
 /// Whom a preemption may take from one kind of queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,17 +27,17 @@ impl Filter {
 
     /// Whether a workload may be taken: the policy allows it, it uses a needed (flavor, resource), and no head of this
     /// cycle has taken it before.
-    fn passes(self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>, id: WorkloadId) -> bool {
-        let workload = snapshot.workload(id);
+    fn passes(self, view: &View<'_>, preemption: &Preemption<'_>, id: WorkloadId) -> bool {
+        let workload = view.workload(id);
         let newer = self.policy != PreemptionPolicy::LowerOrNewerEqualPriority
             || workload.priority < preemption.head.priority
             || preemption.head.order < workload.order;
         newer
-            && workload.chosen != snapshot.cycle
+            && workload.chosen != view.cycle
             && id != preemption.head.workload
-            && workload.hold().is_some_and(|hold| {
-                hold.usage.iter().any(|(pair, _, _)| preemption.needed.contains(pair))
-            })
+            && workload
+                .hold()
+                .is_some_and(|hold| hold.usage.iter().any(|(pair, _, _)| preemption.needed.contains(pair)))
     }
 }
 
@@ -60,12 +60,12 @@ impl<'a> InQueue<'a> {
     }
 
     /// The next candidate.
-    pub(super) fn next(&mut self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Option<&'a CandidateKey> {
+    pub(super) fn next(&mut self, view: &View<'_>, preemption: &Preemption<'_>) -> Option<&'a CandidateKey> {
         for key in self.keys.by_ref() {
             if self.filter.ends_at(preemption, key.priority) {
                 break;
             }
-            if self.filter.passes(snapshot, preemption, key.id) {
+            if self.filter.passes(view, preemption, key.id) {
                 return Some(key);
             }
         }
@@ -95,13 +95,13 @@ struct MergedHead<'a> {
 impl<'a> Merged<'a> {
     /// The candidates of these queues among their evicted, or their running, holders.
     pub(super) fn new(
-        snapshot: &Snapshot<'a>,
+        view: &View<'a>,
         preemption: &Preemption<'_>,
         sources: &[Source],
         filter: Filter,
         evicted: bool,
     ) -> Self {
-        let queues = snapshot.queues;
+        let queues = view.queues;
         let mut heads = Vec::new();
         for &source in sources {
             let holders = &queues[source.queue.at()].holders;
@@ -110,7 +110,7 @@ impl<'a> Merged<'a> {
                 continue;
             }
             let mut rest = InQueue::new(holders, filter);
-            if let Some(key) = rest.next(snapshot, preemption) {
+            if let Some(key) = rest.next(view, preemption) {
                 heads.push(MergedHead { key, rest, source });
             }
         }
@@ -123,10 +123,14 @@ impl<'a> Merged<'a> {
     }
 
     /// The next candidate and where it comes from.
-    pub(super) fn next(&mut self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Option<(WorkloadId, Source)> {
+    pub(super) fn next(
+        &mut self,
+        view: &View<'_>,
+        preemption: &Preemption<'_>,
+    ) -> Option<(WorkloadId, Source)> {
         let mut head = self.heads.peek_mut()?;
         let found = (head.key.id, head.source);
-        match head.rest.next(snapshot, preemption) {
+        match head.rest.next(view, preemption) {
             Some(key) => head.key = key,
             None => {
                 std::collections::binary_heap::PeekMut::pop(head);
@@ -158,15 +162,15 @@ impl Eq for MergedHead<'_> {}
 
 /// The own queue's candidates in order. Admission fair sharing puts another LocalQueue's workloads of higher usage
 /// first ([quirk] higher, not lower), so there they are sorted for the occasion.
-pub(super) fn own_candidates(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>, evicted: bool) -> Vec<WorkloadId> {
-    let queue = snapshot.queue(preemption.head.queue);
+pub(super) fn own_candidates(view: &View<'_>, preemption: &Preemption<'_>, evicted: bool) -> Vec<WorkloadId> {
+    let queue = view.queue(preemption.head.queue);
     let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
     let mut candidates = InQueue::new(holders, Filter { policy: queue.within_policy() });
     let mut found = Vec::new();
-    while let Some(key) = candidates.next(snapshot, preemption) {
+    while let Some(key) = candidates.next(view, preemption) {
         found.push(key.id);
     }
-    let usage = |id: &WorkloadId| snapshot.local_usage.get(snapshot.workload(*id).local.at()).copied();
+    let usage = |id: &WorkloadId| view.local_usage.get(view.workload(*id).local.at()).copied();
     found.sort_by(|a, b| {
         let (left, right) = (usage(a).unwrap_or(0.0), usage(b).unwrap_or(0.0));
         right.total_cmp(&left)

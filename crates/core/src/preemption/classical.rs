@@ -4,8 +4,8 @@ use super::candidates::{Filter, InQueue, Merged, Source, own_candidates};
 use super::{Preemption, Target, fill_back};
 use crate::intern::{NodeId, WorkloadId};
 use crate::report::PreemptionReason;
-use crate::snapshot::Snapshot;
 use crate::spec::PreemptionPolicy;
+use crate::view::View;
 
 /// The queues of the cohort whose workloads may be taken.
 #[derive(Default)]
@@ -35,18 +35,18 @@ impl Variant {
 }
 
 /// The victims, or none. The usage is as before.
-pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
-    let sources = collect_sources(snapshot, preemption);
-    let reclaim = Filter { policy: snapshot.queue(preemption.head.queue).reclaim_policy() };
+pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    let sources = collect_sources(view, preemption);
+    let reclaim = Filter { policy: view.queue(preemption.head.queue).reclaim_policy() };
     let has_any = |sources: &[Source]| {
-        [true, false].iter().any(|&evicted| {
-            !Merged::new(snapshot, preemption, sources, reclaim, evicted).is_empty()
-        })
+        [true, false]
+            .iter()
+            .any(|&evicted| !Merged::new(view, preemption, sources, reclaim, evicted).is_empty())
     };
     let hierarchical = has_any(&sources.hierarchical);
     let others = hierarchical || has_any(&sources.priority);
-    let forbidden = borrow_within_cohort(snapshot, preemption).is_none();
-    let attempts: &[bool] = if !others || (forbidden && !strictly_under_nominal(snapshot, preemption)) {
+    let forbidden = borrow_within_cohort(view, preemption).is_none();
+    let attempts: &[bool] = if !others || (forbidden && !strictly_under_nominal(view, preemption)) {
         &[true]
     } else if forbidden && !hierarchical {
         &[false, true]
@@ -54,9 +54,9 @@ pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) 
         &[true, false]
     };
     for &allow_borrowing in attempts {
-        let mark = snapshot.usage.mark();
-        let found = attempt(snapshot, preemption, &sources, allow_borrowing);
-        snapshot.usage.rollback(&mark);
+        let mark = view.usage.mark();
+        let found = attempt(view, preemption, &sources, allow_borrowing);
+        view.usage.rollback(&mark);
         if !found.is_empty() {
             return found;
         }
@@ -65,39 +65,38 @@ pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) 
 }
 
 fn borrow_within_cohort(
-    snapshot: &Snapshot<'_>,
+    view: &View<'_>,
     preemption: &Preemption<'_>,
 ) -> Option<crate::spec::BorrowWithinCohort> {
-    snapshot.queue(preemption.head.queue).spec.as_ref().and_then(|spec| spec.preemption.borrow_within_cohort)
+    view.queue(preemption.head.queue).spec.as_ref().and_then(|spec| spec.preemption.borrow_within_cohort)
 }
 
 /// The preemptor's queue uses less than its nominal quota of every needed pair.
-fn strictly_under_nominal(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> bool {
-    let node = snapshot.forest.node(preemption.head.node);
+fn strictly_under_nominal(view: &View<'_>, preemption: &Preemption<'_>) -> bool {
+    let node = view.forest.node(preemption.head.node);
     preemption.needed.iter().all(|&pair| {
-        node.slot(pair).is_none_or(|slot| {
-            snapshot.usage.get(slot) < crate::quota::exact(snapshot.forest.quota.nominal(slot))
-        })
+        node.slot(pair)
+            .is_none_or(|slot| view.usage.get(slot) < crate::quota::exact(view.forest.quota.nominal(slot)))
     })
 }
 
 /// Walks from the parent to the root. At each ancestor the subtree's queues above nominal are collected; the
 /// preemptor has the advantage over them once its request fits into a subtree below.
-fn collect_sources(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Sources {
+fn collect_sources(view: &View<'_>, preemption: &Preemption<'_>) -> Sources {
     let mut sources = Sources::default();
     let head = preemption.head;
-    if snapshot.queue(head.queue).reclaim_policy() == PreemptionPolicy::Never {
+    if view.queue(head.queue).reclaim_policy() == PreemptionPolicy::Never {
         return sources;
     }
-    let forest = snapshot.forest;
+    let forest = view.forest;
     let quota = &forest.quota;
     let mut remaining: smallvec::SmallVec<[_; 4]> =
         preemption.demands.iter().map(|demand| (demand.slot, demand.amount)).collect();
     let mut fits_below = |advantage: bool| {
         let mut fits = true;
         for (slot, amount) in &mut remaining {
-            fits &= !quota.borrowing_with(snapshot.usage, *slot, *amount);
-            *amount = (*amount - quota.local_available(snapshot.usage, *slot)).max(0);
+            fits &= !quota.borrowing_with(view.usage, *slot, *amount);
+            *amount = (*amount - quota.local_available(view.usage, *slot)).max(0);
             *slot = quota.parent(*slot).unwrap_or(*slot);
         }
         advantage || fits
@@ -106,7 +105,7 @@ fn collect_sources(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Sour
     let mut below = head.node;
     for ancestor in forest.ancestors(head.node) {
         let list = if advantage { &mut sources.hierarchical } else { &mut sources.priority };
-        collect_subtree(snapshot, preemption, ancestor, below, list);
+        collect_subtree(view, preemption, ancestor, below, list);
         advantage = fits_below(advantage);
         below = ancestor;
     }
@@ -115,22 +114,22 @@ fn collect_sources(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Sour
 
 /// Adds the queues below an ancestor that use more than nominal, except those below `visited`.
 fn collect_subtree(
-    snapshot: &Snapshot<'_>,
+    view: &View<'_>,
     preemption: &Preemption<'_>,
     ancestor: NodeId,
     visited: NodeId,
     list: &mut Vec<Source>,
 ) {
-    let forest = snapshot.forest;
+    let forest = view.forest;
     let mut stack: smallvec::SmallVec<[NodeId; 16]> = smallvec::smallvec![ancestor];
     while let Some(id) = stack.pop() {
         for child in forest.node(id).children() {
-            if child == visited || forest.within_nominal(snapshot.usage, child, preemption.needed) {
+            if child == visited || forest.within_nominal(view.usage, child, preemption.needed) {
                 continue;
             }
             match forest.node(child).queue {
                 None => stack.push(child),
-                Some(queue) if snapshot.is_active(queue) => list.push(Source { queue, ancestor }),
+                Some(queue) if view.is_active(queue) => list.push(Source { queue, ancestor }),
                 Some(_) => {}
             }
         }
@@ -139,33 +138,33 @@ fn collect_subtree(
 
 /// One attempt: takes candidates in order until the request fits, then gives back what was not needed.
 fn attempt(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     preemption: &Preemption<'_>,
     sources: &Sources,
     allow_borrowing: bool,
 ) -> Vec<Target> {
     let mut found = Vec::new();
-    let policy = snapshot.queue(preemption.head.queue).reclaim_policy();
+    let policy = view.queue(preemption.head.queue).reclaim_policy();
     for evicted in [true, false] {
         for (list, hierarchical) in [(&sources.hierarchical, true), (&sources.priority, false)] {
             if list.is_empty() {
                 continue;
             }
-            let mut candidates = Merged::new(snapshot, preemption, list, Filter { policy }, evicted);
-            while let Some((workload, source)) = candidates.next(snapshot, preemption) {
-                let variant = variant(snapshot, preemption, workload, hierarchical);
+            let mut candidates = Merged::new(view, preemption, list, Filter { policy }, evicted);
+            while let Some((workload, source)) = candidates.next(view, preemption) {
+                let variant = variant(view, preemption, workload, hierarchical);
                 if (allow_borrowing && variant == Variant::ReclaimWithoutBorrowing)
-                    || !still_above_nominal(snapshot, preemption, source)
+                    || !still_above_nominal(view, preemption, source)
                 {
                     continue;
                 }
                 let target = Target { workload, reason: variant.reason() };
-                if take(snapshot, preemption, target, allow_borrowing, &mut found) {
+                if take(view, preemption, target, allow_borrowing, &mut found) {
                     return found;
                 }
             }
         }
-        if take_own(snapshot, preemption, evicted, allow_borrowing, &mut found) {
+        if take_own(view, preemption, evicted, allow_borrowing, &mut found) {
             return found;
         }
     }
@@ -174,27 +173,27 @@ fn attempt(
 
 /// Takes candidates of the own queue; true once the request fits.
 fn take_own(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     preemption: &Preemption<'_>,
     evicted: bool,
     allow_borrowing: bool,
     found: &mut Vec<Target>,
 ) -> bool {
-    let queues = snapshot.queues;
+    let queues = view.queues;
     let queue = &queues[preemption.head.queue.at()];
     let reason = PreemptionReason::InClusterQueue;
     if queue.within_policy() == PreemptionPolicy::Never {
         return false;
     }
-    if !snapshot.local_usage.is_empty() {
-        return own_candidates(snapshot, preemption, evicted)
+    if !view.local_usage.is_empty() {
+        return own_candidates(view, preemption, evicted)
             .into_iter()
-            .any(|workload| take(snapshot, preemption, Target { workload, reason }, allow_borrowing, found));
+            .any(|workload| take(view, preemption, Target { workload, reason }, allow_borrowing, found));
     }
     let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
     let mut candidates = InQueue::new(holders, Filter { policy: queue.within_policy() });
-    while let Some(key) = candidates.next(snapshot, preemption) {
-        if take(snapshot, preemption, Target { workload: key.id, reason }, allow_borrowing, found) {
+    while let Some(key) = candidates.next(view, preemption) {
+        if take(view, preemption, Target { workload: key.id, reason }, allow_borrowing, found) {
             return true;
         }
     }
@@ -203,23 +202,23 @@ fn take_own(
 
 /// Takes one victim; true if the request fits then, with what was not needed given back.
 fn take(
-    snapshot: &mut Snapshot<'_>,
+    view: &mut View<'_>,
     preemption: &Preemption<'_>,
     target: Target,
     allow_borrowing: bool,
     found: &mut Vec<Target>,
 ) -> bool {
-    snapshot.remove(target.workload);
+    view.remove(target.workload);
     found.push(target);
-    let fits = snapshot.fits(preemption.demands, allow_borrowing);
+    let fits = view.fits(preemption.demands, allow_borrowing);
     if fits {
-        fill_back(snapshot, preemption.demands, allow_borrowing, found);
+        fill_back(view, preemption.demands, allow_borrowing, found);
     }
     fits
 }
 
 fn variant(
-    snapshot: &Snapshot<'_>,
+    view: &View<'_>,
     preemption: &Preemption<'_>,
     workload: WorkloadId,
     hierarchical: bool,
@@ -227,8 +226,8 @@ fn variant(
     if hierarchical {
         return Variant::Hierarchical;
     }
-    let priority = snapshot.workload(workload).priority;
-    match borrow_within_cohort(snapshot, preemption) {
+    let priority = view.workload(workload).priority;
+    match borrow_within_cohort(view, preemption) {
         Some(borrow)
             if priority < preemption.head.priority
                 && borrow.max_priority_threshold.is_none_or(|threshold| priority <= threshold) =>
@@ -241,10 +240,10 @@ fn variant(
 
 /// With the victims taken so far, the candidate's queue and its ancestors below the common one still use more than
 /// nominal.
-fn still_above_nominal(snapshot: &Snapshot<'_>, preemption: &Preemption<'_>, source: Source) -> bool {
-    let forest = snapshot.forest;
-    let node = snapshot.queue(source.queue).node;
+fn still_above_nominal(view: &View<'_>, preemption: &Preemption<'_>, source: Source) -> bool {
+    let forest = view.forest;
+    let node = view.queue(source.queue).node;
     std::iter::once(node)
         .chain(forest.ancestors(node).take_while(|&id| id != source.ancestor))
-        .all(|id| !forest.within_nominal(snapshot.usage, id, preemption.needed))
+        .all(|id| !forest.within_nominal(view.usage, id, preemption.needed))
 }

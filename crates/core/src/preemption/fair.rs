@@ -9,12 +9,11 @@ use crate::config::FairStrategy;
 use crate::fair_sharing::{Share, share};
 use crate::intern::{NodeId, QueueId, WorkloadId};
 use crate::report::PreemptionReason;
-use crate::snapshot::Snapshot;
 use crate::spec::PreemptionPolicy;
+use crate::view::View;
 
 /// The candidates of one queue, in order; looked at only as far as needed.
 struct Line<'a> {
-    queue: QueueId,
     /// Candidates put back or found ahead.
     ready: VecDeque<WorkloadId>,
     evicted: InQueue<'a>,
@@ -22,19 +21,18 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(snapshot: &Snapshot<'a>, preemption: &Preemption<'_>, queue: QueueId, policy: PreemptionPolicy) -> Self {
-        let queues = snapshot.queues;
+    fn new(view: &View<'a>, preemption: &Preemption<'_>, queue: QueueId, policy: PreemptionPolicy) -> Self {
+        let queues = view.queues;
         let holders = &queues[queue.at()].holders;
         let filter = Filter { policy };
         let mut line = Line {
-            queue,
             ready: VecDeque::new(),
             evicted: InQueue::new(&holders.evicted, filter),
             running: InQueue::new(&holders.running, filter),
         };
-        if queue == preemption.head.queue && !snapshot.local_usage.is_empty() {
+        if queue == preemption.head.queue && !view.local_usage.is_empty() {
             for evicted in [true, false] {
-                line.ready.extend(own_order(snapshot, preemption, evicted));
+                line.ready.extend(own_order(view, preemption, evicted));
             }
             line.evicted = InQueue::empty();
             line.running = InQueue::empty();
@@ -43,12 +41,12 @@ impl<'a> Line<'a> {
     }
 
     /// The first candidate, without taking it.
-    fn first(&mut self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
+    fn first(&mut self, view: &View<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
         if self.ready.is_empty() {
             let next = self
                 .evicted
-                .next(snapshot, preemption)
-                .or_else(|| self.running.next(snapshot, preemption))
+                .next(view, preemption)
+                .or_else(|| self.running.next(view, preemption))
                 .map(|key| key.id);
             self.ready.extend(next);
         }
@@ -56,15 +54,15 @@ impl<'a> Line<'a> {
     }
 
     /// Takes the first candidate.
-    fn pop(&mut self, snapshot: &Snapshot<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
-        self.first(snapshot, preemption)?;
+    fn pop(&mut self, view: &View<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
+        self.first(view, preemption)?;
         self.ready.pop_front()
     }
 }
 
 /// The search for one head.
 struct Search<'s, 'a, 'p> {
-    snapshot: &'s mut Snapshot<'a>,
+    view: &'s mut View<'a>,
     preemption: &'p Preemption<'p>,
     lines: BTreeMap<QueueId, Line<'a>>,
     /// Nodes that can give nothing more.
@@ -75,18 +73,18 @@ struct Search<'s, 'a, 'p> {
 }
 
 /// The victims, or none. The usage is as before.
-pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
-    let lines = lines(snapshot, preemption);
+pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    let lines = lines(view, preemption);
     if lines.is_empty() {
         return Vec::new();
     }
-    let strategies = match &snapshot.config.fair_sharing {
+    let strategies = match &view.config.fair_sharing {
         Some(fair) if !fair.strategies.is_empty() => fair.strategies.clone(),
         _ => crate::config::FairSharing::default().strategies,
     };
-    let mark = snapshot.usage.mark();
+    let mark = view.usage.mark();
     let mut search = Search {
-        snapshot,
+        view,
         preemption,
         lines,
         pruned: BTreeSet::new(),
@@ -101,22 +99,22 @@ pub(super) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) 
     let mut found = std::mem::take(&mut search.found);
     if fits {
         search.remove_incoming();
-        fill_back(search.snapshot, preemption.demands, true, &mut found);
+        fill_back(search.view, preemption.demands, true, &mut found);
     } else {
         found.clear();
     }
-    snapshot.usage.rollback(&mark);
+    view.usage.rollback(&mark);
     found
 }
 
 /// The queues with candidates: the own one by its policy, and all of the tree that borrow a needed pair.
-fn lines<'a>(snapshot: &Snapshot<'a>, preemption: &Preemption<'_>) -> BTreeMap<QueueId, Line<'a>> {
+fn lines<'a>(view: &View<'a>, preemption: &Preemption<'_>) -> BTreeMap<QueueId, Line<'a>> {
     let head = preemption.head;
-    let own = snapshot.queue(head.queue);
+    let own = view.queue(head.queue);
     let mut lines = BTreeMap::new();
     let mut add = |queue, policy| {
-        let mut line = Line::new(snapshot, preemption, queue, policy);
-        if line.first(snapshot, preemption).is_some() {
+        let mut line = Line::new(view, preemption, queue, policy);
+        if line.first(view, preemption).is_some() {
             lines.insert(queue, line);
         }
     };
@@ -124,12 +122,12 @@ fn lines<'a>(snapshot: &Snapshot<'a>, preemption: &Preemption<'_>) -> BTreeMap<Q
         add(head.queue, own.within_policy());
     }
     if own.reclaim_policy() != PreemptionPolicy::Never {
-        for queue in snapshot.forest.queues_of_tree(head.node) {
-            let other = snapshot.queue(queue);
+        for queue in view.forest.queues_of_tree(head.node) {
+            let other = view.queue(queue);
             if queue != head.queue
-                && snapshot.is_active(queue)
+                && view.is_active(queue)
                 && other.holders.len() > 0
-                && !snapshot.forest.within_nominal(snapshot.usage, other.node, preemption.needed)
+                && !view.forest.within_nominal(view.usage, other.node, preemption.needed)
             {
                 add(queue, own.reclaim_policy());
             }
@@ -141,23 +139,23 @@ fn lines<'a>(snapshot: &Snapshot<'a>, preemption: &Preemption<'_>) -> BTreeMap<Q
 impl Search<'_, '_, '_> {
     fn add_incoming(&mut self) {
         for demand in self.preemption.demands {
-            self.snapshot.usage.add(&self.snapshot.forest.quota, demand.slot, demand.amount);
+            self.view.usage.add(&self.view.forest.quota, demand.slot, demand.amount);
         }
         self.shares.clear();
     }
 
     fn remove_incoming(&mut self) {
         for demand in self.preemption.demands {
-            self.snapshot.usage.remove(&self.snapshot.forest.quota, demand.slot, demand.amount);
+            self.view.usage.remove(&self.view.forest.quota, demand.slot, demand.amount);
         }
     }
 
     /// Whether the head fits with the victims so far.
     fn fits(&mut self) -> bool {
-        let mark = self.snapshot.usage.mark();
+        let mark = self.view.usage.mark();
         self.remove_incoming();
-        let fits = self.snapshot.fits(self.preemption.demands, true);
-        self.snapshot.usage.rollback(&mark);
+        let fits = self.view.fits(self.preemption.demands, true);
+        self.view.usage.rollback(&mark);
         fits
     }
 
@@ -165,17 +163,17 @@ impl Search<'_, '_, '_> {
         if let Some(&known) = self.shares.get(&node) {
             return known;
         }
-        let computed = self.snapshot.share(node);
+        let computed = self.view.share(node);
         self.shares.insert(node, computed);
         computed
     }
 
     /// Takes a victim; true if the head fits then.
     fn take(&mut self, queue: QueueId, workload: WorkloadId, reason: PreemptionReason) -> bool {
-        self.snapshot.remove(workload);
-        let node = self.snapshot.queue(queue).node;
+        self.view.remove(workload);
+        let node = self.view.queue(queue).node;
         self.shares.remove(&node);
-        for ancestor in self.snapshot.forest.ancestors(node) {
+        for ancestor in self.view.forest.ancestors(node) {
             self.shares.remove(&ancestor);
         }
         self.found.push(Target { workload, reason });
@@ -183,17 +181,17 @@ impl Search<'_, '_, '_> {
     }
 
     fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
-        self.lines.get_mut(&queue)?.pop(self.snapshot, self.preemption)
+        self.lines.get_mut(&queue)?.pop(self.view, self.preemption)
     }
 
     fn first(&mut self, queue: QueueId) -> Option<WorkloadId> {
-        self.lines.get_mut(&queue)?.first(self.snapshot, self.preemption)
+        self.lines.get_mut(&queue)?.first(self.view, self.preemption)
     }
 
     /// Takes candidates while the first strategy allows it. Returns whether the head fits, and who was not taken.
     fn first_strategy(&mut self, strategy: FairStrategy) -> (bool, Vec<(QueueId, WorkloadId)>) {
         let mut retry = Vec::new();
-        let within = self.snapshot.config.gates.fair_sharing_preempt_within_nominal;
+        let within = self.view.config.gates.fair_sharing_preempt_within_nominal;
         while let Some(queue) = self.next_queue() {
             if queue == self.preemption.head.queue {
                 let Some(workload) = self.pop(queue) else { continue };
@@ -262,22 +260,22 @@ impl Search<'_, '_, '_> {
     /// The preemptor's queue, with the head's usage, does not borrow a needed pair.
     fn preemptor_within_nominal(&self) -> bool {
         let node = self.preemption.head.node;
-        self.snapshot.forest.within_nominal(self.snapshot.usage, node, self.preemption.needed)
+        self.view.forest.within_nominal(self.view.usage, node, self.preemption.needed)
     }
 
     fn share_without(&mut self, node: NodeId, workload: WorkloadId) -> Share {
-        let mark = self.snapshot.usage.mark();
-        self.snapshot.remove(workload);
-        let share = self.snapshot.share(node);
-        self.snapshot.usage.rollback(&mark);
+        let mark = self.view.usage.mark();
+        self.view.remove(workload);
+        let share = self.view.share(node);
+        self.view.usage.rollback(&mark);
         share
     }
 
     /// The children of the lowest common ancestor on the way to the preemptor's and to the target's queue.
     fn almost_common_ancestors(&self, target: QueueId) -> (NodeId, NodeId) {
-        let forest = self.snapshot.forest;
-        let own: Vec<NodeId> = path(self.snapshot, self.preemption.head.node);
-        let other: Vec<NodeId> = path(self.snapshot, self.snapshot.queue(target).node);
+        let forest = self.view.forest;
+        let own: Vec<NodeId> = path(self.view, self.preemption.head.node);
+        let other: Vec<NodeId> = path(self.view, self.view.queue(target).node);
         let common = own.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
         let below = |path: &[NodeId]| path[path.len().saturating_sub(common + 1)];
         debug_assert!(forest.node(below(&own)).parent.is_some() || own.len() == 1);
@@ -287,7 +285,7 @@ impl Search<'_, '_, '_> {
     /// The queue to take from next: from the root to the child with the highest share each time.
     fn next_queue(&mut self) -> Option<QueueId> {
         let head = self.preemption.head;
-        let forest = self.snapshot.forest;
+        let forest = self.view.forest;
         let root = forest.node(head.node).root;
         if root == head.node {
             return self.first(head.queue).map(|_| head.queue);
@@ -315,13 +313,16 @@ impl Search<'_, '_, '_> {
     }
 
     fn highest_queue(&mut self, cohort: NodeId) -> Option<(QueueId, Share)> {
-        let forest = self.snapshot.forest;
+        let forest = self.view.forest;
         let mut best: Option<(QueueId, Share, WorkloadId)> = None;
         for child in forest.node(cohort).children() {
-            let Some(queue) = forest.node(child).queue.filter(|_| !self.pruned.contains(&child)) else { continue };
+            let Some(queue) = forest.node(child).queue.filter(|_| !self.pruned.contains(&child)) else {
+                continue;
+            };
             let share = self.share(child);
             let first = self.first(queue);
-            let Some(first) = first.filter(|_| share.is_borrowing() || queue == self.preemption.head.queue) else {
+            let Some(first) = first.filter(|_| share.is_borrowing() || queue == self.preemption.head.queue)
+            else {
                 self.pruned.insert(child);
                 continue;
             };
@@ -341,7 +342,7 @@ impl Search<'_, '_, '_> {
     }
 
     fn highest_cohort(&mut self, cohort: NodeId, own_path: &BTreeSet<NodeId>) -> Option<(NodeId, Share)> {
-        let forest = self.snapshot.forest;
+        let forest = self.view.forest;
         let mut best: Option<(NodeId, Share)> = None;
         for child in forest.node(cohort).children() {
             if forest.node(child).queue.is_some() || self.pruned.contains(&child) {
@@ -360,7 +361,7 @@ impl Search<'_, '_, '_> {
     /// Candidate order between queues: evicted first, other queues before the own one, then as within a queue.
     fn comes_before(&self, a: WorkloadId, b: WorkloadId) -> bool {
         let key = |id: WorkloadId| {
-            let workload = self.snapshot.workload(id);
+            let workload = self.view.workload(id);
             let hold = workload.hold();
             (
                 !hold.is_some_and(|hold| hold.evicted),
@@ -377,7 +378,7 @@ impl Search<'_, '_, '_> {
     }
 }
 
-impl Snapshot<'_> {
+impl View<'_> {
     /// The dominant resource share of a node with the current usage.
     pub(crate) fn share(&self, node: NodeId) -> Share {
         share(self.forest, self.names, self.lendable, self.usage, node)
@@ -385,6 +386,6 @@ impl Snapshot<'_> {
 }
 
 /// A node and its ancestors.
-fn path(snapshot: &Snapshot<'_>, node: NodeId) -> Vec<NodeId> {
-    std::iter::once(node).chain(snapshot.forest.ancestors(node)).collect()
+fn path(view: &View<'_>, node: NodeId) -> Vec<NodeId> {
+    std::iter::once(node).chain(view.forest.ancestors(node)).collect()
 }

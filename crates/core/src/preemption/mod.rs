@@ -11,8 +11,8 @@ use candidates::own_candidates as own_order;
 use crate::Name;
 use crate::intern::{FrId, WorkloadId};
 use crate::report::{FlavorMode, PreemptionReason};
-use crate::snapshot::{Demand, Head, Snapshot};
 use crate::spec::Time;
+use crate::view::{Demand, Head, View};
 
 /// The order of candidates within one queue: lower priority first, then the more recently reserved, then the UID
 /// (reference 06, 6.7 "Ordering"; evicted ones are kept apart and come before).
@@ -41,28 +41,29 @@ pub(crate) struct Preemption<'a> {
 }
 
 /// The victims that make room, or none. The usage is as before.
-pub(crate) fn targets(snapshot: &mut Snapshot<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
-    if snapshot.config.fair_sharing.is_some() {
-        fair::targets(snapshot, preemption)
+pub(crate) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    view.stats.preemption_searches += 1;
+    if view.config.fair_sharing.is_some() {
+        fair::targets(view, preemption)
     } else {
-        classical::targets(snapshot, preemption)
+        classical::targets(view, preemption)
     }
 }
 
 /// What a preemption for one (flavor, resource) alone would bring: the mode, and the borrowing height after it
 /// (reference 06, 6.6 "preemption oracle").
-pub(crate) fn simulate(snapshot: &mut Snapshot<'_>, head: &Head, demand: Demand) -> (FlavorMode, u32) {
+pub(crate) fn simulate(view: &mut View<'_>, head: &Head, demand: Demand) -> (FlavorMode, u32) {
     let preemption = Preemption { head, demands: &[demand], needed: &[demand.pair] };
-    let targets = targets(snapshot, &preemption);
-    let mark = snapshot.usage.mark();
+    let targets = targets(view, &preemption);
+    let mark = view.usage.mark();
     for target in &targets {
-        snapshot.remove(target.workload);
+        view.remove(target.workload);
     }
-    let (height, _) = snapshot.forest.borrowing_height(snapshot.usage, head.node, demand.slot, demand.amount);
-    snapshot.usage.rollback(&mark);
+    let (height, _) = view.forest.borrowing_height(view.usage, head.node, demand.slot, demand.amount);
+    view.usage.rollback(&mark);
     let mode = if targets.is_empty() {
         FlavorMode::NoPreemptionCandidates
-    } else if targets.iter().any(|target| holds_quota_of(snapshot, target.workload, head)) {
+    } else if targets.iter().any(|target| holds_quota_of(view, target.workload, head)) {
         FlavorMode::Preempt
     } else {
         FlavorMode::Reclaim
@@ -70,20 +71,20 @@ pub(crate) fn simulate(snapshot: &mut Snapshot<'_>, head: &Head, demand: Demand)
     (mode, height)
 }
 
-fn holds_quota_of(snapshot: &Snapshot<'_>, workload: WorkloadId, head: &Head) -> bool {
-    snapshot.workload(workload).hold().is_some_and(|hold| hold.queue == head.queue)
+fn holds_quota_of(view: &View<'_>, workload: WorkloadId, head: &Head) -> bool {
+    view.workload(workload).hold().is_some_and(|hold| hold.queue == head.queue)
 }
 
 /// Gives victims back that are not needed after all: from the last but one to the first, each that leaves the head
 /// fitting. [quirk] A victim that is given back is replaced by the last one, so the order is not kept.
-fn fill_back(snapshot: &mut Snapshot<'_>, demands: &[Demand], allow_borrowing: bool, targets: &mut Vec<Target>) {
+fn fill_back(view: &mut View<'_>, demands: &[Demand], allow_borrowing: bool, targets: &mut Vec<Target>) {
     for at in (0..targets.len().saturating_sub(1)).rev() {
         let workload = targets[at].workload;
-        snapshot.restore(workload);
-        if snapshot.fits(demands, allow_borrowing) {
+        view.restore(workload);
+        if view.fits(demands, allow_borrowing) {
             targets.swap_remove(at);
         } else {
-            snapshot.remove(workload);
+            view.remove(workload);
         }
     }
 }

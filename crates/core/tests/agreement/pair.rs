@@ -162,9 +162,13 @@ impl Pair {
             match node {
                 Node::Queue(name) => {
                     let status = self.core.cluster_queue_status(name).ok_or("a queue is missing")?;
-                    let reserving = self.oracle.held.values().filter(|held| held.workload.queue == *name).count();
+                    let reserving =
+                        self.oracle.held.values().filter(|held| held.workload.queue == *name).count();
                     if status.reserving != reserving {
-                        return Err(format!("{name}: {} hold quota in the core, not {reserving}", status.reserving));
+                        return Err(format!(
+                            "{name}: {} hold quota in the core, not {reserving}",
+                            status.reserving
+                        ));
                     }
                 }
                 Node::Cohort(name) => {

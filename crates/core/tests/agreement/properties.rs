@@ -48,12 +48,14 @@ fn conserved(tree: &Tree, oracle: &Oracle) -> Result<(), String> {
     let snapshot = Snapshot::new(&oracle.world, tree, oracle.held.values());
     for node in tree.nodes().filter(|node| matches!(node, Node::Cohort(_))) {
         for fr in tree.subtree_frs(node) {
-            let passed_on = |child: &Node| {
-                snapshot.usage(child, fr).sub(tree.local_quota(child, fr)).max(Amount::ZERO)
-            };
+            let passed_on =
+                |child: &Node| snapshot.usage(child, fr).sub(tree.local_quota(child, fr)).max(Amount::ZERO);
             let sum: Amount = tree.children(node).map(passed_on).sum();
             if sum != snapshot.usage(node, fr) {
-                return Err(format!("{node:?} uses {} of {fr:?}, its children {sum}", snapshot.usage(node, fr)));
+                return Err(format!(
+                    "{node:?} uses {} of {fr:?}, its children {sum}",
+                    snapshot.usage(node, fr)
+                ));
             }
         }
     }
