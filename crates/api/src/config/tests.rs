@@ -339,6 +339,16 @@ fn files_of_other_kinds_and_broken_files_are_refused() {
 }
 
 #[test]
+fn a_file_that_grows_when_it_is_read_is_refused() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..20 {
+        let inner = format!("*a{}", level - 1);
+        writeln!(bomb, "a{level}: &a{level} [{}]", [inner.as_str(); 9].join(", ")).unwrap();
+    }
+    assert!(parse(&bomb).unwrap_err().to_string().starts_with("not valid YAML: "));
+}
+
+#[test]
 fn what_is_not_built_is_warned_of() {
     let (_, warnings) = v1beta2(
         "integrations: {frameworks: [pod], externalFrameworks: [Foo.v1.example.com]}\n\

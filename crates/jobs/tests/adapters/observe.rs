@@ -232,6 +232,31 @@ fn what_cannot_become_a_workload_says_why() {
     }
 }
 
+/// The engine compares a job with its Workload by this hash: it must survive the way through the API server.
+#[test]
+fn the_hash_of_a_template_is_that_of_the_workload_made_from_it() {
+    for view in [observe_job(|_| {}), observe_jobset(|_| {})] {
+        for pod_set in &view.pod_sets {
+            let mut stored = serde_json::to_value(pod_set.template.as_deref()).unwrap();
+            for container in stored["spec"]["containers"].as_array_mut().unwrap() {
+                container["resources"]["claims"] = json!([]);
+                container["env"] = json!(container["env"].as_array().cloned().unwrap_or_default());
+            }
+            let read: k8s_openapi::api::core::v1::PodTemplateSpec = serde_json::from_value(stored).unwrap();
+            assert_eq!(sluice_api::names::containers_hash(&read.spec.unwrap()), pod_set.containers_hash);
+        }
+    }
+    let changed = observe_job(|job| {
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+    });
+    assert_ne!(changed.pod_sets[0].containers_hash, observe_job(|_| {}).pod_sets[0].containers_hash);
+    let same = observe_job(|job| {
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000m");
+        job["spec"]["template"]["spec"]["nodeSelector"] = json!({"other": "x"});
+    });
+    assert_eq!(same.pod_sets[0].containers_hash, observe_job(|_| {}).pod_sets[0].containers_hash);
+}
+
 proptest::proptest! {
     #[test]
     fn no_object_makes_it_panic(path in proptest::sample::select(PATHS.to_vec()), value in junk()) {
