@@ -114,7 +114,7 @@ fn means_absent(key: &str, value: &Value) -> bool {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
-        Value::Object(map) => map.is_empty(),
+        Value::Object(map) => map.iter().all(|(key, value)| means_absent(key, value)),
         Value::Bool(value) => !value && matches!(key, "readOnly" | "stdin" | "stdinOnce" | "tty"),
         Value::Number(_) => false,
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn spelling_does_not_change_the_hash() {
-        let long = json!([{"name": "c", "image": "i", "command": [], "tty": false, "securityContext": {},
+        let long = json!([{"name": "c", "image": "i", "command": [], "tty": false, "securityContext": {"capabilities": {"add": []}},
             "env": [{"name": "A", "value": "1"}, {"name": "B", "value": ""}, {"name": "A", "value": "2"}],
             "ports": [{"containerPort": 80, "protocol": "TCP"}],
             "resources": {"requests": {"memory": "1024Mi", "cpu": "1000m"}}}]);
