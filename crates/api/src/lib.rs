@@ -10,10 +10,13 @@ pub mod slim;
 
 pub mod conversion;
 pub mod crds;
+pub mod defaults;
 mod kind;
 mod schema;
 pub mod v1beta1;
 pub mod v1beta2;
+pub mod validation;
+pub mod webhooks;
 
 pub use crds::crds;
 pub use kind::GROUP;

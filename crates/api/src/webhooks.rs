@@ -1,0 +1,168 @@
+//! The admission webhooks of our own kinds: which there are, and what they answer (reference 01, 1.0).
+//!
+//! Pure: a review in, a review out; the manager only does HTTP. All speak v1beta2; the API server converts what comes in as v1beta1
+//! (match policy Equivalent).
+
+mod review;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::defaults::{self, PatchOperation};
+use crate::gates::Gates;
+use crate::v1beta2::{ClusterQueue, Cohort, ResourceFlavor, Workload};
+use crate::validation::{
+    FieldError, aggregate, validate_cluster_queue, validate_cohort, validate_resource_flavor,
+    validate_workload,
+};
+pub use review::{AdmissionRequest, AdmissionResponse, AdmissionReview, AdmissionStatus};
+
+/// A webhook, as its registration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// Its unique name.
+    pub name: &'static str,
+    /// Its path.
+    pub path: &'static str,
+    /// Whether it changes objects.
+    pub mutating: bool,
+    /// When it is called: `CREATE`, `UPDATE`.
+    pub operations: &'static [&'static str],
+    /// The resources, subresources included.
+    pub resources: &'static [&'static str],
+    handler: Handler,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handler {
+    MutateClusterQueue,
+    MutateCohort,
+    MutateResourceFlavor,
+    MutateWorkload,
+    ValidateClusterQueue,
+    ValidateCohort,
+    ValidateResourceFlavor,
+    ValidateWorkload,
+}
+
+/// All of them: API group `kueue.x-k8s.io`, version `v1beta2`, failure policy Fail, no side effects.
+///
+/// `coveredResources` may be left out, also of an update, so ClusterQueues and Cohorts are mutated then too; Kueue does it for
+/// ClusterQueues on creation only, and has no mutating webhook for Cohorts.
+pub const WEBHOOKS: &[Webhook] = &[
+    Webhook {
+        name: "mclusterqueue.kb.io",
+        path: "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue",
+        mutating: true,
+        operations: &["CREATE", "UPDATE"],
+        resources: &["clusterqueues"],
+        handler: Handler::MutateClusterQueue,
+    },
+    Webhook {
+        name: "mcohort.kb.io",
+        path: "/mutate-kueue-x-k8s-io-v1beta2-cohort",
+        mutating: true,
+        operations: &["CREATE", "UPDATE"],
+        resources: &["cohorts"],
+        handler: Handler::MutateCohort,
+    },
+    Webhook {
+        name: "mresourceflavor.kb.io",
+        path: "/mutate-kueue-x-k8s-io-v1beta2-resourceflavor",
+        mutating: true,
+        operations: &["CREATE"],
+        resources: &["resourceflavors"],
+        handler: Handler::MutateResourceFlavor,
+    },
+    Webhook {
+        name: "mworkload.kb.io",
+        path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
+        mutating: true,
+        operations: &["CREATE"],
+        resources: &["workloads"],
+        handler: Handler::MutateWorkload,
+    },
+    Webhook {
+        name: "vclusterqueue.kb.io",
+        path: "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
+        mutating: false,
+        operations: &["CREATE", "UPDATE"],
+        resources: &["clusterqueues"],
+        handler: Handler::ValidateClusterQueue,
+    },
+    Webhook {
+        name: "vcohort.kb.io",
+        path: "/validate-kueue-x-k8s-io-v1beta2-cohort",
+        mutating: false,
+        operations: &["CREATE", "UPDATE"],
+        resources: &["cohorts"],
+        handler: Handler::ValidateCohort,
+    },
+    Webhook {
+        name: "vresourceflavor.kb.io",
+        path: "/validate-kueue-x-k8s-io-v1beta2-resourceflavor",
+        mutating: false,
+        operations: &["CREATE", "UPDATE"],
+        resources: &["resourceflavors"],
+        handler: Handler::ValidateResourceFlavor,
+    },
+    Webhook {
+        name: "vworkload.kb.io",
+        path: "/validate-kueue-x-k8s-io-v1beta2-workload",
+        mutating: false,
+        operations: &["CREATE", "UPDATE"],
+        resources: &["workloads", "workloads/status"],
+        handler: Handler::ValidateWorkload,
+    },
+];
+
+/// Answers a review on one of our paths; none, if the path is not ours.
+pub fn review(path: &str, review: AdmissionReview, gates: Gates) -> Option<AdmissionReview> {
+    let webhook = WEBHOOKS.iter().find(|webhook| webhook.path == path)?;
+    Some(review.answer(|request| webhook.answer(request, gates)))
+}
+
+/// What an answer is made of: nothing to say, a patch, or a refusal.
+type Answer = Result<Vec<PatchOperation>, AdmissionStatus>;
+
+impl Webhook {
+    fn answer(self, request: AdmissionRequest, gates: Gates) -> Answer {
+        let creating = request.operation == "CREATE";
+        let object = request.object.as_ref().unwrap_or(&Value::Null);
+        let with_finalizer = || if creating { defaults::finalizer(object) } else { Vec::new() };
+        match self.handler {
+            Handler::MutateClusterQueue => {
+                Ok([with_finalizer(), defaults::covered_resources(object)].concat())
+            }
+            Handler::MutateCohort => Ok(defaults::covered_resources(object)),
+            Handler::MutateResourceFlavor => Ok(with_finalizer()),
+            Handler::MutateWorkload => Ok(defaults::min_count(object, gates)),
+            Handler::ValidateClusterQueue => {
+                validate(request, |new: &ClusterQueue, old| validate_cluster_queue(new, old, gates))
+            }
+            Handler::ValidateCohort => validate(request, |new: &Cohort, old| validate_cohort(new, old)),
+            Handler::ValidateResourceFlavor => {
+                validate(request, |new: &ResourceFlavor, old| validate_resource_flavor(new, old))
+            }
+            Handler::ValidateWorkload => {
+                validate(request, |new: &Workload, old| validate_workload(new, old, gates))
+            }
+        }
+    }
+}
+
+fn validate<T: DeserializeOwned>(
+    request: AdmissionRequest,
+    check: impl FnOnce(&T, Option<&T>) -> Vec<FieldError>,
+) -> Answer {
+    let new = parse(request.object.unwrap_or_default(), "object")?;
+    // An old object that cannot be read is no reason to refuse its correction.
+    let old = request.old_object.and_then(|old| serde_json::from_value(old).ok());
+    let errors = check(&new, old.as_ref());
+    if errors.is_empty() { Ok(Vec::new()) } else { Err(AdmissionStatus::forbidden(aggregate(&errors))) }
+}
+
+fn parse<T: DeserializeOwned>(object: Value, what: &str) -> Result<T, AdmissionStatus> {
+    serde_json::from_value(object)
+        .map_err(|error| AdmissionStatus::bad_request(format!("cannot read the {what}: {error}")))
+}
