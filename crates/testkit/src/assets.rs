@@ -1,6 +1,7 @@
 //! The programs of the control plane: found in `KUBEBUILDER_ASSETS`, else in the cache, else built from the pinned Go
 //! modules of `tests/control-plane/`.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -112,14 +113,15 @@ pub fn bin_folder() -> Result<PathBuf> {
     Ok(workspace().join(".cache/control-plane").join(key).join("bin"))
 }
 
-fn from_environment(tool: Tool) -> Option<PathBuf> {
-    let folder = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty())?;
-    Some(Path::new(&folder).join(tool.name())).filter(|path| path.is_file())
+/// The program in the folder that `KUBEBUILDER_ASSETS` names, if it is there.
+fn given(assets: Option<&OsStr>, tool: Tool) -> Option<PathBuf> {
+    let folder = assets.filter(|folder| !folder.is_empty())?;
+    Some(Path::new(folder).join(tool.name())).filter(|path| path.is_file())
 }
 
 /// The program's path; built first where it is missing. Blocks, minutes for a cold build: lines on stderr tell the progress.
 pub fn path(tool: Tool) -> Result<PathBuf> {
-    if let Some(found) = from_environment(tool) {
+    if let Some(found) = given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool) {
         return Ok(found);
     }
     let bin = bin_folder()?;
@@ -220,6 +222,17 @@ mod tests {
             assert!(version.is_some_and(|version| version.split('.').count() == 3), "{module}");
             assert!(package.starts_with(module));
         }
+    }
+
+    #[test]
+    fn a_program_that_the_environment_gives_is_taken_and_only_that() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("etcd"), "").unwrap();
+        let assets = Some(folder.path().as_os_str());
+        assert_eq!(given(assets, Tool::Etcd), Some(folder.path().join("etcd")));
+        assert_eq!(given(assets, Tool::Kwok), None);
+        assert_eq!(given(Some(OsStr::new("")), Tool::Etcd), None);
+        assert_eq!(given(None, Tool::Etcd), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::assets::{self, Tool};
 use crate::certs::Certs;
 use crate::kubeconfig::{self, User};
 use crate::plane_parts as parts;
+use crate::ports::free_ports;
 use crate::process::{Program, Watchdog};
 use crate::wait::{Look, eventually, look};
 
@@ -127,7 +128,7 @@ impl ControlPlane {
     fn lay_out(builder: Builder, folder: PathBuf, watchdog: Arc<Watchdog>) -> Result<Self> {
         let certs = Certs::make(&folder.join("certs"))?;
         fs::create_dir_all(folder.join("logs")).context("making the log folder")?;
-        let ports = parts::free_ports(5)?;
+        let ports = free_ports(5)?;
         let plane = Self { programs: Mutex::default(), parts: builder, certs, ports, folder, watchdog };
         let (certificate, key) = (plane.certs.path("admin.crt"), plane.certs.path("admin.key"));
         let user = User::Certificate(&certificate, &key);

@@ -1,22 +1,12 @@
 //! The command lines of the control plane's programs.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::assets::{self, Tool};
 use crate::certs::Certs;
-
-/// Ports that were free a moment ago, all different: they are held until all are known.
-pub fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let held: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0"))
-        .collect::<std::io::Result<_>>()
-        .context("looking for free ports")?;
-    held.iter().map(|port| Ok(port.local_addr().context("reading a port")?.port())).collect()
-}
 
 fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())

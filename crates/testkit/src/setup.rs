@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::plane::ControlPlane;
-use crate::plane_parts::free_ports;
+use crate::ports::free_ports;
 
 /// Everything that [`crate::Manager`] needs to start.
 #[derive(Debug, Clone)]
