@@ -1,6 +1,8 @@
 //! The chart and the plain manifests on a real API server, without a manager behind them: what is blocked then, who may do what, and what
 //! an upgrade leaves alone.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::kubectl::{self, Output, kubectl, try_kubectl};

@@ -1,5 +1,7 @@
 //! What surrounds the code: the image, the Makefile, the README, the examples' files.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +11,7 @@ use sluice_testkit::assets;
 use sluice_tests::story;
 
 fn read(path: impl AsRef<Path>) -> String {
-    let path = assets::workspace().join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fs::read_to_string(assets::workspace().join(path)).unwrap()
 }
 
 fn targets() -> BTreeSet<String> {

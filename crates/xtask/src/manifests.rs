@@ -126,9 +126,9 @@ fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n");
     files.insert(default.join("namespace.yaml"), format!("{HEADER}{namespace}"));
     for (folder, names) in kustomizations {
-        let list: String = names.iter().map(|name| format!("  - {name}\n")).collect();
+        let list = names.join("\n  - ");
         let text = format!(
-            "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{list}"
+            "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - {list}\n"
         );
         files.insert(folder.join("kustomization.yaml"), text);
     }

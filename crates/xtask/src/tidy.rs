@@ -115,7 +115,8 @@ fn tracked_files(root: &Path) -> Result<BTreeMap<String, String>> {
 fn size(path: &str, text: &str) -> Option<String> {
     let lines = text.lines().count();
     let excepted = LONG_FILES.iter().any(|(long, _)| *long == path);
-    (path.ends_with(".rs") && lines > MAX_LINES && !excepted)
+    let rust = Path::new(path).extension().is_some_and(|extension| extension == "rs");
+    (rust && lines > MAX_LINES && !excepted)
         .then(|| format!("{path}: {lines} lines; more than {MAX_LINES} are two concepts"))
 }
 
@@ -206,7 +207,15 @@ fn core_dependencies(root: &Path, bless: bool) -> Result<Vec<String>> {
     ];
     let listed = output(root, "cargo", &tree)?;
     let names: BTreeSet<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
-    let text: String = names.iter().filter(|name| !name.is_empty()).map(|name| format!("{name}\n")).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    let text = format!(
+        "{}
+",
+        names.join(
+            "
+"
+        )
+    );
     let golden = root.join(CORE_DEPENDENCIES);
     if bless {
         fs::write(&golden, &text).with_context(|| format!("writing {}", golden.display()))?;
@@ -217,7 +226,7 @@ fn core_dependencies(root: &Path, bless: bool) -> Result<Vec<String>> {
     }
     Ok(vec![format!(
         "{CORE_DEPENDENCIES}: core now depends on {}; `cargo xtask tidy --bless` accepts it",
-        text.lines().collect::<Vec<_>>().join(", ")
+        names.join(", ")
     )])
 }
 
