@@ -28,6 +28,8 @@ pub trait Machine {
     fn apply(&mut self, now: Timestamp, input: Input);
     /// Decides, and gives what is to be done.
     fn cycle(&mut self, now: Timestamp) -> Vec<Effect>;
+    /// Whether another cycle may decide something now.
+    fn has_work(&self) -> bool;
     /// When it wants to be woken.
     fn next_timer(&self) -> Option<Timestamp>;
     /// The object that it was working on; asked after a panic.
@@ -36,8 +38,8 @@ pub trait Machine {
 
 /// Where the thread's results go.
 pub trait Outlet: Send + 'static {
-    /// Carries effects out. `generation` must come back with the answers of writes.
-    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64);
+    /// Carries effects out. `generation` must come back with the answers of writes; `took` is how long the cycle was.
+    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, took: Duration);
     /// An object was set aside after a panic.
     fn set_aside(&mut self, object: &ObjectRef, why: &str);
     /// The engine was built anew: everything must be listed again, as epoch `generation`.
@@ -220,14 +222,15 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
 
     /// One cycle; whether there should be another.
     fn cycle(&mut self) -> bool {
+        let began = Instant::now();
         let machine = &mut self.machine;
         match catch_unwind(AssertUnwindSafe(|| machine.cycle(Timestamp::now()))) {
             Ok(effects) => {
                 let any = !effects.is_empty();
                 if any {
-                    self.outlet.emit(effects, self.leading, self.generation);
+                    self.outlet.emit(effects, self.leading, self.generation, began.elapsed());
                 }
-                any
+                any || self.machine.has_work()
             }
             Err(panic) => {
                 let last = self.last.clone();

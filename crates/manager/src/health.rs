@@ -34,8 +34,6 @@ pub trait Probe: Send + Sync + 'static {
     fn alive(&self) -> BoxFuture<'_, bool>;
     /// The engine's state, for people.
     fn state(&self) -> BoxFuture<'_, Option<String>>;
-    /// Differences between the engine's incremental state and a recomputation, for people; empty when there are none.
-    fn audit(&self) -> BoxFuture<'_, Option<String>>;
 }
 
 /// Serves until stopped. `readiness` and `liveness` are endpoint names without the slash.
@@ -50,7 +48,6 @@ pub async fn serve(
         .route(&path(liveness), get(live))
         .route(&path(readiness), get(ready))
         .route("/debug/state", get(state))
-        .route("/debug/audit", get(audit))
         .with_state(probe)
         .into_make_service_with_connect_info::<SocketAddr>();
     let stopped = async move { stop.stopped().await };
@@ -95,10 +92,6 @@ fn render(checks: &[Check]) -> (bool, String) {
 
 async fn state(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>>) -> Response {
     debug_page(from, probe.state()).await
-}
-
-async fn audit(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>>) -> Response {
-    debug_page(from, probe.audit()).await
 }
 
 /// Names and requests of all workloads are nobody's business but the operator's: only for callers on this host.

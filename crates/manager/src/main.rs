@@ -1,1 +1,53 @@
-fn main() {}
+//! The binary `sluice`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sluice_manager::cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, ManagerArgs};
+use sluice_manager::{logging, run, settings, version};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    // Exactly one TLS provider, before anything else can choose another.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let outcome = match Cli::parse().command {
+        Command::Manager(args) => manager(args),
+        Command::Config { command: ConfigCommand::Check(args) } => config_check(&args),
+        Command::Version => {
+            println!("sluice {} ({}, {})", version::VERSION, version::COMMIT, version::platform());
+            Ok(0)
+        }
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("sluice: {}", sluice_manager::error_chain::Chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn manager(args: ManagerArgs) -> anyhow::Result<u8> {
+    logging::init(&args.log_level, args.log_format)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(16)
+        .enable_all()
+        .build()?;
+    let code = runtime.block_on(run::run(args));
+    // Tasks that still run have been told to stop and been waited for.
+    runtime.shutdown_background();
+    code
+}
+
+fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
+    let environment = settings::environment(args.feature_gates.clone());
+    let (configuration, warnings) = settings::load(Some(&args.file), &environment)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    print!("{}", configuration.effective_yaml());
+    Ok(0)
+}

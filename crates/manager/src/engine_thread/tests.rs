@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use sluice_api::slim;
 use sluice_engine::effect::{Level, LogLine};
-use sluice_engine::input::Kind;
 
 use super::*;
 
@@ -54,6 +53,10 @@ impl Machine for Parrot {
         std::mem::take(&mut self.said)
     }
 
+    fn has_work(&self) -> bool {
+        false
+    }
+
     fn next_timer(&self) -> Option<Timestamp> {
         self.timer
     }
@@ -66,7 +69,7 @@ impl Machine for Parrot {
 struct Tape(Sender<String>);
 
 impl Outlet for Tape {
-    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64) {
+    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, _: Duration) {
         for effect in effects {
             let Effect::Log(line) = effect else { continue };
             let _ = self.0.send(format!(

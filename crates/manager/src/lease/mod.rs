@@ -111,6 +111,37 @@ impl Election {
         }
     }
 
+    /// Leads without holding a lease (`leaderElect: false`), but not while Kueue renews its own: that one is only read.
+    pub async fn stand_alone(mut self, mut stop: Stop) -> Ended {
+        loop {
+            if !self.leading {
+                match self.read().await {
+                    Ok(lease) => self.lead_unless_kueue_does(lease.as_ref()),
+                    // Whoever may not read leases runs where nobody else leads.
+                    Err(error) if error.code() == Some(403) => self.lead_unless_kueue_does(None),
+                    Err(error) => self.say(None, format!("the lease cannot be read: {}", Chain(&error))),
+                }
+            }
+            if !stop.sleep(self.settings.retry_period).await {
+                return Ended::Released;
+            }
+        }
+    }
+
+    fn lead_unless_kueue_does(&mut self, lease: Option<&Lease>) {
+        let record = lease.map(record);
+        let unchanged = self.observed.note(record.as_ref(), self.started.elapsed());
+        let Settings { identity, lease_duration, .. } = &self.settings;
+        match evaluate(record.as_ref(), identity, false, unchanged, *lease_duration) {
+            Action::Wait { rival: rival @ Rival::Kueue, holder, .. } => self.wait(rival, &holder),
+            _ => {
+                self.leading = true;
+                info!("leading without leader election");
+                self.standing.send_replace(Standing::Leading);
+            }
+        }
+    }
+
     fn uri(&self, name: &str) -> String {
         let base = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.settings.namespace);
         if name.is_empty() { base } else { format!("{base}/{name}") }

@@ -20,8 +20,13 @@ pub fn definitions() -> Vec<Definition> {
         "Total user and system CPU time spent in seconds.",
         "Start time of the process since unix epoch in seconds.",
     ];
-    let define =
-        |(name, help)| Definition { name, help, shape: Shape::Gauge, labels: Vec::new(), role: false };
+    let define = |(name, help): (&'static str, &str)| Definition {
+        name,
+        help: help.to_owned(),
+        shape: Shape::Gauge,
+        labels: Vec::new(),
+        role: false,
+    };
     NAMES.into_iter().zip(helps).map(define).collect()
 }
 

@@ -48,7 +48,7 @@ pub struct Definition {
     /// Its name.
     pub name: &'static str,
     /// What it means.
-    pub help: &'static str,
+    pub help: String,
     /// Its type.
     pub shape: Shape,
     /// Its labels, without `replica_role`.
@@ -112,7 +112,7 @@ impl Registry {
             if definition.role {
                 labels.push(ROLE);
             }
-            let options = Opts::new(definition.name, definition.help);
+            let options = Opts::new(definition.name, definition.help.as_str());
             let vector = match &definition.shape {
                 Shape::Counter => {
                     let vector = CounterVec::new(options, &labels)?;
@@ -141,7 +141,8 @@ impl Registry {
         *self.role.write().unwrap_or_else(PoisonError::into_inner) = role;
     }
 
-    fn role(&self) -> Role {
+    /// This replica's role.
+    pub fn role(&self) -> Role {
         *self.role.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     fn define(name: &'static str, shape: Shape, labels: &[&'static str]) -> Definition {
-        Definition { name, help: "Help.", shape, labels: labels.to_vec(), role: true }
+        Definition { name, help: "Help.".to_owned(), shape, labels: labels.to_vec(), role: true }
     }
 
     fn registry() -> Registry {

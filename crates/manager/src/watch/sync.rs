@@ -35,11 +35,12 @@ impl SyncTracker {
             kinds.values().all(|s| matches!(s, State::Listed | State::Absent))
         };
         // A list that began before the engine was rebuilt says nothing about the new one.
-        if epoch != *current || complete(kinds) {
+        if epoch != *current {
             return false;
         }
+        let before = complete(kinds);
         kinds.insert(kind, state);
-        complete(kinds)
+        !before && complete(kinds)
     }
 
     /// The kind was listed in `epoch`; true if it was the last one.
@@ -108,6 +109,10 @@ mod tests {
         assert!(tracker.absent(Kind::Workload));
         tracker.restart(1);
         assert_eq!(tracker.missing(), ["nodes"]);
+        assert!(tracker.listed(Kind::Node, 1));
+        assert!(!tracker.listed(Kind::Workload, 1));
+        tracker.restart(2);
+        assert_eq!(tracker.missing(), ["workloads", "nodes"]);
     }
 
     #[test]

@@ -1,0 +1,30 @@
+//! The engine as the thing that the engine's thread drives.
+
+use jiff::Timestamp;
+use sluice_engine::Engine;
+use sluice_engine::effect::Effect;
+use sluice_engine::input::{Input, ObjectRef};
+
+use crate::engine_thread::Machine;
+
+impl Machine for Engine {
+    fn apply(&mut self, now: Timestamp, input: Input) {
+        Engine::apply(self, now, input);
+    }
+
+    fn cycle(&mut self, now: Timestamp) -> Vec<Effect> {
+        Engine::cycle(self, now)
+    }
+
+    fn has_work(&self) -> bool {
+        Engine::has_work(self)
+    }
+
+    fn next_timer(&self) -> Option<Timestamp> {
+        Engine::next_timer(self)
+    }
+
+    fn suspect(&self) -> Option<ObjectRef> {
+        self.working_on().cloned()
+    }
+}

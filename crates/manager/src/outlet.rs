@@ -1,0 +1,129 @@
+//! Carries the engine's effects out of its thread: to the writer, the event sink, the metrics and the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_engine::effect::{Effect, Level, LogLine, Observation, Purpose, WriteRequest};
+use sluice_engine::input::{Kind, ObjectRef};
+use sluice_engine::metrics::{ADMISSION_ATTEMPT_DURATION_SECONDS, ADMISSION_ATTEMPTS_TOTAL};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, error, info, warn};
+
+use crate::controllers::{Controller, Controllers};
+use crate::engine_thread::Outlet;
+use crate::events::{EventSink, of_manager};
+use crate::metrics::registry::{Registry, Sample};
+use crate::watch::sync::SyncTracker;
+use crate::writer::{Answers, Writer};
+
+/// Where effects go.
+pub struct Effects {
+    /// Writes.
+    pub writer: Writer,
+    /// Answers to writes that are left out.
+    pub answers: Answers,
+    /// Events; none when they are left out.
+    pub events: Option<EventSink>,
+    /// Counters and histograms.
+    pub registry: Arc<Registry>,
+    /// Which parts of the manager run.
+    pub controllers: Controllers,
+    /// What must be listed anew when the engine was rebuilt.
+    pub sync: Arc<SyncTracker>,
+    /// Tells watches to begin anew.
+    pub epoch: watch::Sender<u64>,
+    /// Tells the process to end.
+    pub fatal: mpsc::UnboundedSender<String>,
+}
+
+impl Outlet for Effects {
+    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, took: Duration) {
+        for effect in effects {
+            match effect {
+                Effect::Write(request) if !leading => {
+                    // The engine decides nothing unless it leads: what comes here was decided before it stopped leading.
+                    debug!(object = %request.object, purpose = ?request.purpose, "not written: not leading");
+                }
+                Effect::Write(request) if self.left_out(&request) => {
+                    (self.answers)(generation, request.id, Ok(None));
+                }
+                Effect::Write(request) => self.writer.write(generation, request),
+                Effect::Event(event) => {
+                    if let Some(events) = self.events.as_ref().filter(|_| leading) {
+                        events.record(event);
+                    }
+                }
+                Effect::Observe(observation) => self.observe(&observation, took),
+                Effect::Log(line) => log(&line),
+            }
+        }
+    }
+
+    fn set_aside(&mut self, object: &ObjectRef, why: &str) {
+        let labels = vec![object.kind.as_str().to_owned()];
+        self.registry.record(&Sample { metric: super::metrics::SET_ASIDE, labels, value: 1.0 });
+        if let Some(events) = &self.events {
+            let note = format!("Sluice failed on this object and leaves it out until it changes: {why}");
+            events.record(of_manager(object.clone(), "".into(), "SetAside", note));
+        }
+    }
+
+    fn rebuilt(&mut self, generation: u64) {
+        self.sync.restart(generation);
+        self.epoch.send_replace(generation);
+    }
+
+    fn give_up(&mut self, why: &str) {
+        // The receiver lives as long as the process is meant to.
+        let _ = self.fatal.send(format!("the engine fails again and again: {why}"));
+    }
+}
+
+impl Effects {
+    fn observe(&self, observation: &Observation, took: Duration) {
+        let labels: Vec<_> = observation.labels.iter().map(ToString::to_string).collect();
+        if observation.metric == ADMISSION_ATTEMPTS_TOTAL {
+            // The engine has no clock: how long the attempt took is known here.
+            let (metric, labels) = (ADMISSION_ATTEMPT_DURATION_SECONDS, labels.clone());
+            self.registry.record(&Sample { metric, labels, value: took.as_secs_f64() });
+        }
+        self.registry.record(&Sample { metric: observation.metric, labels, value: observation.value });
+    }
+
+    /// Whether the write belongs to a part that `--controllers` leaves out.
+    fn left_out(&self, request: &WriteRequest) -> bool {
+        if request.purpose != Purpose::QueueStatus {
+            return false;
+        }
+        let controller = match request.object.kind {
+            Kind::ClusterQueue => Controller::ClusterQueue,
+            Kind::LocalQueue => Controller::LocalQueue,
+            Kind::Cohort => Controller::Cohort,
+            _ => return false,
+        };
+        !self.controllers.has(controller)
+    }
+}
+
+/// One line per decision.
+fn log(line: &LogLine) {
+    let mut details = String::new();
+    for (key, value) in &line.fields {
+        if !details.is_empty() {
+            details.push(' ');
+        }
+        details.push_str(key);
+        details.push('=');
+        if value.contains([' ', '"', '=']) || value.is_empty() {
+            details.push_str(&format!("{value:?}"));
+        } else {
+            details.push_str(value);
+        }
+    }
+    match line.level {
+        Level::Debug => debug!(target: "sluice_engine", %details, "{}", line.message),
+        Level::Info => info!(target: "sluice_engine", %details, "{}", line.message),
+        Level::Warn => warn!(target: "sluice_engine", %details, "{}", line.message),
+        Level::Error => error!(target: "sluice_engine", %details, "{}", line.message),
+    }
+}

@@ -1,0 +1,68 @@
+//! What the health endpoints and the metrics say about the running manager.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use sluice_engine::Engine;
+use tokio::sync::watch;
+
+use crate::certs::CertsState;
+use crate::engine_thread::Handle;
+use crate::health::{Check, Probe};
+use crate::lease::Standing;
+use crate::watch::sync::SyncTracker;
+use crate::watches::Crds;
+
+/// The engine answers within this time, or counts as dead.
+const ALIVE: Duration = Duration::from_secs(10);
+
+/// What is looked at.
+pub struct Status {
+    /// Which CRDs are missing.
+    pub crds: Arc<Crds>,
+    /// Which caches are filled.
+    pub sync: Arc<SyncTracker>,
+    /// How far the certificates are; nothing when there are no webhooks.
+    pub certs: Option<watch::Receiver<CertsState>>,
+    /// Who leads.
+    pub standing: watch::Receiver<Standing>,
+    /// The engine.
+    pub engine: Handle<Engine>,
+}
+
+impl Probe for Status {
+    fn checks(&self) -> Vec<Check> {
+        let missing = self.sync.missing();
+        let caches = (!missing.is_empty()).then(|| format!("not listed yet: {}", missing.join(", ")));
+        let mut checks = vec![
+            Check { name: "crds", problem: self.crds.problem(), detail: None },
+            Check { name: "caches", problem: caches, detail: None },
+        ];
+        if let Some(certs) = &self.certs {
+            let problem = match &*certs.borrow() {
+                CertsState::Pending(why) => Some(why.clone()),
+                CertsState::Ready => None,
+            };
+            checks.push(Check { name: "certificates", problem, detail: None });
+        }
+        // A replica that waits is ready: it answers webhooks and can take over at once.
+        let detail = match &*self.standing.borrow() {
+            Standing::Leading => "leading".to_owned(),
+            Standing::Waiting { detail, .. } => detail.clone(),
+        };
+        checks.push(Check { name: "leadership", problem: None, detail: Some(detail) });
+        checks
+    }
+
+    fn alive(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            let answer = tokio::time::timeout(ALIVE, self.engine.ask(|_| ())).await;
+            matches!(answer, Ok(Some(())))
+        })
+    }
+
+    fn state(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(self.engine.ask(|engine| format!("{engine:#?}\n")))
+    }
+}

@@ -1,0 +1,155 @@
+//! Starts the watches: when the CRDs are there, and for JobSets whenever theirs is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::core::DeserializeGuard;
+use kube::{Api, Client};
+use sluice_api::job::JobKind;
+use sluice_api::{slim, v1beta2};
+use sluice_engine::input::{Input, Kind};
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use crate::error_chain::Chain;
+use crate::watch::discovery::{missing, served};
+use crate::watch::kinds::{self, JobMark, JobSetMark, RawJob};
+use crate::watch::pump::{Ended, Feed, Shared, Watched, pump};
+
+/// Between two looks for CRDs that are needed.
+const IMPATIENT: Duration = Duration::from_millis(500);
+/// Between two looks for a CRD that may never come.
+const PATIENT: Duration = Duration::from_secs(3);
+
+/// Which CRDs are missing, for readiness.
+#[derive(Debug, Default)]
+pub struct Crds(Mutex<Option<String>>);
+
+impl Crds {
+    /// What is wrong, if anything.
+    pub fn problem(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what is wrong, and logs it when it is news.
+    fn tell(&self, problem: Option<String>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == problem {
+            return;
+        }
+        match &problem {
+            Some(problem) => warn!(%problem, "waiting for the CRDs"),
+            None => info!("all CRDs are there"),
+        }
+        *known = problem;
+    }
+}
+
+/// The kinds that are watched with these job kinds.
+pub fn watched_kinds(jobs: &[JobKind]) -> impl Iterator<Item = Kind> {
+    kinds::OWN.into_iter().chain(kinds::CLUSTER).chain(jobs.iter().copied().map(Kind::Job))
+}
+
+/// Watches everything until stopped.
+pub async fn run(client: Client, jobs: Vec<JobKind>, crds: Arc<Crds>, mut shared: Shared) {
+    let mut tasks = JoinSet::new();
+    cluster_kinds(&client, &shared, &mut tasks);
+    for kind in jobs {
+        match kind {
+            JobKind::Job => start::<RawJob<JobMark>>(&client, Kind::Job(kind), &shared, &mut tasks),
+            JobKind::JobSet => {
+                tasks.spawn(when_it_exists::<RawJob<JobSetMark>>(client.clone(), kind, shared.clone()));
+            }
+        }
+    }
+    if wait_for_crds(&client, &crds, &mut shared).await {
+        own_kinds(&client, &shared, &mut tasks);
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// False when stopped meanwhile.
+async fn wait_for_crds(client: &Client, crds: &Crds, shared: &mut Shared) -> bool {
+    let wanted = kinds::OWN.map(Kind::plural);
+    loop {
+        let problem = match served(client, "kueue.x-k8s.io", "v1beta2").await {
+            Ok(served) => {
+                let missing = missing(&served, &wanted, "kueue.x-k8s.io");
+                (!missing.is_empty()).then(|| format!("CRDs are missing: {}", missing.join(", ")))
+            }
+            Err(error) => Some(format!("the CRDs cannot be looked up: {}", Chain(&error))),
+        };
+        let complete = problem.is_none();
+        crds.tell(problem);
+        if complete {
+            return true;
+        }
+        if !shared.stop.sleep(IMPATIENT).await {
+            return false;
+        }
+    }
+}
+
+fn own_kinds(client: &Client, shared: &Shared, tasks: &mut JoinSet<()>) {
+    start::<DeserializeGuard<v1beta2::ResourceFlavor>>(client, Kind::ResourceFlavor, shared, tasks);
+    start::<DeserializeGuard<v1beta2::ClusterQueue>>(client, Kind::ClusterQueue, shared, tasks);
+    start::<DeserializeGuard<v1beta2::LocalQueue>>(client, Kind::LocalQueue, shared, tasks);
+    start::<DeserializeGuard<v1beta2::Cohort>>(client, Kind::Cohort, shared, tasks);
+    start::<DeserializeGuard<v1beta2::AdmissionCheck>>(client, Kind::AdmissionCheck, shared, tasks);
+    start::<DeserializeGuard<v1beta2::WorkloadPriorityClass>>(
+        client,
+        Kind::WorkloadPriorityClass,
+        shared,
+        tasks,
+    );
+    start::<slim::Workload>(client, Kind::Workload, shared, tasks);
+}
+
+fn cluster_kinds(client: &Client, shared: &Shared, tasks: &mut JoinSet<()>) {
+    start::<slim::PriorityClass>(client, Kind::PriorityClass, shared, tasks);
+    start::<slim::Namespace>(client, Kind::Namespace, shared, tasks);
+    start::<slim::Node>(client, Kind::Node, shared, tasks);
+    start::<slim::LimitRange>(client, Kind::LimitRange, shared, tasks);
+    start::<slim::RuntimeClass>(client, Kind::RuntimeClass, shared, tasks);
+}
+
+fn start<K>(client: &Client, kind: Kind, shared: &Shared, tasks: &mut JoinSet<()>)
+where
+    K: Watched<DynamicType = ()> + Sync,
+{
+    let (api, shared) = (Api::<K>::all(client.clone()), shared.clone());
+    tasks.spawn(async move {
+        pump(api, kind, false, shared).await;
+    });
+}
+
+/// Watches a kind whose CRD may come and go.
+async fn when_it_exists<K>(client: Client, job: JobKind, mut shared: Shared)
+where
+    K: Watched<DynamicType = ()> + Sync,
+{
+    let kind = Kind::Job(job);
+    loop {
+        match served(&client, job.group(), job.version()).await {
+            Ok(served) if served.contains(job.plural()) => {
+                info!(kind = job.plural(), "the CRD is there");
+                let api = Api::<K>::all(client.clone());
+                if pump(api, kind, true, shared.clone()).await == Ended::Stopped {
+                    return;
+                }
+                info!(kind = job.plural(), "the CRD is gone");
+                (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new() }));
+            }
+            Ok(_) => {
+                let epoch = *shared.epoch.borrow();
+                if shared.sync.absent(kind) {
+                    (shared.sink)(Feed::Synced(epoch));
+                }
+            }
+            Err(error) => debug!(error = %Chain(&error), "a CRD cannot be looked up"),
+        }
+        if !shared.stop.sleep(PATIENT).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What job webhooks must know, kept up to date from the same watches that feed the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use sluice_engine::input::{Input, Kind, Object, ObjectRef};
+
+/// The name of the LocalQueue and of the WorkloadPriorityClass that apply by default (reference 04, 4.1).
+const DEFAULT: &str = "default";
+
+/// A snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The labels of each namespace.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// The namespaces with a LocalQueue named `default`.
+    pub default_queues: BTreeSet<String>,
+    /// Whether a WorkloadPriorityClass named `default` exists.
+    pub default_priority_class: bool,
+    /// JobSets by namespace and name, and whether they have a queue name: then their child Jobs are theirs to start
+    /// and stop.
+    pub job_sets: BTreeMap<(String, String), bool>,
+}
+
+/// The current facts, read without locks.
+#[derive(Debug, Default)]
+pub struct FactStore {
+    current: ArcSwap<Facts>,
+    /// Writers take turns.
+    write: Mutex<()>,
+}
+
+impl FactStore {
+    /// The facts now.
+    pub fn now(&self) -> Arc<Facts> {
+        self.current.load_full()
+    }
+
+    /// Takes in what a watch told.
+    pub fn note(&self, input: &Input) {
+        if !concerns(input) {
+            return;
+        }
+        let _turn = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = Facts::clone(&self.current.load());
+        if facts.take_in(input) {
+            self.current.store(Arc::new(facts));
+        }
+    }
+}
+
+/// Cheap sorting out: most inputs are about jobs, Workloads and nodes.
+fn concerns(input: &Input) -> bool {
+    match input {
+        Input::Applied(object) => match object {
+            Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
+            Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
+            Object::Job(view) => is_job_set(Kind::Job(view.job.kind)),
+            _ => false,
+        },
+        Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
+            matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
+                || is_job_set(*kind)
+        }
+        _ => false,
+    }
+}
+
+fn is_job_set(kind: Kind) -> bool {
+    kind == Kind::Job(sluice_api::job::JobKind::JobSet)
+}
+
+impl Facts {
+    /// Whether anything changed.
+    fn take_in(&mut self, input: &Input) -> bool {
+        match input {
+            Input::Applied(object) => self.applied(object),
+            Input::Deleted { object, .. } => self.remove(object),
+            Input::Listed { kind, present } => {
+                let present: BTreeSet<_> = present.iter().collect();
+                let gone: Vec<_> = self.known(*kind).into_iter().filter(|o| !present.contains(o)).collect();
+                gone.iter().fold(false, |changed, object| self.remove(object) | changed)
+            }
+            _ => false,
+        }
+    }
+
+    fn applied(&mut self, object: &Object) -> bool {
+        match object {
+            Object::Namespace(namespace) => {
+                let labels = namespace.metadata.labels.clone().unwrap_or_default();
+                let name = namespace.metadata.name.clone().unwrap_or_default();
+                self.namespaces.get(&name) != Some(&labels) && {
+                    self.namespaces.insert(name, labels);
+                    true
+                }
+            }
+            Object::LocalQueue(queue) => {
+                self.default_queues.insert(queue.metadata.namespace.clone().unwrap_or_default())
+            }
+            Object::WorkloadPriorityClass(class) => {
+                let is_default = class.metadata.name.as_deref() == Some(DEFAULT);
+                is_default && !std::mem::replace(&mut self.default_priority_class, true)
+            }
+            Object::Job(view) => {
+                let key = (view.job.namespace.to_string(), view.job.name.to_string());
+                let queued = view.queue_name.is_some();
+                self.job_sets.insert(key, queued) != Some(queued)
+            }
+            _ => false,
+        }
+    }
+
+    fn remove(&mut self, object: &ObjectRef) -> bool {
+        let ObjectRef { kind, namespace, name } = object;
+        match kind {
+            Kind::Namespace => self.namespaces.remove(&**name).is_some(),
+            Kind::LocalQueue => &**name == DEFAULT && self.default_queues.remove(&**namespace),
+            Kind::WorkloadPriorityClass => {
+                &**name == DEFAULT && std::mem::replace(&mut self.default_priority_class, false)
+            }
+            Kind::Job(_) => self.job_sets.remove(&(namespace.to_string(), name.to_string())).is_some(),
+            _ => false,
+        }
+    }
+
+    fn known(&self, kind: Kind) -> Vec<ObjectRef> {
+        match kind {
+            Kind::Namespace => {
+                self.namespaces.keys().map(|name| ObjectRef::cluster(kind, name.as_str())).collect()
+            }
+            Kind::LocalQueue => {
+                let queues = self.default_queues.iter();
+                queues.map(|namespace| ObjectRef::namespaced(kind, namespace.as_str(), DEFAULT)).collect()
+            }
+            Kind::WorkloadPriorityClass if self.default_priority_class => {
+                vec![ObjectRef::cluster(kind, DEFAULT)]
+            }
+            Kind::Job(_) => {
+                let sets = self.job_sets.keys();
+                sets.map(|(ns, name)| ObjectRef::namespaced(kind, ns.as_str(), name.as_str())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use sluice_api::job::JobKind;
+    use sluice_api::{slim, v1beta2};
+
+    fn queue(namespace: &str, name: &str) -> Input {
+        let mut queue = v1beta2::LocalQueue::default();
+        queue.metadata.namespace = Some(namespace.to_owned());
+        queue.metadata.name = Some(name.to_owned());
+        Input::Applied(Object::LocalQueue(Box::new(queue)))
+    }
+
+    fn job_set(queue: Option<&str>) -> Input {
+        let labels = queue.map(|queue| json!({"kueue.x-k8s.io/queue-name": queue}));
+        let object = json!({"metadata": {"name": "a", "namespace": "ns", "labels": labels}, "spec": {}});
+        Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JobSet, &object))))
+    }
+
+    #[test]
+    fn only_queues_named_default_count_and_a_list_removes_what_is_gone() {
+        let store = FactStore::default();
+        store.note(&queue("a", "default"));
+        store.note(&queue("b", "default"));
+        store.note(&queue("c", "other"));
+        assert_eq!(store.now().default_queues, ["a", "b"].map(str::to_owned).into());
+        let present = vec![ObjectRef::namespaced(Kind::LocalQueue, "b", "default")];
+        store.note(&Input::Listed { kind: Kind::LocalQueue, present });
+        assert_eq!(store.now().default_queues, ["b".to_owned()].into());
+        let object = ObjectRef::namespaced(Kind::LocalQueue, "b", "default");
+        store.note(&Input::Deleted { object, uid: None });
+        assert!(store.now().default_queues.is_empty());
+    }
+
+    #[test]
+    fn namespaces_are_known_by_their_labels() {
+        let store = FactStore::default();
+        let mut namespace = slim::Namespace::default();
+        namespace.metadata.name = Some("a".to_owned());
+        namespace.metadata.labels = Some([("team".to_owned(), "x".to_owned())].into());
+        store.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
+        assert_eq!(store.now().namespaces["a"]["team"], "x");
+    }
+
+    #[test]
+    fn a_job_set_that_loses_its_queue_is_no_longer_ours() {
+        let store = FactStore::default();
+        store.note(&job_set(Some("q")));
+        let key = ("ns".to_owned(), "a".to_owned());
+        assert_eq!(store.now().job_sets.get(&key), Some(&true));
+        store.note(&job_set(None));
+        assert_eq!(store.now().job_sets.get(&key), Some(&false));
+        store.note(&Input::Listed { kind: Kind::Job(JobKind::JobSet), present: Vec::new() });
+        assert!(store.now().job_sets.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_concern_the_webhooks_leaves_the_snapshot_alone() {
+        let store = FactStore::default();
+        let before = store.now();
+        store.note(&Input::Synced);
+        store.note(&Input::Listed { kind: Kind::Node, present: Vec::new() });
+        assert!(Arc::ptr_eq(&before, &store.now()));
+    }
+}

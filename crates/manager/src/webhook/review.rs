@@ -1,0 +1,123 @@
+//! The AdmissionReview protocol (admission.k8s.io/v1), as far as webhooks of this project need it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What the API server posts.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Review {
+    /// The request.
+    pub request: Request,
+}
+
+/// One write to be judged.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Request {
+    /// Names the request.
+    pub uid: String,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: String,
+    /// The namespace, empty for cluster-scoped objects.
+    pub namespace: String,
+    /// `status` for writes of the status.
+    pub sub_resource: String,
+    /// The object as it would be.
+    pub object: Value,
+    /// The object as it is, for updates.
+    pub old_object: Value,
+}
+
+/// What the API server gets back.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Status {
+    code: u16,
+    reason: &'static str,
+    message: String,
+}
+
+/// The judgement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Let it pass.
+    Allowed,
+    /// Let it pass with these RFC 6902 operations applied.
+    Patched(Vec<Value>),
+    /// Refuse it (403, as upstream's webhooks answer).
+    Denied(String),
+}
+
+/// The body that goes back.
+pub fn answer(uid: &str, verdict: Verdict) -> Result<Vec<u8>, serde_json::Error> {
+    let mut response = Response { uid, allowed: true, status: None, patch_type: None, patch: None };
+    match verdict {
+        Verdict::Allowed => {}
+        Verdict::Patched(operations) if operations.is_empty() => {}
+        Verdict::Patched(operations) => {
+            response.patch_type = Some("JSONPatch");
+            response.patch = Some(base64(&serde_json::to_vec(&operations)?));
+        }
+        Verdict::Denied(message) => {
+            response.allowed = false;
+            response.status = Some(Status { code: 403, reason: "Forbidden", message });
+        }
+    }
+    serde_json::to_vec(&Answer { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", response })
+}
+
+/// Kubernetes' own byte strings are base64 in JSON.
+fn base64(bytes: &[u8]) -> String {
+    let encoded = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap_or_default();
+    encoded.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn body(verdict: Verdict) -> Value {
+        serde_json::from_slice(&answer("u1", verdict).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_refusal_is_a_403_with_its_message() {
+        let answer = body(Verdict::Denied("spec.x: no".to_owned()));
+        assert_eq!(answer["response"]["allowed"], false);
+        let status = json!({"code": 403, "reason": "Forbidden", "message": "spec.x: no"});
+        assert_eq!(answer["response"]["status"], status);
+        assert_eq!(answer["response"]["uid"], "u1");
+    }
+
+    #[test]
+    fn a_patch_is_base64_and_an_empty_one_is_left_out() {
+        let operation = json!({"op": "add", "path": "/spec/suspend", "value": true});
+        let answer = body(Verdict::Patched(vec![operation]));
+        assert_eq!(answer["response"]["patchType"], "JSONPatch");
+        assert!(answer["response"]["patch"].as_str().unwrap().starts_with("W3si"));
+        let answer = body(Verdict::Patched(Vec::new()));
+        assert!(answer["response"].get("patch").is_none());
+        assert_eq!(answer["response"]["allowed"], true);
+    }
+}

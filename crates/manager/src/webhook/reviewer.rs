@@ -1,0 +1,269 @@
+//! Which review goes where: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`);
+//! here they get what they must know, from memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+use sluice_api::config::{Configuration, selector_matches};
+use sluice_api::conversion::{ConversionReview, convert_review};
+use sluice_api::gates::Gates;
+use sluice_api::job::JobKind;
+use sluice_jobs::Patch;
+use sluice_jobs::webhook::{Context, Operation, mutate, owner_kind, validate};
+use tracing::info;
+
+use super::facts::{FactStore, Facts};
+use super::review::{Request, Review, Verdict, answer};
+use super::server::Reviewer;
+
+/// A webhook of a job kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobHook {
+    Mutate(JobKind),
+    Validate(JobKind),
+}
+
+/// Answers every review.
+pub struct Reviewers {
+    facts: Arc<FactStore>,
+    gates: Gates,
+    manage_jobs_without_queue_name: bool,
+    namespaces: LabelSelector,
+    kinds: Vec<JobKind>,
+    job_hooks: BTreeMap<String, JobHook>,
+}
+
+impl Reviewers {
+    /// Reviewers under this configuration.
+    pub fn new(configuration: &Configuration, facts: Arc<FactStore>) -> Self {
+        let kinds = configuration.job_kinds();
+        let mut job_hooks = BTreeMap::new();
+        for kind in JobKind::ALL {
+            job_hooks.insert(job_path("mutate", kind), JobHook::Mutate(kind));
+            job_hooks.insert(job_path("validate", kind), JobHook::Validate(kind));
+        }
+        Self {
+            facts,
+            gates: configuration.gates,
+            manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
+            namespaces: configuration.managed_jobs_namespace_selector.clone(),
+            kinds,
+            job_hooks,
+        }
+    }
+
+    fn job(&self, hook: JobHook, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+        let Review { request } = serde_json::from_slice(body)?;
+        let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
+        // A webhook configuration may name kinds that this manager's configuration does not.
+        if !self.kinds.contains(&kind) {
+            return answer(&request.uid, Verdict::Allowed);
+        }
+        let facts = self.facts.now();
+        let none = BTreeMap::new();
+        let context = Context {
+            manage_jobs_without_queue_name: self.manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector: &self.namespaces,
+            namespace_labels: facts.namespaces.get(&request.namespace).unwrap_or(&none),
+            default_local_queue: facts.default_queues.contains(&request.namespace),
+            default_priority_class: facts.default_priority_class,
+            managed_owner: self.has_managed_owner(&request, &facts),
+            gates: self.gates,
+        };
+        let verdict = match hook {
+            JobHook::Mutate(_) => {
+                let operation =
+                    if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
+                match mutate(operation, &request.object, &context) {
+                    Patch::Json(operations) => Verdict::Patched(operations),
+                    // The API server takes no other kind of patch from a webhook.
+                    Patch::Merge(_) => Verdict::Allowed,
+                }
+            }
+            JobHook::Validate(kind) => {
+                let old = (!request.old_object.is_null()).then_some(&request.old_object);
+                match validate(kind, &request.object, old, &context) {
+                    Ok(()) => Verdict::Allowed,
+                    Err(denied) => Verdict::Denied(denied.to_string()),
+                }
+            }
+        };
+        if let Verdict::Denied(why) = &verdict {
+            let name = request.object["metadata"]["name"].as_str().unwrap_or_default();
+            info!(kind = kind.kind(), namespace = %request.namespace, name, %why, "refused");
+        }
+        answer(&request.uid, verdict)
+    }
+
+    /// Whether the job belongs to one that is managed itself, and so is not to be managed twice.
+    fn has_managed_owner(&self, request: &Request, facts: &Facts) -> bool {
+        let Some(kind) = owner_kind(&request.object).filter(|kind| self.kinds.contains(kind)) else {
+            return false;
+        };
+        if self.manage_jobs_without_queue_name {
+            let labels = facts.namespaces.get(&request.namespace);
+            return labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        }
+        let owner = controller_name(&request.object).unwrap_or_default().to_owned();
+        match kind {
+            // One that was not seen yet has just been made: its jobs are left to it, and to the engine.
+            JobKind::JobSet => {
+                facts.job_sets.get(&(request.namespace.clone(), owner)).copied().unwrap_or(true)
+            }
+            // No kind makes batch Jobs out of a batch Job.
+            JobKind::Job => false,
+        }
+    }
+}
+
+fn controller_name(object: &Value) -> Option<&str> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|owner| owner["controller"] == true)?["name"].as_str()
+}
+
+/// Upstream's path scheme: `/mutate-<group with dashes>-<version>-<kind>`.
+fn job_path(verb: &str, kind: JobKind) -> String {
+    let group = kind.group().replace('.', "-");
+    format!("/{verb}-{group}-{}-{}", kind.version(), kind.kind().to_lowercase())
+}
+
+impl Reviewer for Reviewers {
+    fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {
+        if path == "/convert" {
+            return Some(
+                serde_json::from_slice::<ConversionReview>(body)
+                    .and_then(|review| serde_json::to_vec(&convert_review(review))),
+            );
+        }
+        if let Some(hook) = self.job_hooks.get(path) {
+            return Some(self.job(*hook, body));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use sluice_api::slim;
+    use sluice_api::v1beta2::LocalQueue;
+    use sluice_engine::input::{Input, Object};
+
+    fn reviewers() -> (Reviewers, Arc<FactStore>) {
+        let facts = Arc::new(FactStore::default());
+        let mut namespace = slim::Namespace::default();
+        namespace.metadata.name = Some("ns".to_owned());
+        namespace.metadata.labels =
+            Some([("kubernetes.io/metadata.name".to_owned(), "ns".to_owned())].into());
+        facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                    integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset]}\n";
+        let configuration = Configuration::parse(text).unwrap().0;
+        (Reviewers::new(&configuration, Arc::clone(&facts)), facts)
+    }
+
+    fn job(labels: &Value, owner: Option<&str>) -> Value {
+        let owners = owner.map(|name| {
+            json!([{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": name, "uid": "u",
+                    "controller": true}])
+        });
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "a", "namespace": "ns", "labels": labels, "ownerReferences": owners},
+            "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        })
+    }
+
+    fn post(reviewers: &Reviewers, path: &str, object: &Value) -> Value {
+        let review = json!({"request": {
+            "uid": "u1", "operation": "CREATE", "namespace": "ns", "object": object, "oldObject": null,
+        }});
+        let answer = reviewers.review(path, review.to_string().as_bytes()).unwrap().unwrap();
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    #[test]
+    fn a_job_with_a_queue_is_suspended_and_one_without_is_left_alone() {
+        let (reviewers, _) = reviewers();
+        let path = "/mutate-batch-v1-job";
+        let queued = post(&reviewers, path, &job(&json!({"kueue.x-k8s.io/queue-name": "q"}), None));
+        assert!(queued["response"]["patch"].is_string(), "{queued}");
+        let plain = post(&reviewers, path, &job(&json!({}), None));
+        assert!(plain["response"].get("patch").is_none(), "{plain}");
+    }
+
+    #[test]
+    fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
+        let (reviewers, facts) = reviewers();
+        let mut queue = LocalQueue::default();
+        queue.metadata.namespace = Some("ns".to_owned());
+        queue.metadata.name = Some("default".to_owned());
+        facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
+        let set = |name: &str, labels: Value| {
+            let object = json!({"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": {}});
+            Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JobSet, &object))))
+        };
+        facts.note(&set("queued", json!({"kueue.x-k8s.io/queue-name": "q"})));
+        facts.note(&set("plain", json!({})));
+        let patched = |owner| {
+            let answer = post(&reviewers, "/mutate-batch-v1-job", &job(&json!({}), owner));
+            answer["response"]["patch"].is_string()
+        };
+        assert!(patched(None));
+        assert!(!patched(Some("queued")));
+        assert!(patched(Some("plain")));
+        assert!(!patched(Some("just-made")));
+    }
+
+    #[test]
+    fn a_bad_queue_name_is_refused() {
+        let (reviewers, _) = reviewers();
+        let answer = post(
+            &reviewers,
+            "/validate-batch-v1-job",
+            &job(&json!({"kueue.x-k8s.io/queue-name": "A_b"}), None),
+        );
+        assert_eq!(answer["response"]["allowed"], false, "{answer}");
+    }
+
+    #[test]
+    fn paths_are_upstreams_and_others_are_unknown() {
+        let (reviewers, _) = reviewers();
+        let paths: Vec<_> = reviewers.job_hooks.keys().map(String::as_str).collect();
+        assert_eq!(
+            paths,
+            [
+                "/mutate-batch-v1-job",
+                "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
+                "/validate-batch-v1-job",
+                "/validate-jobset-x-k8s-io-v1alpha2-jobset"
+            ]
+        );
+        assert!(reviewers.review("/nope", b"{}").is_none());
+    }
+
+    #[test]
+    fn a_body_that_is_no_review_is_an_error() {
+        let (reviewers, _) = reviewers();
+        assert!(reviewers.review("/mutate-batch-v1-job", b"[]").unwrap().is_err());
+        assert!(reviewers.review("/convert", b"nonsense").unwrap().is_err());
+    }
+
+    #[test]
+    fn conversions_are_answered() {
+        let (reviewers, _) = reviewers();
+        let review = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+            "request": {"uid": "u1", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [
+                {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "a"},
+                 "spec": {"cohort": "c"}},
+            ]},
+        });
+        let answer = reviewers.review("/convert", review.to_string().as_bytes()).unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["response"]["convertedObjects"][0]["spec"]["cohortName"], "c");
+    }
+}
