@@ -1,0 +1,471 @@
+//! The API server in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling, PodSetInfo};
+use sluice_api::v1beta2;
+use sluice_engine::{Input, Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
+
+/// A job and its pods.
+#[derive(Clone, Debug)]
+pub struct JobState {
+    pub view: JobView,
+    /// Its pods are being stopped.
+    pub stopping_pods: bool,
+    /// The user unsuspended it; the engine has not yet had a chance.
+    pub started_by_user: bool,
+    /// The templates as the user wrote them, for comparison.
+    pub original: Vec<PodScheduling>,
+    finalizers: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Stored {
+    Json(Value),
+    Job(Box<JobState>),
+}
+
+/// The objects, and what happened to them.
+#[derive(Default)]
+pub struct Api {
+    pub now: Timestamp,
+    objects: BTreeMap<ObjectRef, Stored>,
+    log: Vec<(u64, ObjectRef, Option<Arc<str>>)>,
+    revision: u64,
+    uids: u64,
+}
+
+fn decode<T: DeserializeOwned>(value: &Value) -> Box<T> {
+    Box::new(serde_json::from_value(value.clone()).expect("the object decodes"))
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut target[key], value);
+        }
+    }
+}
+
+fn string(value: &Value) -> Arc<str> {
+    value.as_str().unwrap_or_default().into()
+}
+
+impl Api {
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    fn next(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    fn fresh_uid(&mut self) -> String {
+        self.uids += 1;
+        format!("uid-{:04}", self.uids)
+    }
+
+    /// The object as the engine is told it.
+    fn object(&self, reference: &ObjectRef) -> Option<Object> {
+        Some(match self.objects.get(reference)? {
+            Stored::Job(job) => Object::Job(Box::new(job.view.clone())),
+            Stored::Json(value) => match reference.kind {
+                Kind::ResourceFlavor => Object::ResourceFlavor(decode(value)),
+                Kind::ClusterQueue => Object::ClusterQueue(decode(value)),
+                Kind::LocalQueue => Object::LocalQueue(decode(value)),
+                Kind::Cohort => Object::Cohort(decode(value)),
+                Kind::AdmissionCheck => Object::AdmissionCheck(decode(value)),
+                Kind::Workload => Object::Workload(decode(value)),
+                Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(decode(value)),
+                Kind::PriorityClass => Object::PriorityClass(decode(value)),
+                Kind::Namespace => Object::Namespace(decode(value)),
+                Kind::Node => Object::Node(decode(value)),
+                Kind::LimitRange => Object::LimitRange(decode(value)),
+                Kind::RuntimeClass => Object::RuntimeClass(decode(value)),
+                Kind::Job(_) => unreachable!("jobs are kept as views"),
+            },
+        })
+    }
+
+    pub fn everything(&self) -> Vec<Object> {
+        self.objects.keys().filter_map(|r| self.object(r)).collect()
+    }
+
+    pub fn names(&self, kind: Kind) -> Vec<ObjectRef> {
+        self.objects.keys().filter(|r| r.kind == kind).cloned().collect()
+    }
+
+    /// What watches tell: the newest state of each object that changed, once.
+    pub fn events_since(&self, revision: u64) -> Vec<Input> {
+        let recent = self.log.iter().filter(|(at, ..)| *at > revision);
+        recent
+            .map(|(_, reference, deleted)| match (deleted, self.object(reference)) {
+                (Some(uid), _) => Input::Deleted { object: reference.clone(), uid: Some(Arc::clone(uid)) },
+                (None, Some(object)) => Input::Applied(object),
+                (None, None) => Input::Tick,
+            })
+            .collect()
+    }
+
+    /// Creates or replaces an object as a user would; the status is kept.
+    pub fn put(&mut self, kind: Kind, mut value: Value) -> ObjectRef {
+        let namespace = string(&value["metadata"]["namespace"]);
+        let name = string(&value["metadata"]["name"]);
+        let reference = ObjectRef { kind, namespace, name };
+        if let Some(Stored::Json(old)) = self.objects.get(&reference) {
+            let mut merged = old.clone();
+            merged["spec"] = value["spec"].clone();
+            if let Some(priority) = value.get("value") {
+                merged["value"] = priority.clone();
+            }
+            value = merged;
+        } else {
+            value["metadata"]["uid"] = json!(self.fresh_uid());
+            value["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+        }
+        self.store(&reference, value, true);
+        reference
+    }
+
+    fn store(&mut self, reference: &ObjectRef, mut value: Value, new_generation: bool) {
+        let revision = self.next();
+        value["metadata"]["resourceVersion"] = json!(revision.to_string());
+        if new_generation {
+            let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
+            value["metadata"]["generation"] = json!(generation + 1);
+        }
+        self.objects.insert(reference.clone(), Stored::Json(value));
+        self.log.push((revision, reference.clone(), None));
+    }
+
+    pub fn json(&self, reference: &ObjectRef) -> Option<&Value> {
+        match self.objects.get(reference)? {
+            Stored::Json(value) => Some(value),
+            Stored::Job(_) => None,
+        }
+    }
+
+    /// Changes an object as a user would.
+    pub fn edit(&mut self, reference: &ObjectRef, patch: &Value) {
+        let mut value = self.json(reference).expect("the object exists").clone();
+        merge(&mut value, patch);
+        self.store(reference, value, true);
+    }
+
+    /// Changes the status of an object, as another controller would.
+    pub fn edit_status(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
+        let mut value = self.json(reference).expect("the object exists").clone();
+        change(&mut value["status"]);
+        self.store(reference, value, false);
+    }
+
+    /// Deletes an object: at once, or when its finalizers are gone.
+    pub fn delete(&mut self, reference: &ObjectRef) {
+        match self.objects.get(reference).cloned() {
+            Some(Stored::Json(mut value)) => {
+                if value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) {
+                    if value["metadata"]["deletionTimestamp"].is_null() {
+                        value["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+                        self.store(reference, value, true);
+                    }
+                    return;
+                }
+                self.remove(reference, string(&value["metadata"]["uid"]));
+            }
+            Some(Stored::Job(job)) => {
+                let uid = Arc::clone(&job.view.job.uid);
+                self.remove(reference, Arc::clone(&uid));
+                for workload in self.names(Kind::Workload) {
+                    let owned = self.json(&workload).is_some_and(|w| {
+                        w["metadata"]["ownerReferences"]
+                            .as_array()
+                            .is_some_and(|o| o.iter().any(|o| string(&o["uid"]) == uid))
+                    });
+                    if owned {
+                        self.delete(&workload);
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn remove(&mut self, reference: &ObjectRef, uid: Arc<str>) {
+        self.objects.remove(reference);
+        let revision = self.next();
+        self.log.push((revision, reference.clone(), Some(uid)));
+    }
+
+    // Jobs.
+
+    pub fn add_job(&mut self, mut view: JobView) {
+        let uid = self.fresh_uid();
+        view.job.uid = uid.as_str().into();
+        view.created = self.now;
+        let reference = ObjectRef {
+            kind: Kind::Job(view.job.kind),
+            namespace: view.job.namespace.clone(),
+            name: view.job.name.clone(),
+        };
+        let original = view.pod_sets.iter().map(|p| p.scheduling.clone()).collect();
+        let state =
+            JobState { view, stopping_pods: false, started_by_user: false, original, finalizers: Vec::new() };
+        self.store_job(&reference, state);
+    }
+
+    fn store_job(&mut self, reference: &ObjectRef, mut job: JobState) {
+        let revision = self.next();
+        job.view.resource_version = revision.to_string();
+        self.objects.insert(reference.clone(), Stored::Job(Box::new(job)));
+        self.log.push((revision, reference.clone(), None));
+    }
+
+    pub fn job_ref(&self, name: &str) -> ObjectRef {
+        let found = self.objects.keys().find(|r| matches!(r.kind, Kind::Job(_)) && &*r.name == name);
+        found.unwrap_or_else(|| panic!("there is no job {name}")).clone()
+    }
+
+    pub fn job(&self, name: &str) -> &JobState {
+        match &self.objects[&self.job_ref(name)] {
+            Stored::Job(job) => job,
+            Stored::Json(_) => unreachable!("jobs are kept as views"),
+        }
+    }
+
+    pub fn jobs(&self) -> impl Iterator<Item = (&ObjectRef, &JobState)> {
+        self.objects.iter().filter_map(|(r, o)| match o {
+            Stored::Job(job) => Some((r, &**job)),
+            Stored::Json(_) => None,
+        })
+    }
+
+    /// Changes a job as its user or controller would.
+    pub fn edit_job(&mut self, name: &str, change: impl FnOnce(&mut JobState)) {
+        let reference = self.job_ref(name);
+        let mut job = self.job(name).clone();
+        change(&mut job);
+        self.store_job(&reference, job);
+    }
+
+    /// The job's pods all end well.
+    pub fn finish_job(&mut self, name: &str, success: bool) {
+        self.edit_job(name, |job| {
+            job.view.active = false;
+            job.view.finished = Some(JobFinished { success, message: "Job finished".to_owned() });
+        });
+    }
+
+    pub fn delete_job(&mut self, name: &str) {
+        let reference = self.job_ref(name);
+        self.delete(&reference);
+    }
+
+    /// Pods that were stopped are gone now. Says whether there were any.
+    pub fn pods_vanish(&mut self) -> bool {
+        let stopping: Vec<_> =
+            self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.name.to_string()).collect();
+        for name in &stopping {
+            self.edit_job(name, |job| {
+                job.stopping_pods = false;
+                job.view.active = false;
+            });
+        }
+        !stopping.is_empty()
+    }
+
+    pub fn workloads(&self) -> Vec<v1beta2::Workload> {
+        let all = self.names(Kind::Workload);
+        all.iter().filter_map(|r| self.json(r)).map(|v| *decode::<v1beta2::Workload>(v)).collect()
+    }
+
+    pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
+        let owned = |w: &v1beta2::Workload| {
+            w.metadata.owner_references.iter().flatten().any(|o| o.uid == uid && o.controller == Some(true))
+        };
+        self.workloads().into_iter().filter(owned).collect()
+    }
+
+    pub fn workload_ref(&self, workload: &v1beta2::Workload) -> ObjectRef {
+        let metadata = &workload.metadata;
+        ObjectRef::namespaced(
+            Kind::Workload,
+            metadata.namespace.as_deref().unwrap(),
+            metadata.name.as_deref().unwrap(),
+        )
+    }
+
+    // Writes.
+
+    /// Does what a write asks for.
+    pub fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
+        let reference = &request.object;
+        match &request.write {
+            Write::CreateWorkload(workload) => {
+                if self.objects.contains_key(reference) {
+                    return Err(WriteError::AlreadyExists(reference.to_string()));
+                }
+                let mut value = serde_json::to_value(workload).unwrap();
+                value["metadata"]["uid"] = json!(self.fresh_uid());
+                value["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+                self.store(reference, value, true);
+            }
+            Write::MergePatch { subresource, body } => {
+                let mut value = self.locked(reference, body)?;
+                let before = value.clone();
+                let mut patch = body.clone();
+                let part = if subresource.is_some() { "spec" } else { "status" };
+                patch.as_object_mut().unwrap().remove(part);
+                merge(&mut value, &patch);
+                let leaves = !value["metadata"]["deletionTimestamp"].is_null()
+                    && value["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+                if leaves {
+                    let uid = string(&value["metadata"]["uid"]);
+                    self.remove(reference, uid);
+                    return Ok(None);
+                }
+                if value != before {
+                    let changed = value["spec"] != before["spec"];
+                    self.store(reference, value, changed);
+                }
+            }
+            Write::Apply { field_manager, body, .. } => {
+                let mut value = self.locked(reference, body)?;
+                let before = value.clone();
+                apply_status(&mut value["status"], &body["status"], field_manager);
+                if value != before {
+                    self.store(reference, value, false);
+                }
+            }
+            Write::Delete { .. } => {
+                if !self.objects.contains_key(reference) {
+                    return Err(WriteError::NotFound(reference.to_string()));
+                }
+                self.delete(reference);
+                return Ok(None);
+            }
+            Write::StartJob { view, infos } => self.patch_job(reference, view, |job| start(job, infos))?,
+            Write::StopJob { view, infos } => self.patch_job(reference, view, |job| stop(job, infos))?,
+            Write::SuspendJob { view } => self.patch_job(reference, view, |job| stop(job, &[]))?,
+            Write::Read => {}
+        }
+        self.object(reference).map(Some).ok_or_else(|| WriteError::NotFound(reference.to_string()))
+    }
+
+    /// The object, if it is the version that the write is about.
+    fn locked(&self, reference: &ObjectRef, body: &Value) -> Result<Value, WriteError> {
+        let value = self.json(reference).ok_or_else(|| WriteError::NotFound(reference.to_string()))?;
+        for field in ["resourceVersion", "uid"] {
+            let wanted = &body["metadata"][field];
+            if !wanted.is_null() && *wanted != value["metadata"][field] {
+                return Err(WriteError::Conflict(format!("{reference}: {field}")));
+            }
+        }
+        Ok(value.clone())
+    }
+
+    fn patch_job(
+        &mut self,
+        reference: &ObjectRef,
+        seen: &JobView,
+        change: impl FnOnce(&mut JobState),
+    ) -> Result<(), WriteError> {
+        let Some(Stored::Job(job)) = self.objects.get(reference) else {
+            return Err(WriteError::NotFound(reference.to_string()));
+        };
+        if job.view.resource_version != seen.resource_version {
+            return Err(WriteError::Conflict(reference.to_string()));
+        }
+        let mut job = (**job).clone();
+        change(&mut job);
+        self.store_job(reference, job);
+        Ok(())
+    }
+}
+
+fn start(job: &mut JobState, infos: &[PodSetInfo]) {
+    assert!(job.view.suspended, "{} is started twice", job.view.job.name);
+    job.view.suspended = false;
+    job.view.active = true;
+    for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {
+        set.count = info.count;
+        set.scheduling.labels.extend(info.scheduling.labels.clone());
+        set.scheduling.annotations.extend(info.scheduling.annotations.clone());
+        set.scheduling.node_selector.extend(info.scheduling.node_selector.clone());
+        set.scheduling.tolerations.extend(info.scheduling.tolerations.clone());
+    }
+}
+
+fn stop(job: &mut JobState, infos: &[PodSetInfo]) {
+    job.started_by_user = false;
+    job.view.suspended = true;
+    job.view.pods_ready = false;
+    job.stopping_pods = job.view.active;
+    for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {
+        set.count = info.count;
+        set.scheduling = info.scheduling.clone();
+    }
+}
+
+/// Server-side apply of a Workload's status, as far as the engine's managers need it.
+fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
+    if status.is_null() {
+        *status = json!({});
+    }
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let theirs = |c: &Value| {
+        let type_ = c["type"].as_str().unwrap_or_default();
+        let admission =
+            sluice_api::conditions::WorkloadCondition::ADMISSION_MANAGED.iter().any(|t| t.as_str() == type_);
+        match manager {
+            "kueue-admission" => admission,
+            manager => manager.ends_with(&format!("-{type_}")),
+        }
+    };
+    conditions.retain(|c| !theirs(c));
+    conditions.extend(applied["conditions"].as_array().cloned().unwrap_or_default());
+    status["conditions"] = json!(conditions);
+    let fields: &[&str] = match manager {
+        "kueue-admission" => &[
+            "admission",
+            "requeueState",
+            "admissionChecks",
+            "resourceRequests",
+            "accumulatedPastExecutionTimeSeconds",
+            "schedulingStats",
+            "clusterName",
+            "nominatedClusterNames",
+            "unhealthyNodes",
+            "preemptionGates",
+        ],
+        "kueue-reclaimable-pods" => &["reclaimablePods"],
+        _ => &[],
+    };
+    for field in fields {
+        match applied.get(field) {
+            Some(value) => status[field] = value.clone(),
+            None => {
+                status.as_object_mut().unwrap().remove(*field);
+            }
+        }
+    }
+}
+
+/// Only batch Jobs and JobSets are played.
+pub fn kind(jobset: bool) -> JobKind {
+    if jobset { JobKind::JobSet } else { JobKind::Job }
+}

@@ -1,0 +1,120 @@
+//! Short ways to make objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobPodSet, JobRef, JobView, PodScheduling};
+use sluice_engine::{Kind, ObjectRef};
+
+use super::Api;
+
+/// A pod template that asks for cpu.
+pub fn template(cpu: &str) -> PodTemplateSpec {
+    let requests = BTreeMap::from([("cpu".to_owned(), Quantity(cpu.to_owned()))]);
+    let container = Container {
+        name: "main".to_owned(),
+        image: Some("busybox".to_owned()),
+        resources: Some(ResourceRequirements { requests: Some(requests), ..Default::default() }),
+        ..Default::default()
+    };
+    PodTemplateSpec {
+        metadata: None,
+        spec: Some(PodSpec { containers: vec![container], ..Default::default() }),
+    }
+}
+
+/// A pod set of a job.
+pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
+    let template = template(cpu);
+    JobPodSet {
+        name: name.to_owned(),
+        count,
+        min_count: None,
+        containers_hash: sluice_api::names::containers_hash(template.spec.as_ref().unwrap()),
+        template: Some(Arc::new(template)),
+        scheduling: PodScheduling::default(),
+        has_template_metadata: true,
+    }
+}
+
+/// A suspended batch Job with one pod set.
+pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> JobView {
+    JobView {
+        job: JobRef { kind: JobKind::Job, namespace: namespace.into(), name: name.into(), uid: "".into() },
+        resource_version: String::new(),
+        generation: 1,
+        created: Timestamp::UNIX_EPOCH,
+        deleting: false,
+        queue_name: Some(queue.to_owned()).filter(|q| !q.is_empty()),
+        workload_priority_class: None,
+        pod_priority_class: None,
+        prebuilt_workload: None,
+        maximum_execution_time_seconds: None,
+        admission_gated_by: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        controller: None,
+        managed_by: None,
+        suspended: true,
+        stopping: false,
+        active: false,
+        finished: None,
+        pods_ready: false,
+        reclaimable: Vec::new(),
+        pod_sets: vec![pod_set("main", count, cpu)],
+        invalid: None,
+    }
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "finalizers": ["kueue.x-k8s.io/resource-in-use"]})
+}
+
+impl Api {
+    pub fn namespace(&mut self, name: &str, labels: &[(&str, &str)]) {
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        self.put(Kind::Namespace, json!({"metadata": {"name": name, "labels": labels}}));
+    }
+
+    pub fn flavor(&mut self, name: &str, labels: &[(&str, &str)]) -> ObjectRef {
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        self.put(Kind::ResourceFlavor, json!({"metadata": metadata(name), "spec": {"nodeLabels": labels}}))
+    }
+
+    /// A ClusterQueue with one flavor and cpu, selecting all namespaces; `more` is merged into its spec.
+    pub fn cluster_queue(&mut self, name: &str, flavor: &str, cpu: &str, more: &Value) -> ObjectRef {
+        let mut spec = json!({
+            "namespaceSelector": {},
+            "resourceGroups": [{
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpu}]}],
+            }],
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        self.put(Kind::ClusterQueue, json!({"metadata": metadata(name), "spec": spec}))
+    }
+
+    pub fn local_queue(&mut self, namespace: &str, name: &str, cluster_queue: &str) -> ObjectRef {
+        self.put(
+            Kind::LocalQueue,
+            json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": cluster_queue}}),
+        )
+    }
+
+    pub fn priority_class(&mut self, name: &str, value: i32) {
+        self.put(Kind::WorkloadPriorityClass, json!({"metadata": {"name": name}, "value": value}));
+    }
+
+    /// One flavor, one ClusterQueue `cq` and a LocalQueue `lq` in `team-a` that leads to it.
+    pub fn simple(&mut self, cpu: &str, more: &Value) {
+        self.flavor("default", &[("pool", "default")]);
+        self.cluster_queue("cq", "default", cpu, more);
+        self.local_queue("team-a", "lq", "cq");
+    }
+}

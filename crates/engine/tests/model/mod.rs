@@ -1,0 +1,236 @@
+//! A small API server in memory, with controllers that play jobs: the spine of the engine's tests.
+//!
+//! It keeps objects as JSON (jobs as views), applies the engine's writes as the real one would as far as the engine can
+//! tell (optimistic locking, field managers of Workload status, finalizers, owner garbage collection, generations), and
+//! feeds answers and watch events back.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod api;
+pub mod build;
+
+use std::collections::VecDeque;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::v1beta2;
+use sluice_engine::{
+    Effect, Engine, EngineConfig, Event, Input, Kind, ObjectRef, Purpose, Write, WriteError,
+};
+
+pub use api::Api;
+
+/// Every kind that the manager lists before it says so.
+pub const KINDS: [Kind; 14] = [
+    Kind::ResourceFlavor,
+    Kind::ClusterQueue,
+    Kind::LocalQueue,
+    Kind::Cohort,
+    Kind::AdmissionCheck,
+    Kind::Workload,
+    Kind::WorkloadPriorityClass,
+    Kind::PriorityClass,
+    Kind::Namespace,
+    Kind::Node,
+    Kind::LimitRange,
+    Kind::RuntimeClass,
+    Kind::Job(sluice_api::job::JobKind::Job),
+    Kind::Job(sluice_api::job::JobKind::JobSet),
+];
+
+/// A cluster with one engine.
+pub struct Cluster {
+    pub api: Api,
+    pub engine: Engine,
+    pub now: Timestamp,
+    pub config: EngineConfig,
+    /// Events in the order recorded.
+    pub events: Vec<Event>,
+    /// Writes in the order sent: what they acted on, and why.
+    pub writes: Vec<(ObjectRef, Purpose)>,
+    /// Observations in the order made.
+    pub observed: Vec<(String, Vec<String>)>,
+    /// Whether pods vanish as soon as nothing else happens.
+    pub pods_vanish: bool,
+    /// Fail the next writes of these purposes so.
+    pub fail: VecDeque<(Purpose, WriteError)>,
+    /// Stop after this many writes: the rest of the effects is lost.
+    pub writes_left: Option<usize>,
+    seen: u64,
+}
+
+impl Cluster {
+    /// A cluster of that configuration whose engine leads and has seen the (empty) world.
+    pub fn new(config: EngineConfig) -> Self {
+        let mut cluster = Self {
+            api: Api::default(),
+            engine: Engine::new(config.clone()),
+            now: Timestamp::from_second(1_800_000_000).unwrap(),
+            config,
+            events: Vec::new(),
+            writes: Vec::new(),
+            observed: Vec::new(),
+            pods_vanish: true,
+            fail: VecDeque::new(),
+            writes_left: None,
+            seen: 0,
+        };
+        cluster.api.now = cluster.now;
+        cluster.restart();
+        cluster
+    }
+
+    /// With the default configuration, but without waiting for anything, and with two namespaces.
+    pub fn plain() -> Self {
+        let mut cluster = Self::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+        cluster.api.namespace("team-a", &[("team", "a")]);
+        cluster.api.namespace("team-b", &[("team", "b")]);
+        cluster
+    }
+
+    /// Drops the engine and makes a new one from what the API server has.
+    pub fn restart(&mut self) {
+        self.engine = Engine::new(self.config.clone());
+        self.seen = self.api.revision();
+        let all = self.api.everything();
+        for object in all {
+            self.engine.apply(self.now, Input::Applied(object));
+        }
+        for kind in KINDS {
+            let present = self.api.names(kind);
+            self.engine.apply(self.now, Input::Listed { kind, present });
+        }
+        self.engine.apply(self.now, Input::Synced);
+        self.engine.apply(self.now, Input::Leader(true));
+    }
+
+    /// Delivers what the watches have seen since.
+    fn watch(&mut self) -> bool {
+        let events = self.api.events_since(self.seen);
+        self.seen = self.api.revision();
+        let any = !events.is_empty();
+        for input in events {
+            self.engine.apply(self.now, input);
+        }
+        any
+    }
+
+    /// Carries one effect out. False once the number of writes is used up.
+    fn carry_out(&mut self, effect: Effect) -> bool {
+        match effect {
+            Effect::Write(request) => {
+                if let Some(left) = &mut self.writes_left {
+                    if *left == 0 {
+                        return false;
+                    }
+                    *left -= 1;
+                }
+                if !matches!(request.write, Write::Read) {
+                    self.writes.push((request.object.clone(), request.purpose));
+                }
+                let injected = self.fail.iter().position(|(p, _)| *p == request.purpose);
+                let result = match injected.and_then(|at| self.fail.remove(at)) {
+                    Some((_, error)) => Err(error),
+                    None => self.api.perform(&request),
+                };
+                self.engine.apply(self.now, Input::Written { id: request.id, result });
+            }
+            Effect::Event(event) => self.events.push(event),
+            Effect::Observe(o) => {
+                self.observed.push((o.metric.to_owned(), o.labels.iter().map(ToString::to_string).collect()));
+            }
+            Effect::Log(_) => {}
+        }
+        true
+    }
+
+    /// Runs until nothing happens any more at this instant, and checks the invariants after every step.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let mut busy = self.watch();
+            let effects = self.engine.cycle(self.now);
+            busy |= !effects.is_empty();
+            for effect in effects {
+                if !self.carry_out(effect) {
+                    return;
+                }
+            }
+            self.check();
+            busy |= self.engine.has_work();
+            if !busy {
+                if self.pods_vanish && self.api.pods_vanish() {
+                    continue;
+                }
+                return;
+            }
+        }
+        panic!("the cluster does not settle: {:#}", self.engine.state());
+    }
+
+    /// Lets time pass, stopping at each of the engine's timers.
+    pub fn advance(&mut self, seconds: i64) {
+        let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.settle();
+        while let Some(next) = self.engine.next_timer().filter(|t| *t <= end) {
+            self.now = self.now.max(next);
+            self.api.now = self.now;
+            self.engine.apply(self.now, Input::Tick);
+            self.settle();
+            if next == self.now && self.engine.next_timer() == Some(next) {
+                break;
+            }
+        }
+        self.now = end;
+        self.api.now = end;
+        self.settle();
+    }
+
+    /// What must hold at any time.
+    pub fn check(&self) {
+        if let Err(differences) = self.engine.audit() {
+            panic!("audit: {differences:#?}");
+        }
+        for (key, job) in self.api.jobs() {
+            if job.view.suspended || job.view.queue_name.is_none() || job.started_by_user {
+                continue;
+            }
+            let admitted =
+                self.api.workloads_of(&job.view.job.uid).iter().any(|w| condition(w, "Admitted") == "True");
+            assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
+        }
+    }
+
+    /// The only Workload of a job.
+    pub fn workload(&self, job: &str) -> v1beta2::Workload {
+        let state = self.api.job(job);
+        let owned = self.api.workloads_of(&state.view.job.uid);
+        assert_eq!(owned.len(), 1, "{job} has {} Workloads", owned.len());
+        owned[0].clone()
+    }
+
+    /// The notes of the events with that reason.
+    pub fn notes(&self, reason: &str) -> Vec<&str> {
+        self.events.iter().filter(|e| e.reason == reason).map(|e| e.note.as_str()).collect()
+    }
+
+    /// The number of writes for that purpose.
+    pub fn written(&self, purpose: Purpose) -> usize {
+        self.writes.iter().filter(|(_, p)| *p == purpose).count()
+    }
+}
+
+/// `True`, `False` or nothing.
+pub fn condition(workload: &v1beta2::Workload, type_: &str) -> String {
+    find(workload, type_).map(|c| c.status).unwrap_or_default()
+}
+
+/// `status/reason: message`, or nothing.
+pub fn told(workload: &v1beta2::Workload, type_: &str) -> String {
+    find(workload, type_).map(|c| format!("{}/{}: {}", c.status, c.reason, c.message)).unwrap_or_default()
+}
+
+fn find(
+    workload: &v1beta2::Workload,
+    type_: &str,
+) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let status = workload.status.clone().unwrap_or_default();
+    status.conditions.into_iter().find(|c| c.type_ == type_)
+}
