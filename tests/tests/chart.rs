@@ -109,6 +109,28 @@ fn all_eleven_crds_are_kept_on_uninstall_and_switched_off_together() {
 }
 
 #[test]
+fn the_kinds_webhooks_are_those_that_the_manager_answers() {
+    let objects = objects(&OUTSIDE);
+    let rendered: BTreeMap<String, Value> = webhooks(&objects)
+        .into_iter()
+        .filter(|webhook| webhook["rules"][0]["apiGroups"][0] == "kueue.x-k8s.io")
+        .map(|webhook| {
+            let url = webhook["clientConfig"]["url"].as_str().unwrap();
+            let rule = &webhook["rules"][0];
+            let path = url.trim_start_matches("https://127.0.0.1:9443").to_owned();
+            (path, json!([webhook["name"], rule["operations"], rule["resources"]]))
+        })
+        .collect();
+    let answered = sluice_api::webhooks::WEBHOOKS
+        .iter()
+        .map(|webhook| {
+            (webhook.path.to_owned(), json!([webhook.name, webhook.operations, webhook.resources]))
+        })
+        .collect();
+    assert_eq!(rendered, answered);
+}
+
+#[test]
 fn a_webhook_for_jobs_either_needs_a_queue_name_or_cannot_block() {
     let objects = objects(&[]);
     let jobs: Vec<&Value> = webhooks(&objects)
