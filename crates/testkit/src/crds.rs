@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 
-use crate::wait::{Look, eventually};
+use crate::wait::{Look, eventually, look};
 
 /// How long the API server may take to serve a new kind.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -59,4 +59,22 @@ pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition
         .await?;
     }
     Ok(())
+}
+
+/// Waits until a manager has put its certificate authority into every one of Sluice's CRDs that converts by webhook, and the
+/// API server serves them again: it takes a changed definition out of service for a moment.
+pub async fn wait_until_converting(client: &Client) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crds = sluice_api::crds();
+    for crd in &crds {
+        let name = crd.metadata.name.as_deref().unwrap_or_default();
+        eventually(&format!("the certificate authority in {name}"), DEADLINE, || async {
+            let conversion = api.get(name).await?.spec.conversion.unwrap_or_default();
+            let config = conversion.webhook.and_then(|webhook| webhook.client_config).unwrap_or_default();
+            let has_authority = config.ca_bundle.is_some_and(|bundle| !bundle.0.is_empty());
+            Ok(look(conversion.strategy != "Webhook" || has_authority, "not there"))
+        })
+        .await?;
+    }
+    wait_until_served(client, &crds).await
 }

@@ -32,7 +32,7 @@ pub mod wait;
 pub mod workloads;
 
 pub use manager::{Manager, binary};
-pub use plane::{Builder, ControlPlane, client_of};
+pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
 pub use ports::free_ports;
 pub use proxy::{FaultProxy, Write};
 pub use setup::Setup;

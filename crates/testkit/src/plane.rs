@@ -347,13 +347,22 @@ impl Drop for ControlPlane {
     }
 }
 
-/// A client for a kubeconfig file.
+/// A client for a kubeconfig file. It does not retry: a test wants to see a refusal, not wait it out.
 pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
+    client_with(kubeconfig, false).await
+}
+
+/// A client for a kubeconfig file that waits out a short overload (429, 503), as kubectl does.
+pub async fn patient_client_of(kubeconfig: &Path) -> Result<Client> {
+    client_with(kubeconfig, true).await
+}
+
+async fn client_with(kubeconfig: &Path, retry: bool) -> Result<Client> {
+    // Two crates with different providers may be linked in; the first choice stands.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let read =
         Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    // A test wants to see a refusal, not wait it out.
-    config.default_retry = false;
+    config.default_retry = retry;
     Ok(Client::try_from(config)?)
 }

@@ -14,7 +14,7 @@ use clap::{ArgAction, Parser};
 use serde_json::json;
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::jobset::StandIn;
-use sluice_testkit::{ControlPlane, Manager, Setup, chart};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, patient_client_of};
 use sluice_tests::story;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -103,13 +103,14 @@ async fn set_up(narrator: &Narrator) -> Result<Stage> {
     let setup = chart::install(&plane, Setup::new(&plane)?, &json!({})).await?;
     narrator.say("the chart is installed (no replica, webhooks by URL)");
     let manager = Manager::start(&plane, setup).await?;
+    crds::wait_until_converting(&plane.client().await?).await?;
     narrator.say("sluice is ready, with the rights of the chart's ServiceAccount");
     Ok(Stage { manager, jobset, plane })
 }
 
 /// Plays the example's first scenario, or just applies its manifests where it has none, under a live table.
 async fn act(narrator: &Narrator, stage: &Stage, folder: &Path) -> Result<()> {
-    let client = stage.plane.client().await?;
+    let client = patient_client_of(&stage.plane.kubeconfig_path()).await?;
     let scenario = story::scenarios(folder)?.into_iter().next().context("expected.yaml has no scenario")?;
     narrator.say(&format!("{}: {}\n", scenario.name, scenario.about));
     let mut table = table::Table::new(client.clone());
