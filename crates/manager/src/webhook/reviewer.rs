@@ -10,6 +10,7 @@ use sluice_api::config::{Configuration, selector_matches};
 use sluice_api::conversion::{ConversionReview, convert_review};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
+use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
 use sluice_jobs::webhook::{Context, Operation, mutate, owner_kind, validate};
 use tracing::info;
@@ -140,7 +141,11 @@ impl Reviewer for Reviewers {
         if let Some(hook) = self.job_hooks.get(path) {
             return Some(self.job(*hook, body));
         }
-        None
+        let hook = WEBHOOKS.iter().find(|hook| hook.path == path)?;
+        Some(serde_json::from_slice::<AdmissionReview>(body).and_then(|posted| {
+            let answered = review(hook.path, posted, self.gates);
+            serde_json::to_vec(&answered)
+        }))
     }
 }
 
@@ -250,6 +255,23 @@ mod tests {
         let (reviewers, _) = reviewers();
         assert!(reviewers.review("/mutate-batch-v1-job", b"[]").unwrap().is_err());
         assert!(reviewers.review("/convert", b"nonsense").unwrap().is_err());
+    }
+
+    #[test]
+    fn webhooks_of_the_queue_kinds_are_answered() {
+        let (reviewers, _) = reviewers();
+        for hook in WEBHOOKS {
+            let object = json!({
+                "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "a"}, "spec": {},
+            });
+            let review = json!({
+                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "request": {"uid": "u1", "operation": "CREATE", "object": object},
+            });
+            let answer = reviewers.review(hook.path, review.to_string().as_bytes()).unwrap().unwrap();
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer["response"]["uid"], "u1", "{}: {answer}", hook.path);
+        }
     }
 
     #[test]
