@@ -136,7 +136,8 @@ fn put_count(body: &mut Value, view: &JobView, pod_set: &JobPodSet, info: &PodSe
 ///
 /// 1. `suspend: true` with the annotation that says that a stop is under way;
 /// 2. clear `status.startTime`: before that the API server refuses changes of the template;
-/// 3. restore the template and drop the annotation.
+/// 3. restore the template and drop the annotation. Kubernetes ≥ 1.36 refuses this (422) until `status.active` is 0 too:
+///    send all steps again when the Job has changed.
 pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     let mut begin = json!({"spec": {"suspend": true}});
     set(&mut begin, &["metadata", "annotations", labels::STOPPING], Value::from("true"));

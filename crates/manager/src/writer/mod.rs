@@ -150,7 +150,12 @@ async fn carry_out(client: &Client, request: &WriteRequest) -> Answer {
                 match persist(client, &step_call(object, &step)).await {
                     Ok(body) => last = Some(Object::Job(Box::new(view(kind, &body)?))),
                     Err(error) => {
-                        failed = Some(failure(&error));
+                        failed = Some(match failure(&error) {
+                            // Kubernetes ≥ 1.36 refuses changes of a Job's template while `status.active` is not 0.
+                            // That passes: the engine tries again as soon as it sees the Job change.
+                            WriteError::Refused(why) if last.is_some() => WriteError::Conflict(why),
+                            other => other,
+                        });
                         break;
                     }
                 }
