@@ -121,7 +121,8 @@ fn a_fully_defaulted_v1beta2_file_is_the_default() {
     assert_eq!(
         texts(&warnings),
         [
-            "controller.groupKindConcurrency has no effect: Sluice decides on one thread and writes from one pool"
+            "controller.groupKindConcurrency has no effect: Sluice decides on one thread and writes from one pool",
+            "controller.cacheSyncTimeout has no effect: Sluice waits for its caches as long as it takes"
         ]
     );
 }
@@ -147,16 +148,16 @@ fn the_effective_configuration_reads_back_as_itself() {
     let everything = "
 manageJobsWithoutQueueName: true
 namespace: sluice
-tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], curvePreferences: [X25519]}
+tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}
 integrations: {frameworks: [jobset.x-k8s.io/jobset, pod], labelKeysToCopy: [team]}
 fairSharing: {preemptionStrategies: [LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 1h30m, usageSamplingInterval: 10s, resourceWeights: {cpu: 0.5}}
-metrics: {localQueueMetrics: {enable: false, localQueueSelector: {matchLabels: {a: b}}}}
+metrics: {localQueueMetrics: {enable: false}}
 resources:
   quotaCheckStrategy: IgnoreUndeclared
   transformations:
   - {input: nvidia.com/mig-4g.5gb, strategy: Replace, multiplyBy: cpu, outputs: {example.com/memory: 5Gi, example.com/gpc: 4}}
-objectRetentionPolicies: {workloads: {afterFinished: 0s, afterDeactivatedByKueue: 1.5h}}
+objectRetentionPolicies: {workloads: {afterFinished: 0s}}
 waitForPodsReady: {timeout: 1m, recoveryTimeout: 0s, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}}
 featureGates: {PriorityBoost: true, PartialAdmission: false}";
     for text in [v1beta2("").unwrap().0, v1beta2(everything).unwrap().0, parse(FULL_V1BETA1).unwrap().0] {
@@ -286,6 +287,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("gates", "featureGates: {Bogus: true, PartialAdmission: maybe, TLSOptions: false}"),
     ("concurrency", "controller: {groupKindConcurrency: {Pod: 0}, cacheSyncTimeout: -1}"),
+    (
+        "not built",
+        "metrics: {localQueueMetrics: {localQueueSelector: {}}}\nobjectRetentionPolicies: {workloads: {afterDeactivatedByKueue: 1h}}",
+    ),
     ("retention", "objectRetentionPolicies: {workloads: {afterFinished: -1s, afterwards: 1s}}"),
 ];
 

@@ -190,7 +190,6 @@ impl Gate {
                 | Self::KueueDRAIntegrationConsumableCapacity
                 | Self::KueueDRAIntegrationExtendedResource
                 | Self::KueueDRAIntegrationPartitionableDevices
-                | Self::KueueDRARejectWorkloadsWhenDRADisabled
                 | Self::LWSImmutableGroupSize
                 | Self::MultiKueue
                 | Self::MultiKueueAdaptersForCustomJobs
