@@ -72,10 +72,10 @@ fn whole_numbers(value: &mut Value) {
 
 fn definition(kind: &Kind, service: &ConversionService) -> Value {
     let mut names = json!({
-        "kind": kind.kind,
-        "listKind": format!("{}List", kind.kind),
+        "kind": kind.name,
+        "listKind": format!("{}List", kind.name),
         "plural": kind.plural,
-        "singular": kind.kind.to_ascii_lowercase(),
+        "singular": kind.name.to_ascii_lowercase(),
     });
     names["shortNames"] = kind.short_names.into();
     let mut spec = json!({

@@ -41,16 +41,16 @@ pub fn finalizer(object: &Value) -> Vec<PatchOperation> {
 /// are named first. An addition to Kueue, whose schema refuses such a group.
 pub fn covered_resources(object: &Value) -> Vec<PatchOperation> {
     let groups = object.pointer("/spec/resourceGroups").and_then(Value::as_array);
-    let mut patch = Vec::new();
+    let mut operations = Vec::new();
     for (index, group) in groups.into_iter().flatten().enumerate() {
         let left_out = group.get("coveredResources").is_none_or(|list| list.is_null() || *list == json!([]));
         let named = resources_named(group);
         if group.is_object() && left_out && !named.is_empty() {
             let path = format!("/spec/resourceGroups/{index}/coveredResources");
-            patch.push(PatchOperation::Add { path, value: json!(named) });
+            operations.push(PatchOperation::Add { path, value: json!(named) });
         }
     }
-    patch
+    operations
 }
 
 fn resources_named(group: &Value) -> Vec<&str> {

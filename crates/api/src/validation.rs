@@ -135,17 +135,15 @@ impl fmt::Display for FieldError {
 
 /// Several errors in one message: alone as it is, together in brackets.
 pub fn aggregate(errors: &[FieldError]) -> String {
-    match errors {
-        [only] => only.to_string(),
-        _ => {
-            let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-            for error in errors {
-                let text = error.to_string();
-                if !texts.contains(&text) {
-                    texts.push(text);
-                }
-            }
-            format!("[{}]", texts.join(", "))
+    if let [only] = errors {
+        return only.to_string();
+    }
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
         }
     }
+    format!("[{}]", texts.join(", "))
 }

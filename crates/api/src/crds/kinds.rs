@@ -6,8 +6,9 @@ use super::structural::schema_of;
 use crate::{v1beta1, v1beta2};
 
 /// A kind.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind, as a definition has them")]
 pub(super) struct Kind {
-    pub kind: &'static str,
+    pub name: &'static str,
     pub plural: &'static str,
     pub short_names: &'static [&'static str],
     pub namespaced: bool,
@@ -52,7 +53,7 @@ impl Column {
 impl Kind {
     /// The only column that differs: v1beta1 has the cohort under its older name.
     pub fn columns_v1beta1(&self) -> &'static [Column] {
-        if self.kind == "ClusterQueue" { CLUSTER_QUEUE_V1BETA1 } else { self.columns }
+        if self.name == "ClusterQueue" { CLUSTER_QUEUE_V1BETA1 } else { self.columns }
     }
 }
 
@@ -102,7 +103,7 @@ const fn admitted(priority: i32) -> Column {
 /// All kinds, sorted by the name of their definition.
 pub(super) const KINDS: &[Kind] = &[
     Kind {
-        kind: "AdmissionCheck",
+        name: "AdmissionCheck",
         plural: "admissionchecks",
         short_names: &["ac"],
         namespaced: false,
@@ -115,7 +116,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::AdmissionCheck>,
     },
     Kind {
-        kind: "ClusterQueue",
+        name: "ClusterQueue",
         plural: "clusterqueues",
         short_names: &["cq"],
         namespaced: false,
@@ -128,7 +129,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::ClusterQueue>,
     },
     Kind {
-        kind: "Cohort",
+        name: "Cohort",
         plural: "cohorts",
         short_names: &["co"],
         namespaced: false,
@@ -141,7 +142,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::Cohort>,
     },
     Kind {
-        kind: "LocalQueue",
+        name: "LocalQueue",
         plural: "localqueues",
         short_names: &["queue", "queues", "lq"],
         namespaced: true,
@@ -158,7 +159,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::LocalQueue>,
     },
     Kind {
-        kind: "MultiKueueCluster",
+        name: "MultiKueueCluster",
         plural: "multikueueclusters",
         short_names: &["mkc"],
         namespaced: false,
@@ -180,7 +181,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::MultiKueueCluster>,
     },
     Kind {
-        kind: "MultiKueueConfig",
+        name: "MultiKueueConfig",
         plural: "multikueueconfigs",
         short_names: &["mkconf"],
         namespaced: false,
@@ -193,7 +194,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::MultiKueueConfig>,
     },
     Kind {
-        kind: "ProvisioningRequestConfig",
+        name: "ProvisioningRequestConfig",
         plural: "provisioningrequestconfigs",
         short_names: &["prc"],
         namespaced: false,
@@ -206,7 +207,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::ProvisioningRequestConfig>,
     },
     Kind {
-        kind: "ResourceFlavor",
+        name: "ResourceFlavor",
         plural: "resourceflavors",
         short_names: &["flavor", "flavors", "rf"],
         namespaced: false,
@@ -219,7 +220,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::ResourceFlavor>,
     },
     Kind {
-        kind: "Topology",
+        name: "Topology",
         plural: "topologies",
         short_names: &["topo"],
         namespaced: false,
@@ -232,7 +233,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::Topology>,
     },
     Kind {
-        kind: "WorkloadPriorityClass",
+        name: "WorkloadPriorityClass",
         plural: "workloadpriorityclasses",
         short_names: &["wpc"],
         namespaced: false,
@@ -245,7 +246,7 @@ pub(super) const KINDS: &[Kind] = &[
         v1beta2: schema_of::<v1beta2::WorkloadPriorityClass>,
     },
     Kind {
-        kind: "Workload",
+        name: "Workload",
         plural: "workloads",
         short_names: &["kwl", "kueueworkload", "kueueworkloads"],
         namespaced: true,

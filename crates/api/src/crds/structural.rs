@@ -40,7 +40,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Value {
 /// the annotation in which `kubectl apply` remembers what it applied.
 fn normalize(schema: &mut Value, in_template: bool) {
     let Value::Object(map) = schema else { return };
-    let is_template = map.remove(POD_TEMPLATE).is_some();
+    let embeds_pods = map.remove(POD_TEMPLATE).is_some();
     remove_null(map);
     enumerate(map);
     for noise in ["title", "default", "examples", "nullable"] {
@@ -60,7 +60,7 @@ fn normalize(schema: &mut Value, in_template: bool) {
     if map.get("required").is_some_and(|required| required == &json!([])) {
         map.remove("required");
     }
-    let below = in_template || is_template;
+    let below = in_template || embeds_pods;
     if let Some(Value::Object(properties)) = map.get_mut("properties") {
         for (name, property) in &mut *properties {
             normalize(property, below);
@@ -78,10 +78,8 @@ fn normalize(schema: &mut Value, in_template: bool) {
             normalize(child, below);
         }
     }
-    if is_template {
-        if let Some(Value::Object(properties)) = map.get_mut("properties") {
-            properties.insert("metadata".into(), template_metadata());
-        }
+    if embeds_pods && let Some(Value::Object(properties)) = map.get_mut("properties") {
+        properties.insert("metadata".into(), template_metadata());
     }
 }
 
@@ -140,10 +138,10 @@ fn enumerate(map: &mut Map<String, Value>) {
 
 /// What the API server does for pods and would not do for pods inside of something else: a port without protocol is TCP.
 fn embedded(properties: &mut Map<String, Value>) {
-    if properties.contains_key("containerPort") {
-        if let Some(Value::Object(protocol)) = properties.get_mut("protocol") {
-            protocol.insert("default".into(), "TCP".into());
-        }
+    if properties.contains_key("containerPort")
+        && let Some(Value::Object(protocol)) = properties.get_mut("protocol")
+    {
+        protocol.insert("default".into(), "TCP".into());
     }
 }
 

@@ -166,7 +166,7 @@ fn check_admission(admission: &Admission, names: &[&str], errors: &mut Vec<Field
             match Quantity::parse(&usage.0) {
                 Ok(quantity) if quantity.nano() % count == 0 => {}
                 Ok(_) => {
-                    errors.push(FieldError::invalid(path, usage, format!("is not a multiple of {count}")))
+                    errors.push(FieldError::invalid(path, usage, format!("is not a multiple of {count}")));
                 }
                 Err(error) => errors.push(FieldError::invalid(path, usage, error.to_string())),
             }

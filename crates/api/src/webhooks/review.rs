@@ -88,15 +88,11 @@ impl AdmissionStatus {
 impl AdmissionReview {
     /// The review with its answer.
     pub(super) fn answer(self, decide: impl FnOnce(AdmissionRequest) -> Answer) -> Self {
-        let response = match self.request {
-            Some(request) => {
-                let uid = request.uid.clone();
-                AdmissionResponse::new(uid, decide(request))
-            }
-            None => {
-                let problem = AdmissionStatus::bad_request("the review has no request".to_owned());
-                AdmissionResponse::new(String::new(), Err(problem))
-            }
+        let response = if let Some(request) = self.request {
+            AdmissionResponse::new(request.uid.clone(), decide(request))
+        } else {
+            let problem = AdmissionStatus::bad_request("the review has no request".to_owned());
+            AdmissionResponse::new(String::new(), Err(problem))
         };
         Self { api_version: self.api_version, kind: self.kind, request: None, response: Some(response) }
     }
