@@ -111,7 +111,7 @@ struct Granular {
 }
 
 impl Granular {
-    const WORST: Granular = Granular { mode: FlavorMode::NoFit, height: u32::MAX };
+    const WORST: Granular = Granular { mode: FlavorMode::NoFit, height: 0 };
     const BEST: Granular = Granular { mode: FlavorMode::Fit, height: 0 };
 
     /// Whether this is preferred to the other. Not to fit is worst, no candidates is next; between the others, and
