@@ -1,0 +1,229 @@
+//! The manager as a process: it starts, leads, runs Jobs, hands over, waits for what is missing, and stops.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::kubectl::{apply, kubectl};
+use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::{ControlPlane, Manager, Setup, crds};
+
+const DEADLINE: Duration = Duration::from_mins(1);
+const NAMESPACE: &str = "kueue-system";
+const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+
+const QUEUES: &str = r"
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: default
+      resources: [{name: cpu, nominalQuota: 1}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: default}
+spec: {clusterQueue: cq}
+";
+
+async fn plane() -> ControlPlane {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    plane.make_namespace(NAMESPACE).await.unwrap();
+    plane
+}
+
+/// A plane with the CRDs, converting by the manager of this setup.
+async fn plane_with_crds() -> (ControlPlane, Setup) {
+    let plane = plane().await;
+    let setup = Setup::new(&plane).unwrap();
+    let url = format!("https://127.0.0.1:{}", setup.webhook);
+    crds::install(&plane.client().await.unwrap(), Some(&url)).await.unwrap();
+    (plane, setup)
+}
+
+/// Without webhooks in this plane, the test suspends the Job as they would.
+async fn make_job(plane: &ControlPlane, name: &str) -> Api<Job> {
+    let jobs: Api<Job> = Api::default_namespaced(plane.client().await.unwrap());
+    let job = json!({
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"suspend": true, "template": {"spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        }}},
+    });
+    jobs.create(&PostParams::default(), &serde_json::from_value(job).unwrap()).await.unwrap();
+    jobs
+}
+
+async fn suspended(jobs: &Api<Job>, name: &str) -> anyhow::Result<bool> {
+    Ok(jobs.get(name).await?.spec.and_then(|spec| spec.suspend).unwrap_or(false))
+}
+
+async fn wait_until_started(jobs: &Api<Job>, name: &str) {
+    eventually(&format!("{name} to be started"), DEADLINE, || async {
+        let suspended = suspended(jobs, name).await?;
+        Ok(look(!suspended, format!("suspended: {suspended}")))
+    })
+    .await
+    .unwrap();
+}
+
+async fn holder(plane: &ControlPlane) -> String {
+    let leases: Api<Lease> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
+    let lease = leases.get_opt(LEASE).await.unwrap().and_then(|lease| lease.spec);
+    lease.and_then(|spec| spec.holder_identity).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
+    let (plane, setup) = plane_with_crds().await;
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    apply(&plane, QUEUES).await.unwrap();
+    let jobs = make_job(&plane, "first").await;
+    wait_until_started(&jobs, "first").await;
+    make_job(&plane, "second").await;
+    eventually("second to say why it waits", DEADLINE, || async {
+        let all = kubectl(&plane, &["get", "workloads", "-o", "json"]).await?;
+        Ok(look(all.contains("insufficient unused quota"), all))
+    })
+    .await
+    .unwrap();
+    assert!(suspended(&jobs, "second").await.unwrap());
+    jobs.delete("first", &kube::api::DeleteParams::background()).await.unwrap();
+    // No garbage collector here: the Workload goes when its owner's deletion is played.
+    let owned = kubectl(&plane, &["get", "workloads", "-o", "name"]).await.unwrap();
+    let first = owned.lines().find(|line| line.contains("job-first-")).unwrap();
+    let _ = kubectl(&plane, &["delete", "--wait=false", first]).await;
+    wait_until_started(&jobs, "second").await;
+    let memory = manager.resident_memory().unwrap();
+    assert!(memory < 100 << 20, "{memory} bytes");
+    let log = manager.log().unwrap();
+    let (took, status) = manager.stop().await.unwrap();
+    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}: {log}");
+    assert_eq!(holder(&plane).await, "", "the lease is released");
+    plane.stop();
+}
+
+#[tokio::test]
+async fn the_other_replica_takes_over_when_the_leader_is_killed() {
+    let (plane, setup) = plane_with_crds().await;
+    let second = setup.replica().unwrap();
+    let leader = Manager::start(&plane, setup).await.unwrap();
+    eventually("the first to lead", DEADLINE, || async {
+        let holder = holder(&plane).await;
+        Ok(look(holder.starts_with("sluice_"), holder))
+    })
+    .await
+    .unwrap();
+    let before = holder(&plane).await;
+    let follower = Manager::start(&plane, second).await.unwrap();
+    let (_, text) = follower.health("/readyz").await.unwrap();
+    assert!(text.contains("leads"), "{text}");
+    leader.kill();
+    eventually("the second to lead", DEADLINE, || async {
+        let holder = holder(&plane).await;
+        Ok(look(holder != before && holder.starts_with("sluice_"), holder))
+    })
+    .await
+    .unwrap();
+    apply(&plane, QUEUES).await.unwrap();
+    let jobs = make_job(&plane, "after").await;
+    wait_until_started(&jobs, "after").await;
+    follower.stop().await.unwrap();
+    plane.stop();
+}
+
+#[tokio::test]
+async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
+    let (plane, setup) = plane_with_crds().await;
+    let leases: Api<Lease> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
+    let kueue = |renewed: u32| {
+        let time = format!("2026-01-01T00:00:00.{renewed:06}Z");
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": {
+            "holderIdentity": "kueue-controller-manager-0_1", "leaseDurationSeconds": 3, "renewTime": time,
+        }})
+    };
+    let params = PatchParams::apply("kueue").force();
+    leases.patch(LEASE, &params, &Patch::Apply(kueue(0))).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    let mut renewed = 0;
+    consistently("Kueue to keep its lease", Duration::from_secs(5), || {
+        renewed += 1;
+        let (leases, params, lease) = (leases.clone(), params.clone(), kueue(renewed));
+        async move {
+            let lease = leases.patch(LEASE, &params, &Patch::Apply(lease)).await?;
+            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            Ok(look(holder.starts_with("kueue"), holder))
+        }
+    })
+    .await
+    .unwrap();
+    let (status, text) = manager.health("/readyz").await.unwrap();
+    assert!(status == 200 && text.contains("Kueue leads"), "{status} {text}");
+    // Kueue stops renewing: the lease expires, and Sluice leads.
+    eventually("Sluice to lead", DEADLINE, || async {
+        let holder = holder(&plane).await;
+        Ok(look(holder.starts_with("sluice_"), holder))
+    })
+    .await
+    .unwrap();
+    manager.stop().await.unwrap();
+    plane.stop();
+}
+
+#[tokio::test]
+async fn it_names_missing_crds_and_waits_for_them() {
+    let plane = plane().await;
+    let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap()).await.unwrap();
+    eventually("the missing CRDs to be named", DEADLINE, || async {
+        let (status, text) = manager.health("/readyz").await?;
+        Ok(look(status == 503 && text.contains("clusterqueues.kueue.x-k8s.io"), text))
+    })
+    .await
+    .unwrap();
+    crds::install(&plane.client().await.unwrap(), None).await.unwrap();
+    manager.wait_until_ready().await.unwrap();
+    manager.stop().await.unwrap();
+    plane.stop();
+}
+
+#[tokio::test]
+async fn a_spoilt_certificate_is_replaced_without_a_restart() {
+    let (plane, setup) = plane_with_crds().await;
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
+    let read = async || -> Value {
+        let secret = secrets.get("kueue-webhook-server-cert").await.unwrap();
+        serde_json::to_value(secret.data.unwrap()["tls.crt"].clone()).unwrap()
+    };
+    let before = read().await;
+    let spoilt = json!({"data": {"tls.crt": "c3BvaWx0"}});
+    secrets.patch("kueue-webhook-server-cert", &PatchParams::default(), &Patch::Merge(spoilt)).await.unwrap();
+    eventually("a new certificate", DEADLINE, || async {
+        let now = read().await;
+        Ok(look(now != before && now != "c3BvaWx0", now))
+    })
+    .await
+    .unwrap();
+    eventually("conversion to work again", DEADLINE, || async {
+        let flavors = kubectl(&plane, &["get", "clusterqueues.v1beta1.kueue.x-k8s.io"]).await?;
+        Ok(look(true, flavors))
+    })
+    .await
+    .unwrap();
+    manager.stop().await.unwrap();
+    plane.stop();
+}
