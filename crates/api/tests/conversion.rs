@@ -322,6 +322,21 @@ fn a_review_is_answered_in_order() {
     assert_eq!(names, ["a", "b"]);
 }
 
+/// Kubernetes 1.36 sends an empty response along, in which the list is null.
+#[test]
+fn a_review_as_the_api_server_sends_it_is_read() {
+    let body = r#"{
+        "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+        "request": {"uid": "u1", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [
+            {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Cohort", "metadata": {"name": "c"}}
+        ]},
+        "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}}
+    }"#;
+    let answer = convert_review(serde_json::from_str(body).unwrap()).response.unwrap();
+    assert_eq!(answer.result.status, "Success");
+    assert_eq!(answer.converted_objects[0]["apiVersion"], "kueue.x-k8s.io/v1beta2");
+}
+
 #[test]
 fn a_bad_object_fails_the_review_and_is_named() {
     let broken = json!({

@@ -1,6 +1,6 @@
 //! The conversion webhook's request and response.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{Version, convert};
@@ -18,8 +18,8 @@ pub struct ConversionReview {
     /// What to convert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<ConversionRequest>,
-    /// What came of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What came of it. Not read: the API server posts an empty response, with nulls, beside its request.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub response: Option<ConversionResponse>,
 }
 
@@ -44,7 +44,7 @@ pub struct ConversionResponse {
     /// The request's.
     pub uid: String,
     /// The objects.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub converted_objects: Vec<Value>,
     /// Success, or what is wrong with which object.
     pub result: ConversionStatus,
@@ -54,10 +54,16 @@ pub struct ConversionResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversionStatus {
     /// `Success` or `Failure`.
+    #[serde(default)]
     pub status: String,
     /// What is wrong.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+/// The API server sends a response along with its request, with null for the list.
+fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
+    Ok(Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Answers the API server. One object that cannot be converted fails the whole request, as the protocol demands; the message
@@ -99,5 +105,22 @@ fn describe(object: &Value, index: usize) -> String {
         (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
         (None, Some(name)) => format!("{kind} {name}"),
         _ => format!("{kind} number {index} of the request"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_empty_response_that_the_api_server_posts_along_is_not_read() {
+        let posted = r#"{
+            "kind": "ConversionReview",
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "request": {"uid": "u", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": []},
+            "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}}
+        }"#;
+        let answer = convert_review(serde_json::from_str(posted).unwrap()).response.unwrap();
+        assert_eq!((answer.uid.as_str(), answer.result.status.as_str()), ("u", "Success"));
     }
 }
