@@ -48,8 +48,9 @@ cases! {
 
 macro_rules! big_cases {
     ($($test:ident: $case:literal,)*) => {
-        $(#[test]
-        #[ignore = "minutes in a debug build"]
+        // Minutes in a debug build: `make exhaustive` runs them.
+        $(#[cfg(feature = "exhaustive")]
+        #[test]
         fn $test() {
             check($case);
         })*

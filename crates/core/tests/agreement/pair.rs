@@ -104,8 +104,14 @@ impl Pair {
         self.oracle.flush(&queue);
     }
 
+    /// Declares a queue anew. The same declaration again is no event; the core flushes with the next event, and
+    /// reading what changed is one.
     pub fn redeclare(&mut self, name: &Name, queue: Queue) {
+        if self.oracle.world.queues.get(name) == Some(&queue) {
+            return;
+        }
         self.core.set_cluster_queue(translate::queue(name, &queue));
+        let _ = self.core.take_changed();
         self.oracle.redeclare(name, queue);
     }
 
