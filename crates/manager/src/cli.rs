@@ -1,5 +1,6 @@
 //! The command line of `sluice`.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -79,11 +80,12 @@ pub struct ManagerArgs {
 fn after_help() -> String {
     let mut text = "Controllers (--controllers):\n".to_owned();
     for controller in Controller::ALL {
-        text.push_str(&format!("  {:<14} {}\n", controller.name(), controller.about()));
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "  {:<14} {}", controller.name(), controller.about());
     }
     text.push_str("\nFeature gates (--feature-gates):\n");
     for line in Gates::help().lines() {
-        text.push_str(&format!("  {line}\n"));
+        let _ = writeln!(text, "  {line}");
     }
     text
 }

@@ -20,7 +20,7 @@ use tracing::{error, info};
 const BATCH: usize = 4096;
 /// Panics that blame nothing new, each within [`CALM`] of the one before, until the process gives up.
 const BLAMELESS: u32 = 3;
-const CALM: Duration = Duration::from_secs(60);
+const CALM: Duration = Duration::from_mins(1);
 
 /// What the thread drives: the engine, or a stand-in in tests.
 pub trait Machine {

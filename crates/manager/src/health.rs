@@ -1,5 +1,6 @@
 //! Liveness and readiness over plain HTTP, and debug pages for callers on the same host.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub trait Probe: Send + Sync + 'static {
     fn alive(&self) -> BoxFuture<'_, bool>;
     /// The engine's state, for people.
     fn state(&self) -> BoxFuture<'_, Option<String>>;
+    /// Differences between the engine's incremental state and a recomputation, for people.
+    fn audit(&self) -> BoxFuture<'_, Option<String>>;
 }
 
 /// Serves until stopped. `readiness` and `liveness` are endpoint names without the slash.
@@ -48,6 +51,7 @@ pub async fn serve(
         .route(&path(liveness), get(live))
         .route(&path(readiness), get(ready))
         .route("/debug/state", get(state))
+        .route("/debug/audit", get(audit))
         .with_state(probe)
         .into_make_service_with_connect_info::<SocketAddr>();
     let stopped = async move { stop.stopped().await };
@@ -84,7 +88,8 @@ fn render(checks: &[Check]) -> (bool, String) {
             Some(problem) => ('-', format!("failed: {problem}")),
         };
         let detail = check.detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
-        text.push_str(&format!("[{sign}]{} {outcome}{detail}\n", check.name));
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "[{sign}]{} {outcome}{detail}", check.name);
     }
     text.push_str(if ready { "readyz check passed\n" } else { "readyz check failed\n" });
     (ready, text)
@@ -92,6 +97,10 @@ fn render(checks: &[Check]) -> (bool, String) {
 
 async fn state(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>>) -> Response {
     debug_page(from, probe.state()).await
+}
+
+async fn audit(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>>) -> Response {
+    debug_page(from, probe.audit()).await
 }
 
 /// Names and requests of all workloads are nobody's business but the operator's: only for callers on this host.

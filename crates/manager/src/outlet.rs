@@ -1,5 +1,6 @@
 //! Carries the engine's effects out of its thread: to the writer, the event sink, the metrics and the log.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +116,8 @@ fn log(line: &LogLine) {
         details.push_str(key);
         details.push('=');
         if value.contains([' ', '"', '=']) || value.is_empty() {
-            details.push_str(&format!("{value:?}"));
+            // Writing into a String does not fail.
+            let _ = write!(details, "{value:?}");
         } else {
             details.push_str(value);
         }

@@ -63,6 +63,13 @@ impl Probe for Status {
     }
 
     fn state(&self) -> BoxFuture<'_, Option<String>> {
-        Box::pin(self.engine.ask(|engine| format!("{engine:#?}\n")))
+        Box::pin(self.engine.ask(|engine| format!("{:#}\n", engine.state())))
+    }
+
+    fn audit(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(self.engine.ask(|engine| match engine.audit() {
+            Ok(()) => "no differences\n".to_owned(),
+            Err(differences) => differences.join("\n") + "\n",
+        }))
     }
 }

@@ -37,9 +37,10 @@ impl Crds {
         if *known == problem {
             return;
         }
-        match &problem {
-            Some(problem) => warn!(%problem, "waiting for the CRDs"),
-            None => info!("all CRDs are there"),
+        if let Some(problem) = &problem {
+            warn!(%problem, "waiting for the CRDs");
+        } else {
+            info!("all CRDs are there");
         }
         *known = problem;
     }

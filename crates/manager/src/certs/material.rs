@@ -12,13 +12,13 @@ use rcgen::{
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 const CA_LIFETIME: Duration = DAY.saturating_mul(3650);
 const CA_MARGIN: Duration = DAY.saturating_mul(400);
 const SERVING_LIFETIME: Duration = DAY.saturating_mul(365);
 const SERVING_MARGIN: Duration = DAY.saturating_mul(90);
 /// Clocks of the API server and of the manager may differ by this much.
-const SKEW: Duration = Duration::from_secs(3600);
+const SKEW: Duration = Duration::from_hours(1);
 
 /// Why certificates could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// After this pause the same event is a new one (client-go ends a series after the same time).
-const SERIES: Duration = Duration::from_secs(360);
+const SERIES: Duration = Duration::from_mins(6);
 /// A series is updated at most this often.
 const UPDATE: Duration = Duration::from_secs(10);
 

@@ -160,7 +160,7 @@ mod tests {
     fn a_record_that_did_not_change_for_its_duration_is_taken() {
         assert_eq!(decide(Some(&held_by("sluice_b_2")), false, 15), Action::Take);
         let mut promised_longer = held_by("sluice_b_2");
-        promised_longer.duration = Some(Duration::from_secs(60));
+        promised_longer.duration = Some(Duration::from_mins(1));
         assert!(matches!(decide(Some(&promised_longer), false, 15), Action::Wait { .. }));
         let mut without = held_by("sluice_b_2");
         without.duration = None;

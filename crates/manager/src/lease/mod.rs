@@ -132,13 +132,13 @@ impl Election {
         let record = lease.map(record);
         let unchanged = self.observed.note(record.as_ref(), self.started.elapsed());
         let Settings { identity, lease_duration, .. } = &self.settings;
-        match evaluate(record.as_ref(), identity, false, unchanged, *lease_duration) {
-            Action::Wait { rival: rival @ Rival::Kueue, holder, .. } => self.wait(rival, &holder),
-            _ => {
-                self.leading = true;
-                info!("leading without leader election");
-                self.standing.send_replace(Standing::Leading);
-            }
+        let action = evaluate(record.as_ref(), identity, false, unchanged, *lease_duration);
+        if let Action::Wait { rival: rival @ Rival::Kueue, holder, .. } = action {
+            self.wait(rival, &holder);
+        } else {
+            self.leading = true;
+            info!("leading without leader election");
+            self.standing.send_replace(Standing::Leading);
         }
     }
 
@@ -273,7 +273,7 @@ impl Election {
         match call.send(&self.client, Duration::from_secs(2)).await {
             Ok(_) => info!("lease released"),
             Err(error) => {
-                warn!(error = %Chain(&error), "the lease could not be released; it expires by itself")
+                warn!(error = %Chain(&error), "the lease could not be released; it expires by itself");
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::api_call::{Call, CallError, Content};
 use crate::error_chain::Chain;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-const REMEMBER: Duration = Duration::from_secs(60);
+const REMEMBER: Duration = Duration::from_mins(1);
 /// Tokens that are remembered: a bound, for floods of wrong ones.
 const REMEMBERED: usize = 512;
 

@@ -97,7 +97,7 @@ struct Family {
 /// All metrics of the process.
 #[derive(Debug)]
 pub struct Registry {
-    registry: prometheus::Registry,
+    store: prometheus::Registry,
     families: BTreeMap<&'static str, Family>,
     role: RwLock<Role>,
 }
@@ -133,7 +133,7 @@ impl Registry {
             };
             families.insert(definition.name, Family { definition, vector, series: Mutex::default() });
         }
-        Ok(Self { registry, families, role: RwLock::new(role) })
+        Ok(Self { store: registry, families, role: RwLock::new(role) })
     }
 
     /// This replica's role changes.
@@ -180,7 +180,7 @@ impl Registry {
     pub fn text(&self) -> String {
         let mut text = Vec::new();
         // Writing into memory fails only for metrics without names, which `new` refuses.
-        let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        let encoded = TextEncoder::new().encode(&self.store.gather(), &mut text);
         if encoded.is_err() {
             text.clear();
         }

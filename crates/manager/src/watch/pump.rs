@@ -223,10 +223,7 @@ mod tests {
     }
 
     fn namespace(name: &str) -> slim::Namespace {
-        slim::Namespace {
-            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-            ..slim::Namespace::default()
-        }
+        slim::Namespace { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() } }
     }
 
     #[test]

@@ -143,9 +143,8 @@ async fn carry_out(client: &Client, request: &WriteRequest) -> Answer {
             let mut failed = None;
             for step in steps {
                 let step = match &last {
-                    None => step,
                     Some(Object::Job(view)) => step.pinned(&view.resource_version),
-                    Some(_) => step,
+                    _ => step,
                 };
                 match persist(client, &step_call(object, &step)).await {
                     Ok(body) => last = Some(Object::Job(Box::new(view(kind, &body)?))),
