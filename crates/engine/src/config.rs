@@ -42,6 +42,8 @@ pub struct EngineConfig {
     pub status_interval_ms: i64,
     /// A message whose numbers alone changed is written at most this often per workload, in seconds.
     pub message_interval_seconds: i64,
+    /// Whether it reserves quota, admits and preempts; off, somebody else plays the scheduler.
+    pub scheduling: bool,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,
 }
@@ -105,6 +107,7 @@ impl Default for EngineConfig {
             local_queue_metrics: true,
             status_interval_ms: 1_000,
             message_interval_seconds: 30,
+            scheduling: true,
             inject_panics: false,
         }
     }

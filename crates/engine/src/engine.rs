@@ -153,7 +153,7 @@ impl Engine {
 
     /// Whether another cycle may decide something now.
     pub fn has_work(&self) -> bool {
-        self.decides() && self.restless && self.scheduler.has_heads()
+        self.config.scheduling && self.decides() && self.restless && self.scheduler.has_heads()
     }
 
     /// Hands out all effects since the last call, without a cycle.

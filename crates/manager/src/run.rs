@@ -168,6 +168,7 @@ impl Parts {
     fn engine_config(&self) -> EngineConfig {
         EngineConfig {
             frameworks: self.jobs().into_iter().collect(),
+            scheduling: self.controllers.has(Controller::Scheduler),
             inject_panics: self.inject_panics,
             ..EngineConfig::from(&self.configuration)
         }
