@@ -17,7 +17,7 @@ impl Engine {
         let Some(open) = self.outbox.close(id) else { return };
         match result {
             Ok(object) => self.succeeded(id, open, object),
-            Err(error) => self.failed(id, open, &error),
+            Err(error) => self.failed(id, &open, &error),
         }
     }
 
@@ -91,9 +91,9 @@ impl Engine {
         }
     }
 
-    fn failed(&mut self, id: EffectId, open: Open, error: &WriteError) {
+    fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
         let now = self.now;
-        let until = self.end_wait(id, &open).map(|retry| retry.failed(error, now));
+        let until = self.end_wait(id, open).map(|retry| retry.failed(error, now));
         let level = if matches!(error, WriteError::Conflict(_)) { Level::Debug } else { Level::Warn };
         self.outbox.push(log(
             level,
@@ -101,7 +101,7 @@ impl Engine {
             &[("object", &open.object), ("purpose", &format!("{:?}", open.purpose)), ("error", error)],
         ));
         if open.object.kind == Kind::Workload && open.job.is_none() {
-            self.workload_write_failed(&open, error);
+            self.workload_write_failed(open, error);
         }
         match error {
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),

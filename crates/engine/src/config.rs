@@ -10,6 +10,7 @@ use sluice_core as core;
 use sluice_quantity::Quantity;
 
 /// The engine's configuration.
+#[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The feature gates.

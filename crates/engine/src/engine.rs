@@ -52,6 +52,7 @@ pub(crate) struct StatusEntry {
 ///
 /// Feed it with [`Engine::apply`], let it decide with [`Engine::cycle`], carry out the effects, and feed the answers of
 /// the writes back. It decides nothing before [`Input::Synced`] and nothing unless it leads.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) config: EngineConfig,

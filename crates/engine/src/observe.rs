@@ -61,7 +61,7 @@ impl Engine {
                 }
                 self.dirty.objects.insert(reference);
             }
-            Object::ClusterQueue(queue) => self.observe_cluster_queue(name, queue),
+            Object::ClusterQueue(queue) => self.observe_cluster_queue(&name, queue),
             Object::LocalQueue(queue) => self.observe_local_queue(reference, queue),
             Object::Cohort(cohort) => {
                 let spec = queues::cohort(&cohort);
@@ -117,16 +117,16 @@ impl Engine {
         self.working_on = None;
     }
 
-    fn observe_cluster_queue(&mut self, name: Name, queue: Box<sluice_api::v1beta2::ClusterQueue>) {
+    fn observe_cluster_queue(&mut self, name: &Name, queue: Box<sluice_api::v1beta2::ClusterQueue>) {
         let spec = queues::cluster_queue(&queue);
         let changed =
-            self.world.cluster_queues.get(&name).is_none_or(|old| queues::cluster_queue(old) != spec);
-        self.world.cluster_queues.insert(Arc::clone(&name), queue);
-        self.dirty.objects.insert(ObjectRef::cluster(Kind::ClusterQueue, Arc::clone(&name)));
+            self.world.cluster_queues.get(name).is_none_or(|old| queues::cluster_queue(old) != spec);
+        self.world.cluster_queues.insert(Arc::clone(name), queue);
+        self.dirty.objects.insert(ObjectRef::cluster(Kind::ClusterQueue, Arc::clone(name)));
         if changed {
             self.scheduler.set_cluster_queue(spec);
             self.quota_changed();
-            self.mark_workloads_of_cluster_queue(&name);
+            self.mark_workloads_of_cluster_queue(name);
         }
     }
 
@@ -363,7 +363,6 @@ impl Engine {
     }
 
     /// A test's way to make one object poisonous.
-    #[expect(clippy::panic, reason = "the point of it; only behind a switch for tests")]
     fn inject_panic(&self, object: &Object) {
         if !self.config.inject_panics {
             return;
@@ -377,9 +376,7 @@ impl Engine {
             }
             _ => false,
         };
-        if poisonous {
-            panic!("a panic was injected by {INJECT_PANIC}");
-        }
+        assert!(!poisonous, "a panic was injected by {INJECT_PANIC}");
     }
 
     /// Marks a Workload, and the job that it belongs to.

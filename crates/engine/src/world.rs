@@ -271,12 +271,11 @@ impl World {
         if let Some(owner) = &view.controller {
             index(&mut self.children, Name::from(owner.uid.as_str()), key.clone());
         }
-        match self.jobs.get_mut(&key) {
-            Some(entry) => entry.view = view,
-            None => {
-                let entry = JobEntry { view, open: None, retry: Retry::default(), told: None };
-                self.jobs.insert(key, entry);
-            }
+        if let Some(entry) = self.jobs.get_mut(&key) {
+            entry.view = view;
+        } else {
+            let entry = JobEntry { view, open: None, retry: Retry::default(), told: None };
+            self.jobs.insert(key, entry);
         }
     }
 

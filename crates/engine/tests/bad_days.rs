@@ -3,7 +3,7 @@
 mod model;
 
 use model::build::{job, pod_set};
-use model::{Cluster, condition, told};
+use model::{Api, Cluster, condition, told};
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
@@ -68,7 +68,7 @@ fn a_workload_that_the_user_deletes_comes_back_after_the_job_stopped() {
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
     let old = c.workload("a");
-    let reference = c.api.workload_ref(&old);
+    let reference = Api::workload_ref(&old);
     c.api.delete(&reference);
     c.settle();
     let new = c.workload("a");
@@ -166,7 +166,7 @@ fn deactivation_stops_the_job_and_reactivation_lets_it_run_again() {
     c.api.simple("3", &json!({}));
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
-    let reference = c.api.workload_ref(&c.workload("a"));
+    let reference = Api::workload_ref(&c.workload("a"));
     c.api.edit(&reference, &json!({"spec": {"active": false}}));
     c.settle();
     assert!(c.api.job("a").view.suspended);
@@ -231,7 +231,7 @@ fn checks_stand_between_reservation_and_admission() {
     assert_eq!(condition(&workload, "QuotaReserved"), "True");
     assert_ne!(condition(&workload, "Admitted"), "True");
     assert!(c.api.job("a").view.suspended);
-    let reference = c.api.workload_ref(&workload);
+    let reference = Api::workload_ref(&workload);
     c.api.edit_status(&reference, |s| s["admissionChecks"][0]["state"] = json!("Retry"));
     c.settle();
     let workload = c.workload("a");

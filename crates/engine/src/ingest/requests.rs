@@ -163,7 +163,9 @@ fn transformed(input: Nano, config: &ResourceConfig) -> Nano {
             kept.insert(name.clone(), *amount);
         }
     }
-    made.values_mut().for_each(|v| *v = (*v).max(0));
+    for amount in made.values_mut() {
+        *amount = (*amount).max(0);
+    }
     add(&mut kept, &made);
     kept
 }

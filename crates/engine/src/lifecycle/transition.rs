@@ -193,13 +193,13 @@ pub(crate) fn evict(status: &mut WorkloadStatus, eviction: &Eviction, at: At) ->
 }
 
 fn count_eviction(status: &mut WorkloadStatus, eviction: &Eviction) -> bool {
-    let stats = &mut status.scheduling_stats.get_or_insert_default().evictions;
+    let known_kinds = &mut status.scheduling_stats.get_or_insert_default().evictions;
     let (reason, cause) = (eviction.reason, &eviction.cause);
-    if let Some(known) = stats.iter_mut().find(|e| e.reason == reason && e.underlying_cause == *cause) {
+    if let Some(known) = known_kinds.iter_mut().find(|e| e.reason == reason && e.underlying_cause == *cause) {
         known.count = known.count.saturating_add(1);
         return false;
     }
-    stats.push(WorkloadSchedulingStatsEviction {
+    known_kinds.push(WorkloadSchedulingStatsEviction {
         reason: reason.to_owned(),
         underlying_cause: cause.clone(),
         count: 1,

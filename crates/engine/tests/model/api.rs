@@ -39,8 +39,8 @@ pub struct Api {
     uids: u64,
 }
 
-fn decode<T: DeserializeOwned>(value: &Value) -> Box<T> {
-    Box::new(serde_json::from_value(value.clone()).expect("the object decodes"))
+fn decode<T: DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).expect("the object decodes")
 }
 
 /// RFC 7386.
@@ -85,18 +85,18 @@ impl Api {
         Some(match self.objects.get(reference)? {
             Stored::Job(job) => Object::Job(Box::new(job.view.clone())),
             Stored::Json(value) => match reference.kind {
-                Kind::ResourceFlavor => Object::ResourceFlavor(decode(value)),
-                Kind::ClusterQueue => Object::ClusterQueue(decode(value)),
-                Kind::LocalQueue => Object::LocalQueue(decode(value)),
-                Kind::Cohort => Object::Cohort(decode(value)),
-                Kind::AdmissionCheck => Object::AdmissionCheck(decode(value)),
-                Kind::Workload => Object::Workload(decode(value)),
-                Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(decode(value)),
-                Kind::PriorityClass => Object::PriorityClass(decode(value)),
-                Kind::Namespace => Object::Namespace(decode(value)),
-                Kind::Node => Object::Node(decode(value)),
-                Kind::LimitRange => Object::LimitRange(decode(value)),
-                Kind::RuntimeClass => Object::RuntimeClass(decode(value)),
+                Kind::ResourceFlavor => Object::ResourceFlavor(Box::new(decode(value))),
+                Kind::ClusterQueue => Object::ClusterQueue(Box::new(decode(value))),
+                Kind::LocalQueue => Object::LocalQueue(Box::new(decode(value))),
+                Kind::Cohort => Object::Cohort(Box::new(decode(value))),
+                Kind::AdmissionCheck => Object::AdmissionCheck(Box::new(decode(value))),
+                Kind::Workload => Object::Workload(Box::new(decode(value))),
+                Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(Box::new(decode(value))),
+                Kind::PriorityClass => Object::PriorityClass(Box::new(decode(value))),
+                Kind::Namespace => Object::Namespace(Box::new(decode(value))),
+                Kind::Node => Object::Node(Box::new(decode(value))),
+                Kind::LimitRange => Object::LimitRange(Box::new(decode(value))),
+                Kind::RuntimeClass => Object::RuntimeClass(Box::new(decode(value))),
                 Kind::Job(_) => unreachable!("jobs are kept as views"),
             },
         })
@@ -290,7 +290,7 @@ impl Api {
 
     pub fn workloads(&self) -> Vec<v1beta2::Workload> {
         let all = self.names(Kind::Workload);
-        all.iter().filter_map(|r| self.json(r)).map(|v| *decode::<v1beta2::Workload>(v)).collect()
+        all.iter().filter_map(|r| self.json(r)).map(decode::<v1beta2::Workload>).collect()
     }
 
     pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
@@ -300,7 +300,7 @@ impl Api {
         self.workloads().into_iter().filter(owned).collect()
     }
 
-    pub fn workload_ref(&self, workload: &v1beta2::Workload) -> ObjectRef {
+    pub fn workload_ref(workload: &v1beta2::Workload) -> ObjectRef {
         let metadata = &workload.metadata;
         ObjectRef::namespaced(
             Kind::Workload,

@@ -3,7 +3,8 @@
 //! It keeps objects as JSON (jobs as views), applies the engine's writes as the real one would as far as the engine can
 //! tell (optimistic locking, field managers of Workload status, finalizers, owner garbage collection, generations), and
 //! feeds answers and watch events back.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![expect(dead_code, reason = "each test binary uses a part")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
 pub mod api;
 pub mod build;
