@@ -162,6 +162,10 @@ pub struct PodSetInfo {
 
 /// A job of any kind: everything that the engine needs to know of it.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about a job, each as its object says it"
+)]
 pub struct JobView {
     /// Which object.
     pub job: JobRef,

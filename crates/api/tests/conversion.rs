@@ -1,5 +1,7 @@
 //! Conversion between the versions: each rule by example, then properties over documents made from the schemas.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
 mod arbitrary;
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! 10,000 Workloads in batches of 500, from bytes to bytes as the webhook does it, take less than a second.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -71,10 +73,13 @@ fn answer(body: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&convert_review(review)).unwrap()
 }
 
+/// Without optimization one batch must do, and the clock says nothing.
+const BATCHES: usize = if cfg!(debug_assertions) { 1 } else { 20 };
+const LIMIT: Duration = if cfg!(debug_assertions) { Duration::MAX } else { Duration::from_secs(1) };
+
 #[test]
-#[cfg_attr(debug_assertions, ignore = "a time limit is for release builds")]
 fn ten_thousand_workloads_convert_in_a_second() {
-    let batches: Vec<Vec<u8>> = (0..20)
+    let batches: Vec<Vec<u8>> = (0..BATCHES)
         .map(|batch| {
             let objects: Vec<Value> = (0..500).map(|n| workload(batch * 500 + n)).collect();
             request(&objects, "kueue.x-k8s.io/v1beta2")
@@ -91,9 +96,8 @@ fn ten_thousand_workloads_convert_in_a_second() {
         })
         .min()
         .unwrap();
-    let bytes: usize = batches.iter().map(Vec::len).sum();
-    println!("10,000 Workloads, {} MB: {best:?}", bytes >> 20);
-    assert!(best < Duration::from_secs(1), "{best:?}");
+    println!("{} Workloads: {best:?}", batches.len() * 500);
+    assert!(best < LIMIT, "{best:?}");
     let back: Value = serde_json::from_slice(&answer(&batches[0])).unwrap();
     let down = request(back["response"]["convertedObjects"].as_array().unwrap(), "kueue.x-k8s.io/v1beta1");
     let down: Value = serde_json::from_slice(&answer(&down)).unwrap();

@@ -2,6 +2,8 @@
 //!
 //! The tables (`tests/data/*.tsv`) do not descend into pod templates. What differs on purpose is listed in [`ADDITIONS`].
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;

@@ -1,6 +1,8 @@
 //! The admission webhooks, through their dispatcher: for each rule an object that is accepted and one that is refused, whose message is
 //! a snapshot; then what the mutating ones fill in.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::webhooks::{AdmissionRequest, AdmissionResponse, AdmissionReview, WEBHOOKS, review};

@@ -201,15 +201,18 @@ fn assign_group(
     let first_pick = assignment.picks.len();
     for (place, block) in group.blocks.iter().enumerate() {
         let found = search_block(view, request, (at, place), group, block, assignment);
-        let Some((index, granular, modes, tried)) = found else {
+        let Some((index, modes, tried)) = found else {
             // A pod set that fails leaves nothing behind, nor where its scan stopped.
             assignment.picks.truncate(first_pick);
             return false;
         };
         take(request, group, block, index, &modes, tried, assignment);
-        assignment.borrow = assignment.borrow.max(granular.height);
-        if granular.mode != FlavorMode::Fit {
-            assignment.mode = assignment.mode.min(Mode::Preempt);
+        // The preference decides which flavor is taken; what it comes to is the worst over its resources.
+        for granular in &modes {
+            assignment.borrow = assignment.borrow.max(granular.height);
+            if granular.mode != FlavorMode::Fit {
+                assignment.mode = assignment.mode.min(Mode::Preempt);
+            }
         }
     }
     // Usage counts for later groups only when the whole group has its flavors.
@@ -232,10 +235,11 @@ fn assign_group(
     true
 }
 
-type Modes = SmallVec<[FlavorMode; 2]>;
+/// What each resource of a flavor came to.
+type Modes = SmallVec<[Granular; 2]>;
 
-/// Tries the flavors of one resource group in order. Returns the place of the best, its mode and height, the mode of
-/// each resource, and where the scan stopped.
+/// Tries the flavors of one resource group in order. Returns the place of the best, what each resource came to there,
+/// and where the scan stopped.
 fn search_block(
     view: &mut View<'_>,
     request: &Request<'_>,
@@ -243,7 +247,7 @@ fn search_block(
     group: &PlanGroup,
     block: &PlanBlock,
     assignment: &mut Assignment,
-) -> Option<(usize, Granular, Modes, i32)> {
+) -> Option<(usize, Modes, i32)> {
     let queue = view.queue(request.head.queue);
     let fungibility = queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
     let gate = view.config.gates.flavor_fungibility;
@@ -283,7 +287,7 @@ fn search_block(
         attempt.counts = !fit;
     }
     let tried = if !gate || last + 1 >= block.flavors.len() { -1 } else { i32::try_from(last).unwrap_or(-1) };
-    best.map(|(index, granular, modes)| (index, granular, modes, tried))
+    best.map(|(index, _, modes)| (index, modes, tried))
 }
 
 /// Tries one flavor for all resources of the group of pod sets.
@@ -331,7 +335,7 @@ fn try_flavor(
         if worst.preferred_to(granular, fungibility) {
             worst = granular;
         }
-        modes.push(granular.mode);
+        modes.push(granular);
         if worst.mode == FlavorMode::NoFit {
             break;
         }
@@ -417,14 +421,14 @@ fn take(
     let flavor = &block.flavors[index];
     for (place, &member) in group.members.iter().enumerate() {
         let count = request.counts.get(member).copied().unwrap_or(0);
-        for ((wanted, &(pair, _)), &mode) in block.requests.iter().zip(&flavor.slots).zip(modes) {
+        for ((wanted, &(pair, _)), granular) in block.requests.iter().zip(&flavor.slots).zip(modes) {
             assignment.picks.push(Pick {
                 pod_set: member,
                 resource: wanted.resource,
                 flavor: flavor.flavor,
                 pair,
                 amount: wanted.per_pod[place].saturating_mul(count),
-                mode,
+                mode: granular.mode,
                 tried,
             });
         }

@@ -142,7 +142,7 @@ impl Loop<'_> {
     fn snapshots(&mut self, count: u64) {
         for _ in 0..count {
             let start = Instant::now();
-            std::hint::black_box(self.scheduler.has_heads());
+            std::hint::black_box(self.scheduler.snapshot());
             self.out.cycle_times.push(start.elapsed());
         }
         self.out.end = "snapshotOnly";
@@ -170,7 +170,7 @@ impl Loop<'_> {
             progress |= self.finish(n, now);
             if case.snapshot_every > 0 && n % case.snapshot_every == 0 {
                 let start = Instant::now();
-                std::hint::black_box(self.scheduler.has_heads());
+                std::hint::black_box(self.scheduler.snapshot());
                 self.out.snapshot_times.push(start.elapsed());
             }
             if progress {
@@ -271,7 +271,7 @@ impl Loop<'_> {
             ("holdingAtEnd", self.out.holding.len() as u64),
             ("pendingActive", active),
             ("pendingInadmissible", inadmissible),
-            ("evaluations", self.cycles),
+            ("evaluations", self.scheduler.stats().evaluations),
         ]);
         let lines = (0..self.planned.len()).map(|seq| self.key_line(seq)).collect();
         (self.out, lines)

@@ -15,6 +15,8 @@ use super::rows::{Row, TITLES, rows};
 const PERIOD: Duration = Duration::from_millis(250);
 /// The widest a column may be on a terminal.
 const WIDEST: usize = 70;
+/// The columns' widths where rows are printed one by one.
+const LOG_WIDTHS: [usize; 7] = [26, 18, 16, 8, 8, 20, 0];
 
 /// The table and what it has seen.
 pub struct Table {
@@ -82,10 +84,9 @@ impl Table {
             let columns = row.columns();
             if self.shown.get(&row.job) != Some(&columns) {
                 if self.shown.is_empty() {
-                    println!("    TIME  {}", line(&TITLES.map(str::to_owned), &TITLES.map(str::len)));
+                    println!("    TIME  {}", line(&TITLES.map(str::to_owned), &LOG_WIDTHS));
                 }
-                let widths = [26, 18, 16, 8, 8, 20, 0];
-                println!("{:6.1} s  {}", self.started.elapsed().as_secs_f32(), line(&columns, &widths));
+                println!("{:6.1} s  {}", self.started.elapsed().as_secs_f32(), line(&columns, &LOG_WIDTHS));
                 self.shown.insert(row.job.clone(), columns);
             }
         }
