@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
+use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use sluice_testkit::wait::{Look, eventually};
@@ -115,12 +116,23 @@ impl<'a> Table<'a> {
         match answer {
             Err(Error::Api(status)) => {
                 assert!([400, 422].contains(&status.code), "{rule}: {status:?}");
-                writeln!(self.report, "{rule}\n    {}", status.message).unwrap();
+                writeln!(self.report, "{rule}\n    {}", message(&status)).unwrap();
             }
             Err(error) => panic!("{}: {rule}: {error}", self.kind),
             Ok(object) => panic!("{}: {rule}: should be refused: {:#}", self.kind, object.data),
         }
     }
+}
+
+/// The message; of several mistakes one per line and sorted, for the API server finds them in the order of a map.
+fn message(status: &Status) -> String {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    if causes.len() < 2 {
+        return status.message.clone();
+    }
+    let mut causes: Vec<_> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+    causes.sort();
+    causes.join("\n    ")
 }
 
 /// Creates with strict field validation, as kubectl does: an unknown field is an error.
