@@ -2,17 +2,22 @@
 //!
 //! * [`job`]: what a job needs next; [`matching`]: which Workload is its own; [`infos`]: what a start injects and a stop
 //!   restores; [`priority`]: where its priority comes from.
-//! * [`workload`]: what a Workload needs next; [`transition`]: the changes of its status; [`body`]: their writes.
+//! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
+//!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
 //! * [`decisions`]: what the core decided, carried out.
 
 pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod decisions;
+pub(crate) mod eviction;
 pub(crate) mod infos;
 pub(crate) mod job;
 pub(crate) mod matching;
+pub(crate) mod pending;
 pub(crate) mod priority;
 pub(crate) mod ready;
+pub(crate) mod reserved;
 pub(crate) mod stopped;
 pub(crate) mod transition;
 pub(crate) mod workload;
+pub(crate) mod write;

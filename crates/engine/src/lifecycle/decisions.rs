@@ -7,8 +7,9 @@ use sluice_api::gates::Gate;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Detail, EntryReport, Name, Outcome, Unadmitted, Victim, WorkloadKey};
 
+use super::pending::namespace_message;
 use super::transition::{self, Eviction};
-use super::workload::{later, namespace_message};
+use super::workload::later;
 use crate::effect::{Effect, EventType, Level, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};

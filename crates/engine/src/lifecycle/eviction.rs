@@ -1,0 +1,79 @@
+//! How an eviction is written and told (reference 06, 6.17).
+
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::WorkloadKey;
+
+use super::transition::{self, Eviction};
+use crate::effect::{Effect, EventType, Purpose};
+use crate::engine::Engine;
+use crate::outbox::{event, log, observe};
+use crate::world::workload_ref;
+use crate::{REPORTER_WORKLOAD, metrics};
+
+impl Engine {
+    /// Writes an eviction on top of a status.
+    pub(crate) fn evict_from(
+        &mut self,
+        key: &WorkloadKey,
+        mut next: WorkloadStatus,
+        eviction: &Eviction,
+        more: Vec<Effect>,
+    ) {
+        let entry = &self.world.workloads[key];
+        let at = self.at(&entry.object);
+        let first = transition::evict(&mut next, eviction, at);
+        let mut then = self.tell_evicted(key, &next, eviction, first);
+        then.extend(more);
+        self.write_status(key, Purpose::Evict, next, then);
+    }
+
+    fn tell_evicted(
+        &self,
+        key: &WorkloadKey,
+        next: &WorkloadStatus,
+        eviction: &Eviction,
+        first: bool,
+    ) -> Vec<Effect> {
+        let entry = &self.world.workloads[key];
+        let why = eviction.condition_reason();
+        let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
+        let class = metrics::priority_class(&entry.object);
+        let labels = [queue, eviction.reason, &eviction.cause, class];
+        let mut name = format!("EvictedDueTo{why}");
+        if eviction.reason != reason::DEACTIVATED && !eviction.cause.is_empty() {
+            name = format!("{name}DueTo{}", eviction.cause);
+        }
+        let uid = entry.uid();
+        let mut then = vec![
+            event(
+                &workload_ref(key),
+                &uid,
+                EventType::Normal,
+                name,
+                eviction.message.clone(),
+                REPORTER_WORKLOAD,
+            ),
+            observe(metrics::EVICTED_WORKLOADS_TOTAL, &labels, 1.0),
+            log(
+                crate::effect::Level::Info,
+                "workload evicted",
+                &[("workload", key), ("queue", &queue), ("reason", &why), ("message", &eviction.message)],
+            ),
+        ];
+        if self.config.local_queue_metrics {
+            let local =
+                [&entry.object.spec.queue_name, &*key.namespace, eviction.reason, &eviction.cause, class];
+            then.push(observe(metrics::LOCAL_QUEUE_EVICTED_WORKLOADS_TOTAL, &local, 1.0));
+        }
+        if first {
+            then.push(observe(metrics::EVICTED_WORKLOADS_ONCE_TOTAL, &labels, 1.0));
+        }
+        if let Some(since) = conditions::true_since(&next.conditions, Type::PodsReady.as_str()) {
+            let seconds = metrics::seconds_between(since, self.now);
+            let labels = [queue, eviction.reason, &eviction.cause];
+            then.push(observe(metrics::PODS_READY_TO_EVICTED_TIME_SECONDS, &labels, seconds));
+        }
+        then
+    }
+}

@@ -1,0 +1,197 @@
+//! A Workload that waits: what keeps it from being looked at, and what lets it be queued again (reference 03, 3.1; 06, 6.17).
+
+use std::sync::Arc;
+
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::gates::Gate;
+use sluice_api::v1beta2::{ClusterQueue, StopPolicy};
+use sluice_core::{Name, Reason, WorkloadKey};
+
+use super::transition::{self};
+use crate::REPORTER_WORKLOAD;
+use crate::effect::{Effect, EventType, Purpose};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::scheduling::{self, selector};
+use crate::ingest::workload::{self as ingested, admission_gates};
+use crate::outbox::{event, log};
+use crate::world::workload_ref;
+
+/// The remedy behind the message about a namespace that no selector picks.
+const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so selects no namespace: set \
+                           `namespaceSelector: {}` to select all";
+
+impl Engine {
+    /// A Workload that waits: what keeps it from being looked at, and what lets it be queued again.
+    pub(super) fn reconcile_pending(&mut self, key: &WorkloadKey) {
+        if self.reconcile_requeue(key) {
+            return;
+        }
+        let trouble = self.trouble(key);
+        let entry = &self.world.workloads[key];
+        let (object, status) = (&entry.object, entry.status());
+        let at = self.at(object);
+        let condition = conditions::find(&status.conditions, Type::QuotaReserved.as_str())
+            .filter(|c| c.status == "False");
+        let mut next = status.clone();
+        if let Some((why, message)) = trouble {
+            let same_queue = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+                let subject = |text: &str| text.split(' ').take(2).map(str::to_owned).collect::<Vec<_>>();
+                why == Reason::Suspended
+                    && (c.reason == why.as_str() || c.reason == why.legacy())
+                    && subject(&c.message) == subject(&message)
+            };
+            if condition.is_some_and(same_queue) || !transition::pend(&mut next, why, &message, &[], at) {
+                return;
+            }
+            let told = self.tell_trouble(key, why, &message);
+            self.write_status(key, Purpose::Pend, next, told);
+            return;
+        }
+        let Some(condition) = condition else { return };
+        let outdated =
+            [reason::MISCONFIGURED, reason::SUSPENDED, reason::DEACTIVATED, reason::ADMISSION_GATED];
+        if !outdated.contains(&condition.reason.as_str()) {
+            return;
+        }
+        let gate_cleared = condition.reason == reason::ADMISSION_GATED;
+        let message = if gate_cleared {
+            "AdmissionGatedBy cleared, waiting for quota reservation"
+        } else {
+            "Workload is pending evaluation in the scheduling queue"
+        };
+        transition::pend(&mut next, Reason::PendingEvaluation, message, &[], at);
+        let then = if gate_cleared {
+            let note = "Admission gate cleared, workload is now admissible";
+            let uid = entry.uid();
+            vec![event(
+                &workload_ref(key),
+                &uid,
+                EventType::Normal,
+                "AdmissionGateCleared",
+                note,
+                REPORTER_WORKLOAD,
+            )]
+        } else {
+            Vec::new()
+        };
+        self.write_status(key, Purpose::Pend, next, then);
+    }
+
+    fn tell_trouble(&self, key: &WorkloadKey, why: Reason, message: &str) -> Vec<Effect> {
+        let uid = self.world.workloads[key].uid();
+        let (type_, reason, note) = match why {
+            Reason::AdmissionGated => {
+                let gates = message.trim_start_matches("Admission is gated by: ");
+                (EventType::Normal, why.as_str(), format!("Workload admission is gated by: {gates}"))
+            }
+            Reason::Misconfigured | Reason::Suspended => {
+                let granular = self.config.on(Gate::UnadmittedWorkloadsObservability);
+                let reason = if granular { why.as_str() } else { why.legacy() };
+                (EventType::Warning, reason, message.to_owned())
+            }
+            _ => return Vec::new(),
+        };
+        vec![
+            event(&workload_ref(key), &uid, type_, reason, note, REPORTER_WORKLOAD),
+            log(
+                crate::effect::Level::Info,
+                "workload waits",
+                &[("workload", key), ("reason", &reason), ("message", &message)],
+            ),
+        ]
+    }
+
+    /// What keeps a waiting Workload from being looked at at all: the first of the reference's list.
+    fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
+        let entry = &self.world.workloads[key];
+        let object = &entry.object;
+        if !object.spec.active {
+            return Some((Reason::Deactivated, "The workload is deactivated".to_owned()));
+        }
+        if ingested::on_hold(entry.status()) {
+            return None;
+        }
+        let local_name = &object.spec.queue_name;
+        let queue = self.world.local_queues.get(&(Arc::clone(&key.namespace), local_name.as_str().into()));
+        let Some(queue) = queue else {
+            return Some((Reason::Misconfigured, format!("LocalQueue {local_name} doesn't exist")));
+        };
+        if queue.spec.stop_policy != StopPolicy::None || queue.metadata.deletion_timestamp.is_some() {
+            return Some((Reason::Suspended, format!("LocalQueue {local_name} is inactive")));
+        }
+        let cluster_name = queue.spec.cluster_queue.as_deref().unwrap_or_default();
+        let Some(cluster) = self.world.cluster_queues.get(cluster_name) else {
+            return Some((Reason::Misconfigured, format!("ClusterQueue {cluster_name} doesn't exist")));
+        };
+        if self.active.get(cluster_name) == Some(&false) {
+            return Some((Reason::Suspended, format!("ClusterQueue {cluster_name} is inactive")));
+        }
+        if !self.selects(cluster, &key.namespace) {
+            return Some((Reason::Misconfigured, namespace_message(cluster)));
+        }
+        let around = self.world.around(&key.namespace, &self.config);
+        if let (_, Some(invalid)) = ingested::pod_sets(object, entry.status(), around, &self.config) {
+            return Some((Reason::Misconfigured, invalid));
+        }
+        admission_gates(object, &self.config)
+            .map(|gates| (Reason::AdmissionGated, format!("Admission is gated by: {gates}")))
+    }
+
+    /// Whether a ClusterQueue selects a namespace.
+    fn selects(&self, queue: &ClusterQueue, namespace: &Name) -> bool {
+        let selector = queue.spec.namespace_selector.as_ref().and_then(selector);
+        let namespace = self.world.namespaces.get(namespace);
+        match (selector, namespace) {
+            (Some(selector), Some(namespace)) => {
+                scheduling::matches(&selector, &namespace.metadata.labels.clone().unwrap_or_default())
+            }
+            _ => false,
+        }
+    }
+
+    /// Turns `Requeued` true when what held it back is over (reference 06, 6.17); says whether it wrote.
+    fn reconcile_requeue(&mut self, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        let (object, status) = (&entry.object, entry.status());
+        let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
+        let Some(held) = requeued.filter(|c| c.status == "False").map(|c| c.reason.clone()) else {
+            return false;
+        };
+        let (why, message) = match held.as_str() {
+            reason::PODS_READY_TIMEOUT | reason::ADMISSION_CHECK => {
+                let until = status.requeue_state.as_ref().and_then(|r| r.requeue_at.as_ref()).map(|t| t.0);
+                if let Some(until) = until.filter(|until| *until > self.now) {
+                    self.wake_at(until, Alarm::Workload(key.clone()));
+                    return false;
+                }
+                (reason::BACKOFF_FINISHED, "The workload backoff was finished")
+            }
+            reason::CLUSTER_QUEUE_STOPPED => {
+                let queue = self.world.cluster_queue_of(key, object);
+                let queue = queue.and_then(|q| self.world.cluster_queues.get(&q));
+                if queue.is_none_or(|q| q.spec.stop_policy != StopPolicy::None) {
+                    return false;
+                }
+                (reason::CLUSTER_QUEUE_RESTARTED, "The ClusterQueue was restarted after being stopped")
+            }
+            reason::LOCAL_QUEUE_STOPPED => {
+                let queue = self.world.local_queues.get(&crate::world::World::queue_of(key, object));
+                if queue.is_none_or(|q| q.spec.stop_policy != StopPolicy::None) {
+                    return false;
+                }
+                (reason::LOCAL_QUEUE_RESTARTED, "The LocalQueue was restarted after being stopped")
+            }
+            _ => return false,
+        };
+        let mut next = status.clone();
+        transition::requeue(&mut next, why, message, self.at(object));
+        self.write_status(key, Purpose::Requeue, next, Vec::new());
+        true
+    }
+}
+
+/// The message about a namespace that the queue does not select, with the remedy where there is a plain one.
+pub(crate) fn namespace_message(queue: &ClusterQueue) -> String {
+    let remedy = if queue.spec.namespace_selector.is_none() { NO_SELECTOR } else { "" };
+    format!("workload namespace doesn't match ClusterQueue selector{remedy}")
+}

@@ -1,0 +1,185 @@
+//! A Workload that holds quota: admission checks, and queues that stop or go (reference 06, 6.10 and 6.18).
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+use sluice_api::conditions::{WorkloadCondition as Type, reason};
+use sluice_api::v1beta2::{Admission, CheckState, ClusterQueue, StopPolicy, WorkloadStatus};
+use sluice_core::{Name, Reason, WorkloadKey};
+
+use super::body::strict_patch;
+use super::transition::{self, Eviction};
+use super::workload::later;
+use crate::REPORTER_WORKLOAD;
+use crate::effect::{EventType, Purpose, Write};
+use crate::engine::Engine;
+use crate::ingest;
+use crate::ingest::workload::is;
+use crate::outbox::event;
+use crate::world::workload_ref;
+
+impl Engine {
+    /// A Workload that holds quota: checks, stopped queues, timeouts.
+    pub(super) fn reconcile_reserved(&mut self, key: &WorkloadKey) {
+        if is(self.world.workloads[key].status(), Type::Evicted) {
+            return;
+        }
+        let _ = self.reconcile_checks(key) || self.reconcile_stop(key) || self.reconcile_deadlines(key);
+    }
+
+    /// Two-phase admission (reference 06, 6.10); says whether it wrote.
+    fn reconcile_checks(&mut self, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        let (object, mut next) = (&entry.object, entry.status().clone());
+        let at = self.at(object);
+        let queue =
+            next.admission.as_ref().and_then(|a| self.world.cluster_queues.get(a.cluster_queue.as_str()));
+        if let Some(queue) = queue {
+            let required = required_checks(queue, next.admission.as_ref());
+            if transition::sync_checks(&mut next, &required, at) {
+                self.write_checks(key, next);
+                return true;
+            }
+        }
+        let in_state = |state: CheckState| -> Vec<(&str, &str)> {
+            let checks = entry.status().admission_checks.iter().filter(|c| c.state == state);
+            checks.map(|c| (c.name.as_str(), c.message.as_str())).collect()
+        };
+        let rejected = in_state(CheckState::Rejected);
+        if !rejected.is_empty() {
+            let text = check_text("Rejected", &rejected);
+            transition::target_deactivation(&mut next, reason::ADMISSION_CHECK, &text, at);
+            let note = format!("Deactivated due to {text}");
+            let uid = entry.uid();
+            let told = event(
+                &workload_ref(key),
+                &uid,
+                EventType::Warning,
+                "AdmissionCheckRejected",
+                note,
+                REPORTER_WORKLOAD,
+            );
+            self.write_status(key, Purpose::Deactivate, next, vec![told]);
+            return true;
+        }
+        let retry = in_state(CheckState::Retry);
+        if !retry.is_empty() {
+            let message = format!("Evicted due to {}", check_text("Retry", &retry));
+            raise_requeue_at(&mut next, self.now);
+            let eviction =
+                Eviction { reason: reason::ADMISSION_CHECK, cause: String::new(), message, preemption: None };
+            self.evict_from(key, next, &eviction, Vec::new());
+            return true;
+        }
+        if transition::admit_if_ready(&mut next, at) {
+            let then = if is(&next, Type::Admitted) { self.tell_admitted(key, &next) } else { Vec::new() };
+            self.write_status(key, Purpose::Admit, next, then);
+            return true;
+        }
+        false
+    }
+
+    /// Writes the list of checks: as a patch of the whole list, because dropped ones have other owners too.
+    fn write_checks(&mut self, key: &WorkloadKey, next: WorkloadStatus) {
+        let entry = &self.world.workloads[key];
+        let patch =
+            strict_patch(&entry.object, json!({"status": {"admissionChecks": next.admission_checks}}));
+        let write = Write::MergePatch { subresource: Some("status"), body: patch };
+        let id = self.outbox.write(workload_ref(key), Purpose::SyncChecks, write, Vec::new());
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.open = Some(id);
+            entry.assumed = Some(next);
+        }
+    }
+
+    /// Stopped, terminating and missing queues (reference 06, 6.18); says whether it wrote.
+    fn reconcile_stop(&mut self, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        let status = entry.status();
+        let Some(queue_name) = status.admission.as_ref().map(|a| a.cluster_queue.as_str()) else {
+            return false;
+        };
+        let cluster = self.world.cluster_queues.get(queue_name);
+        let local = self
+            .world
+            .local_queues
+            .get(&(Arc::clone(&key.namespace), entry.object.spec.queue_name.as_str().into()));
+        let cluster_stop = cluster.map_or(StopPolicy::None, |q| q.spec.stop_policy);
+        let local_stop = local.map_or(StopPolicy::None, |q| q.spec.stop_policy);
+        if is(status, Type::Admitted) {
+            let (reason, message) = if cluster_stop == StopPolicy::HoldAndDrain {
+                (reason::CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
+            } else if local_stop == StopPolicy::HoldAndDrain {
+                (reason::LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
+            } else {
+                return false;
+            };
+            let next = status.clone();
+            let eviction =
+                Eviction { reason, cause: String::new(), message: message.to_owned(), preemption: None };
+            self.evict_from(key, next, &eviction, Vec::new());
+            return true;
+        }
+        let local_name = &entry.object.spec.queue_name;
+        let (why, message) = if local.is_none_or(|q| q.metadata.deletion_timestamp.is_some()) {
+            (Reason::Misconfigured, format!("LocalQueue {local_name} is terminating or missing"))
+        } else if cluster.is_none_or(|q| q.metadata.deletion_timestamp.is_some()) {
+            (Reason::Misconfigured, format!("ClusterQueue {queue_name} is terminating or missing"))
+        } else if cluster_stop != StopPolicy::None {
+            (Reason::Suspended, format!("ClusterQueue {queue_name} is stopped"))
+        } else if local_stop != StopPolicy::None {
+            (Reason::Suspended, format!("LocalQueue {local_name} is stopped"))
+        } else {
+            return false;
+        };
+        let at = self.at(&entry.object);
+        let mut next = status.clone();
+        let reason = if at.granular { why.as_str() } else { why.legacy() };
+        transition::unreserve(&mut next, reason, &message, at);
+        self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
+        true
+    }
+}
+
+/// The checks that apply (reference 06, 6.10): with an admission, those whose flavors it uses; without, those that stand
+/// before every flavor.
+pub(crate) fn required_checks(queue: &ClusterQueue, admission: Option<&Admission>) -> Vec<Name> {
+    let rules =
+        queue.spec.admission_checks_strategy.as_ref().map(|s| &s.admission_checks[..]).unwrap_or_default();
+    let all = || queue.spec.resource_groups.iter().flat_map(|g| g.flavors.iter().map(|f| &f.name));
+    let used = |flavor: &String| {
+        admission
+            .is_some_and(|a| a.pod_set_assignments.iter().any(|p| p.flavors.values().any(|f| f == flavor)))
+    };
+    let mut names: Vec<_> = rules
+        .iter()
+        .filter(|rule| match (admission, rule.on_flavors.is_empty()) {
+            (_, true) => true,
+            (Some(_), false) => rule.on_flavors.iter().any(used),
+            (None, false) => all().all(|f| rule.on_flavors.contains(f)),
+        })
+        .map(|rule| ingest::name(&rule.name))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// The text about checks in one state (reference 03, 3.1).
+fn check_text(state: &str, checks: &[(&str, &str)]) -> String {
+    let list: Vec<_> = checks.iter().map(|(name, message)| format!("\"{name}\" ({message})")).collect();
+    let plural = if checks.len() == 1 { "" } else { "s" };
+    format!("AdmissionCheck{plural} in {state} state: {}", list.join("; "))
+}
+
+/// The latest end of the delays that checks in state Retry ask for (reference 06, 6.10).
+fn raise_requeue_at(status: &mut WorkloadStatus, now: Timestamp) {
+    let retrying = status.admission_checks.iter().filter(|c| c.state == CheckState::Retry);
+    let ends = retrying
+        .filter_map(|c| c.requeue_after_seconds.map(|s| later(c.last_transition_time.0, i64::from(s))));
+    let Some(end) = ends.max().filter(|end| *end > now) else { return };
+    let state = status.requeue_state.get_or_insert_default();
+    if state.requeue_at.as_ref().is_none_or(|at| at.0 < end) {
+        state.requeue_at = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(end));
+    }
+}

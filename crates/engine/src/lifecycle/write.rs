@@ -1,0 +1,100 @@
+//! The writes on a Workload: its status, itself, its finalizer, its end.
+
+use serde_json::json;
+use sluice_api::labels;
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::WorkloadKey;
+
+use super::body::{self, strict_patch};
+use crate::effect::{Effect, Purpose, Write};
+use crate::engine::Engine;
+use crate::world::workload_ref;
+
+impl Engine {
+    /// Applies the status that admission owns.
+    pub(crate) fn write_status(
+        &mut self,
+        key: &WorkloadKey,
+        purpose: Purpose,
+        next: WorkloadStatus,
+        then: Vec<Effect>,
+    ) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let body = body::admission_status(&entry.object, &next);
+        let write = Write::Apply { subresource: Some("status"), field_manager: body::ADMISSION, body };
+        let id = self.outbox.write(workload_ref(key), purpose, write, then);
+        entry.open = Some(id);
+        entry.assumed = Some(next);
+    }
+
+    /// Applies a part of the status under a manager of its own.
+    pub(crate) fn write_part(
+        &mut self,
+        key: &WorkloadKey,
+        purpose: Purpose,
+        field_manager: &'static str,
+        next: WorkloadStatus,
+        then: Vec<Effect>,
+    ) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let body = match purpose {
+            Purpose::Reclaim => body::reclaimable_pods(&entry.object, &next),
+            _ => body::pods_ready(&entry.object, &next),
+        };
+        let write = Write::Apply { subresource: Some("status"), field_manager, body };
+        let id = self.outbox.write(workload_ref(key), purpose, write, then);
+        entry.open = Some(id);
+        entry.assumed = Some(next);
+    }
+
+    /// Patches the Workload itself.
+    pub(crate) fn patch_workload(
+        &mut self,
+        key: &WorkloadKey,
+        purpose: Purpose,
+        body: serde_json::Value,
+        then: Vec<Effect>,
+    ) {
+        let write = Write::MergePatch { subresource: None, body };
+        let id = self.outbox.write(workload_ref(key), purpose, write, then);
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.open = Some(id);
+        }
+    }
+
+    /// Takes our finalizer off a Workload, if it is on it and nothing else is under way.
+    pub(crate) fn drop_finalizer(&mut self, key: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        if entry.open.is_some() || entry.retry.waits(self.now) {
+            return;
+        }
+        let finalizers = entry.object.metadata.finalizers.clone().unwrap_or_default();
+        let rest: Vec<_> = finalizers.iter().filter(|f| *f != labels::RESOURCE_IN_USE_FINALIZER).collect();
+        if rest.len() == finalizers.len() {
+            return;
+        }
+        let body = strict_patch(&entry.object, json!({"metadata": {"finalizers": rest}}));
+        self.patch_workload(key, Purpose::Finalizer, body, Vec::new());
+    }
+
+    /// Removes a Workload: its finalizer first, then itself.
+    pub(crate) fn delete_workload(&mut self, key: &WorkloadKey, then: Vec<Effect>) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        if entry.open.is_some() || entry.retry.waits(self.now) {
+            return;
+        }
+        let held =
+            entry.object.metadata.finalizers.iter().flatten().any(|f| f == labels::RESOURCE_IN_USE_FINALIZER);
+        if held {
+            return self.drop_finalizer(key);
+        }
+        if entry.object.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        let write = Write::Delete { uid: Some(entry.uid()) };
+        let id = self.outbox.write(workload_ref(key), Purpose::DeleteWorkload, write, then);
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.open = Some(id);
+        }
+    }
+}
