@@ -303,9 +303,11 @@ impl Scheduler {
             from: None,
             only: Some(&entry.assignment),
         };
-        let shape = self.shapes.get(self.workloads.get(entry.head.workload).shape);
-        let (mut again, targets) = search(&mut view, &request, shape);
+        let shape = self.workloads.get(entry.head.workload).shape;
+        let (mut again, targets) = search(&mut view, &request, self.shapes.get(shape));
         self.tree.usage.swap_views();
+        let generation = self.tree.forest.generation(entry.head.node);
+        self.workloads.get_mut(entry.head.workload).progress = again.progress(shape, self.cycle, generation);
         if again.mode == Mode::Fit {
             again.mode = Mode::DeferredFit;
         }

@@ -68,6 +68,8 @@ pub struct Pair {
     pub progress: bool,
     /// Check promises and audit in every cycle, too.
     pub thorough: bool,
+    /// Print what happens (`SLUICE_TRACE=1`).
+    trace: bool,
 }
 
 /// What went wrong; the seed or index is added by the caller.
@@ -76,10 +78,17 @@ pub type Check = Result<(), String>;
 impl Pair {
     pub fn new(world: World, gates: Gates) -> Pair {
         let core = scheduler(&world, gates);
-        Pair { oracle: Oracle::new(world), core, now: 2_000_000, progress: false, thorough: true }
+        let trace = std::env::var_os("SLUICE_TRACE").is_some();
+        if trace {
+            eprintln!("{world:#?}");
+        }
+        Pair { oracle: Oracle::new(world), core, now: 2_000_000, progress: false, thorough: true, trace }
     }
 
     pub fn submit(&mut self, workload: Workload) {
+        if self.trace {
+            eprintln!("arrives: {workload:?}");
+        }
         let spec = translate::workload(&workload, WorkloadState::PENDING);
         self.core.set_workload(spec, translate::time(self.now));
         self.oracle.submit(workload);
@@ -92,6 +101,9 @@ impl Pair {
 
     /// A workload gives its quota back: gone, or pending again.
     pub fn release(&mut self, key: &Name, requeue: bool) {
+        if self.trace {
+            eprintln!("leaves: {key}, to come back: {requeue}");
+        }
         let workload = self.oracle.release(key).expect("it holds quota");
         let queue = workload.queue.clone();
         if requeue {
@@ -132,6 +144,9 @@ impl Pair {
             .collect();
         let all: BTreeMap<Name, Decision> =
             expected.iter().map(|entry| (entry.key.clone(), of_oracle(entry))).collect();
+        if self.trace {
+            eprintln!("cycle {}: {all:?}\n  then {:?}", self.now, self.oracle.places());
+        }
         if entries != all {
             return Err(format!("the core decided {entries:#?},\nthe oracle {all:#?}"));
         }

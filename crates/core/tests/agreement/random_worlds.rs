@@ -14,13 +14,15 @@ fn upstream() -> Gates {
     Gates { preemption_loop_guard: false, ..Gates::default() }
 }
 
-/// Runs `check` on many seeds; reports the first that fails.
+/// Runs `check` on many seeds; reports how many fail, and the first.
 pub fn for_seeds(default: u64, check: impl Fn(u64) -> Check) {
     let first = variable("SLUICE_SEED", 0);
-    for seed in first..first + variable("SLUICE_WORLDS", default) {
-        if let Err(why) = check(seed) {
-            panic!("seed {seed}: {why}");
-        }
+    let seeds = first..first + variable("SLUICE_WORLDS", default);
+    let failures: Vec<(u64, String)> =
+        seeds.clone().filter_map(|seed| check(seed).err().map(|why| (seed, why))).collect();
+    if let Some((seed, why)) = failures.first() {
+        let others: Vec<u64> = failures.iter().map(|(seed, _)| *seed).take(20).collect();
+        panic!("{} of {} seeds fail ({others:?}); seed {seed}: {why}", failures.len(), seeds.count());
     }
 }
 

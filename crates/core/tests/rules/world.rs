@@ -1,0 +1,567 @@
+//! Small worlds in a few lines: queues, cohorts and jobs, the cycles of a scheduler, and what it decided as plain text.
+
+use sluice_core::{
+    Admission, Amount, ClusterQueueSpec, CohortSpec, Config, CycleReport, Detail, FairSharing, FairStrategy,
+    FlavorQuotas, FlavorSpec, Gates, LocalQueueSpec, Name, Outcome, PodSetAssignment, PodSetSpec,
+    PreemptionPolicy, QueueingStrategy, Reason, ResourceGroup, ResourceQuota, Scheduler, StopPolicy, Time,
+    Unadmitted, Weight, WorkloadKey, WorkloadSpec, WorkloadState,
+};
+use std::collections::BTreeMap;
+
+/// The namespace of everything.
+pub const NS: &str = "ns";
+/// The flavor of [`Cq::quota`].
+pub const DEFAULT: &str = "default";
+
+/// A name.
+pub fn n(text: &str) -> Name {
+    Name::from(text)
+}
+
+/// Names and values.
+pub fn pairs(of: &[(&str, &str)]) -> Vec<(Name, Name)> {
+    of.iter().map(|(key, value)| (n(key), n(value))).collect()
+}
+
+/// A quota of one resource.
+#[derive(Clone, Copy)]
+pub struct Q {
+    nominal: Amount,
+    borrow: Option<Amount>,
+    lend: Option<Amount>,
+}
+
+/// A nominal quota without limits.
+pub fn q(nominal: i64) -> Q {
+    Q { nominal: Amount(nominal), borrow: None, lend: None }
+}
+
+impl Q {
+    /// With a `borrowingLimit`.
+    pub fn borrow(self, limit: i64) -> Q {
+        Q { borrow: Some(Amount(limit)), ..self }
+    }
+
+    /// With a `lendingLimit`.
+    pub fn lend(self, limit: i64) -> Q {
+        Q { lend: Some(Amount(limit)), ..self }
+    }
+}
+
+/// Adds a flavor: to the group that covers the same resources, or as a group of its own.
+fn add_flavor(groups: &mut Vec<ResourceGroup>, name: &str, quotas: &[(&str, Q)]) {
+    let resources: Vec<ResourceQuota> = quotas
+        .iter()
+        .map(|(resource, quota)| ResourceQuota {
+            name: n(resource),
+            nominal: quota.nominal,
+            borrowing_limit: quota.borrow,
+            lending_limit: quota.lend,
+        })
+        .collect();
+    let covered: Vec<Name> = resources.iter().map(|resource| resource.name.clone()).collect();
+    let flavor = FlavorQuotas { name: n(name), resources };
+    match groups.iter_mut().find(|group| group.covered == covered) {
+        Some(group) => group.flavors.push(flavor),
+        None => groups.push(ResourceGroup { covered, flavors: vec![flavor] }),
+    }
+}
+
+/// A ClusterQueue; its LocalQueue has the same name.
+#[derive(Clone)]
+pub struct Cq(pub ClusterQueueSpec);
+
+/// A ClusterQueue with the API's defaults and no quota.
+pub fn cq(name: &str) -> Cq {
+    Cq(ClusterQueueSpec::named(name))
+}
+
+impl Cq {
+    pub fn cohort(mut self, cohort: &str) -> Cq {
+        self.0.cohort = Some(n(cohort));
+        self
+    }
+
+    /// Quota of `gpu` in the flavor `default`.
+    pub fn quota(self, quota: Q) -> Cq {
+        self.flavor(DEFAULT, &[("gpu", quota)])
+    }
+
+    /// Quotas of a flavor; flavors with the same resources form a resource group.
+    pub fn flavor(mut self, name: &str, quotas: &[(&str, Q)]) -> Cq {
+        add_flavor(&mut self.0.resource_groups, name, quotas);
+        self
+    }
+
+    pub fn strict(mut self) -> Cq {
+        self.0.strategy = QueueingStrategy::StrictFIFO;
+        self
+    }
+
+    /// `preemption.withinClusterQueue`.
+    pub fn within(mut self, policy: PreemptionPolicy) -> Cq {
+        self.0.preemption.within_cluster_queue = policy;
+        self
+    }
+
+    /// `preemption.reclaimWithinCohort`.
+    pub fn reclaim(mut self, policy: PreemptionPolicy) -> Cq {
+        self.0.preemption.reclaim_within_cohort = policy;
+        self
+    }
+
+    /// Anything else of the spec.
+    pub fn with(mut self, change: impl FnOnce(&mut ClusterQueueSpec)) -> Cq {
+        change(&mut self.0);
+        self
+    }
+}
+
+/// A Cohort.
+pub struct Co(CohortSpec);
+
+/// A Cohort without quota.
+pub fn cohort(name: &str) -> Co {
+    Co(CohortSpec { name: n(name), parent: None, resource_groups: Vec::new(), fair_weight: Weight::ONE })
+}
+
+impl Co {
+    pub fn parent(mut self, parent: &str) -> Co {
+        self.0.parent = Some(n(parent));
+        self
+    }
+
+    /// Quota of `gpu` in the flavor `default`.
+    pub fn quota(mut self, quota: Q) -> Co {
+        add_flavor(&mut self.0.resource_groups, DEFAULT, &[("gpu", quota)]);
+        self
+    }
+
+    pub fn weight(mut self, milli: i64) -> Co {
+        self.0.fair_weight = Weight::from_milli(milli);
+        self
+    }
+}
+
+/// A workload.
+#[derive(Clone)]
+pub struct Job {
+    pub spec: WorkloadSpec,
+    created: Option<i64>,
+}
+
+/// A workload of one pod, `main`, that asks for nothing yet.
+pub fn job(name: &str, queue: &str) -> Job {
+    let spec = WorkloadSpec {
+        key: WorkloadKey::new(NS, name),
+        uid: n(name),
+        local_queue: n(queue),
+        priority: 0,
+        created: Time(0),
+        queue_order: Time(0),
+        generation: 1,
+        pod_sets: vec![pods("main")],
+        state: WorkloadState::PENDING,
+        preemption_gated: false,
+    };
+    Job { spec, created: None }
+}
+
+fn pods(name: &str) -> PodSetSpec {
+    PodSetSpec {
+        name: n(name),
+        count: 1,
+        min_count: None,
+        requests: Vec::new(),
+        node_selector: Vec::new(),
+        affinity: Vec::new(),
+        tolerations: Vec::new(),
+        group: None,
+        shape: 0,
+    }
+}
+
+impl Job {
+    /// Asks for `gpu` per pod.
+    pub fn gpu(self, amount: i64) -> Job {
+        self.req("gpu", amount)
+    }
+
+    /// Asks for a resource per pod of the last pod set.
+    pub fn req(self, resource: &str, amount: i64) -> Job {
+        self.pod(|pod_set| {
+            pod_set.requests.push((n(resource), Amount(amount)));
+            pod_set.requests.sort();
+        })
+    }
+
+    pub fn count(self, count: i64) -> Job {
+        self.pod(|pod_set| pod_set.count = count)
+    }
+
+    /// `minCount`.
+    pub fn min(self, count: i64) -> Job {
+        self.pod(|pod_set| pod_set.min_count = Some(count))
+    }
+
+    /// Another pod set; what follows is about it.
+    pub fn pod_set(mut self, name: &str) -> Job {
+        self.spec.pod_sets.push(pods(name));
+        self
+    }
+
+    /// Anything of the last pod set.
+    pub fn pod(mut self, change: impl FnOnce(&mut PodSetSpec)) -> Job {
+        change(self.spec.pod_sets.last_mut().unwrap());
+        self
+    }
+
+    pub fn priority(mut self, priority: i32) -> Job {
+        self.spec.priority = priority;
+        self
+    }
+
+    /// Created, and ordered, at this second. Otherwise in the order of submission.
+    pub fn at(mut self, second: i64) -> Job {
+        self.created = Some(second);
+        self
+    }
+
+    /// Anything of the spec.
+    pub fn with(mut self, change: impl FnOnce(&mut WorkloadSpec)) -> Job {
+        change(&mut self.spec);
+        self
+    }
+
+    /// What it holds if every resource gets this flavor.
+    fn admission(&self, cluster_queue: &str, flavor: &str) -> Admission {
+        let pod_sets = self.spec.pod_sets.iter().map(|pod_set| PodSetAssignment {
+            name: pod_set.name.clone(),
+            flavors: pod_set.requests.iter().map(|(resource, _)| (resource.clone(), n(flavor))).collect(),
+            usage: pod_set
+                .requests
+                .iter()
+                .map(|(resource, amount)| (resource.clone(), amount.saturating_mul(pod_set.count)))
+                .collect(),
+            count: pod_set.count,
+        });
+        Admission { cluster_queue: n(cluster_queue), pod_sets: pod_sets.collect() }
+    }
+}
+
+/// The reference's gates: those that are ours are off.
+pub fn reference_gates() -> Gates {
+    Gates { preemption_loop_guard: false, ..Gates::default() }
+}
+
+/// A scheduler, what it was told, and what it decided last.
+pub struct World {
+    pub core: Scheduler,
+    pub report: CycleReport,
+    jobs: BTreeMap<Name, Job>,
+    flavors: Vec<Name>,
+    now: i64,
+    sequence: i64,
+}
+
+impl World {
+    /// The reference's defaults.
+    pub fn new() -> World {
+        World::configured(|_| {})
+    }
+
+    /// With changes to the configuration.
+    pub fn configured(change: impl FnOnce(&mut Config)) -> World {
+        let mut config = Config { gates: reference_gates(), ..Config::default() };
+        change(&mut config);
+        World {
+            core: Scheduler::new(config),
+            report: CycleReport::default(),
+            jobs: BTreeMap::new(),
+            flavors: Vec::new(),
+            now: 100_000,
+            sequence: 0,
+        }
+    }
+
+    /// With changes to the gates.
+    pub fn gated(change: impl FnOnce(&mut Gates)) -> World {
+        World::configured(|config| change(&mut config.gates))
+    }
+
+    /// With fair sharing by these strategies.
+    pub fn fair(strategies: &[FairStrategy]) -> World {
+        World::configured(|config| {
+            config.fair_sharing = Some(FairSharing { strategies: strategies.to_vec() });
+        })
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        Time::from_seconds(self.now)
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, seconds: i64) {
+        self.now += seconds;
+    }
+
+    /// Declares a flavor; one that is not declared but used is plain.
+    pub fn flavor(&mut self, name: &str, change: impl FnOnce(&mut FlavorSpec)) {
+        let mut spec = FlavorSpec {
+            name: n(name),
+            node_labels: Vec::new(),
+            taints: Vec::new(),
+            tolerations: Vec::new(),
+            topology: None,
+        };
+        change(&mut spec);
+        self.flavors.push(n(name));
+        self.core.set_flavor(spec);
+    }
+
+    /// Declares or changes a ClusterQueue, with its LocalQueue and its flavors.
+    pub fn cq(&mut self, queue: Cq) {
+        for flavor in queue.0.resource_groups.iter().flat_map(|group| &group.flavors) {
+            if !self.flavors.contains(&flavor.name) {
+                self.flavor(&flavor.name, |_| {});
+            }
+        }
+        let name = queue.0.name.clone();
+        self.core.set_cluster_queue(queue.0);
+        self.lq(&name, &name, |_| {});
+    }
+
+    /// Declares or changes a LocalQueue.
+    pub fn lq(&mut self, name: &str, cluster_queue: &str, change: impl FnOnce(&mut LocalQueueSpec)) {
+        let mut spec = LocalQueueSpec {
+            namespace: n(NS),
+            name: n(name),
+            cluster_queue: n(cluster_queue),
+            stop_policy: StopPolicy::None,
+            terminating: false,
+            fair_weight: Weight::ONE,
+            consumed: Vec::new(),
+        };
+        change(&mut spec);
+        self.core.set_local_queue(spec);
+    }
+
+    /// Declares or changes a Cohort.
+    pub fn cohort(&mut self, cohort: Co) {
+        self.core.set_cohort(cohort.0);
+    }
+
+    /// A workload arrives, or changes.
+    pub fn submit(&mut self, job: Job) {
+        let job = self.dated(job);
+        self.core.set_workload(job.spec.clone(), self.now());
+    }
+
+    /// Workloads arrive.
+    pub fn submit_all(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        for job in jobs {
+            self.submit(job);
+        }
+    }
+
+    fn dated(&mut self, mut job: Job) -> Job {
+        if let Some(known) = self.jobs.get(&job.spec.key.name) {
+            job.created = job.created.or(known.created);
+        }
+        self.sequence += 1;
+        let created = *job.created.get_or_insert(self.sequence);
+        if job.spec.created == Time(0) {
+            job.spec.created = Time::from_seconds(created);
+        }
+        if job.spec.queue_order == Time(0) {
+            job.spec.queue_order = Time::from_seconds(created);
+        }
+        self.jobs.insert(job.spec.key.name.clone(), job.clone());
+        job
+    }
+
+    /// A workload that runs already: all its resources in this flavor, in the ClusterQueue of its LocalQueue's name;
+    /// reserved in the order of these calls.
+    pub fn running(&mut self, job: Job, flavor: &str) {
+        let since = self.sequence + 1;
+        self.running_since(job, flavor, since);
+    }
+
+    /// The same, reserved at this second.
+    pub fn running_since(&mut self, job: Job, flavor: &str, second: i64) {
+        let queue = job.spec.local_queue.clone();
+        self.holding(job, &queue, flavor, |state| {
+            if let WorkloadState::Reserved { reserved_at, .. } = state {
+                *reserved_at = Time::from_seconds(second);
+            }
+        });
+    }
+
+    /// A workload that holds quota of a ClusterQueue, in whatever state.
+    pub fn holding(&mut self, job: Job, queue: &str, flavor: &str, change: impl FnOnce(&mut WorkloadState)) {
+        let job = self.dated(job);
+        let mut state = WorkloadState::Reserved {
+            admission: job.admission(queue, flavor),
+            reserved_at: Time::from_seconds(self.sequence),
+            admitted: true,
+            evicted: false,
+            pods_ready: true,
+        };
+        change(&mut state);
+        self.core.set_workload(WorkloadSpec { state, ..job.spec }, self.now());
+        assert_eq!(self.core.audit(), Ok(()));
+    }
+
+    /// The victim stopped: its quota is free, and it waits again.
+    pub fn released(&mut self, name: &str) {
+        let job = self.jobs[name].clone();
+        let state = WorkloadState::PENDING;
+        self.core.set_workload(WorkloadSpec { state, ..job.spec }, self.now());
+    }
+
+    /// A workload changes its state.
+    pub fn state(&mut self, name: &str, state: WorkloadState) {
+        let job = self.jobs[name].clone();
+        self.core.set_workload(WorkloadSpec { state, ..job.spec }, self.now());
+    }
+
+    /// A workload is gone.
+    pub fn finished(&mut self, name: &str) {
+        self.core.remove_workload(&WorkloadKey::new(NS, name), self.now());
+        self.jobs.remove(name);
+    }
+
+    /// One cycle, a second later: a line for each head in the order processed.
+    pub fn cycle(&mut self) -> Vec<String> {
+        self.pass(1);
+        self.report = self.core.cycle(self.now());
+        assert_eq!(self.core.audit(), Ok(()));
+        self.report
+            .entries
+            .iter()
+            .map(|entry| format!("{} {}", entry.key.name, line(&entry.outcome)))
+            .collect()
+    }
+
+    /// Cycles until nothing moves: all lines.
+    pub fn settle(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..50 {
+            lines.extend(self.cycle());
+            if !self.report.progress && !self.report.scanning {
+                return lines;
+            }
+        }
+        panic!("no rest after 50 cycles: {lines:?}");
+    }
+
+    /// What the last cycle told about a head that was not admitted.
+    pub fn why(&self, name: &str) -> &Unadmitted {
+        let entry = self.report.entries.iter().find(|entry| &*entry.key.name == name).expect("it was a head");
+        match &entry.outcome {
+            Outcome::Preempting { why, .. } | Outcome::Unadmitted(why) | Outcome::PreemptionGated(why) => why,
+            Outcome::Admitted { .. } => panic!("{name} was admitted"),
+        }
+    }
+
+    /// The message of a head that was not admitted.
+    pub fn message(&self, name: &str) -> String {
+        self.why(name).message()
+    }
+
+    /// What a head was admitted with in the last cycle.
+    pub fn admission(&self, name: &str) -> &Admission {
+        let entry = self.report.entries.iter().find(|entry| &*entry.key.name == name).expect("it was a head");
+        match &entry.outcome {
+            Outcome::Admitted { admission, .. } => admission,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    /// The flavors of a head admitted in the last cycle: `resource=flavor` per pod set.
+    pub fn flavors(&self, name: &str) -> Vec<String> {
+        let pod_sets = self.admission(name).pod_sets.iter();
+        pod_sets.flat_map(|pod_set| &pod_set.flavors).map(|(r, f)| format!("{r}={f}")).collect()
+    }
+
+    /// The workloads in the heap of a queue, in order.
+    pub fn heap(&self, queue: &str) -> Vec<String> {
+        self.listed(queue, true)
+    }
+
+    /// The inadmissible workloads of a queue, in order.
+    pub fn inadmissible(&self, queue: &str) -> Vec<String> {
+        self.listed(queue, false)
+    }
+
+    fn listed(&self, queue: &str, active: bool) -> Vec<String> {
+        let positions = self.core.positions(queue);
+        positions.iter().filter(|at| at.active == active).map(|at| at.key.name.to_string()).collect()
+    }
+
+    /// What a queue may still use of `gpu` in the flavor `default`.
+    pub fn available(&mut self, queue: &str) -> i64 {
+        self.core.take_changed();
+        self.core.snapshot().available(&self.core, queue, DEFAULT, "gpu").expect("there is quota").get()
+    }
+
+    /// What a queue uses of `gpu` in the flavor `default`: in total, and borrowed.
+    pub fn used(&self, queue: &str) -> (i64, i64) {
+        let status = self.core.cluster_queue_status(queue).expect("the queue exists");
+        let resource = &status.reservation[0].1[0];
+        (resource.total.get(), resource.borrowed.get())
+    }
+
+    /// `gpu` of the flavor `default` in a Cohort: the quota of its subtree, and the usage that reaches it.
+    pub fn subtree(&self, cohort: &str) -> (i64, i64) {
+        let status = self.core.cohort_status(cohort).expect("the cohort exists");
+        let (_, _, quota, used) = status.subtree.first().expect("it has quota");
+        (quota.get(), used.get())
+    }
+
+    /// The weighted share of a queue.
+    pub fn share(&self, queue: &str) -> i64 {
+        self.core.cluster_queue_status(queue).expect("the queue exists").weighted_share
+    }
+}
+
+/// What a cycle decided, in short: `admitted FLAVORS`, `preempts NAME:REASON …`, or the reason with its message where
+/// that does not come from the flavors.
+fn line(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Admitted { admission, .. } => {
+            let flavors =
+                admission.pod_sets.iter().flat_map(|pod_set| &pod_set.flavors).map(|(_, flavor)| flavor);
+            let mut flavors: Vec<&str> = flavors.map(|flavor| &**flavor).collect();
+            flavors.dedup();
+            format!("admitted {}", flavors.join(","))
+        }
+        Outcome::Preempting { victims, .. } => {
+            let victims = victims.iter().map(|victim| {
+                let again = if victim.already_evicted { " (evicted before)" } else { "" };
+                format!(" {}:{}{again}", victim.key.name, victim.reason.as_str())
+            });
+            format!("preempts{}", victims.collect::<String>())
+        }
+        Outcome::Unadmitted(why) => match &why.detail {
+            Detail::Flavors { .. } => why.reason.as_str().to_owned(),
+            _ => format!("{}: {}", why.reason.as_str(), why.message()),
+        },
+        Outcome::PreemptionGated(_) => "gated".to_owned(),
+    }
+}
+
+/// The text of a skipped head that no longer fits.
+pub const NO_LONGER_FITS: &str = "WaitingForQuota: Workload no longer fits after processing another workload";
+/// The text of a skipped head whose victims another head took.
+pub const OVERLAPS: &str =
+    "WaitingForPreemptedWorkloads: Workload has overlapping preemption targets with another workload";
+/// The text of a head that will fit when the victims of another head are gone.
+pub const DEFERRED: &str = "WaitingForPreemptedWorkloads: Workload has overlapping preemption targets with another \
+                            workload, but will fit after these preemptions complete";
+
+/// A reason of the flavor search, as a line has it.
+pub fn waits(name: &str, reason: Reason) -> String {
+    format!("{name} {}", reason.as_str())
+}
