@@ -1,2 +1,107 @@
+//! The list of rules is complete and true: every rule has a test, every test a rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The sections' files, by the prefix of their tests.
+const SECTIONS: [(&str, &str); 3] = [
+    ("s6_2_", include_str!("s6_2_resources.rs")),
+    ("s6_3_", include_str!("s6_3_quota_tree.rs")),
+    ("s6_4_", include_str!("s6_4_queues.rs")),
+];
+
+/// The names of the tests in a source file.
+fn tests_of(source: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    let mut marked = false;
+    for line in source.lines().map(str::trim) {
+        match line.strip_prefix("fn ").filter(|_| marked) {
+            Some(rest) => {
+                names.extend(rest.split('(').next());
+                marked = false;
+            }
+            None => marked = line == "#[test]" || (marked && line.starts_with("#[")),
+        }
+    }
+    names
+}
+
+/// One line of the list: the rule's id, and its tests as (file, test); no file is a section's file here.
+struct Rule {
+    id: String,
+    tests: Vec<(Option<String>, String)>,
+}
+
+fn rules() -> Vec<Rule> {
+    let rows = include_str!("README.md").lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+        cells[0].starts_with(|first: char| first.is_ascii_digit()).then_some(cells)
+    });
+    let of = |cells: Vec<&str>| {
+        let quoted = cells[2].split('`').skip(1).step_by(2);
+        let mut file = None;
+        let mut tests = Vec::new();
+        for text in quoted {
+            match text.ends_with(".rs") {
+                true => file = Some(text.to_owned()),
+                false => tests.push((file.clone(), text.to_owned())),
+            }
+        }
+        Rule { id: cells[0].to_owned(), tests }
+    };
+    rows.map(of).collect()
+}
+
 #[test]
-fn placeholder() {}
+fn every_rule_has_a_test_and_the_numbers_have_no_holes() {
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    for rule in rules() {
+        let (section, number) = rule.id.rsplit_once('.').expect("section.number");
+        let next = numbers.entry(section.to_owned()).or_insert(0);
+        *next += 1;
+        assert_eq!(number, next.to_string(), "after {section}.{}", *next - 1);
+        assert!(!rule.tests.is_empty(), "{} has no test", rule.id);
+    }
+    let sections: Vec<&str> = numbers.keys().map(String::as_str).collect();
+    let expected: Vec<String> =
+        SECTIONS.iter().map(|(prefix, _)| prefix.trim_matches(['s', '_']).replace('_', ".")).collect();
+    assert_eq!(BTreeSet::from_iter(sections), expected.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn every_test_of_the_list_exists() {
+    let crates = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let here: BTreeSet<&str> = SECTIONS.iter().flat_map(|(_, source)| tests_of(source)).collect();
+    for rule in rules() {
+        for (file, test) in &rule.tests {
+            match file {
+                None => assert!(here.contains(&**test), "{}: there is no test {test}", rule.id),
+                Some(file) => {
+                    let source = std::fs::read_to_string(crates.join(file))
+                        .unwrap_or_else(|error| panic!("{}: {file}: {error}", rule.id));
+                    assert!(tests_of(&source).contains(&**test), "{}: {file} has no test {test}", rule.id);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_test_is_in_the_list_at_the_rule_of_its_number() {
+    let mut listed: BTreeMap<String, String> = BTreeMap::new();
+    for rule in rules() {
+        listed.extend(
+            rule.tests.into_iter().filter(|test| test.0.is_none()).map(|test| (test.1, rule.id.clone())),
+        );
+    }
+    for (prefix, source) in SECTIONS {
+        for test in tests_of(source) {
+            let rest =
+                test.strip_prefix(prefix).unwrap_or_else(|| panic!("{test} does not begin with {prefix}"));
+            let number: usize =
+                rest.split('_').next().and_then(|number| number.parse().ok()).expect("a number");
+            let id = format!("{}.{number}", prefix.trim_matches(['s', '_']).replace('_', "."));
+            assert_eq!(listed.get(test), Some(&id), "{test}");
+        }
+    }
+}

@@ -444,12 +444,16 @@ impl World {
             .collect()
     }
 
-    /// Cycles until nothing moves: all lines.
+    /// Cycles until nothing moves, or nothing new is decided: all lines.
     pub fn settle(&mut self) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines: Vec<String> = Vec::new();
         for _ in 0..50 {
-            lines.extend(self.cycle());
-            if !self.report.progress && !self.report.scanning {
+            let new = self.cycle();
+            if !self.report.progress && lines.ends_with(&new) {
+                return lines;
+            }
+            lines.extend(new);
+            if !self.core.has_heads() {
                 return lines;
             }
         }
