@@ -4,10 +4,13 @@
 //!   restores; [`priority`]: where its priority comes from.
 //! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
+//! * [`backoff`]: how waits grow; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
+pub(crate) mod backoff;
 pub(crate) mod body;
 pub(crate) mod create;
+pub(crate) mod deactivated;
 pub(crate) mod decisions;
 pub(crate) mod eviction;
 pub(crate) mod infos;

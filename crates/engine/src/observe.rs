@@ -265,6 +265,7 @@ impl Engine {
         if let Some(job) = self.world.job_of(&entry) {
             self.dirty.jobs.insert(job);
         }
+        self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.restless = true;
     }
@@ -384,6 +385,7 @@ impl Engine {
         if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
             self.dirty.jobs.insert(job);
         }
+        self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.dirty.workloads.insert(key.clone());
     }
 

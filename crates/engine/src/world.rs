@@ -152,6 +152,8 @@ pub(crate) struct JobEntry {
     pub retry: Retry,
     /// The trouble that was last told as an event, so that it is told once.
     pub told: Option<String>,
+    /// What the pending checks said when that was last told.
+    pub told_checks: String,
 }
 
 /// Everything that was seen.
@@ -179,7 +181,15 @@ pub(crate) struct World {
     pub job_by_uid: BTreeMap<Name, JobKey>,
     /// Jobs by the UID of their controller.
     pub children: BTreeMap<Name, BTreeSet<JobKey>>,
+    /// Jobs by the prebuilt Workload that they name.
+    pub awaiting: BTreeMap<WorkloadKey, BTreeSet<JobKey>>,
     no_limits: LimitSummary,
+}
+
+/// The prebuilt Workload that a job names.
+fn prebuilt_of(view: &JobView) -> Option<WorkloadKey> {
+    let name = view.prebuilt_workload.as_deref()?;
+    Some(WorkloadKey::new(Arc::clone(&view.job.namespace), name))
 }
 
 /// Adds to an index of sets.
@@ -271,10 +281,19 @@ impl World {
         if let Some(owner) = &view.controller {
             index(&mut self.children, Name::from(owner.uid.as_str()), key.clone());
         }
+        if let Some(workload) = prebuilt_of(&view) {
+            index(&mut self.awaiting, workload, key.clone());
+        }
         if let Some(entry) = self.jobs.get_mut(&key) {
             entry.view = view;
         } else {
-            let entry = JobEntry { view, open: None, retry: Retry::default(), told: None };
+            let entry = JobEntry {
+                view,
+                open: None,
+                retry: Retry::default(),
+                told: None,
+                told_checks: String::new(),
+            };
             self.jobs.insert(key, entry);
         }
     }
@@ -285,6 +304,9 @@ impl World {
         self.job_by_uid.remove(&view.job.uid);
         if let Some(owner) = &view.controller {
             unindex(&mut self.children, &Name::from(owner.uid.as_str()), key);
+        }
+        if let Some(workload) = prebuilt_of(&view) {
+            unindex(&mut self.awaiting, &workload, key);
         }
         Some(Arc::clone(&view.job.uid))
     }

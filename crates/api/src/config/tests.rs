@@ -289,7 +289,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("concurrency", "controller: {groupKindConcurrency: {Pod: 0}, cacheSyncTimeout: -1}"),
     (
         "not built",
-        "metrics: {localQueueMetrics: {localQueueSelector: {}}}\nobjectRetentionPolicies: {workloads: {afterDeactivatedByKueue: 1h}}",
+        "metrics: {localQueueMetrics: {localQueueSelector: {}}}",
     ),
     ("retention", "objectRetentionPolicies: {workloads: {afterFinished: -1s, afterwards: 1s}}"),
 ];

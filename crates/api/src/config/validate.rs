@@ -246,11 +246,6 @@ fn without_effect(configuration: &Configuration, errors: &Errors, warnings: &mut
         let path = "metrics.localQueueMetrics.localQueueSelector";
         report(errors, path, "not built yet: leave it out, so that every LocalQueue has metrics");
     }
-    let retention = configuration.object_retention_policies.workloads.as_ref();
-    if retention.is_some_and(|policy| policy.after_deactivated_by_kueue.is_some()) {
-        let path = "objectRetentionPolicies.workloads.afterDeactivatedByKueue";
-        report(errors, path, "not built yet: leave it out, so that nothing is deleted");
-    }
     let server = &configuration.visibility_server;
     if server.bind_address != "0.0.0.0" || server.bind_port != 8082 {
         warnings.push(Warning::no_effect("visibilityServer", "the visibility server is not built yet"));

@@ -37,7 +37,20 @@ pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus)
     owned.reclaimable_pods.clear();
     let mut body = head(object);
     body["status"] = serde_json::to_value(owned).expect("a status consists of plain data");
+    drop_updates(&mut body, object);
     body
+}
+
+/// What a check added to the pods goes with an eviction: said in so many words, because the check's own controller owns
+/// the field and leaving it out would keep it.
+fn drop_updates(body: &mut Value, object: &slim::Workload) {
+    let checks = body.pointer_mut("/status/admissionChecks").and_then(Value::as_array_mut);
+    for check in checks.into_iter().flatten() {
+        let known = object.status.admission_checks.iter().find(|c| check["name"] == *c.name);
+        if known.is_some_and(|c| !c.pod_set_updates.is_empty()) && check.get("podSetUpdates").is_none() {
+            check["podSetUpdates"] = json!([]);
+        }
+    }
 }
 
 /// The condition PodsReady, as an apply of its own manager.

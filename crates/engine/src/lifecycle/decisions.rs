@@ -113,6 +113,8 @@ impl Engine {
                 if !usable {
                     self.scheduler.admission_failed(key, time(self.now));
                     self.sync_core(key);
+                    // Whatever made it unusable may want to go on.
+                    self.dirty.workloads.insert(key.clone());
                     return;
                 }
                 let entry = &self.world.workloads[key];
@@ -127,6 +129,7 @@ impl Engine {
             Decision::Evict(eviction, more) => {
                 if !reserved(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
                     self.sync_core(key);
+                    self.dirty.workloads.insert(key.clone());
                     return;
                 }
                 let next = entry.object.status.clone();

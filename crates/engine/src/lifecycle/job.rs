@@ -300,6 +300,10 @@ impl Engine {
             if is(entry.status(), Type::Admitted) {
                 return self.start_job(key, view, workload);
             }
+            if self.remove_deactivated(key, view, workload) {
+                return;
+            }
+            self.tell_checks(key, view, workload);
             self.sync_spec(key, view, workload);
             return;
         }

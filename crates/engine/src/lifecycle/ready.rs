@@ -8,10 +8,10 @@ use sluice_api::job::JobView;
 use sluice_api::v1beta2::ReclaimablePod;
 use sluice_core::WorkloadKey;
 
+use super::backoff::Backoff;
 use super::body;
 use super::transition::{self, Eviction};
 use super::workload::later;
-use crate::config::WaitForPodsReady;
 use crate::effect::{EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
@@ -50,12 +50,6 @@ fn wanted_ready(
         Some(_) if was_true => wanted(false, reason::WAIT_FOR_RECOVERY, FAILED_POD),
         Some(_) => None,
     }
-}
-
-/// How long to wait before the `count`th requeue, in seconds.
-fn backoff_seconds(config: &WaitForPodsReady, count: i32) -> i64 {
-    let doublings = u32::try_from(count.saturating_sub(1).clamp(0, 62)).unwrap_or(62);
-    config.backoff_base_seconds.saturating_mul(1 << doublings).min(config.backoff_max_seconds)
 }
 
 impl Engine {
@@ -195,10 +189,15 @@ impl Engine {
             self.write_status(key, Purpose::Deactivate, next, Vec::new());
             return true;
         }
+        let backoff =
+            Backoff { base_seconds: config.backoff_base_seconds, max_seconds: config.backoff_max_seconds };
         let state = next.requeue_state.get_or_insert_default();
         state.count = Some(count);
-        state.requeue_at =
-            Some(Time(later(conditions::whole_seconds(self.now), backoff_seconds(&config, count))));
+        state.requeue_at = self
+            .now
+            .checked_add(backoff.wait(count.saturating_sub(1), &entry.uid()))
+            .ok()
+            .map(|at| Time(conditions::whole_seconds(at)));
         let eviction = Eviction {
             reason: reason::PODS_READY_TIMEOUT,
             cause: cause.to_owned(),
@@ -207,25 +206,5 @@ impl Engine {
         };
         self.evict_from(key, next, &eviction, Vec::new());
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_backoff_doubles_up_to_its_cap() {
-        let config = WaitForPodsReady {
-            timeout_seconds: 1,
-            recovery_timeout_seconds: None,
-            block_admission: false,
-            order_by_eviction: true,
-            backoff_limit_count: None,
-            backoff_base_seconds: 60,
-            backoff_max_seconds: 3_600,
-        };
-        let waits: Vec<_> = [1, 2, 3, 7, 100].map(|n| backoff_seconds(&config, n)).to_vec();
-        assert_eq!(waits, [60, 120, 240, 3_600, 3_600]);
     }
 }

@@ -1,0 +1,64 @@
+//! What follows for a job whose Workload waits: it is told what the checks say, and it may be removed once it was
+//! deactivated (reference 03, 3.4; 06, 6.19).
+
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::job::JobView;
+use sluice_api::v1beta2::CheckState;
+use sluice_core::WorkloadKey;
+
+use super::workload::later;
+use crate::effect::{EventType, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::outbox::{event, log};
+use crate::reporter;
+use crate::world::JobKey;
+
+impl Engine {
+    /// Removes a job that was deactivated by us, not by its user, once `afterDeactivatedByKueue` is over; says whether it
+    /// did.
+    pub(crate) fn remove_deactivated(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        workload: &WorkloadKey,
+    ) -> bool {
+        let Some(seconds) = self.config.retention_after_deactivated_seconds else { return false };
+        let entry = &self.world.workloads[workload];
+        if entry.object.spec.active || view.active {
+            return false;
+        }
+        let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
+        // `DeactivatedDueTo…`: a plain `Deactivated` was the user's wish.
+        let by_us = |why: &str| why.len() > reason::DEACTIVATED.len() && why.starts_with(reason::DEACTIVATED);
+        let Some(evicted) = evicted.filter(|c| c.status == "True" && by_us(&c.reason)) else { return false };
+        let until = later(evicted.last_transition_time.0, seconds);
+        if until > self.now {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return false;
+        }
+        let note = "Deleted job: deactivation retention period expired";
+        let uid = &view.job.uid;
+        let then = vec![
+            event(&key.object(), uid, EventType::Normal, "Deleted", note, reporter(key.kind)),
+            log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &evicted.reason)]),
+        ];
+        let write = Write::Delete { uid: Some(uid.clone()) };
+        self.write_job(key, Purpose::DeleteJob, write, then);
+        true
+    }
+
+    /// Tells a waiting job what its pending checks say, when that is news.
+    pub(crate) fn tell_checks(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
+        let checks = &self.world.workloads[workload].status().admission_checks;
+        let pending = checks.iter().filter(|c| c.state == CheckState::Pending && !c.message.is_empty());
+        let lines: Vec<_> = pending.map(|c| format!("{}: {}", c.name, c.message)).collect();
+        let text = lines.join("; ");
+        let Some(entry) = self.world.jobs.get_mut(key).filter(|e| e.told_checks != text) else { return };
+        entry.told_checks.clone_from(&text);
+        if !text.is_empty() {
+            let (uid, reporter) = (&view.job.uid, reporter(key.kind));
+            let told = event(&key.object(), uid, EventType::Normal, "UpdatedAdmissionCheck", text, reporter);
+            self.outbox.push(told);
+        }
+    }
+}

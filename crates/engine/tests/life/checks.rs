@@ -1,0 +1,202 @@
+//! Two-phase admission (reference 06, 6.10).
+
+use serde_json::{Value, json};
+use sluice_engine::{Kind, ObjectRef, Purpose};
+
+use crate::model::build::job;
+use crate::model::{Api, Cluster, condition, told};
+
+/// A check of somebody else's, active.
+fn check(c: &mut Cluster, name: &str) {
+    let check = c.api.put(
+        Kind::AdmissionCheck,
+        json!({"metadata": {"name": name}, "spec": {"controllerName": "example.com/x"}}),
+    );
+    let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    c.api.edit_status(&check, |s| *s = json!({"conditions": active}));
+}
+
+/// A queue with check `prov` and a job that has its quota.
+fn waiting() -> (Cluster, ObjectRef) {
+    let mut c = Cluster::plain();
+    check(&mut c, "prov");
+    c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    let reference = Api::workload_ref(&c.workload("a"));
+    (c, reference)
+}
+
+/// What the check's controller writes.
+fn answer(c: &mut Cluster, workload: &ObjectRef, fields: &Value) {
+    let now = c.now.to_string();
+    c.api.edit_status(workload, |s| {
+        s["admissionChecks"][0]["lastTransitionTime"] = json!(now);
+        for (key, value) in fields.as_object().unwrap() {
+            s["admissionChecks"][0][key] = value.clone();
+        }
+    });
+    c.settle();
+}
+
+#[test]
+fn a_retry_frees_the_quota_until_its_delay_is_over() {
+    let (mut c, workload) = waiting();
+    answer(&mut c, &workload, &json!({"state": "Retry", "message": "no nodes", "requeueAfterSeconds": 60}));
+    let w = c.workload("a");
+    let evicted = "Evicted due to AdmissionCheck in Retry state: \"prov\" (no nodes)";
+    assert_eq!(told(&w, "Evicted"), format!("True/AdmissionCheck: {evicted}"));
+    assert_eq!(condition(&w, "QuotaReserved"), "False");
+    assert_eq!(told(&w, "Requeued"), format!("False/AdmissionCheck: {evicted}"));
+    let status = w.status.unwrap();
+    let until = status.requeue_state.unwrap().requeue_at.unwrap().0;
+    assert_eq!(until.as_second() - c.now.as_second(), 60);
+    let known = &status.admission_checks[0];
+    assert_eq!((known.retry_count, known.requeue_after_seconds), (Some(1), Some(60)));
+    assert_eq!(known.message, "Reset to Pending after eviction. Previously: Retry");
+    assert_eq!(c.notes("EvictedDueToAdmissionCheck"), [evicted]);
+
+    c.advance(59);
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
+    c.advance(2);
+    let w = c.workload("a");
+    assert_eq!(condition(&w, "QuotaReserved"), "True");
+    assert_eq!(told(&w, "Requeued"), "True/BackoffFinished: The workload backoff was finished");
+    assert_eq!(w.status.unwrap().requeue_state, None);
+}
+
+#[test]
+fn the_longest_delay_of_several_checks_counts_and_all_are_named() {
+    let mut c = Cluster::plain();
+    check(&mut c, "one");
+    check(&mut c, "two");
+    let checks = json!([{"name": "two"}, {"name": "one"}]);
+    c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": checks}}));
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    let now = c.now.to_string();
+    c.api.edit_status(&workload, |s| {
+        for (at, seconds) in [(0, 10), (1, 90)] {
+            s["admissionChecks"][at]["state"] = json!("Retry");
+            s["admissionChecks"][at]["lastTransitionTime"] = json!(now);
+            s["admissionChecks"][at]["requeueAfterSeconds"] = json!(seconds);
+        }
+    });
+    c.settle();
+    let w = c.workload("a");
+    assert!(told(&w, "Evicted").ends_with("AdmissionChecks in Retry state: \"one\" (); \"two\" ()"));
+    let until = w.status.unwrap().requeue_state.unwrap().requeue_at.unwrap().0;
+    assert_eq!(until.as_second() - c.now.as_second(), 90);
+}
+
+#[test]
+fn what_a_ready_check_adds_is_in_the_started_pods_and_goes_with_an_eviction() {
+    let (mut c, workload) = waiting();
+    let updates = json!([{"name": "main", "labels": {"l": "1"}, "annotations": {"a": "2"},
+        "nodeSelector": {"zone": "z"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}]);
+    answer(&mut c, &workload, &json!({"state": "Ready", "podSetUpdates": updates}));
+    let started = &c.api.job("a").view;
+    assert!(!started.suspended);
+    let scheduling = &started.pod_sets[0].scheduling;
+    assert_eq!((scheduling.labels["l"].as_str(), scheduling.annotations["a"].as_str()), ("1", "2"));
+    assert_eq!(scheduling.node_selector["zone"], "z");
+    assert_eq!(scheduling.node_selector["pool"], "default", "the flavor's labels stay");
+    assert_eq!(scheduling.tolerations[0].key.as_deref(), Some("gpu"));
+
+    c.api.edit(
+        &ObjectRef::cluster(Kind::ClusterQueue, "cq"),
+        &json!({"spec": {"stopPolicy": "HoldAndDrain"}}),
+    );
+    c.settle();
+    let job = c.api.job("a");
+    assert!(job.view.suspended);
+    assert_eq!(job.original[0], job.view.pod_sets[0].scheduling);
+    let known = c.workload("a").status.unwrap().admission_checks;
+    assert!(known[0].pod_set_updates.is_empty());
+    assert_eq!(known[0].message, "Reset to Pending after eviction. Previously: Ready");
+    assert_eq!(known[0].retry_count, None, "only a retry is counted");
+}
+
+#[test]
+fn a_rejection_deactivates_for_good() {
+    let (mut c, workload) = waiting();
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": "never"}));
+    let w = c.workload("a");
+    assert_eq!(w.spec.active, Some(false));
+    let text = "AdmissionCheck in Rejected state: \"prov\" (never)";
+    assert_eq!(
+        told(&w, "Evicted"),
+        format!("True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to {text}")
+    );
+    assert_eq!(condition(&w, "DeactivationTarget"), "");
+    assert_eq!(c.notes("AdmissionCheckRejected"), [format!("Deactivated due to {text}")]);
+    assert_eq!(c.notes("EvictedDueToDeactivatedDueToAdmissionCheck").len(), 1);
+    let stats = w.status.unwrap().scheduling_stats.unwrap().evictions;
+    assert_eq!(
+        (stats[0].reason.as_str(), stats[0].underlying_cause.as_str()),
+        ("Deactivated", "AdmissionCheck")
+    );
+    c.advance(1_000);
+    assert_eq!(c.workload("a").spec.active, Some(false));
+}
+
+#[test]
+fn only_checks_of_the_assigned_flavors_apply() {
+    let mut c = Cluster::plain();
+    check(&mut c, "here");
+    check(&mut c, "elsewhere");
+    c.api.flavor("other", &[]);
+    let rules =
+        json!([{"name": "here", "onFlavors": ["default"]}, {"name": "elsewhere", "onFlavors": ["other"]}]);
+    let flavor = |name: &str| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": "3"}]});
+    c.api.simple(
+        "3",
+        &json!({
+            "admissionChecksStrategy": {"admissionChecks": rules},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor("default"), flavor("other")]}],
+        }),
+    );
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.api.add_job(job("team-a", "b", "lq", 3, "1"));
+    c.settle();
+    let names = |c: &Cluster, job: &str| -> Vec<String> {
+        c.workload(job).status.unwrap().admission_checks.into_iter().map(|k| k.name).collect()
+    };
+    assert_eq!(names(&c, "a"), ["here"]);
+    assert_eq!(names(&c, "b"), ["elsewhere"]);
+}
+
+#[test]
+fn a_check_that_the_queue_drops_no_longer_holds_anything_back() {
+    let (mut c, _) = waiting();
+    c.api.edit(
+        &ObjectRef::cluster(Kind::ClusterQueue, "cq"),
+        &json!({"spec": {"admissionChecksStrategy": null}}),
+    );
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    assert!(c.workload("a").status.unwrap().admission_checks.is_empty());
+}
+
+#[test]
+fn the_waiting_job_is_told_what_its_checks_say_once() {
+    let (mut c, workload) = waiting();
+    answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
+    answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["prov: two nodes to go"]);
+    answer(&mut c, &workload, &json!({"message": "one node to go"}));
+    assert_eq!(c.notes("UpdatedAdmissionCheck").len(), 2);
+}
+
+#[test]
+fn a_held_queue_takes_the_quota_of_what_still_waits_for_its_checks() {
+    let (mut c, _) = waiting();
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(told(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is stopped");
+    assert_eq!(condition(&w, "Evicted"), "");
+    assert_eq!(c.written(Purpose::Evict), 0);
+}

@@ -1,0 +1,106 @@
+//! Stopped LocalQueues, deactivation of what waits, priorities that change (reference 06, 6.18 and 6.19).
+
+use serde_json::json;
+use sluice_engine::{Kind, ObjectRef, Purpose};
+
+use crate::model::build::job;
+use crate::model::{Api, Cluster, condition, told};
+
+fn lq() -> ObjectRef {
+    ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq")
+}
+
+#[test]
+fn a_stopped_local_queue_holds_and_drains_like_its_cluster_queue() {
+    let mut c = Cluster::plain();
+    c.api.simple("3", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.edit(&lq(), &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(told(&c.workload("b"), "QuotaReserved"), "False/Suspended: LocalQueue lq is inactive");
+    let active = c.api.json(&lq()).unwrap()["status"]["conditions"][0].clone();
+    assert_eq!(
+        (active["status"].as_str(), active["reason"].as_str(), active["message"].as_str()),
+        (Some("False"), Some("Stopped"), Some("LocalQueue is stopped"))
+    );
+    c.api.edit(&lq(), &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!(told(&c.workload("a"), "Evicted"), "True/LocalQueueStopped: The LocalQueue is stopped");
+    c.api.edit(&lq(), &json!({"spec": {"stopPolicy": "None"}}));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
+    assert_eq!(
+        told(&c.workload("a"), "Requeued"),
+        "True/LocalQueueRestarted: The LocalQueue was restarted after being stopped"
+    );
+}
+
+#[test]
+fn what_waits_can_be_deactivated_and_activated_again() {
+    let mut c = Cluster::plain();
+    c.api.simple("0", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.settle();
+    assert_eq!(told(&c.workload("a"), "QuotaReserved"), "False/Deactivated: The workload is deactivated");
+    c.api.cluster_queue("cq", "default", "3", &json!({}));
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_new_priority_class_reorders_what_waits_and_spares_what_runs() {
+    let mut c = Cluster::plain();
+    c.api.priority_class("low", 1);
+    c.api.priority_class("high", 9);
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    for name in ["a", "b", "d"] {
+        let mut view = job("team-a", name, "lq", 1, "1");
+        view.workload_priority_class = Some("low".to_owned());
+        c.api.add_job(view);
+        c.advance(1);
+    }
+    assert!(!c.api.job("a").view.suspended);
+    for name in ["a", "d"] {
+        c.api.edit_job(name, |j| j.view.workload_priority_class = Some("high".to_owned()));
+        c.settle();
+    }
+    assert_eq!(c.workload("a").spec.priority, Some(9), "also while it runs");
+    assert_eq!(c.workload("d").spec.priority, Some(9));
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(c.written(Purpose::Evict), 0);
+    assert!(
+        c.notes("UpdatedWorkload").iter().all(|n| n.starts_with("Updated workload priority class: team-a/"))
+    );
+    c.api.finish_job("a", true);
+    c.settle();
+    assert!(!c.api.job("d").view.suspended, "before the older one of lower priority");
+    assert!(c.api.job("b").view.suspended);
+}
+
+#[test]
+fn a_raised_priority_preempts() {
+    let mut c = Cluster::plain();
+    c.api.priority_class("low", 1);
+    c.api.priority_class("high", 9);
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    for name in ["a", "b"] {
+        let mut view = job("team-a", name, "lq", 1, "1");
+        view.workload_priority_class = Some("low".to_owned());
+        c.api.add_job(view);
+        c.settle();
+    }
+    c.api.edit_job("b", |j| j.view.workload_priority_class = Some("high".to_owned()));
+    c.settle();
+    assert!(c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
+    assert_eq!(condition(&c.workload("a"), "Preempted"), "True");
+}

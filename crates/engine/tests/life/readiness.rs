@@ -1,0 +1,209 @@
+//! waitForPodsReady and its requeuing (reference 06, 6.16), and the longest execution time (6.19).
+
+use serde_json::json;
+use sluice_engine::{EngineConfig, ObjectRef, WaitForPodsReady};
+
+use crate::model::build::job;
+use crate::model::{Api, Cluster, condition, told};
+
+fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
+    let mut config = WaitForPodsReady {
+        timeout_seconds: 300,
+        recovery_timeout_seconds: Some(120),
+        block_admission: false,
+        order_by_eviction: true,
+        backoff_limit_count: None,
+        backoff_base_seconds: 60,
+        backoff_max_seconds: 150,
+    };
+    change(&mut config);
+    let config =
+        EngineConfig { status_interval_ms: 0, wait_for_pods_ready: Some(config), ..EngineConfig::default() };
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    c
+}
+
+fn ready(c: &mut Cluster, name: &str, ready: bool) {
+    c.api.edit_job(name, |j| j.view.pods_ready = ready);
+    c.settle();
+}
+
+/// Seconds until the workload of job `a` may be queued again.
+fn backoff(c: &Cluster) -> i64 {
+    let state = c.workload("a").status.unwrap().requeue_state.unwrap();
+    state.requeue_at.map_or(0, |at| at.0.as_second() - c.now.as_second())
+}
+
+#[test]
+fn readiness_is_told_lost_and_recovered() {
+    let mut c = wait(|_| {});
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    assert_eq!(
+        told(&c.workload("a"), "PodsReady"),
+        "False/WaitForStart: Not all pods are ready or succeeded"
+    );
+    ready(&mut c, "a", true);
+    let all = "All pods reached readiness and the workload is running";
+    assert_eq!(told(&c.workload("a"), "PodsReady"), format!("True/Started: {all}"));
+    ready(&mut c, "a", false);
+    assert_eq!(
+        told(&c.workload("a"), "PodsReady"),
+        "False/WaitForRecovery: At least one pod has failed, waiting for recovery"
+    );
+    ready(&mut c, "a", true);
+    assert_eq!(told(&c.workload("a"), "PodsReady"), format!("True/Recovered: {all}"));
+    let first = c.observed.iter().filter(|(name, _)| name == "kueue_ready_wait_time_seconds").count();
+    assert_eq!(first, 1, "only the first time is observed");
+    c.advance(1_000);
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "");
+}
+
+#[test]
+fn pods_that_never_get_ready_are_put_back_with_growing_waits() {
+    let mut c = wait(|_| {});
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.advance(299);
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "");
+    for (n, seconds) in [(1, 60), (2, 120), (3, 150)] {
+        assert_eq!(
+            c.notes("EvictedDueToPodsReadyTimeoutDueToWaitForStart").len() + 1,
+            usize::try_from(n).unwrap()
+        );
+        c.advance(2);
+        let w = c.workload("a");
+        let message = format!("Exceeded the PodsReady timeout team-a/{}", w.metadata.name.clone().unwrap());
+        assert_eq!(told(&w, "Evicted"), format!("True/PodsReadyTimeout: {message}"));
+        assert_eq!(told(&w, "Requeued"), format!("False/PodsReadyTimeout: {message}"));
+        assert_eq!(told(&w, "PodsReady"), "False/WaitForStart: Not all pods are ready or succeeded");
+        assert_eq!(w.status.unwrap().requeue_state.unwrap().count, Some(n));
+        assert!((seconds - 5..=seconds).contains(&backoff(&c)), "{n}: {}", backoff(&c));
+        assert!(c.api.job("a").view.suspended);
+        c.advance(seconds + 1);
+        assert_eq!(
+            told(&c.workload("a"), "Requeued"),
+            "True/BackoffFinished: The workload backoff was finished"
+        );
+        assert!(!c.api.job("a").view.suspended);
+        c.advance(297);
+    }
+}
+
+#[test]
+fn a_failed_pod_has_its_own_timeout() {
+    let mut c = wait(|_| {});
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    ready(&mut c, "a", true);
+    c.advance(10_000);
+    ready(&mut c, "a", false);
+    c.advance(119);
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "");
+    c.advance(2);
+    let stats = c.workload("a").status.unwrap().scheduling_stats.unwrap().evictions;
+    assert_eq!(stats[0].underlying_cause, "WaitForRecovery");
+    assert_eq!(c.notes("EvictedDueToPodsReadyTimeoutDueToWaitForRecovery").len(), 1);
+}
+
+#[test]
+fn without_a_recovery_timeout_a_failed_pod_is_waited_for() {
+    let mut c = wait(|w| w.recovery_timeout_seconds = None);
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    ready(&mut c, "a", true);
+    ready(&mut c, "a", false);
+    c.advance(100_000);
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "");
+}
+
+#[test]
+fn past_the_limit_the_workload_is_deactivated_and_its_user_may_start_anew() {
+    let mut c = wait(|w| w.backoff_limit_count = Some(1));
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.advance(300 + 60 + 300 + 5);
+    let w = c.workload("a");
+    assert_eq!(w.spec.active, Some(false));
+    assert_eq!(
+        told(&w, "Evicted"),
+        "True/DeactivatedDueToRequeuingLimitExceeded: The workload is deactivated due to exceeding the maximum number \
+         of re-queuing retries"
+    );
+    assert_eq!(w.status.clone().unwrap().requeue_state, None);
+    c.api.edit(&Api::workload_ref(&w), &json!({"spec": {"active": true}}));
+    c.settle();
+    assert_eq!(told(&c.workload("a"), "Requeued"), "True/Reactivated: The workload was reactivated");
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn block_admission_lets_one_after_the_other_get_ready() {
+    let mut c = wait(|w| w.block_admission = true);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended && c.api.job("b").view.suspended);
+    assert_eq!(
+        told(&c.workload("b"), "QuotaReserved"),
+        "False/WaitingForPodsReady: waiting for all admitted workloads to be in PodsReady condition"
+    );
+    ready(&mut c, "a", true);
+    assert!(!c.api.job("b").view.suspended);
+}
+
+/// The order in which two jobs get the quota of a third, when the older one was put back.
+fn first_after_eviction(order_by_eviction: bool) -> String {
+    let mut c = wait(|w| {
+        w.order_by_eviction = order_by_eviction;
+        w.backoff_base_seconds = 1;
+    });
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.advance(10);
+    c.api.add_job(job("team-a", "b", "lq", 3, "1"));
+    // `a` is put back; `b` runs and gets ready; `a` waits; then a third job comes in between.
+    c.advance(300);
+    ready(&mut c, "b", true);
+    c.api.add_job(job("team-a", "d", "lq", 3, "1"));
+    c.advance(10);
+    c.api.finish_job("b", true);
+    c.settle();
+    let running: Vec<_> = ["a", "d"].into_iter().filter(|n| !c.api.job(n).view.suspended).collect();
+    assert_eq!(running.len(), 1);
+    running[0].to_owned()
+}
+
+#[test]
+fn the_configuration_says_whether_eviction_or_creation_orders_a_queue() {
+    assert_eq!(first_after_eviction(false), "a");
+    assert_eq!(first_after_eviction(true), "a", "it was evicted before the other one was created");
+}
+
+#[test]
+fn the_longest_execution_time_counts_over_all_admissions() {
+    let mut c = Cluster::plain();
+    c.api.simple("3", &json!({}));
+    let mut view = job("team-a", "a", "lq", 3, "1");
+    view.maximum_execution_time_seconds = Some(100);
+    c.api.add_job(view);
+    c.advance(60);
+    let cq = ObjectRef::cluster(sluice_engine::Kind::ClusterQueue, "cq");
+    c.api.edit(&cq, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.advance(1_000);
+    assert_eq!(c.workload("a").status.unwrap().accumulated_past_execution_time_seconds, Some(60));
+    c.api.edit(&cq, &json!({"spec": {"stopPolicy": "None"}}));
+    c.advance(39);
+    assert!(!c.api.job("a").view.suspended);
+    c.advance(2);
+    let w = c.workload("a");
+    assert_eq!(
+        told(&w, "Evicted"),
+        "True/DeactivatedDueToMaximumExecutionTimeExceeded: The workload is deactivated due to exceeding the maximum \
+         execution time"
+    );
+    assert_eq!(w.spec.active, Some(false));
+    assert_eq!(c.notes("MaximumExecutionTimeExceeded"), ["The maximum execution time (100s) exceeded"]);
+    let past = w.status.unwrap().accumulated_past_execution_time_seconds;
+    assert!(past.is_none_or(|p| p <= 41), "cleared when it was exceeded: {past:?}");
+}

@@ -1,0 +1,169 @@
+//! What a workload asks for: reclaimable pods, partial admission, limits, overhead, transformations (reference 06, 6.2 and
+//! 6.19).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_api::job::JobView;
+use sluice_engine::{EngineConfig, Kind, ObjectRef, ResourceConfig, Transformation};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition, told};
+
+fn with(resources: ResourceConfig) -> Cluster {
+    let config = EngineConfig { status_interval_ms: 0, resources, ..EngineConfig::default() };
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c
+}
+
+/// A job whose container asks for these.
+fn asking(name: &str, requests: &Value, change: impl FnOnce(&mut Value)) -> JobView {
+    let mut view = job("team-a", name, "lq", 1, "1");
+    let mut spec =
+        json!({"containers": [{"name": "main", "image": "i", "resources": {"requests": requests}}]});
+    change(&mut spec);
+    let template: k8s_openapi::api::core::v1::PodTemplateSpec =
+        serde_json::from_value(json!({"spec": spec})).unwrap();
+    view.pod_sets[0].containers_hash = sluice_api::names::containers_hash(template.spec.as_ref().unwrap());
+    view.pod_sets[0].template = Some(Arc::new(template));
+    view
+}
+
+/// The usage that the admission of a job's workload records.
+fn usage(c: &Cluster, job: &str) -> BTreeMap<String, String> {
+    let admission = c.workload(job).status.unwrap().admission.expect("it holds quota");
+    let usage = &admission.pod_set_assignments[0].resource_usage;
+    usage.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect()
+}
+
+fn pairs(of: &[(&str, &str)]) -> BTreeMap<String, String> {
+    of.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+#[test]
+fn pods_that_ended_well_give_their_quota_back_at_once() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("3", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.api.add_job(job("team-a", "b", "lq", 2, "1"));
+    c.settle();
+    assert!(c.api.job("b").view.suspended);
+    c.api.edit_job("a", |j| j.view.reclaimable = vec![("main".to_owned(), 1)]);
+    c.settle();
+    assert!(c.api.job("b").view.suspended);
+    c.api.edit_job("a", |j| j.view.reclaimable = vec![("main".to_owned(), 2)]);
+    c.settle();
+    assert!(!c.api.job("b").view.suspended, "two pods of a are done");
+    let w = c.workload("a");
+    assert_eq!(w.status.as_ref().unwrap().reclaimable_pods[0].count, 2);
+    assert_eq!(condition(&w, "Admitted"), "True");
+    c.api.edit_job("a", |j| j.view.reclaimable = vec![]);
+    c.settle();
+    assert_eq!(
+        c.workload("a").status.unwrap().reclaimable_pods[0].count,
+        2,
+        "they never shrink while it runs"
+    );
+}
+
+#[test]
+fn a_job_that_takes_less_is_admitted_with_what_there_is_and_restored_in_full() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("3", &json!({}));
+    let mut view = job("team-a", "a", "lq", 5, "1");
+    view.pod_sets[0].min_count = Some(2);
+    c.api.add_job(view);
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(w.spec.pod_sets[0].min_count, Some(2));
+    let assigned = w.status.unwrap().admission.unwrap().pod_set_assignments[0].count;
+    assert_eq!(assigned, Some(3));
+    assert_eq!(c.api.job("a").view.pod_sets[0].count, 3);
+    let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&cq, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.settle();
+    assert_eq!(c.api.job("a").view.pod_sets[0].count, 5);
+    assert!(c.api.job("a").view.suspended);
+}
+
+#[test]
+fn less_than_the_least_is_not_admitted() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("1", &json!({}));
+    let mut view = job("team-a", "a", "lq", 5, "1");
+    view.pod_sets[0].min_count = Some(2);
+    c.api.add_job(view);
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
+}
+
+#[test]
+fn a_limit_range_gives_defaults_and_refuses_what_exceeds_it() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("10", &json!({}));
+    let limits = c.api.put(
+        Kind::LimitRange,
+        json!({"metadata": {"name": "l", "namespace": "team-a"},
+            "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "2"}, "max": {"cpu": "3"}}]}}),
+    );
+    c.api.add_job(asking("defaulted", &json!({}), |_| {}));
+    c.api.add_job(asking("large", &json!({"cpu": "4"}), |_| {}));
+    c.settle();
+    assert_eq!(usage(&c, "defaulted"), pairs(&[("cpu", "2")]));
+    let text = told(&c.workload("large"), "QuotaReserved");
+    assert!(text.starts_with("False/Misconfigured: "), "{text}");
+    c.api.delete(&limits);
+    c.settle();
+    assert_eq!(usage(&c, "large"), pairs(&[("cpu", "4")]));
+}
+
+#[test]
+fn a_runtime_class_adds_its_overhead() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("10", &json!({}));
+    c.api.put(
+        Kind::RuntimeClass,
+        json!({"metadata": {"name": "kata"}, "handler": "kata", "overhead": {"podFixed": {"cpu": "500m"}}}),
+    );
+    c.api.add_job(asking("a", &json!({"cpu": "1"}), |s| s["runtimeClassName"] = json!("kata")));
+    c.settle();
+    assert_eq!(usage(&c, "a"), pairs(&[("cpu", "1500m")]));
+}
+
+#[test]
+fn resources_are_transformed_and_prefixes_excluded() {
+    let outputs = [("example.com/units".to_owned(), "2".parse().unwrap())].into();
+    let rule = Transformation { retain: false, multiply_by: None, outputs };
+    let mut c = with(ResourceConfig {
+        exclude_prefixes: vec!["ignored.example.com/".to_owned()],
+        ignore_undeclared: false,
+        transformations: [("example.com/card".to_owned(), rule)].into(),
+    });
+    let quota = |name: &str, n: &str| json!({"name": name, "nominalQuota": n});
+    let group = json!([{"coveredResources": ["cpu", "example.com/units"], "flavors": [
+        {"name": "default", "resources": [quota("cpu", "4"), quota("example.com/units", "6")]}]}]);
+    c.api.simple("4", &json!({"resourceGroups": group}));
+    let requests = json!({"cpu": "1", "example.com/card": "3", "ignored.example.com/x": "99"});
+    c.api.add_job(asking("a", &requests, |_| {}));
+    c.settle();
+    assert_eq!(usage(&c, "a"), pairs(&[("cpu", "1"), ("example.com/units", "6")]));
+}
+
+#[test]
+fn a_resource_that_no_quota_names_blocks_or_is_ignored_as_configured() {
+    for ignore in [false, true] {
+        let mut c = with(ResourceConfig { ignore_undeclared: ignore, ..ResourceConfig::default() });
+        c.api.simple("4", &json!({}));
+        c.api.add_job(asking("a", &json!({"cpu": "1", "memory": "1Gi"}), |_| {}));
+        c.settle();
+        let reserved = condition(&c.workload("a"), "QuotaReserved");
+        assert_eq!(
+            reserved,
+            if ignore { "True" } else { "False" },
+            "{}",
+            told(&c.workload("a"), "QuotaReserved")
+        );
+    }
+}

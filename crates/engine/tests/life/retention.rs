@@ -1,0 +1,140 @@
+//! Retention, orphans, owners that are gone, finalizers that never hold for good (reference 06, 6.19).
+
+use serde_json::json;
+use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
+
+use crate::model::build::job;
+use crate::model::{Api, Cluster, condition, told};
+
+fn keep(finished: Option<i64>, deactivated: Option<i64>) -> Cluster {
+    let config = EngineConfig {
+        status_interval_ms: 0,
+        retention_after_finished_seconds: finished,
+        retention_after_deactivated_seconds: deactivated,
+        wait_for_pods_ready: Some(WaitForPodsReady {
+            timeout_seconds: 10,
+            recovery_timeout_seconds: None,
+            block_admission: false,
+            order_by_eviction: true,
+            backoff_limit_count: Some(0),
+            backoff_base_seconds: 1,
+            backoff_max_seconds: 1,
+        }),
+        ..EngineConfig::default()
+    };
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    c
+}
+
+#[test]
+fn a_finished_workload_goes_when_its_retention_is_over() {
+    let mut c = keep(Some(60), None);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.finish_job("a", true);
+    c.advance(59);
+    assert_eq!(c.api.workloads().len(), 1);
+    c.advance(2);
+    assert!(c.api.workloads().is_empty());
+    assert_eq!(c.notes("Deleted"), ["Deleted finished workload due to elapsed retention"]);
+    c.advance(600);
+    assert!(c.api.workloads().is_empty(), "a finished job gets no new one");
+}
+
+#[test]
+fn without_a_policy_a_finished_workload_stays() {
+    let mut c = keep(None, None);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.finish_job("a", false);
+    c.advance(100_000);
+    assert_eq!(told(&c.workload("a"), "Finished"), "True/Failed: Job finished");
+}
+
+#[test]
+fn a_job_that_was_deactivated_by_us_is_deleted_when_its_retention_is_over() {
+    let mut c = keep(None, Some(60));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.advance(11);
+    assert!(told(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToRequeuingLimitExceeded"));
+    c.advance(48);
+    assert_eq!(c.api.jobs().count(), 1);
+    c.advance(15);
+    assert_eq!(c.api.jobs().count(), 0);
+    assert!(c.api.workloads().is_empty());
+    assert_eq!(c.notes("Deleted"), ["Deleted job: deactivation retention period expired"]);
+}
+
+#[test]
+fn a_job_that_its_user_deactivated_stays() {
+    let mut c = keep(None, Some(60));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.advance(10_000);
+    assert!(told(&c.workload("a"), "Evicted").starts_with("True/Deactivated:"));
+    assert_eq!(c.api.jobs().count(), 1);
+}
+
+/// A Workload as somebody created it, without a job.
+fn workload(name: &str, more: &serde_json::Value) -> serde_json::Value {
+    let template = serde_json::to_value(crate::model::build::template("1")).unwrap();
+    let mut workload = json!({
+        "metadata": {"name": name, "namespace": "team-a", "finalizers": ["kueue.x-k8s.io/resource-in-use"]},
+        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        workload["metadata"][key] = value.clone();
+    }
+    workload
+}
+
+#[test]
+fn a_workload_whose_job_is_gone_is_finished_and_gives_its_quota_back() {
+    let mut c = keep(None, None);
+    let orphan =
+        c.api.put(Kind::Workload, workload("left", &json!({"labels": {"kueue.x-k8s.io/job-uid": "gone"}})));
+    c.settle();
+    let left = c.api.json(&orphan).unwrap();
+    let finished = left["status"]["conditions"].as_array().unwrap();
+    let finished = finished.iter().find(|c| c["type"] == "Finished").unwrap();
+    assert_eq!(finished["reason"], "OwnerNotFound");
+    assert_eq!(finished["message"], "The workload's owner no longer exists");
+    assert!(left["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty), "{left:#}");
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended, "all quota is free");
+}
+
+#[test]
+fn a_workload_that_never_had_a_job_is_admitted_and_can_be_deleted() {
+    let mut c = keep(None, None);
+    let reference = c.api.put(Kind::Workload, workload("mine", &json!({})));
+    c.settle();
+    let all = c.api.workloads();
+    assert_eq!(condition(&all[0], "Admitted"), "True");
+    c.api.delete(&reference);
+    c.settle();
+    assert!(c.api.workloads().is_empty());
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn what_is_in_use_is_held_and_what_is_not_goes_at_once() {
+    let mut c = keep(None, None);
+    c.settle();
+    let flavor = ObjectRef::cluster(Kind::ResourceFlavor, "default");
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.delete(&flavor);
+    c.settle();
+    assert!(c.api.json(&flavor).is_some(), "the queue names it");
+    c.api.delete(&queue);
+    c.settle();
+    assert!(c.api.json(&queue).is_none(), "nothing holds its quota");
+    assert!(c.api.json(&flavor).is_none(), "nothing names it any more");
+}

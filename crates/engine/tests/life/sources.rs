@@ -1,0 +1,195 @@
+//! Where Workloads come from: gates, prebuilt ones, jobs without a queue name, what is copied (reference 06, 6.19; 07, 7.1).
+
+use serde_json::json;
+use sluice_api::job::{ControllerRef, JobKind};
+use sluice_engine::{EngineConfig, Kind};
+
+use crate::model::build::{job, template};
+use crate::model::{Cluster, condition, told};
+
+fn with(config: EngineConfig) -> Cluster {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config });
+    c.api.namespace("team-a", &[("managed", "yes")]);
+    c.api.namespace("team-b", &[]);
+    c.api.simple("3", &json!({}));
+    c
+}
+
+#[test]
+fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
+    let mut c = with(EngineConfig::default());
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.admission_gated_by = Some("example.com/data,example.com/budget".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(
+        told(&w, "QuotaReserved"),
+        "False/AdmissionGated: Admission is gated by: example.com/data,example.com/budget"
+    );
+    assert_eq!(
+        c.notes("AdmissionGated"),
+        ["Workload admission is gated by: example.com/data,example.com/budget"]
+    );
+    c.api.edit_job("a", |j| j.view.admission_gated_by = Some("example.com/budget".to_owned()));
+    c.settle();
+    assert_eq!(
+        told(&c.workload("a"), "QuotaReserved"),
+        "False/AdmissionGated: Admission is gated by: example.com/budget"
+    );
+    c.api.edit_job("a", |j| j.view.admission_gated_by = None);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(c.notes("AdmissionGateCleared"), ["Admission gate cleared, workload is now admissible"]);
+    let updates = c.notes("UpdatedWorkload");
+    assert!(updates.last().is_some_and(|n| n.ends_with("AdmissionGatedBy to \"\"")), "{updates:?}");
+}
+
+/// A Workload that exists before its job.
+fn prebuilt(c: &mut Cluster, name: &str, count: i32) {
+    let template = serde_json::to_value(template("1")).unwrap();
+    c.api.put(
+        Kind::Workload,
+        json!({
+            "metadata": {"name": name, "namespace": "team-a", "finalizers": ["kueue.x-k8s.io/resource-in-use"]},
+            "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": count, "template": template}]},
+        }),
+    );
+}
+
+#[test]
+fn a_job_waits_for_its_prebuilt_workload_and_takes_it_over() {
+    let mut c = with(EngineConfig::default());
+    let mut view = job("team-a", "a", "lq", 2, "1");
+    view.prebuilt_workload = Some("mine".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    assert!(c.api.workloads().is_empty() && c.api.job("a").view.suspended, "none is made for it");
+    prebuilt(&mut c, "mine", 2);
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(w.metadata.name.as_deref(), Some("mine"));
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(c.notes("OwnerReferencesAdded"), ["Added 1 owner reference(s)"]);
+    c.api.finish_job("a", true);
+    c.settle();
+    assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+}
+
+#[test]
+fn a_prebuilt_workload_that_does_not_match_is_out_of_sync() {
+    let mut c = with(EngineConfig::default());
+    prebuilt(&mut c, "mine", 1);
+    let mut view = job("team-a", "a", "lq", 2, "1");
+    view.prebuilt_workload = Some("mine".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    assert_eq!(
+        told(&c.workload("a"), "Finished"),
+        "True/OutOfSync: The prebuilt workload is out of sync with its user job"
+    );
+    assert!(c.api.job("a").view.suspended);
+}
+
+#[test]
+fn jobs_without_a_queue_name_are_managed_when_the_configuration_says_so() {
+    for managed in [false, true] {
+        let config = EngineConfig { manage_jobs_without_queue_name: managed, ..EngineConfig::default() };
+        let mut c = with(config);
+        c.api.add_job(job("team-a", "a", "", 1, "1"));
+        c.settle();
+        assert_eq!(c.api.workloads().len(), usize::from(managed));
+        if managed {
+            let text = told(&c.workload("a"), "QuotaReserved");
+            assert!(text.starts_with("False/Misconfigured: LocalQueue"), "{text}");
+            c.api.edit_job("a", |j| j.view.queue_name = Some("lq".to_owned()));
+            c.settle();
+            assert!(!c.api.job("a").view.suspended);
+        }
+    }
+}
+
+#[test]
+fn only_selected_namespaces_are_managed() {
+    let selector = serde_json::from_value(json!({"matchLabels": {"managed": "yes"}})).unwrap();
+    let mut c = with(EngineConfig {
+        managed_jobs_namespace_selector: Some(selector),
+        manage_jobs_without_queue_name: true,
+        ..EngineConfig::default()
+    });
+    c.api.local_queue("team-b", "lq", "cq");
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.api.add_job(job("team-b", "b", "lq", 1, "1"));
+    c.api.add_job(job("team-b", "d", "", 1, "1"));
+    c.settle();
+    assert_eq!(c.api.workloads().len(), 1);
+    assert!(!c.api.job("a").view.suspended && c.api.job("b").view.suspended);
+}
+
+#[test]
+fn the_configured_labels_are_copied_and_no_others() {
+    let mut c = with(EngineConfig { label_keys_to_copy: vec!["team".to_owned()], ..EngineConfig::default() });
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.labels = [("team", "x"), ("other", "y")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    view.annotations = [("provreq.kueue.x-k8s.io/maxRunDurationSeconds".to_owned(), "600".to_owned())].into();
+    c.api.add_job(view);
+    c.settle();
+    let metadata = c.workload("a").metadata;
+    let labels = metadata.labels.unwrap();
+    assert_eq!(labels["team"], "x");
+    assert!(!labels.contains_key("other"));
+    assert_eq!(metadata.annotations.unwrap()["provreq.kueue.x-k8s.io/maxRunDurationSeconds"], "600");
+}
+
+#[test]
+fn a_job_that_somebody_else_manages_is_queued_all_the_same() {
+    let mut c = with(EngineConfig::default());
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.managed_by = Some("example.com/controller".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn the_child_of_a_managed_job_runs_on_the_quota_of_its_ancestor() {
+    let mut c = with(EngineConfig::default());
+    let mut parent = job("team-a", "parent", "lq", 4, "1");
+    parent.job.kind = JobKind::JobSet;
+    c.api.add_job(parent);
+    c.settle();
+    let uid = c.api.job("parent").view.job.uid.to_string();
+    let mut child = job("team-a", "child", "", 4, "1");
+    child.suspended = false;
+    child.active = true;
+    child.controller = Some(ControllerRef {
+        api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
+        kind: "JobSet".to_owned(),
+        name: "parent".to_owned(),
+        uid,
+    });
+    c.api.add_job(child);
+    c.settle();
+    assert!(c.api.job("child").view.suspended, "its ancestor's workload is not admitted");
+    assert_eq!(c.notes("Suspended"), ["Kueue managed child job suspended"]);
+    assert_eq!(c.api.workloads().len(), 1, "it has none of its own");
+    c.api.cluster_queue("cq", "default", "4", &json!({}));
+    c.settle();
+    c.api.edit_job("child", |j| j.view.suspended = false);
+    c.settle();
+    assert!(!c.api.job("child").view.suspended);
+}
+
+#[test]
+fn a_running_job_whose_workload_is_missing_is_stopped_before_it_gets_one() {
+    let mut c = with(EngineConfig::default());
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.suspended = false;
+    view.active = true;
+    c.api.add_job(view);
+    c.api.edit_job("a", |j| j.started_by_user = true);
+    c.settle();
+    assert_eq!(c.notes("Stopped"), ["Missing Workload; unable to restore pod templates"]);
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    assert!(!c.api.job("a").view.suspended);
+}
