@@ -6,7 +6,7 @@ use crate::intern::{FrId, LocalId, SlotId, WorkloadId};
 use crate::queue::Spot;
 use crate::scheduler::Scheduler;
 use crate::usage::Usage;
-use crate::workloads::Place;
+use crate::workloads::{Hold, Place};
 
 impl Scheduler {
     /// Rebuilds usage and queues from the specs and compares; the differences, if any.
@@ -26,7 +26,7 @@ impl Scheduler {
         let mut usage = Usage::default();
         usage.grow(tree.forest.quota.len());
         for (_, workload) in self.workloads.iter() {
-            for &(_, slot, amount) in workload.hold().map_or(&[][..], |hold| &hold.usage) {
+            for (_, slot, amount) in workload.hold().into_iter().flat_map(Hold::charged) {
                 usage.add(&tree.forest.quota, slot, amount);
             }
         }
@@ -52,7 +52,7 @@ impl Scheduler {
             unready += usize::from(!hold.pods_ready);
             if hold.admitted {
                 admitted[at].0 += 1;
-                for &(pair, _, amount) in &hold.usage {
+                for (pair, _, amount) in hold.charged() {
                     *admitted[at].1.entry(pair).or_default() += amount;
                 }
             }
@@ -117,7 +117,7 @@ impl Scheduler {
             let Some(hold) = workload.hold() else { continue };
             held[at].0 += 1;
             held[at].1 += usize::from(hold.admitted);
-            for &(pair, _, amount) in &hold.usage {
+            for (pair, _, amount) in hold.charged() {
                 let row = held[at].2.entry(pair).or_default();
                 row.0 += amount;
                 row.1 += if hold.admitted { amount } else { 0 };

@@ -452,13 +452,8 @@ impl Scheduler {
         let admission = self.admission(&entry, plan);
         let required_checks = self.required_checks(&entry);
         let considered = entry.assignment.considered(&self.names, plan);
-        let usage: Held = entry
-            .assignment
-            .demands
-            .iter()
-            .filter(|demand| demand.amount > 0)
-            .map(|demand| (demand.pair, demand.slot, demand.amount))
-            .collect();
+        let usage: Held =
+            entry.assignment.demands.iter().map(|demand| (demand.pair, demand.slot, demand.amount)).collect();
         for &(_, slot, amount) in &usage {
             self.add_to_overlay(&entry, slot, amount, progress);
         }

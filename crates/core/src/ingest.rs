@@ -235,7 +235,6 @@ impl Scheduler {
                         None => usage.push((pair, slot, amount)),
                     }
                 }
-                usage.retain(|held| held.2 > 0);
                 self.hold(id, Hold { queue, usage, reserved_at, admitted, evicted, pods_ready });
             }
         }
@@ -391,7 +390,7 @@ impl Scheduler {
         let row = &mut self.locals[local.at()];
         row.reserving += 1;
         row.admitted += usize::from(hold.admitted);
-        for &(pair, slot, amount) in &hold.usage {
+        for (pair, slot, amount) in hold.charged() {
             self.tree.usage.add(&self.tree.forest.quota, slot, amount);
             let held = row.held.entry(pair).or_insert((0, 0));
             held.0 += amount;
@@ -417,7 +416,7 @@ impl Scheduler {
         let row = &mut self.locals[local.at()];
         row.reserving -= 1;
         row.admitted -= usize::from(hold.admitted);
-        for &(pair, slot, amount) in &hold.usage {
+        for (pair, slot, amount) in hold.charged() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
             if let Some(held) = row.held.get_mut(&pair) {
                 held.0 -= amount;

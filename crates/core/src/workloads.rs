@@ -12,7 +12,8 @@ use crate::reason::Unadmitted;
 use crate::spec::Time;
 use crate::workload::WorkloadKey;
 
-/// Usage of a workload: pair, slot of the queue whose quota it is, amount (never zero).
+/// Usage of a workload: pair, slot of the queue whose quota it is, amount. A pair of which it needs nothing is part of
+/// it: the workload uses that flavor all the same, and is a candidate for who needs it.
 pub(crate) type Held = SmallVec<[(FrId, SlotId, i128); 1]>;
 
 /// One workload.
@@ -69,6 +70,13 @@ pub(crate) struct Hold {
     pub(crate) admitted: bool,
     pub(crate) evicted: bool,
     pub(crate) pods_ready: bool,
+}
+
+impl Hold {
+    /// What it takes from the quota: its usage without what is zero.
+    pub(crate) fn charged(&self) -> impl Iterator<Item = (FrId, SlotId, i128)> + '_ {
+        self.usage.iter().copied().filter(|&(_, _, amount)| amount > 0)
+    }
 }
 
 impl Workload {

@@ -81,6 +81,10 @@ fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), 
                         entry.key
                     ));
                 }
+                // What a lending limit keeps for the node reaches nobody above, who may be over a quota that was cut.
+                if usage <= tree.local_quota(node, fr) {
+                    break;
+                }
             }
         }
     }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 3] = [
+const SECTIONS: [(&str, &str); 4] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
     ("s6_4_", include_str!("s6_4_queues.rs")),
+    ("s6_5_", include_str!("s6_5_cycle.rs")),
 ];
 
 /// The names of the tests in a source file.

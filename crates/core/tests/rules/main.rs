@@ -9,4 +9,5 @@ mod index;
 mod s6_2_resources;
 mod s6_3_quota_tree;
 mod s6_4_queues;
+mod s6_5_cycle;
 mod world;

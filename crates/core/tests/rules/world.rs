@@ -132,8 +132,13 @@ impl Co {
     }
 
     /// Quota of `gpu` in the flavor `default`.
-    pub fn quota(mut self, quota: Q) -> Co {
-        add_flavor(&mut self.0.resource_groups, DEFAULT, &[("gpu", quota)]);
+    pub fn quota(self, quota: Q) -> Co {
+        self.flavor(DEFAULT, &[("gpu", quota)])
+    }
+
+    /// Quotas of a flavor.
+    pub fn flavor(mut self, name: &str, quotas: &[(&str, Q)]) -> Co {
+        add_flavor(&mut self.0.resource_groups, name, quotas);
         self
     }
 

@@ -1,0 +1,482 @@
+//! 6.5 The cycle: nominate, order, process.
+
+use crate::world::{DEFERRED, NO_LONGER_FITS, NS, OVERLAPS, World, cohort, cq, job, n, pairs, q};
+use sluice_core::PreemptionPolicy::{Any, LowerPriority, Never};
+use sluice_core::{
+    Amount, BorrowWithinCohort, CheckRule, Config, Detail, FairSharing, Outcome, Reason, Selector,
+    StopPolicy, Unadmitted, WhenCanPreempt, WorkloadState,
+};
+
+fn pending(failed_checks: bool, invalid: Option<&str>) -> WorkloadState {
+    let invalid = invalid.map(str::to_owned);
+    WorkloadState::Pending { requeue_at: None, requeued_false: false, failed_checks, invalid }
+}
+
+#[test]
+fn s6_5_01_a_workload_that_got_quota_otherwise_is_no_head() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)));
+    w.submit(job("j", "a").gpu(1));
+    w.running(job("j", "a").gpu(1), "default");
+    assert!(w.cycle().is_empty());
+    assert_eq!(w.used("a"), (1, 0));
+}
+
+#[test]
+fn s6_5_02_failed_checks_make_a_head_inadmissible() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)));
+    w.submit(job("j", "a").gpu(1));
+    w.state("j", pending(true, None));
+    assert_eq!(w.cycle(), ["j PendingEvaluation: The workload has failed admission checks"]);
+    assert_eq!(w.inadmissible("a"), ["j"]);
+    w.state("j", pending(false, None));
+    assert_eq!(w.cycle(), ["j admitted default"]);
+}
+
+#[test]
+fn s6_5_03_of_several_objections_the_first_wins() {
+    let mut w = World::new();
+    let team = Selector { match_labels: pairs(&[("team", "red")]), expressions: Vec::new() };
+    w.cq(cq("a").quota(q(4)).with(|spec| spec.namespace_selector = Some(team)));
+    w.submit(job("j", "a").gpu(9));
+    w.state("j", pending(true, Some("too much")));
+    assert_eq!(w.cycle(), ["j PendingEvaluation: The workload has failed admission checks"]);
+    w.state("j", pending(false, Some("too much")));
+    assert_eq!(w.cycle(), ["j Misconfigured: workload namespace doesn't match ClusterQueue selector"]);
+    w.core.set_namespace(&n(NS), pairs(&[("team", "red")]));
+    assert_eq!(w.cycle(), ["j Misconfigured: too much"]);
+    w.state("j", pending(false, None));
+    assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+}
+
+#[test]
+fn s6_5_04_an_inactive_or_missing_queue_is_named_and_offers_no_head() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).with(|spec| spec.stop_policy = StopPolicy::Hold));
+    w.lq("lost", "gone", |_| {});
+    w.submit_all([job("j1", "a").gpu(1), job("j2", "lost").gpu(1)]);
+    assert!(w.cycle().is_empty() && !w.core.has_heads());
+    let text = |detail, reason| Unadmitted { reason, detail, requests: [].into() }.message();
+    assert_eq!(text(Detail::QueueInactive(n("a")), Reason::Suspended), "ClusterQueue a is inactive");
+    assert_eq!(text(Detail::QueueMissing(n("gone")), Reason::Misconfigured), "ClusterQueue gone not found");
+}
+
+#[test]
+fn s6_5_05_who_borrows_less_high_is_processed_first() {
+    let mut w = World::new();
+    w.cohort(cohort("root").quota(q(9)));
+    w.cohort(cohort("mid").parent("root").quota(q(2)));
+    w.cq(cq("far").cohort("mid").quota(q(0)));
+    w.cq(cq("near").cohort("mid").quota(q(0)));
+    w.cq(cq("own").cohort("mid").quota(q(2)));
+    w.submit_all([
+        job("root", "far").gpu(5).priority(9),
+        job("mid", "near").gpu(2).priority(5),
+        job("own", "own").gpu(2),
+    ]);
+    assert_eq!(w.cycle(), ["own admitted default", "mid admitted default", "root admitted default"]);
+}
+
+fn two_queues(w: &mut World) {
+    w.cq(cq("a").cohort("co").quota(q(2)));
+    w.cq(cq("b").cohort("co").quota(q(2)));
+}
+
+#[test]
+fn s6_5_06_then_higher_priority() {
+    let mut w = World::new();
+    two_queues(&mut w);
+    w.submit_all([job("low", "a").gpu(1), job("high", "b").gpu(1).priority(1)]);
+    assert_eq!(w.cycle(), ["high admitted default", "low admitted default"]);
+}
+
+#[test]
+fn s6_5_06_without_the_gate_priority_does_not_count_between_queues() {
+    let mut w = World::gated(|gates| gates.priority_sorting_within_cohort = false);
+    two_queues(&mut w);
+    w.submit_all([job("low", "b").gpu(1), job("high", "a").gpu(1).priority(1)]);
+    assert_eq!(w.cycle(), ["low admitted default", "high admitted default"]);
+}
+
+#[test]
+fn s6_5_07_then_the_older_timestamp() {
+    let mut w = World::new();
+    two_queues(&mut w);
+    w.submit_all([job("older", "b").gpu(1), job("newer", "a").gpu(1)]);
+    assert_eq!(w.cycle(), ["older admitted default", "newer admitted default"]);
+}
+
+/// In `a`, `p` preempted `v`, which did not stop yet; in `b`, `h` of higher priority fits.
+fn preemptor_and_priority(prioritize: bool) -> World {
+    let mut w = World::gated(|gates| gates.prioritize_preemptor_workloads = prioritize);
+    w.cq(cq("a").cohort("co").quota(q(2)).within(LowerPriority));
+    w.cq(cq("b").cohort("co").quota(q(1)));
+    w.running(job("v", "a").gpu(2).priority(-1), "default");
+    w.submit(job("p", "a").gpu(2));
+    assert_eq!(w.cycle(), ["p preempts v:InClusterQueue"]);
+    w.submit(job("h", "b").gpu(1).priority(9));
+    w
+}
+
+#[test]
+fn s6_5_08_with_the_gate_remembered_preemptors_are_processed_before_all_others() {
+    let again = "p preempts v:InClusterQueue (evicted before)";
+    assert_eq!(preemptor_and_priority(true).cycle(), [again, "h admitted default"]);
+    assert_eq!(preemptor_and_priority(false).cycle(), ["h admitted default", again]);
+}
+
+#[test]
+fn s6_5_09_several_heads_of_one_cohort_are_admitted_in_one_cycle() {
+    let mut w = World::new();
+    w.cohort(cohort("co").quota(q(5)));
+    for name in ["a", "b", "c"] {
+        w.cq(cq(name).cohort("co").quota(q(0)));
+        w.submit(job(&format!("j{name}"), name).gpu(2));
+    }
+    assert_eq!(w.cycle(), ["ja admitted default", "jb admitted default", &format!("jc {NO_LONGER_FITS}")]);
+}
+
+fn fair() -> World {
+    World::configured(|config: &mut Config| config.fair_sharing = Some(FairSharing::default()))
+}
+
+#[test]
+fn s6_5_10_the_tournament_prefers_the_lower_dominant_resource_share() {
+    let mut w = fair();
+    w.cohort(cohort("co").quota(q(10)));
+    w.cq(cq("a").cohort("co").quota(q(0)));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.running(job("r", "a").gpu(5), "default");
+    w.submit_all([job("ja", "a").gpu(1).priority(9), job("jb", "b").gpu(4)]);
+    assert_eq!(w.cycle(), ["jb admitted default", "ja admitted default"]);
+}
+
+#[test]
+fn s6_5_11_the_entrys_own_usage_counts_in_its_share() {
+    let mut w = fair();
+    w.cohort(cohort("co").quota(q(10)));
+    w.cq(cq("a").cohort("co").quota(q(0)));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.submit_all([job("large", "a").gpu(5), job("small", "b").gpu(4)]);
+    assert_eq!(w.cycle(), ["small admitted default", "large admitted default"]);
+}
+
+#[test]
+fn s6_5_12_shares_are_computed_again_after_each_head() {
+    let mut w = fair();
+    w.cohort(cohort("root").quota(q(10)));
+    w.cohort(cohort("left").parent("root"));
+    w.cohort(cohort("right").parent("root"));
+    for (queue, cohort) in [("a", "left"), ("b", "left"), ("c", "right")] {
+        w.cq(cq(queue).cohort(cohort).quota(q(0)));
+    }
+    w.submit_all([job("ja", "a").gpu(3), job("jb", "b").gpu(3), job("jc", "c").gpu(4)]);
+    // left has 300 with ja; then 600 with jb, against 400 of right.
+    assert_eq!(w.cycle(), ["ja admitted default", "jc admitted default", "jb admitted default"]);
+}
+
+/// `a` borrows much gpu but asks for cpu within nominal; `b` asks for cpu that it has to borrow.
+fn non_borrowing(gate: bool) -> World {
+    let mut w = World::configured(|config| {
+        config.fair_sharing = Some(FairSharing::default());
+        config.gates.fair_sharing_prioritize_non_borrowing = gate;
+    });
+    w.cohort(cohort("co").flavor("x", &[("gpu", q(10)), ("cpu", q(10))]));
+    w.cq(cq("a").cohort("co").flavor("x", &[("gpu", q(0)), ("cpu", q(2))]));
+    w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(0)), ("cpu", q(0))]));
+    w.running(job("r", "a").gpu(8), "x");
+    w.submit_all([job("jb", "b").req("cpu", 1), job("ja", "a").req("cpu", 2)]);
+    w
+}
+
+#[test]
+fn s6_5_13_the_tournament_puts_who_does_not_borrow_what_it_asks_for_first() {
+    assert_eq!(non_borrowing(true).cycle(), ["ja admitted x", "jb admitted x"]);
+    assert_eq!(
+        non_borrowing(false).cycle(),
+        ["jb admitted x", "ja admitted x"],
+        "without the gate the share decides"
+    );
+}
+
+#[test]
+fn s6_5_14_at_equal_share_the_tournament_compares_priority_then_timestamp() {
+    let order = |gate: bool, first: i32, second: i32| {
+        let mut w = World::configured(|config| {
+            config.fair_sharing = Some(FairSharing::default());
+            config.gates.priority_sorting_within_cohort = gate;
+        });
+        two_queues(&mut w);
+        w.submit_all([job("older", "b").gpu(1).priority(first), job("newer", "a").gpu(1).priority(second)]);
+        w.cycle()
+    };
+    assert_eq!(order(true, 0, 1), ["newer admitted default", "older admitted default"]);
+    assert_eq!(order(true, 1, 1), ["older admitted default", "newer admitted default"]);
+    assert_eq!(order(false, 0, 1), ["older admitted default", "newer admitted default"]);
+}
+
+#[test]
+fn s6_5_15_the_tournament_knows_remembered_preemptors_behind_the_gate() {
+    let order = |gate: bool| {
+        let mut w = World::configured(|config| {
+            config.fair_sharing = Some(FairSharing::default());
+            config.gates.prioritize_preemptor_workloads = gate;
+        });
+        w.cq(cq("a").cohort("co").quota(q(2)).within(LowerPriority));
+        w.cq(cq("b").cohort("co").quota(q(1)));
+        w.running(job("v", "a").gpu(2).priority(-1), "default");
+        w.submit(job("p", "a").gpu(2));
+        assert_eq!(w.cycle(), ["p preempts v:InClusterQueue"]);
+        w.submit(job("h", "b").gpu(1).priority(9));
+        w.cycle()
+    };
+    // With v still there p's queue would use 4 of 2: without the gate h, which borrows nothing, is first.
+    let again = "p preempts v:InClusterQueue (evicted before)";
+    assert_eq!(order(true), [again, "h admitted default"]);
+    assert_eq!(order(false), ["h admitted default", again]);
+}
+
+#[test]
+fn s6_5_16_a_queue_without_cohort_needs_no_tournament() {
+    let mut w = fair();
+    w.cq(cq("alone").quota(q(1)));
+    two_queues(&mut w);
+    w.submit_all([job("ja", "a").gpu(1), job("j", "alone").gpu(1)]);
+    let mut lines = w.cycle();
+    lines.sort();
+    assert_eq!(lines, ["j admitted default", "ja admitted default"]);
+}
+
+/// `c` uses `gpu` of what belongs to `a` and `b`, which want theirs back.
+fn reclaimers(w: &mut World, victims: &[(&str, i64)]) {
+    w.cq(cq("a").cohort("co").quota(q(4)).reclaim(Any));
+    w.cq(cq("b").cohort("co").quota(q(4)).reclaim(Any));
+    w.cq(cq("c").cohort("co").quota(q(0)));
+    for &(name, gpu) in victims {
+        w.running(job(name, "c").gpu(gpu), "default");
+    }
+    w.submit_all([job("ja", "a").gpu(4), job("jb", "b").gpu(4)]);
+}
+
+#[test]
+fn s6_5_17_on_overlapping_targets_the_assignment_is_recomputed_with_other_victims() {
+    let mut w = World::new();
+    reclaimers(&mut w, &[("v1", 4), ("v2", 4)]);
+    assert_eq!(w.cycle(), ["ja preempts v2:InCohortReclamation", "jb preempts v1:InCohortReclamation"]);
+}
+
+#[test]
+fn s6_5_18_what_fits_after_earlier_preemptions_is_deferred() {
+    let mut w = World::new();
+    reclaimers(&mut w, &[("v", 8)]);
+    assert_eq!(w.cycle(), ["ja preempts v:InCohortReclamation".to_owned(), format!("jb {DEFERRED}")]);
+    assert_eq!(w.heap("b"), ["jb"], "it waits as one that preempts does");
+    w.finished("v");
+    assert_eq!(w.cycle(), ["ja admitted default", "jb admitted default"]);
+}
+
+#[test]
+fn s6_5_19_without_the_gate_overlapping_targets_make_a_head_skipped() {
+    let mut w = World::gated(|gates| gates.recompute_assignment_upon_preemption_targets_overlap = false);
+    reclaimers(&mut w, &[("v1", 4), ("v2", 4)]);
+    assert_eq!(w.cycle(), ["ja preempts v2:InCohortReclamation".to_owned(), format!("jb {OVERLAPS}")]);
+    assert_eq!(w.heap("b"), ["jb"]);
+}
+
+#[test]
+fn s6_5_20_a_deferred_head_keeps_its_room_from_later_heads() {
+    let world = |recompute| {
+        let mut w =
+            World::gated(|gates| gates.recompute_assignment_upon_preemption_targets_overlap = recompute);
+        reclaimers(&mut w, &[("v", 7)]);
+        w.cq(cq("d").cohort("co").quota(q(0)));
+        w.submit(job("jd", "d").gpu(1));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(world(true), format!("jd {NO_LONGER_FITS}"));
+    assert_eq!(world(false), "jd admitted default", "nobody keeps it without the gate");
+}
+
+#[test]
+fn s6_5_21_recomputing_looks_only_at_flavors_nominated_before() {
+    let mut w = World::new();
+    let stop = |queue: crate::world::Cq| {
+        queue
+            .reclaim(LowerPriority)
+            .with(|spec| spec.fungibility.when_can_preempt = WhenCanPreempt::MayStopSearch)
+    };
+    w.cq(stop(cq("a").cohort("co").flavor("x", &[("gpu", q(4))])));
+    w.cq(stop(cq("b").cohort("co").flavor("x", &[("gpu", q(4))]).flavor("y", &[("gpu", q(4))])));
+    w.cq(cq("c").cohort("co").flavor("x", &[("gpu", q(0))]));
+    w.running(job("v", "c").gpu(4), "x");
+    w.running(job("safe", "c").gpu(4).priority(100), "x");
+    w.submit_all([job("ja", "a").gpu(4).priority(10), job("jb", "b").gpu(4).priority(10)]);
+    assert_eq!(w.cycle(), ["ja preempts v:InCohortReclamation", "jb WaitingForQuota"]);
+    assert!(!w.message("jb").contains("flavor y"), "{}", w.message("jb"));
+}
+
+#[test]
+fn s6_5_22_no_fit_is_requeued_with_its_reason_and_what_it_asked_for() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)));
+    w.running(job("r", "a").gpu(3), "default");
+    w.submit(job("j", "a").gpu(1).count(3));
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    let requests = [(n("main"), vec![(n("gpu"), Amount(3))])];
+    assert_eq!(*w.why("j").requests, requests);
+    assert_eq!(w.why("j").reason.legacy(), "Pending");
+}
+
+/// `a` may not preempt and waits for 2 of its own quota of 4, which stopped `c` uses; `b` could borrow the other 2.
+fn waiting_for_its_own(reclaim: sluice_core::PreemptionPolicy) -> Vec<String> {
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(4)).reclaim(reclaim));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.cq(cq("c").cohort("co").quota(q(0)).with(|spec| spec.stop_policy = StopPolicy::Hold));
+    w.running(job("r", "c").gpu(2), "default");
+    w.submit_all([job("jb", "b").gpu(2), job("ja", "a").gpu(4)]);
+    w.cycle()
+}
+
+#[test]
+fn s6_5_23_a_preemption_without_candidates_reserves_capacity_unless_it_may_reclaim_any() {
+    assert_eq!(waiting_for_its_own(Never), ["ja WaitingForQuota".to_owned(), format!("jb {NO_LONGER_FITS}")]);
+    assert_eq!(waiting_for_its_own(LowerPriority)[1], format!("jb {NO_LONGER_FITS}"));
+    assert_eq!(waiting_for_its_own(Any), ["ja WaitingForQuota", "jb admitted default"]);
+}
+
+#[test]
+fn s6_5_24_a_borrowing_head_reserves_up_to_its_borrowing_limit() {
+    let world = |gpu| {
+        let mut w = World::new();
+        let borrow = BorrowWithinCohort { max_priority_threshold: None };
+        w.cq(cq("a")
+            .cohort("co")
+            .quota(q(2).borrow(3))
+            .reclaim(LowerPriority)
+            .with(|spec| spec.preemption.borrow_within_cohort = Some(borrow)));
+        w.cq(cq("b").cohort("co").quota(q(7)));
+        w.cq(cq("late").cohort("co").quota(q(0)));
+        w.running(job("own", "a").gpu(3), "default");
+        w.running(job("other", "b").gpu(3), "default");
+        w.submit_all([job("ja", "a").gpu(4), job("j", "late").gpu(gpu)]);
+        w.cycle()
+    };
+    // Free are 3; it may still use 2 + 3 − 3 and reserves just that.
+    assert_eq!(world(1), ["ja WaitingForQuota", "j admitted default"]);
+    assert_eq!(world(2), ["ja WaitingForQuota".to_owned(), format!("j {NO_LONGER_FITS}")]);
+}
+
+#[test]
+fn s6_5_25_a_closed_preemption_gate_blocks_the_preemption() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).within(LowerPriority));
+    w.running(job("v", "a").gpu(4), "default");
+    let gated = job("j", "a").gpu(4).priority(1).with(|spec| spec.preemption_gated = true);
+    w.submit(gated);
+    assert_eq!(w.cycle(), ["j gated"]);
+    assert_eq!(w.inadmissible("a"), ["j"]);
+    w.submit(job("j", "a").gpu(4).priority(1));
+    assert_eq!(w.cycle(), ["j preempts v:InClusterQueue"]);
+}
+
+#[test]
+fn s6_5_26_who_no_longer_fits_after_earlier_heads_is_skipped() {
+    let mut w = World::new();
+    w.cohort(cohort("co").quota(q(3)));
+    w.cq(cq("a").cohort("co").quota(q(0)));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.submit_all([job("ja", "a").gpu(2), job("jb", "b").gpu(2)]);
+    assert_eq!(w.cycle(), ["ja admitted default".to_owned(), format!("jb {NO_LONGER_FITS}")]);
+    assert_eq!(w.why("jb").reason, Reason::WaitingForQuota);
+}
+
+#[test]
+fn s6_5_27_a_preemption_tells_its_victims_and_waits_for_them() {
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(4)).within(LowerPriority).reclaim(Any));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.running(job("v1", "a").gpu(2).priority(-1), "default");
+    w.running(job("v2", "b").gpu(2), "default");
+    w.submit(job("p", "a").gpu(4));
+    assert_eq!(w.cycle(), ["p preempts v2:InCohortReclamation v1:InClusterQueue"]);
+    assert_eq!(w.why("p").reason, Reason::WaitingForPreemptedWorkloads);
+    assert_eq!(
+        w.message("p"),
+        "couldn't assign flavors to pod set main: insufficient unused quota for gpu in flavor default, 4 more \
+         needed. Pending the preemption of 2 workload(s)"
+    );
+    let Outcome::Preempting { victims, .. } = &w.report.entries[0].outcome else { panic!("{:?}", w.report) };
+    let told = (&*victims[0].preemptor_path, &*victims[0].preemptee_path, &*victims[0].cluster_queue);
+    assert_eq!(told, ("/co/a", "/co/b", "b"));
+    assert_eq!(victims[0].reason.sentence(), "reclamation within the cohort");
+    assert_eq!(victims[1].reason.sentence(), "prioritization in the ClusterQueue");
+}
+
+#[test]
+fn s6_5_28_a_preemptor_takes_its_room_from_later_heads() {
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(4)).within(LowerPriority));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.running(job("v", "a").gpu(2).priority(-1), "default");
+    w.submit_all([job("p", "a").gpu(4), job("jb", "b").gpu(1)]);
+    assert_eq!(w.cycle(), ["p preempts v:InClusterQueue".to_owned(), format!("jb {NO_LONGER_FITS}")]);
+}
+
+#[test]
+fn s6_5_29_block_admission_admits_nothing_while_pods_are_not_ready() {
+    let mut w = World::configured(|config| config.block_admission = true);
+    w.cq(cq("a").quota(q(4)));
+    w.submit_all([job("first", "a").gpu(1), job("next", "a").gpu(1)]);
+    assert_eq!(w.cycle(), ["first admitted default"]);
+    let blocked = "next WaitingForPodsReady: waiting for all admitted workloads to be in PodsReady condition";
+    assert_eq!(w.cycle(), [blocked]);
+    assert_eq!(w.why("next").reason.legacy(), "Waiting");
+    w.running(job("first", "a").gpu(1), "default");
+    assert_eq!(w.cycle(), ["next admitted default"]);
+}
+
+#[test]
+fn s6_5_30_an_admission_is_assumed_at_once() {
+    let mut w = World::new();
+    let check = CheckRule { name: n("check"), on_flavors: Vec::new() };
+    w.core.set_check(&n("check"), true);
+    w.cq(cq("plain").quota(q(4)));
+    w.cq(cq("checked").quota(q(4)).with(|spec| spec.admission_checks = vec![check]));
+    w.submit_all([job("j1", "plain").gpu(3), job("j2", "checked").gpu(3)]);
+    assert_eq!(w.cycle(), ["j1 admitted default", "j2 admitted default"]);
+    let figures = |queue: &str| {
+        let status = w.core.cluster_queue_status(queue).unwrap();
+        (status.reserving, status.admitted, status.reservation[0].1[0].total, status.usage[0].1[0].total)
+    };
+    assert_eq!(figures("plain"), (1, 1, Amount(3), Amount(3)));
+    assert_eq!(figures("checked"), (1, 0, Amount(3), Amount(0)), "with a check pending it only reserves");
+}
+
+#[test]
+fn s6_5_31_a_victim_keeps_its_quota_until_it_is_released() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).within(LowerPriority));
+    w.running(job("v", "a").gpu(4), "default");
+    w.submit(job("p", "a").gpu(4).priority(1));
+    assert_eq!(w.cycle(), ["p preempts v:InClusterQueue"]);
+    assert_eq!(w.used("a"), (4, 0));
+    assert_eq!(w.cycle(), ["p preempts v:InClusterQueue (evicted before)"]);
+    assert!(!w.report.progress, "nothing new is to be written for it");
+    w.released("v");
+    assert_eq!(w.cycle(), ["p admitted default"]);
+    assert_eq!(w.cycle(), ["v WaitingForQuota"]);
+}
+
+#[test]
+fn s6_5_32_room_of_victims_counts_as_free_for_later_heads() {
+    // The reference's rule: `fits` is checked with all victims so far gone, although they have not left yet.
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(8)).within(LowerPriority));
+    w.cq(cq("b").cohort("co").quota(q(0)));
+    w.cq(cq("c").cohort("co").quota(q(0)));
+    w.running(job("v", "a").gpu(6).priority(-1), "default");
+    w.submit_all([job("p", "a").gpu(3), job("jb", "b").gpu(2), job("jc", "c").gpu(2)]);
+    assert_eq!(w.cycle(), ["p preempts v:InClusterQueue", "jb admitted default", "jc admitted default"]);
+}
