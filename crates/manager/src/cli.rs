@@ -8,6 +8,7 @@ use sluice_api::gates::Gates;
 
 use crate::controllers::Controller;
 use crate::logging::LogFormat;
+use crate::migrate::command::MigrateCommand;
 
 /// The job queue for Kubernetes that speaks Kueue's API.
 #[derive(Debug, Parser)]
@@ -29,6 +30,12 @@ pub enum Command {
         /// What to do with it.
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Take a cluster over from Kueue, or hand it back
+    Migrate {
+        /// What to do.
+        #[command(subcommand)]
+        command: MigrateCommand,
     },
     /// Print the version
     Version,

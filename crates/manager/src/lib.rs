@@ -24,6 +24,7 @@ pub mod lease;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
+pub mod migrate;
 pub mod outlet;
 mod probe;
 pub mod random;

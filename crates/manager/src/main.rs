@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sluice_manager::cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, ManagerArgs};
+use sluice_manager::migrate::command::{self as migrate, MigrateCommand};
 use sluice_manager::{logging, run, settings, version};
 
 #[global_allocator]
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Manager(args) => manager(args),
         Command::Config { command: ConfigCommand::Check(args) } => config_check(&args),
+        Command::Migrate { command } => migrate_command(command),
         Command::Version => {
             println!("sluice {} ({}, {})", version::VERSION, version::COMMIT, version::platform());
             Ok(0)
@@ -40,6 +42,11 @@ fn manager(args: ManagerArgs) -> anyhow::Result<u8> {
     // Tasks that still run have been told to stop and been waited for.
     runtime.shutdown_background();
     code
+}
+
+fn migrate_command(command: MigrateCommand) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(migrate::run(command))
 }
 
 fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
