@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 4] = [
+const SECTIONS: [(&str, &str); 5] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
     ("s6_4_", include_str!("s6_4_queues.rs")),
     ("s6_5_", include_str!("s6_5_cycle.rs")),
+    ("s6_6_", include_str!("s6_6_flavors.rs")),
 ];
 
 /// The names of the tests in a source file.

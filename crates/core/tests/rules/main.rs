@@ -10,4 +10,5 @@ mod s6_2_resources;
 mod s6_3_quota_tree;
 mod s6_4_queues;
 mod s6_5_cycle;
+mod s6_6_flavors;
 mod world;

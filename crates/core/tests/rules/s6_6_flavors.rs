@@ -1,0 +1,678 @@
+//! 6.6 Flavor assignment and partial admission.
+
+use crate::world::{Cq, Job, World, cohort, cq, job, n, pairs, q};
+use sluice_core::PreemptionPolicy::{Any, LowerPriority};
+use sluice_core::{
+    AffinityTerm, BorrowWithinCohort, Detail, Expression, FairStrategy, FlavorSpec, Fungibility,
+    FungibilityPolicy, FungibilityPreference, InactiveCause, Operator, Outcome, PreemptionOutlook, Reason,
+    Refusal, Taint, TaintEffect, Toleration, WhenCanPreempt,
+};
+
+const MAY_STOP: Fungibility = Fungibility {
+    when_can_borrow: FungibilityPolicy::MayStopSearch,
+    when_can_preempt: WhenCanPreempt::MayStopSearch,
+    preference: None,
+};
+const TRY_NEXT: Fungibility = Fungibility {
+    when_can_borrow: FungibilityPolicy::TryNextFlavor,
+    when_can_preempt: WhenCanPreempt::TryNextFlavor,
+    preference: None,
+};
+
+/// A queue with gpu in flavors x and y.
+fn xy(name: &str, x: i64, y: i64) -> Cq {
+    cq(name).flavor("x", &[("gpu", q(x))]).flavor("y", &[("gpu", q(y))])
+}
+
+fn fungible(queue: Cq, fungibility: Fungibility) -> Cq {
+    queue.with(|spec| spec.fungibility = fungibility)
+}
+
+#[test]
+fn s6_6_01_pod_sets_of_a_group_get_one_flavor_and_their_requests_are_summed() {
+    let grouped = |group: Option<&str>| {
+        let mut w = World::new();
+        w.cq(xy("a", 3, 4));
+        let group = group.map(n);
+        let job =
+            job("j", "a").gpu(2).pod(|pod_set| pod_set.group.clone_from(&group)).pod_set("second").gpu(2);
+        w.submit(job.pod(|pod_set| pod_set.group = group));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(grouped(Some("g")), "j admitted y");
+    assert_eq!(grouped(None), "j admitted x,y");
+}
+
+#[test]
+fn s6_6_02_all_resources_of_a_resource_group_get_the_same_flavor() {
+    let mut w = World::new();
+    w.cq(cq("a").flavor("x", &[("cpu", q(1)), ("gpu", q(9))]).flavor("y", &[("cpu", q(2)), ("gpu", q(2))]));
+    w.submit(job("j", "a").gpu(2).req("cpu", 2));
+    assert_eq!(w.cycle(), ["j admitted y"]);
+    assert_eq!(w.flavors("j"), ["cpu=y", "gpu=y"]);
+}
+
+#[test]
+fn s6_6_03_resource_groups_choose_their_flavors_apart() {
+    let mut w = World::new();
+    let queue = cq("a").flavor("x", &[("cpu", q(1))]).flavor("y", &[("cpu", q(2))]);
+    w.cq(queue.flavor("v", &[("gpu", q(2))]).flavor("w", &[("gpu", q(9))]));
+    w.submit(job("j", "a").gpu(2).req("cpu", 2));
+    w.cycle();
+    assert_eq!(w.flavors("j"), ["cpu=y", "gpu=v"]);
+}
+
+#[test]
+fn s6_6_04_flavors_are_tried_in_the_order_of_the_queue() {
+    let mut w = World::new();
+    w.cq(cq("a").flavor("z", &[("gpu", q(1))]).flavor("y", &[("gpu", q(9))]).flavor("x", &[("gpu", q(9))]));
+    w.submit_all([job("one", "a").gpu(1), job("two", "a").gpu(1)]);
+    assert_eq!(w.settle(), ["one admitted z", "two admitted y"]);
+}
+
+/// Both flavors are full of a victim; `j` may not preempt. The queue takes the first flavor with a preemption.
+fn scanning(gate: bool) -> World {
+    let mut w = World::gated(|gates| gates.flavor_fungibility_preserve_scan_progress = gate);
+    w.cq(fungible(xy("a", 4, 4).within(LowerPriority).cohort("co"), MAY_STOP));
+    w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(1))]));
+    w.running(job("vx", "a").gpu(4), "x");
+    w.running(job("vy", "a").gpu(4), "y");
+    w.running(job("r", "b").gpu(1), "x");
+    w.submit(gated_job());
+    assert_eq!(scan(&mut w), "x");
+    w
+}
+
+fn gated_job() -> Job {
+    job("j", "a").gpu(4).priority(1).with(|spec| spec.preemption_gated = true)
+}
+
+/// The flavor that a cycle looked at for `j`.
+fn scan(w: &mut World) -> &'static str {
+    assert!(w.cycle().contains(&"j gated".to_owned()));
+    match (w.message("j").contains("flavor x"), w.message("j").contains("flavor y")) {
+        (true, false) => "x",
+        (false, true) => "y",
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn s6_6_05_the_scan_resumes_behind_the_flavor_tried_last() {
+    let mut w = scanning(true);
+    assert_eq!(scan(&mut w), "y");
+}
+
+#[test]
+fn s6_6_06_after_the_last_flavor_the_scan_is_over_and_starts_anew() {
+    let mut w = scanning(true);
+    assert_eq!(scan(&mut w), "y");
+    assert_eq!(w.inadmissible("a"), ["j"], "no flavors are left to try");
+    w.finished("r");
+    assert_eq!(scan(&mut w), "x");
+}
+
+#[test]
+fn s6_6_07_progress_survives_a_change_of_capacity_for_one_cycle() {
+    let mut w = scanning(true);
+    w.finished("r");
+    assert_eq!(scan(&mut w), "y");
+    let mut w = scanning(false);
+    w.finished("r");
+    assert_eq!(scan(&mut w), "x", "without the gate every change of capacity drops it");
+}
+
+#[test]
+fn s6_6_08_progress_is_dropped_when_it_is_old_and_capacity_changed() {
+    for (change, flavor) in [(true, "x"), (false, "y")] {
+        let mut w = scanning(true);
+        w.submit(job("first", "a").gpu(0).priority(5));
+        if change {
+            w.finished("r");
+        }
+        assert_eq!(w.cycle(), ["first admitted x"], "j waits for a cycle");
+        assert_eq!(scan(&mut w), flavor);
+    }
+}
+
+#[test]
+fn s6_6_09_progress_is_dropped_when_the_shape_changed() {
+    let mut w = scanning(true);
+    w.submit(gated_job().pod(|pod_set| pod_set.shape = 3));
+    assert_eq!(scan(&mut w), "x");
+}
+
+#[test]
+fn s6_6_10_a_missing_flavor_makes_the_queue_inactive_and_is_named() {
+    let mut w = World::new();
+    w.cq(xy("a", 4, 4));
+    w.core.remove_flavor("y");
+    w.submit(job("j", "a").gpu(1));
+    assert!(w.cycle().is_empty());
+    let status = w.core.cluster_queue_status("a").unwrap();
+    assert_eq!(status.inactive, [InactiveCause::FlavorNotFound(vec![n("y")])]);
+    assert_eq!(Refusal::FlavorNotFound { flavor: n("y") }.to_string(), "flavor y not found");
+    w.flavor("y", |_| {});
+    assert_eq!(w.cycle(), ["j admitted x"]);
+}
+
+fn taint(effect: TaintEffect) -> Taint {
+    Taint { key: n("spot"), value: n("yes"), effect }
+}
+
+fn toleration(effect: Option<TaintEffect>) -> Toleration {
+    Toleration { key: Some(n("spot")), exists: false, value: n("yes"), effect }
+}
+
+/// A queue with the one flavor x, changed like this, and a job, changed like that.
+fn with_flavor(flavor: impl FnOnce(&mut FlavorSpec), change: impl FnOnce(Job) -> Job) -> (World, String) {
+    let mut w = World::new();
+    w.flavor("x", flavor);
+    w.cq(cq("a").flavor("x", &[("gpu", q(4))]));
+    w.submit(change(job("j", "a").gpu(1)));
+    let line = w.cycle().pop().unwrap();
+    (w, line)
+}
+
+#[test]
+fn s6_6_11_an_untolerated_taint_refuses_the_flavor() {
+    for effect in [TaintEffect::NoSchedule, TaintEffect::NoExecute] {
+        let (w, line) = with_flavor(|flavor| flavor.taints = vec![taint(effect)], |job| job);
+        assert_eq!(line, "j NoMatchingFlavor");
+        let taint = format!("{{spot yes {} <nil>}}", effect.as_str());
+        assert_eq!(
+            w.message("j"),
+            format!("couldn't assign flavors to pod set main: untolerated taint {taint} in flavor x")
+        );
+    }
+}
+
+#[test]
+fn s6_6_12_tolerations_of_the_pod_and_of_the_flavor_count_and_prefer_no_schedule_does_not() {
+    let tainted = |flavor: &mut FlavorSpec| flavor.taints = vec![taint(TaintEffect::NoSchedule)];
+    let pod = |effect| move |job: Job| job.pod(|pod_set| pod_set.tolerations = vec![toleration(effect)]);
+    assert_eq!(with_flavor(tainted, pod(None)).1, "j admitted x");
+    assert_eq!(with_flavor(tainted, pod(Some(TaintEffect::NoSchedule))).1, "j admitted x");
+    assert_eq!(with_flavor(tainted, pod(Some(TaintEffect::NoExecute))).1, "j NoMatchingFlavor");
+    let all = Toleration { key: None, exists: true, value: n(""), effect: None };
+    assert_eq!(
+        with_flavor(tainted, |job| job.pod(|pod_set| pod_set.tolerations = vec![all])).1,
+        "j admitted x"
+    );
+    let itself = |flavor: &mut FlavorSpec| {
+        tainted(flavor);
+        flavor.tolerations = vec![toleration(None)];
+    };
+    assert_eq!(with_flavor(itself, |job| job).1, "j admitted x");
+    let rather_not = |flavor: &mut FlavorSpec| flavor.taints = vec![taint(TaintEffect::PreferNoSchedule)];
+    assert_eq!(with_flavor(rather_not, |job| job).1, "j admitted x");
+}
+
+fn zone_a(flavor: &mut FlavorSpec) {
+    flavor.node_labels = pairs(&[("zone", "a")]);
+}
+
+fn select<'a>(labels: &'a [(&'a str, &'a str)]) -> impl FnOnce(Job) -> Job + 'a {
+    move |job| job.pod(|pod_set| pod_set.node_selector = pairs(labels))
+}
+
+#[test]
+fn s6_6_13_a_node_selector_that_differs_from_a_label_of_the_flavor_refuses_it() {
+    assert_eq!(with_flavor(zone_a, select(&[("zone", "a")])).1, "j admitted x");
+    let (w, line) = with_flavor(zone_a, select(&[("zone", "b")]));
+    assert_eq!(line, "j NoMatchingFlavor");
+    assert_eq!(
+        w.message("j"),
+        "couldn't assign flavors to pod set main: flavor x doesn't match node affinity"
+    );
+}
+
+#[test]
+fn s6_6_14_keys_that_are_no_labels_of_this_flavor_are_dropped() {
+    assert_eq!(with_flavor(zone_a, select(&[("zone", "a"), ("disk", "ssd")])).1, "j admitted x");
+    assert_eq!(with_flavor(|_| {}, select(&[("zone", "b")])).1, "j admitted x");
+}
+
+fn expression(key: &str, op: Operator, values: &[&str]) -> Expression {
+    Expression { key: n(key), op, values: values.iter().map(|value| n(value)).collect() }
+}
+
+fn affinity(terms: Vec<Vec<Expression>>) -> impl FnOnce(Job) -> Job {
+    let terms = terms.into_iter().map(|expressions| AffinityTerm { expressions }).collect();
+    move |job| job.pod(|pod_set| pod_set.affinity = terms)
+}
+
+#[test]
+fn s6_6_15_one_of_the_affinity_terms_must_match_with_all_its_expressions() {
+    let zone = |op, values: &[&str]| expression("zone", op, values);
+    let admitted = "j admitted x";
+    let refused = "j NoMatchingFlavor";
+    let terms: [(Vec<Vec<Expression>>, &str); 7] = [
+        (vec![vec![zone(Operator::In, &["a", "c"])]], admitted),
+        (vec![vec![zone(Operator::In, &["b"])]], refused),
+        (vec![vec![zone(Operator::NotIn, &["a"])]], refused),
+        (vec![vec![zone(Operator::In, &["b"])], vec![zone(Operator::Exists, &[])]], admitted),
+        (vec![vec![zone(Operator::Exists, &[]), zone(Operator::In, &["b"])]], refused),
+        (vec![vec![zone(Operator::DoesNotExist, &[])]], refused),
+        (vec![vec![zone(Operator::In, &["a"]), expression("disk", Operator::In, &["ssd"])]], admitted),
+    ];
+    for (terms, expected) in terms {
+        let told = format!("{terms:?}");
+        assert_eq!(with_flavor(zone_a, affinity(terms)).1, expected, "{told}");
+    }
+}
+
+#[test]
+fn s6_6_16_a_term_of_which_no_key_is_a_label_makes_the_whole_affinity_ignored() {
+    let terms = vec![
+        vec![expression("zone", Operator::In, &["b"])],
+        vec![expression("disk", Operator::In, &["ssd"])],
+    ];
+    assert_eq!(with_flavor(zone_a, affinity(terms)).1, "j admitted x");
+    assert_eq!(with_flavor(zone_a, affinity(vec![vec![]])).1, "j admitted x");
+}
+
+#[test]
+fn s6_6_17_more_than_the_maximum_capacity_never_fits() {
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(2).borrow(1)));
+    w.cq(cq("b").cohort("co").quota(q(9)));
+    w.submit(job("j", "a").gpu(2).pod_set("second").gpu(2));
+    assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+    assert_eq!(
+        w.message("j"),
+        "couldn't assign flavors to pod set second: insufficient quota for gpu in flavor default, previously \
+         considered podsets requests (2) + current podset request (2) > maximum capacity (3)"
+    );
+}
+
+#[test]
+fn s6_6_18_quota_in_use_is_told_with_what_is_missing() {
+    let mut w = World::new();
+    w.cq(cq("a").flavor("x", &[("cpu", q(4000)), ("memory", q(8 << 30))]));
+    w.running(job("r", "a").req("cpu", 2500).req("memory", 4 << 30), "x");
+    w.submit(job("j", "a").req("cpu", 3000).req("memory", 6 << 30));
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    assert_eq!(
+        w.message("j"),
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor x, 1500m more needed, \
+         insufficient unused quota for memory in flavor x, 2Gi more needed"
+    );
+}
+
+/// What a preemption would bring, as the refusal has it.
+fn outlook(w: &World, name: &str) -> PreemptionOutlook {
+    let Detail::Flavors { pod_sets, .. } = &w.why(name).detail else { panic!("{:?}", w.why(name)) };
+    match &pod_sets[0].refusals[0] {
+        Refusal::InsufficientQuota { preemption, .. } => *preemption,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn s6_6_19_preemption_is_considered_within_nominal_quota() {
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(2)).reclaim(Any));
+    w.cq(cq("b").cohort("co").quota(q(2)));
+    w.running(job("r", "b").gpu(3), "default");
+    w.submit(job("above", "a").gpu(3));
+    assert_eq!(w.cycle(), ["above WaitingForQuota"]);
+    assert_eq!(outlook(&w, "above"), PreemptionOutlook::NotAllowed);
+    w.submit(job("within", "a").gpu(2));
+    assert_eq!(w.cycle(), ["within preempts r:InCohortReclamation"]);
+    assert_eq!(outlook(&w, "within"), PreemptionOutlook::Reclaim);
+}
+
+#[test]
+fn s6_6_20_preemption_is_considered_where_a_smaller_subtree_has_the_quota() {
+    let world = |parent: Option<&str>| {
+        let mut w = World::new();
+        let mid = cohort("mid").quota(q(3));
+        w.cohort(match parent {
+            Some(parent) => mid.parent(parent),
+            None => mid,
+        });
+        w.cq(cq("a").cohort("mid").quota(q(0)).reclaim(Any));
+        w.cq(cq("b").cohort(parent.unwrap_or("mid")).quota(q(0)));
+        w.running(job("r", "b").gpu(1), "default");
+        w.submit(job("j", "a").gpu(3));
+        (w.cycle().pop().unwrap(), outlook(&w, "j"))
+    };
+    assert_eq!(
+        world(Some("root")),
+        ("j preempts r:InCohortReclamation".to_owned(), PreemptionOutlook::Reclaim)
+    );
+    assert_eq!(
+        world(None),
+        ("j WaitingForQuota".to_owned(), PreemptionOutlook::NotAllowed),
+        "mid is the whole tree"
+    );
+}
+
+#[test]
+fn s6_6_21_preemption_is_considered_while_borrowing_if_that_is_configured() {
+    let world = |configured: bool| {
+        let mut w = World::new();
+        let borrow = configured.then_some(BorrowWithinCohort { max_priority_threshold: None });
+        let queue = cq("a").cohort("co").quota(q(2)).reclaim(LowerPriority);
+        w.cq(queue.with(|spec| spec.preemption.borrow_within_cohort = borrow));
+        w.cq(cq("b").cohort("co").quota(q(2)));
+        w.running(job("r", "b").gpu(3), "default");
+        w.submit(job("j", "a").gpu(3));
+        (w.cycle().pop().unwrap(), outlook(&w, "j"))
+    };
+    assert_eq!(world(false), ("j WaitingForQuota".to_owned(), PreemptionOutlook::NotAllowed));
+    assert_eq!(world(true), ("j WaitingForQuota".to_owned(), PreemptionOutlook::NoCandidates));
+}
+
+#[test]
+fn s6_6_22_fair_sharing_considers_preemption_while_borrowing_if_it_may_reclaim() {
+    let world = |reclaim| {
+        let mut w = World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]);
+        w.cq(cq("a").cohort("co").quota(q(0)).reclaim(reclaim));
+        w.cq(cq("b").cohort("co").quota(q(0)));
+        w.cohort(cohort("co").quota(q(4)));
+        w.running(job("r1", "b").gpu(2), "default");
+        w.running(job("r2", "b").gpu(2), "default");
+        w.submit(job("j", "a").gpu(2));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(world(Any), "j preempts r2:InCohortFairSharing");
+    assert_eq!(world(sluice_core::PreemptionPolicy::Never), "j WaitingForQuota");
+}
+
+#[test]
+fn s6_6_23_reclaiming_from_others_only_is_better_than_preempting_in_the_own_queue() {
+    let mut w = World::new();
+    w.cq(fungible(xy("a", 4, 4).cohort("co").within(LowerPriority).reclaim(Any), TRY_NEXT));
+    w.cq(xy("b", 0, 0).cohort("co"));
+    w.running(job("own", "a").gpu(4).priority(-1), "x");
+    w.running(job("other", "b").gpu(4), "y");
+    w.submit(job("j", "a").gpu(4));
+    assert_eq!(w.cycle(), ["j preempts other:InCohortReclamation"]);
+}
+
+#[test]
+fn s6_6_24_a_preemption_is_better_than_one_without_candidates() {
+    let mut w = World::new();
+    w.cq(xy("a", 4, 4).within(LowerPriority));
+    w.running(job("high", "a").gpu(4).priority(9), "x");
+    w.running(job("low", "a").gpu(4).priority(-1), "y");
+    w.submit(job("j", "a").gpu(4));
+    assert_eq!(w.cycle(), ["j preempts low:InClusterQueue"]);
+}
+
+#[test]
+fn s6_6_25_a_flavor_without_candidates_is_better_than_one_that_does_not_fit() {
+    let mut w = World::new();
+    w.cq(xy("a", 1, 4).cohort("co").strict());
+    w.cq(xy("b", 4, 0).cohort("co"));
+    w.running(job("r1", "b").gpu(4), "x");
+    w.running(job("r2", "a").gpu(4).priority(9), "y");
+    w.submit(job("j", "a").gpu(4));
+    // Only what is a preemption, though one without candidates, reserves capacity: of y, not of x.
+    w.submit(job("k", "b").gpu(1));
+    assert_eq!(w.cycle(), ["j WaitingForQuota", "k admitted x"]);
+}
+
+/// x: a preemption within nominal; y: fits by borrowing.
+fn preempt_or_borrow(preference: Option<FungibilityPreference>) -> String {
+    let mut w = World::new();
+    let fungibility = Fungibility { preference, ..TRY_NEXT };
+    w.cq(fungible(xy("a", 4, 0).cohort("co").within(LowerPriority), fungibility));
+    w.cq(xy("b", 0, 4).cohort("co"));
+    w.running(job("v", "a").gpu(4).priority(-1), "x");
+    w.submit(job("j", "a").gpu(4));
+    w.cycle().pop().unwrap()
+}
+
+#[test]
+fn s6_6_26_borrowing_over_preemption_compares_the_mode_first_and_is_the_default() {
+    assert_eq!(preempt_or_borrow(None), "j admitted y");
+    assert_eq!(preempt_or_borrow(Some(FungibilityPreference::BorrowingOverPreemption)), "j admitted y");
+}
+
+#[test]
+fn s6_6_27_preemption_over_borrowing_compares_the_height_first() {
+    assert_eq!(
+        preempt_or_borrow(Some(FungibilityPreference::PreemptionOverBorrowing)),
+        "j preempts v:InClusterQueue"
+    );
+}
+
+#[test]
+fn s6_6_28_no_candidates_is_worse_than_borrowing_whatever_the_preference() {
+    let mut w = World::new();
+    let fungibility =
+        Fungibility { preference: Some(FungibilityPreference::PreemptionOverBorrowing), ..TRY_NEXT };
+    w.cq(fungible(xy("a", 4, 0).cohort("co").within(LowerPriority), fungibility));
+    w.cq(xy("b", 0, 4).cohort("co"));
+    w.running(job("high", "a").gpu(4).priority(9), "x");
+    w.submit(job("j", "a").gpu(4));
+    assert_eq!(w.cycle(), ["j admitted y"]);
+}
+
+#[test]
+fn s6_6_29_of_equal_mode_the_lower_height_is_better() {
+    let mut w = World::new();
+    w.cohort(cohort("root").flavor("x", &[("gpu", q(9))]).flavor("y", &[("gpu", q(9))]));
+    w.cohort(cohort("mid").parent("root").flavor("y", &[("gpu", q(4))]));
+    w.cq(fungible(xy("a", 0, 0).cohort("mid"), TRY_NEXT));
+    w.submit(job("j", "a").gpu(4));
+    assert_eq!(w.cycle(), ["j admitted y"], "x would be borrowed from the root, y from mid");
+}
+
+#[test]
+fn s6_6_30_a_flavor_is_as_good_as_its_worst_resource() {
+    let mut w = World::new();
+    let of = |cpu: i64, gpu: i64| [("cpu", q(cpu)), ("gpu", q(gpu))];
+    w.cq(cq("a").flavor("x", &of(9, 4)).flavor("y", &of(4, 4)).within(LowerPriority));
+    w.running(job("vx", "a").gpu(4).priority(-1), "x");
+    w.submit(job("j", "a").gpu(4).req("cpu", 4));
+    assert_eq!(w.cycle(), ["j admitted y"], "cpu fits in x, but gpu only after a preemption");
+    w.finished("j");
+    w.running(job("vy", "a").req("cpu", 1).priority(9), "y");
+    w.submit(job("k", "a").gpu(4).req("cpu", 4));
+    assert_eq!(w.cycle(), ["k preempts vx:InClusterQueue"], "cpu of y has no candidates");
+}
+
+#[test]
+fn s6_6_31_when_can_borrow_decides_whether_a_flavor_to_borrow_stops_the_search() {
+    let world = |when_can_borrow| {
+        let mut w = World::new();
+        w.cq(fungible(xy("a", 0, 4).cohort("co"), Fungibility { when_can_borrow, ..Fungibility::default() }));
+        w.cq(xy("b", 4, 0).cohort("co"));
+        w.submit(job("j", "a").gpu(4));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(world(FungibilityPolicy::MayStopSearch), "j admitted x");
+    assert_eq!(world(FungibilityPolicy::TryNextFlavor), "j admitted y");
+    assert_eq!(FungibilityPolicy::default(), FungibilityPolicy::MayStopSearch);
+}
+
+#[test]
+fn s6_6_32_when_can_preempt_decides_whether_a_flavor_to_preempt_in_stops_the_search() {
+    let world = |when_can_preempt| {
+        let mut w = World::new();
+        let fungibility = Fungibility { when_can_preempt, ..Fungibility::default() };
+        w.cq(fungible(xy("a", 4, 4).within(LowerPriority), fungibility));
+        w.running(job("v", "a").gpu(4).priority(-1), "x");
+        w.submit(job("j", "a").gpu(4));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(world(WhenCanPreempt::MayStopSearch), "j preempts v:InClusterQueue");
+    assert_eq!(world(WhenCanPreempt::TryNextFlavor), "j admitted y");
+    assert_eq!(WhenCanPreempt::default(), WhenCanPreempt::TryNextFlavor);
+}
+
+#[test]
+fn s6_6_33_without_a_better_one_the_first_of_the_best_is_kept() {
+    let mut w = World::new();
+    w.cq(fungible(xy("a", 0, 0).cohort("co"), TRY_NEXT));
+    w.cq(xy("b", 4, 4).cohort("co"));
+    w.submit(job("j", "a").gpu(4));
+    assert_eq!(w.cycle(), ["j admitted x"]);
+}
+
+#[test]
+fn s6_6_34_without_the_gate_flavor_fungibility_the_first_flavor_that_fits_is_taken() {
+    let mut w = World::gated(|gates| gates.flavor_fungibility = false);
+    w.cq(fungible(xy("a", 0, 4).cohort("co"), TRY_NEXT));
+    w.cq(xy("b", 4, 0).cohort("co"));
+    w.submit(job("j", "a").gpu(4));
+    assert_eq!(w.cycle(), ["j admitted x"]);
+}
+
+#[test]
+fn s6_6_35_the_mode_of_a_workload_is_the_worst_of_its_pod_sets() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).within(LowerPriority));
+    w.running(job("v", "a").gpu(2).priority(-1), "default");
+    w.submit(job("j", "a").gpu(2).pod_set("second").gpu(2));
+    assert_eq!(w.cycle(), ["j preempts v:InClusterQueue"]);
+    assert_eq!(
+        w.message("j"),
+        "couldn't assign flavors to pod set second: insufficient unused quota for gpu in flavor default, 2 more \
+         needed. Pending the preemption of 1 workload(s)"
+    );
+}
+
+#[test]
+fn s6_6_36_pod_sets_are_joined_by_semicolons_and_reasons_sorted() {
+    let mut w = World::new();
+    w.cq(xy("a", 2, 2).cohort("co").within(LowerPriority));
+    w.cq(xy("b", 0, 9).cohort("co"));
+    w.running(job("r1", "a").gpu(2).priority(9), "x");
+    w.running(job("r2", "b").gpu(11).priority(9), "y");
+    w.submit(job("j", "a").gpu(2).pod_set("second").gpu(3));
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    // Neither has candidates; y, where the queue uses nothing yet, is the lower to borrow from, so main gets y.
+    assert_eq!(
+        w.message("j"),
+        "couldn't assign flavors to pod set main: insufficient unused quota for gpu in flavor x, 2 more needed, \
+         insufficient unused quota for gpu in flavor y, 2 more needed; couldn't assign flavors to pod set second: \
+         insufficient quota for gpu in flavor x, previously considered podsets requests (0) + current podset request \
+         (3) > maximum capacity (2), insufficient unused quota for gpu in flavor y, 5 more needed"
+    );
+}
+
+#[test]
+fn s6_6_37_a_pod_set_that_fits_says_nothing() {
+    let mut w = World::new();
+    w.cq(xy("a", 1, 4));
+    w.submit(job("j", "a").gpu(2).pod_set("second").gpu(9));
+    assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+    let message = w.message("j");
+    assert!(message.starts_with("couldn't assign flavors to pod set second: ") && !message.contains("main"));
+}
+
+#[test]
+fn s6_6_38_the_reason_is_the_mildest_of_the_flavors() {
+    let mut w = World::new();
+    w.flavor("tainted", |flavor| flavor.taints = vec![taint(TaintEffect::NoSchedule)]);
+    let queue = cq("a").flavor("tainted", &[("gpu", q(9))]).flavor("small", &[("gpu", q(1))]);
+    w.cq(queue.flavor("used", &[("gpu", q(2))]));
+    w.running(job("r", "a").gpu(2), "used");
+    w.submit(job("j", "a").gpu(2));
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    w.submit(job("k", "a").gpu(3));
+    assert_eq!(w.cycle(), ["k ExceedsMaxQuota"]);
+    w.submit(job("l", "a").gpu(1).pod(|pod_set| pod_set.group = Some(n("g"))).pod_set("two").req("tpu", 1));
+    assert_eq!(w.cycle(), ["l NoMatchingFlavor"]);
+}
+
+#[test]
+fn s6_6_39_over_resource_groups_and_pod_sets_the_most_severe_reason_counts() {
+    let mut w = World::new();
+    w.cq(cq("a").flavor("c", &[("cpu", q(2))]).flavor("g", &[("gpu", q(2))]));
+    w.running(job("r", "a").req("cpu", 2), "c");
+    w.submit(job("waits", "a").req("cpu", 1).gpu(1));
+    assert_eq!(w.cycle(), ["waits WaitingForQuota"]);
+    w.submit(job("groups", "a").req("cpu", 1).gpu(3));
+    assert_eq!(w.cycle(), ["groups ExceedsMaxQuota"]);
+    w.submit(job("pod_sets", "a").req("cpu", 1).pod_set("second").gpu(3));
+    assert_eq!(w.cycle(), ["pod_sets ExceedsMaxQuota"]);
+    w.submit(job("third", "a").req("cpu", 1).pod_set("second").gpu(1).pod_set("third").req("tpu", 1));
+    assert_eq!(w.cycle(), ["third NoMatchingFlavor"]);
+    assert_eq!(w.why("third").reason, Reason::NoMatchingFlavor);
+}
+
+#[test]
+fn s6_6_40_the_flavors_considered_are_told_unless_it_plainly_fits() {
+    let mut w = World::new();
+    w.cq(xy("a", 1, 1).cohort("co"));
+    w.cq(xy("b", 0, 9).cohort("co"));
+    w.submit(job("j", "a").gpu(2));
+    assert_eq!(w.cycle(), ["j admitted y"]);
+    let Outcome::Admitted { considered, .. } = &w.report.entries[0].outcome else { panic!("{:?}", w.report) };
+    assert_eq!(
+        considered.to_string(),
+        "main: x(NoFit|preemptionMode=NoFit;borrow=0;insufficient quota for gpu in flavor x, previously considered \
+         podsets requests (0) + current podset request (2) > maximum capacity (1)), \
+         y(Fit|preemptionMode=Fit;borrow=1)"
+    );
+}
+
+#[test]
+fn s6_6_41_partial_admission_takes_the_largest_counts_that_fit() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(6)));
+    w.submit(job("j", "a").gpu(1).count(10).min(2));
+    assert_eq!(w.cycle(), ["j admitted default"]);
+    assert_eq!(w.admission("j").pod_sets[0].count, 6);
+    assert_eq!(w.used("a"), (6, 0));
+}
+
+#[test]
+fn s6_6_42_partial_admission_scales_all_reducible_pod_sets_by_one_factor() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(13)));
+    let job = job("j", "a").gpu(1).count(10).min(5).pod_set("fixed").gpu(1).count(1);
+    w.submit(job.pod_set("third").gpu(1).count(10).min(0));
+    assert_eq!(w.cycle(), ["j admitted default"]);
+    // Step 9 of 15: 10 − 5·9/15 and 10 − 10·9/15; at step 8 it is 8 + 1 + 5.
+    let counts: Vec<i64> = w.admission("j").pod_sets.iter().map(|pod_set| pod_set.count).collect();
+    assert_eq!(counts, [7, 1, 4]);
+}
+
+#[test]
+fn s6_6_43_below_the_minimum_nothing_is_admitted() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(6)));
+    w.running(job("r", "a").gpu(1), "default");
+    w.submit(job("j", "a").gpu(1).count(10).min(6));
+    assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+    w.finished("r");
+    assert_eq!(w.cycle(), ["j admitted default"]);
+    assert_eq!(w.admission("j").pod_sets[0].count, 6);
+}
+
+#[test]
+fn s6_6_44_a_full_admission_after_a_preemption_goes_before_a_partial_one() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(6)).within(LowerPriority));
+    w.running(job("v", "a").gpu(2).priority(-1), "default");
+    w.submit(job("j", "a").gpu(1).count(6).min(1));
+    assert_eq!(w.cycle(), ["j preempts v:InClusterQueue"]);
+}
+
+#[test]
+fn s6_6_45_partial_admission_may_preempt() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(6)).within(LowerPriority));
+    w.running(job("v", "a").gpu(2).priority(-1), "default");
+    w.running(job("high", "a").gpu(2).priority(9), "default");
+    w.submit(job("j", "a").gpu(1).count(6).min(1));
+    assert_eq!(w.cycle(), ["j preempts v:InClusterQueue"]);
+    w.finished("v");
+    assert_eq!(w.cycle(), ["j admitted default"]);
+    assert_eq!(w.admission("j").pod_sets[0].count, 4);
+}
+
+#[test]
+fn s6_6_46_without_the_gate_partial_admission_nothing_is_reduced() {
+    let mut w = World::gated(|gates| gates.partial_admission = false);
+    w.cq(cq("a").quota(q(6)));
+    w.submit(job("j", "a").gpu(1).count(10).min(2));
+    assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+}
