@@ -1,3 +1,5 @@
 //! What the suites on the control plane share.
 
+pub mod history;
+pub mod place;
 pub mod story;

@@ -145,7 +145,10 @@ pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     set(&mut end, &["metadata", "annotations", labels::STOPPING], Value::Null);
     for pod_set in &view.pod_sets {
         let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
-        put_count(&mut end, view, pod_set, info);
+        // Only a start with fewer pods changes the number: any other change is the user's, and stays.
+        if min_parallelism(view).is_some() {
+            put_count(&mut end, view, pod_set, info);
+        }
         let target = restored(pod_set, info, &GENERATED_LABELS);
         if let Some(template) = template_merge(&pod_set.scheduling, &target) {
             set(&mut end, &["spec", "template"], template);

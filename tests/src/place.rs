@@ -1,0 +1,276 @@
+//! A namespace with queues of its own on a plane that other tests use, too.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::ControlPlane;
+use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::workloads;
+
+/// How long one thing may take to come about, on a machine that does other things besides.
+pub const DEADLINE: Duration = Duration::from_mins(1);
+
+/// The label that names the queue of a job.
+pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+
+/// A namespace; its flavor and its ClusterQueue have its name, its LocalQueue is called `lq`.
+pub struct Place<'a> {
+    /// The plane.
+    pub plane: &'a ControlPlane,
+    /// A client with the administrator's rights.
+    pub client: Client,
+    /// The name of the namespace, the flavor and the ClusterQueue.
+    pub name: String,
+}
+
+impl<'a> Place<'a> {
+    /// Makes the namespace with a flavor and queues of this many processors.
+    pub async fn new(plane: &'a ControlPlane, name: &str, cpu: u32) -> Result<Self> {
+        let place = Self::bare(plane, name).await?;
+        place.flavor(name).await?;
+        place.cluster_queue(name, cpu, &json!({})).await?;
+        place.local_queue("lq", name).await?;
+        Ok(place)
+    }
+
+    /// Makes the namespace, without any queue.
+    pub async fn bare(plane: &'a ControlPlane, name: &str) -> Result<Self> {
+        plane.make_namespace(name).await?;
+        Ok(Self { plane, client: plane.client().await?, name: name.to_owned() })
+    }
+
+    /// The API of one of Kueue's namespaced kinds here.
+    pub fn local(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
+        workloads::namespaced(&self.client, &self.name, kind, plural)
+    }
+
+    /// The API of one of Kueue's cluster-wide kinds.
+    pub fn global(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
+        workloads::all(&self.client, kind, plural)
+    }
+
+    /// The API of ClusterQueues.
+    pub fn cluster_queues(&self) -> Api<DynamicObject> {
+        self.global("ClusterQueue", "clusterqueues")
+    }
+
+    /// The API of the LocalQueues here.
+    pub fn local_queues(&self) -> Api<DynamicObject> {
+        self.local("LocalQueue", "localqueues")
+    }
+
+    /// The API of the Workloads here.
+    pub fn workloads(&self) -> Api<DynamicObject> {
+        self.local("Workload", "workloads")
+    }
+
+    /// The API of the Jobs here.
+    pub fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Makes a flavor.
+    pub async fn flavor(&self, name: &str) -> Result<()> {
+        create(&self.global("ResourceFlavor", "resourceflavors"), json!({"metadata": {"name": name}})).await
+    }
+
+    /// Makes a ClusterQueue of this many processors of the flavor of this place; `more` is merged into its spec.
+    pub async fn cluster_queue(&self, name: &str, cpu: u32, more: &Value) -> Result<()> {
+        let mut spec = json!({
+            "namespaceSelector": {},
+            "resourceGroups": [quota(&self.name, cpu)],
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        create(&self.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await
+    }
+
+    /// Makes a LocalQueue.
+    pub async fn local_queue(&self, name: &str, cluster_queue: &str) -> Result<()> {
+        let object = json!({"metadata": {"name": name}, "spec": {"clusterQueue": cluster_queue}});
+        create(&self.local_queues(), object).await
+    }
+
+    /// Makes a Job of one pod that asks for `cpu` processors and runs until it is deleted.
+    pub async fn job(&self, name: &str, queue: &str, cpu: u32) -> Result<()> {
+        self.make_job(&job(name, queue, cpu, 1, 3_600)).await
+    }
+
+    /// Makes a Job.
+    pub async fn make_job(&self, job: &Value) -> Result<()> {
+        let job = serde_json::from_value(job.clone()).context("reading a Job")?;
+        self.jobs().create(&PostParams::default(), &job).await.context("making a Job")?;
+        Ok(())
+    }
+
+    /// Changes a Job as a user would.
+    pub async fn patch_job(&self, name: &str, patch: Value) -> kube::Result<Job> {
+        self.jobs().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+    }
+
+    /// Deletes a Job with its pods.
+    pub async fn delete_job(&self, name: &str) -> Result<()> {
+        self.jobs().delete(name, &DeleteParams::background()).await.context("deleting a Job")?;
+        Ok(())
+    }
+
+    /// Whether a Job is suspended.
+    pub async fn suspended(&self, name: &str) -> Result<bool> {
+        Ok(self.jobs().get(name).await?.spec.and_then(|spec| spec.suspend).unwrap_or(false))
+    }
+
+    /// Waits until a Job runs (or is suspended again).
+    pub async fn wait_until(&self, name: &str, runs: bool) -> Result<()> {
+        let what = format!("{}/{name} to {}", self.name, if runs { "run" } else { "be suspended" });
+        eventually(&what, DEADLINE, || async {
+            let suspended = self.suspended(name).await?;
+            let workload = workloads::of_job(&self.client, &self.name, name).await?;
+            let told = workload.map(|workload| workload["status"]["conditions"].to_string());
+            Ok(look(suspended != runs, told.unwrap_or_else(|| "it has no Workload".to_owned())))
+        })
+        .await
+    }
+
+    /// The Workload of a Job, once there is one.
+    pub async fn workload(&self, job: &str) -> Result<Value> {
+        eventually(&format!("the Workload of {}/{job}", self.name), DEADLINE, || async {
+            let found = workloads::of_job(&self.client, &self.name, job).await?;
+            Ok(match found {
+                Some(workload) => sluice_testkit::wait::Look::Done(workload),
+                None => sluice_testkit::wait::Look::NotYet("none".to_owned()),
+            })
+        })
+        .await
+    }
+
+    /// Waits until a condition of the Workload of a Job reads `<status>/<reason>: <message>`, with anything behind that.
+    pub async fn wait_for_condition(&self, job: &str, condition: &str, begins: &str) -> Result<()> {
+        let what = format!("{condition} of {}/{job} to be {begins:?}", self.name);
+        eventually(&what, DEADLINE, || async {
+            let workload = workloads::of_job(&self.client, &self.name, job).await?.unwrap_or_default();
+            let told = told(&workload, condition);
+            Ok(look(told.starts_with(begins), told))
+        })
+        .await
+    }
+
+    /// Waits until a condition of a queue reads `<status>/<reason>: <message>`, with anything behind that.
+    pub async fn wait_for_queue(&self, api: &Api<DynamicObject>, name: &str, begins: &str) -> Result<()> {
+        eventually(&format!("the queue {name} to be {begins:?}"), DEADLINE, || async {
+            let told = told(&serde_json::to_value(api.get(name).await?)?, "Active");
+            Ok(look(told.starts_with(begins), told))
+        })
+        .await
+    }
+
+    /// Waits until an event of this reason, whose note contains the text, was recorded here.
+    pub async fn wait_for_event(&self, reason: &str, note: &str) -> Result<()> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
+        eventually(&format!("an event {reason} in {}", self.name), DEADLINE, || async {
+            let all = events.list(&ListParams::default()).await?.items;
+            let told: Vec<_> = all
+                .into_iter()
+                .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
+                .collect();
+            let found = told.iter().any(|(why, text)| why == reason && text.contains(note));
+            Ok(look(found, format!("{told:?}")))
+        })
+        .await
+    }
+
+    /// Waits until the ClusterQueue of this place says how many workloads wait, hold quota and are admitted.
+    pub async fn wait_for_counts(&self, counts: [u64; 3]) -> Result<()> {
+        eventually(&format!("the counts of {} to be {counts:?}", self.name), DEADLINE, || async {
+            let status = self.cluster_queues().get(&self.name).await?.data["status"].clone();
+            let seen = ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"]
+                .map(|field| status[field].as_u64().unwrap_or_default());
+            Ok(look(seen == counts, format!("{seen:?}")))
+        })
+        .await
+    }
+
+    /// How many processors of the flavor of this place its ClusterQueue says are reserved.
+    pub async fn reserved_cpu(&self) -> Result<String> {
+        let status = self.cluster_queues().get(&self.name).await?.data["status"].clone();
+        let total = status["flavorsReservation"][0]["resources"][0]["total"].clone();
+        Ok(total.as_str().map_or_else(|| total.to_string(), str::to_owned))
+    }
+
+    /// Waits until nothing is left of the Workloads here.
+    pub async fn wait_until_empty(&self) -> Result<()> {
+        eventually(&format!("no Workload to be left in {}", self.name), DEADLINE, || async {
+            let left = workloads::list(&self.client, &self.name).await?;
+            Ok(look(left.is_empty(), format!("{} Workloads", left.len())))
+        })
+        .await
+    }
+}
+
+/// A condition of an object as `<status>/<reason>: <message>`.
+pub fn told(object: &Value, condition: &str) -> String {
+    let Some(found) = workloads::condition(object, condition) else { return "nothing".to_owned() };
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    format!("{}/{}: {}", text("status"), text("reason"), text("message"))
+}
+
+/// A resource group with this many processors of one flavor.
+pub fn quota(flavor: &str, cpu: u32) -> Value {
+    json!({
+        "coveredResources": ["cpu"],
+        "flavors": [{"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpu}]}],
+    })
+}
+
+/// A Job of `pods` pods that ask for `cpu` processors each and run for some seconds.
+pub fn job(name: &str, queue: &str, cpu: u32, pods: u32, seconds: u32) -> Value {
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {QUEUE_NAME: queue}},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "template": {
+                "metadata": {"annotations": {"sluice.dev/run-seconds": seconds.to_string()}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [{
+                        "name": "main", "image": "none", "resources": {"requests": {"cpu": cpu.to_string()}},
+                    }],
+                },
+            },
+        },
+    })
+}
+
+/// Creates an object of one of Kueue's kinds.
+pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
+    let kind = api.resource_url().rsplit('/').next().unwrap_or_default().to_owned();
+    object["apiVersion"] = json!("kueue.x-k8s.io/v1beta2");
+    object["kind"] = json!(match kind.as_str() {
+        "resourceflavors" => "ResourceFlavor",
+        "clusterqueues" => "ClusterQueue",
+        "localqueues" => "LocalQueue",
+        "admissionchecks" => "AdmissionCheck",
+        "workloadpriorityclasses" => "WorkloadPriorityClass",
+        other => anyhow::bail!("no kind is known for {other}"),
+    });
+    let object = serde_json::from_value(object).context("reading an object")?;
+    api.create(&PostParams::default(), &object).await.with_context(|| format!("making one of {kind}"))?;
+    Ok(())
+}
+
+/// Changes an object of one of Kueue's kinds.
+pub async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<()> {
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .with_context(|| format!("changing {name}"))?;
+    Ok(())
+}
