@@ -1,0 +1,92 @@
+//! Patches of JSON documents, as the API server applies them.
+
+use serde_json::{Map, Value};
+
+/// A merge patch (RFC 7386).
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(object) = target.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            object.remove(key);
+        } else {
+            merge(object.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902): all that anybody here makes.
+pub(crate) fn apply(target: &mut Value, operations: &[Value]) -> Result<(), String> {
+    for operation in operations {
+        let path = operation["path"].as_str().unwrap_or_default();
+        let value = operation["value"].clone();
+        let kind = operation["op"].as_str().unwrap_or_default();
+        one(target, kind, path, value)
+            .ok_or_else(|| format!("{kind} {path}: no such place in the object"))?;
+    }
+    Ok(())
+}
+
+fn one(target: &mut Value, kind: &str, path: &str, value: Value) -> Option<()> {
+    let (parent, key) = path.rsplit_once('/')?;
+    let key = key.replace("~1", "/").replace("~0", "~");
+    match target.pointer_mut(parent)? {
+        Value::Object(object) => match kind {
+            "add" => drop(object.insert(key, value)),
+            "replace" => *object.get_mut(&key)? = value,
+            "remove" => drop(object.remove(&key)?),
+            _ => return None,
+        },
+        Value::Array(list) => match (kind, key.as_str()) {
+            ("add", "-") => list.push(value),
+            (_, key) => {
+                let at: usize = key.parse().ok()?;
+                match kind {
+                    "add" if at <= list.len() => list.insert(at, value),
+                    "replace" => *list.get_mut(at)? = value,
+                    "remove" if at < list.len() => drop(list.remove(at)),
+                    _ => return None,
+                }
+            }
+        },
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The text of a field, empty if it is none.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_merge_patch_removes_what_is_null_and_replaces_lists() {
+        let mut object = json!({"a": {"b": 1, "c": 2}, "l": [1, 2]});
+        merge(&mut object, &json!({"a": {"b": null, "d": 3}, "l": [3]}));
+        assert_eq!(object, json!({"a": {"c": 2, "d": 3}, "l": [3]}));
+    }
+
+    #[test]
+    fn operations_reach_into_escaped_keys_and_lists() {
+        let mut object = json!({"metadata": {"labels": {"a/b": "1"}}, "list": ["x"]});
+        let operations = [
+            json!({"op": "replace", "path": "/metadata/labels/a~1b", "value": "2"}),
+            json!({"op": "add", "path": "/list/-", "value": "y"}),
+            json!({"op": "remove", "path": "/list/0"}),
+        ];
+        apply(&mut object, &operations).unwrap();
+        assert_eq!(object, json!({"metadata": {"labels": {"a/b": "2"}}, "list": ["y"]}));
+        assert!(apply(&mut object, &[json!({"op": "remove", "path": "/nope"})]).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! A virtual cluster under virtual time around the real engine and the real job adapters.
+//!
+//! [`Simulation`] holds the objects, plays the API server, the job controllers and the kubelets, and lets the engine
+//! decide; [`Record`] keeps what happened, [`Report`] what it comes to. It must never contain: an admission decision, I/O, a
+//! clock, randomness without a seed, an order that comes from a hash. Invariants:
+//!
+//! * the same manifests, scenario, configuration and seed give the same record, byte for byte;
+//! * what one job draws does not depend on the others, so that two futures can be compared;
+//! * no manifest makes it panic: what cannot be read is said with file, document and field.
+#![forbid(unsafe_code)]
+#![warn(clippy::disallowed_types)]
+
+mod agenda;
+pub mod duration;
+mod json;
+pub mod manifest;
+mod nodes;
+mod object;
+mod options;
+mod play;
+mod pods;
+mod random;
+mod record;
+pub mod report;
+pub mod scenario;
+pub mod series;
+mod setup;
+mod simulation;
+pub mod table;
+mod world;
+
+pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
+pub use options::Options;
+pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS};
+pub use random::Distribution;
+pub use record::{Entry, Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, What, show_amount};
+pub use report::Report;
+pub use scenario::Scenario;
+pub use setup::{prepare, settings};
+pub use simulation::{Passing, SimError, Simulation};

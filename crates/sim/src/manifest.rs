@@ -1,0 +1,219 @@
+//! Reading manifests: many documents, either API version, lists; mistakes with file, document and field.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sluice_engine::Kind;
+
+use crate::json::text;
+use crate::object::kind_of;
+use crate::scenario::Scenario;
+
+/// A file as it was read.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its name, as messages show it and scenarios refer to it.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Whether the user named it: then everything in it must be a Kubernetes object.
+    pub named: bool,
+}
+
+/// Where a document is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Source {
+    /// The file.
+    pub file: String,
+    /// The document in it, from 1.
+    pub document: usize,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, document {}", self.file, self.document)
+    }
+}
+
+/// A mistake in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at}{}{}: {message}", if path.is_empty() { "" } else { ": " }, path)]
+pub struct ManifestError {
+    /// Where.
+    pub at: Source,
+    /// The object and the field, as far as they are known.
+    pub path: String,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+/// An object of a simulated kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// Where it was read.
+    pub source: Source,
+    /// Its kind.
+    pub kind: Kind,
+    /// The document.
+    pub object: Value,
+}
+
+/// A document that is not simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Where it is.
+    pub source: Source,
+    /// What it is.
+    pub what: String,
+}
+
+/// What the files hold.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests {
+    /// Objects, in the order read.
+    pub objects: Vec<Manifest>,
+    /// Scenarios.
+    pub scenarios: Vec<(Source, Scenario)>,
+    /// What is left out.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The text of each document of a YAML stream. A line that begins with `---` separates, wherever it stands.
+fn documents(text: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for line in text.lines() {
+        if line == "---" || line.starts_with("--- ") {
+            all.push(String::new());
+            continue;
+        }
+        if let Some(last) = all.last_mut() {
+            last.push_str(line);
+            last.push('\n');
+        }
+    }
+    let blank = |t: &str| t.lines().all(|l| l.trim().is_empty() || l.trim_start().starts_with('#'));
+    all.retain(|text| !blank(text));
+    all
+}
+
+impl Manifests {
+    /// Reads files. Every mistake is collected.
+    pub fn read(files: &[File]) -> Result<Self, Vec<ManifestError>> {
+        let mut found = Self::default();
+        let mut errors = Vec::new();
+        for file in files {
+            for (index, text) in documents(&file.text).iter().enumerate() {
+                let source = Source { file: file.name.clone(), document: index + 1 };
+                match serde_saphyr::from_str::<Value>(text) {
+                    Ok(Value::Null) => {}
+                    Ok(value) => found.add(&source, value, file.named, &mut errors),
+                    Err(error) => errors.push(ManifestError {
+                        at: source,
+                        path: String::new(),
+                        message: format!("not valid YAML: {}", error.to_string().trim()),
+                    }),
+                }
+            }
+        }
+        if errors.is_empty() { Ok(found) } else { Err(errors) }
+    }
+
+    fn add(&mut self, source: &Source, mut value: Value, strict: bool, errors: &mut Vec<ManifestError>) {
+        let (version, kind) = (text(&value["apiVersion"]).to_owned(), text(&value["kind"]).to_owned());
+        if kind.is_empty() || version.is_empty() {
+            let message = "expected a Kubernetes object with apiVersion and kind".to_owned();
+            if strict {
+                errors.push(ManifestError { at: source.clone(), path: String::new(), message });
+            } else {
+                let what = "not a Kubernetes object (no apiVersion and kind)".to_owned();
+                self.skipped.push(Skipped { source: source.clone(), what });
+            }
+            return;
+        }
+        if kind.ends_with("List") && value["items"].is_array() {
+            let item_kind = kind.trim_end_matches("List");
+            for mut item in value["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
+                if item["kind"].is_null() && item.is_object() && !item_kind.is_empty() {
+                    item["kind"] = Value::from(item_kind);
+                    item["apiVersion"] = Value::from(version.as_str());
+                }
+                self.add(source, item, strict, errors);
+            }
+            return;
+        }
+        if version.starts_with("sluice.dev/") && kind == "Scenario" {
+            match serde_path_to_error::deserialize::<_, Scenario>(&value) {
+                Ok(scenario) => self.scenarios.push((source.clone(), scenario)),
+                Err(error) => errors.push(ManifestError {
+                    at: source.clone(),
+                    path: format!("Scenario: {}", error.path()),
+                    message: error.inner().to_string(),
+                }),
+            }
+            return;
+        }
+        match kind_of(&version, &kind) {
+            Some(kind) => self.objects.push(Manifest { source: source.clone(), kind, object: value }),
+            None => self.skipped.push(Skipped { source: source.clone(), what: format!("{version} {kind}") }),
+        }
+    }
+}
+
+/// Reads a template or an object written inside a scenario.
+pub(crate) fn inline(object: &Value) -> Result<(Kind, Value), String> {
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let known = kind_of(version, kind)
+        .ok_or_else(|| format!("expected an object of a simulated kind, found {version} {kind}"))?;
+    Ok((known, object.clone()))
+}
+
+/// Reads a value of a type out of text, for files that hold one document.
+pub fn one<T: for<'de> Deserialize<'de>>(file: &str, text: &str) -> Result<T, ManifestError> {
+    serde_saphyr::from_str(text).map_err(|error| ManifestError {
+        at: Source { file: file.to_owned(), document: 1 },
+        path: String::new(),
+        message: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Manifests, Vec<ManifestError>> {
+        Manifests::read(&[File { name: "a.yaml".to_owned(), text: text.to_owned(), named: true }])
+    }
+
+    #[test]
+    fn documents_lists_and_unknown_kinds_are_told_apart() {
+        let found = read(
+            "# nothing here\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n\
+             apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: b}}\n",
+        )
+        .unwrap();
+        assert_eq!(found.objects.len(), 1);
+        assert_eq!(found.objects[0].kind, Kind::Namespace);
+        assert_eq!(found.skipped[0].what, "v1 ConfigMap");
+    }
+
+    #[test]
+    fn mistakes_name_file_and_document() {
+        let errors =
+            read("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\na: [\n---\nb: 1\n").unwrap_err();
+        assert_eq!(errors.len(), 2);
+        assert!(errors[0].to_string().starts_with("a.yaml, document 2: not valid YAML"), "{}", errors[0]);
+        assert_eq!(
+            errors[1].to_string(),
+            "a.yaml, document 3: expected a Kubernetes object with apiVersion and kind"
+        );
+    }
+
+    #[test]
+    fn a_scenario_names_the_field_that_is_wrong() {
+        let errors =
+            read("apiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec: {until: soon}\n").unwrap_err();
+        assert!(errors[0].to_string().contains("spec.until"), "{}", errors[0]);
+        assert!(errors[0].message.contains("90s"), "{}", errors[0]);
+    }
+}

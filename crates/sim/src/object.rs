@@ -1,0 +1,166 @@
+//! From documents to what the engine is told.
+
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_api::conversion::{Version, convert};
+use sluice_api::gates::Gates;
+use sluice_api::job::JobKind;
+use sluice_api::v1beta2::{ClusterQueue, Cohort, ResourceFlavor};
+use sluice_api::validation::{validate_cluster_queue, validate_cohort, validate_resource_flavor};
+use sluice_api::{GROUP, defaults};
+use sluice_engine::{Kind, Object, ObjectRef};
+
+use crate::json::{self, text};
+
+/// Every kind that the engine is told about.
+pub(crate) const KINDS: [Kind; 14] = [
+    Kind::Namespace,
+    Kind::ResourceFlavor,
+    Kind::AdmissionCheck,
+    Kind::Cohort,
+    Kind::ClusterQueue,
+    Kind::LocalQueue,
+    Kind::WorkloadPriorityClass,
+    Kind::PriorityClass,
+    Kind::LimitRange,
+    Kind::RuntimeClass,
+    Kind::Node,
+    Kind::Workload,
+    Kind::Job(JobKind::Job),
+    Kind::Job(JobKind::JobSet),
+];
+
+/// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    KINDS.into_iter().find(|k| k.group() == group && k.as_str() == kind)
+}
+
+/// The kind that a user names, as kubectl takes it: `clusterqueue`, `clusterqueues`, `ClusterQueue`.
+pub(crate) fn kind_named(name: &str) -> Option<Kind> {
+    let name = name.to_ascii_lowercase();
+    KINDS.into_iter().find(|k| k.as_str().to_ascii_lowercase() == name || k.plural() == name)
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// Where in the object, empty for the whole.
+    pub path: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Wrong {
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+/// Decodes a type; on failure once more, to learn where.
+fn typed<'de, T: Deserialize<'de>>(value: &'de Value) -> Result<Box<T>, Wrong> {
+    T::deserialize(value).map(Box::new).map_err(|_| match serde_path_to_error::deserialize::<_, T>(value) {
+        Err(error) => {
+            let path = error.path().to_string();
+            Wrong::new(if path == "." { String::new() } else { path }, error.inner().to_string())
+        }
+        Ok(_) => Wrong::new("", "cannot be read"),
+    })
+}
+
+/// The object as the engine is told it.
+pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
+    Ok(match kind {
+        Kind::ResourceFlavor => Object::ResourceFlavor(typed(value)?),
+        Kind::ClusterQueue => Object::ClusterQueue(typed(value)?),
+        Kind::LocalQueue => Object::LocalQueue(typed(value)?),
+        Kind::Cohort => Object::Cohort(typed(value)?),
+        Kind::AdmissionCheck => Object::AdmissionCheck(typed(value)?),
+        Kind::Workload => Object::Workload(typed(value)?),
+        Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(typed(value)?),
+        Kind::PriorityClass => Object::PriorityClass(typed(value)?),
+        Kind::Namespace => Object::Namespace(typed(value)?),
+        Kind::Node => Object::Node(typed(value)?),
+        Kind::LimitRange => Object::LimitRange(typed(value)?),
+        Kind::RuntimeClass => Object::RuntimeClass(typed(value)?),
+        Kind::Job(job) => Object::Job(Box::new(sluice_jobs::observe(job, value))),
+    })
+}
+
+/// Makes of a document what the API server would store: converted to the stored version, defaulted, and checked by the
+/// same rules as on a cluster.
+pub(crate) fn admit(kind: Kind, object: &mut Value, old: Option<&Value>, gates: Gates) -> Result<(), Wrong> {
+    let Some(root) = object.as_object_mut() else { return Err(Wrong::new("", "expected an object")) };
+    if !root.get("metadata").is_some_and(|m| m["name"].as_str().is_some_and(|n| !n.is_empty())) {
+        return Err(Wrong::new("metadata.name", "expected a name"));
+    }
+    if kind.group() == GROUP {
+        convert(object, Version::V1beta2).map_err(|error| Wrong::new("", error.to_string()))?;
+    }
+    if kind.namespaced() && text(&object["metadata"]["namespace"]).is_empty() {
+        object["metadata"]["namespace"] = Value::from("default");
+    }
+    let filled = match kind {
+        Kind::ClusterQueue => [defaults::finalizer(object), defaults::covered_resources(object)].concat(),
+        Kind::Cohort => defaults::covered_resources(object),
+        Kind::ResourceFlavor => defaults::finalizer(object),
+        Kind::Workload => defaults::min_count(object, gates),
+        _ => Vec::new(),
+    };
+    let filled: Vec<_> = filled.iter().filter_map(|o| serde_json::to_value(o).ok()).collect();
+    json::apply(object, &filled).map_err(|why| Wrong::new("", why))?;
+    let errors = match decode(kind, object)? {
+        Object::ClusterQueue(new) => {
+            let old = old.and_then(|o| ClusterQueue::deserialize(o).ok());
+            validate_cluster_queue(&new, old.as_ref(), gates)
+        }
+        Object::Cohort(new) => validate_cohort(&new, old.and_then(|o| Cohort::deserialize(o).ok()).as_ref()),
+        Object::ResourceFlavor(new) => {
+            validate_resource_flavor(&new, old.and_then(|o| ResourceFlavor::deserialize(o).ok()).as_ref())
+        }
+        Object::Job(view) => match view.invalid {
+            Some(why) => return Err(Wrong::new("", why)),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Wrong::new("", sluice_api::validation::aggregate(&errors)))
+}
+
+/// The name of a document of that kind.
+pub(crate) fn reference(kind: Kind, value: &Value) -> ObjectRef {
+    let metadata = &value["metadata"];
+    let namespace = if kind.namespaced() { text(&metadata["namespace"]) } else { "" };
+    ObjectRef { kind, namespace: namespace.into(), name: text(&metadata["name"]).into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn both_versions_are_taken_and_mistakes_name_their_field() {
+        let mut queue = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "a"},
+            "spec": {"cohort": "c", "resourceGroups": []},
+        });
+        admit(Kind::ClusterQueue, &mut queue, None, Gates::default()).unwrap();
+        assert_eq!(queue["spec"]["cohortName"], "c");
+        queue["spec"]["resourceGroups"] = json!([{"coveredResources": ["cpu"], "flavors": [{"name": 1}]}]);
+        let wrong = admit(Kind::ClusterQueue, &mut queue, None, Gates::default()).unwrap_err();
+        assert_eq!(wrong.path, "spec.resourceGroups[0].flavors[0].name");
+        assert!(wrong.message.contains("expected a string"), "{}", wrong.message);
+    }
+
+    #[test]
+    fn kinds_are_found_as_users_name_them() {
+        assert_eq!(kind_of("kueue.x-k8s.io/v1beta1", "LocalQueue"), Some(Kind::LocalQueue));
+        assert_eq!(kind_of("apps/v1", "Deployment"), None);
+        assert_eq!(kind_named("ClusterQueues"), Some(Kind::ClusterQueue));
+        assert_eq!(kind_named("jobset"), Some(Kind::Job(JobKind::JobSet)));
+    }
+}

@@ -1,0 +1,66 @@
+//! What a simulation is started with.
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::config::{Configuration, Environment};
+use sluice_api::job::JobKind;
+use sluice_engine::EngineConfig;
+
+use crate::random::Distribution;
+
+/// What a simulation is started with, besides its objects.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The manager's configuration.
+    pub configuration: Configuration,
+    /// The beginning.
+    pub start: Timestamp,
+    /// The seed of all that is drawn.
+    pub seed: u64,
+    /// The end, counted from the beginning; without one, when nothing is left to happen.
+    pub until: Option<SignedDuration>,
+    /// How long jobs run that do not say so; without it, as the scenario says, else ten minutes.
+    pub run_time: Option<Distribution>,
+    /// Recompute everything after every step and compare (slow).
+    pub audit: bool,
+}
+
+impl Options {
+    /// The beginning if nobody names one: a Monday, so that reports read well.
+    pub fn default_start() -> Timestamp {
+        // 2026-01-05T00:00:00Z.
+        Timestamp::from_second(1_767_571_200).unwrap_or_default()
+    }
+
+    /// The configuration if nobody gives one: all defaults, and every kind of job that Sluice integrates.
+    ///
+    /// (A manager without a file takes batch Jobs only, as Kueue does; what it is installed with lists more.)
+    pub fn default_configuration() -> Configuration {
+        let (mut configuration, _) = Configuration::defaults_in(&Environment::default())
+            .expect("the defaults are a valid configuration without feature gates to parse");
+        configuration.integrations.frameworks =
+            JobKind::ALL.into_iter().map(|kind| kind.framework().to_owned()).collect();
+        configuration
+    }
+
+    /// All defaults, under a configuration.
+    pub fn new(configuration: Configuration) -> Self {
+        Self {
+            configuration,
+            start: Self::default_start(),
+            seed: 0,
+            until: None,
+            run_time: None,
+            audit: false,
+        }
+    }
+
+    /// The engine's configuration: as on a cluster, but statuses that only show figures are written seldom, because
+    /// nobody reads them here.
+    pub(crate) fn engine(&self) -> EngineConfig {
+        EngineConfig {
+            status_interval_ms: 3_600_000,
+            message_interval_seconds: 600,
+            ..EngineConfig::from(&self.configuration)
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Plays the job controllers and the kubelets: a started job runs for as long as it is told to, a stopped one loses its
+//! pods after a while.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+use sluice_engine::{Kind, ObjectRef};
+
+use crate::json::text;
+use crate::random::{Distribution, Stream};
+use crate::scenario::RunTimeRule;
+use crate::world::seconds;
+
+/// How long a job runs in all, in seconds: on the job. On its pod template: how long each of its pods runs.
+pub const RUN_SECONDS: &str = "sluice.dev/run-seconds";
+/// How long after the beginning a job of the manifests is submitted, in seconds.
+pub const SUBMIT_AFTER_SECONDS: &str = "sluice.dev/submit-after-seconds";
+
+/// How long a job runs of which nobody says so.
+pub const DEFAULT_RUN_TIME: Distribution = Distribution::Fixed(SignedDuration::from_secs(600));
+
+/// Where a job's pods are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// They run.
+    Running {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// They are being stopped.
+    Stopping,
+}
+
+/// A job that has pods.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Names this start of this job.
+    pub attempt: u64,
+    /// Where its pods are.
+    pub phase: Phase,
+}
+
+/// The jobs that have pods, and how long jobs run.
+#[derive(Clone, Debug)]
+pub(crate) struct Pods {
+    pub seed: u64,
+    pub rules: Vec<RunTimeRule>,
+    pub default: Distribution,
+    pub termination: SignedDuration,
+    pub startup: SignedDuration,
+    /// The run time of jobs that arrive in streams which say so.
+    pub drawn: BTreeMap<ObjectRef, Distribution>,
+    runs: BTreeMap<ObjectRef, Run>,
+    attempts: u64,
+}
+
+impl Pods {
+    /// Nothing runs.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            rules: Vec::new(),
+            default: DEFAULT_RUN_TIME,
+            termination: SignedDuration::from_secs(1),
+            startup: SignedDuration::ZERO,
+            drawn: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            attempts: 0,
+        }
+    }
+
+    /// A job's pods, if it has any.
+    pub fn run(&self, job: &ObjectRef) -> Option<Run> {
+        self.runs.get(job).copied()
+    }
+
+    /// A job's pods, if they are those of that start.
+    pub fn attempt(&self, job: &ObjectRef, attempt: u64) -> Option<Run> {
+        self.run(job).filter(|run| run.attempt == attempt)
+    }
+
+    /// A job's pods start; gives the name of this start.
+    pub fn start(&mut self, job: &ObjectRef, since: Timestamp) -> u64 {
+        self.attempts += 1;
+        let run = Run { attempt: self.attempts, phase: Phase::Running { since } };
+        self.runs.insert(job.clone(), run);
+        self.attempts
+    }
+
+    /// A job's pods are being stopped.
+    pub fn stop(&mut self, job: &ObjectRef) {
+        if let Some(run) = self.runs.get_mut(job) {
+            run.phase = Phase::Stopping;
+        }
+    }
+
+    /// A job has no pods any more.
+    pub fn end(&mut self, job: &ObjectRef) {
+        self.runs.remove(job);
+    }
+
+    /// How many jobs have pods.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// How long a job runs from its start to its end, and whether it then succeeds.
+    pub fn run_time(&self, job: &ObjectRef, value: &Value) -> (SignedDuration, bool) {
+        let wanted = self.wanted_run_time(job, value);
+        let deadline = match job.kind {
+            Kind::Job(JobKind::Job) => value["spec"]["activeDeadlineSeconds"].as_i64(),
+            _ => None,
+        };
+        match deadline.map(SignedDuration::from_secs) {
+            Some(deadline) if deadline < wanted => (deadline, false),
+            _ => (wanted, true),
+        }
+    }
+
+    fn wanted_run_time(&self, job: &ObjectRef, value: &Value) -> SignedDuration {
+        let name = format!("run time {}/{}", job.namespace, job.name);
+        let draw = |distribution: &Distribution| distribution.draw(&mut Stream::new(self.seed, &name));
+        let queue = queue_of(value);
+        if let Some(rule) = self.rules.iter().find(|r| r.matches(&job.namespace, queue, &job.name)) {
+            return draw(&rule.run_time);
+        }
+        if let Some(distribution) = self.drawn.get(job) {
+            return draw(distribution);
+        }
+        if let Some(whole) = annotated(&value["metadata"]) {
+            return whole;
+        }
+        if let Some(longest) = pods_run_time(job.kind, value) {
+            return longest;
+        }
+        draw(&self.default)
+    }
+}
+
+/// The LocalQueue that an object names.
+pub(crate) fn queue_of(value: &Value) -> &str {
+    let of = |part: &'static str| text(&value["metadata"][part][labels::QUEUE_NAME]);
+    let named = of("labels");
+    if !named.is_empty() {
+        return named;
+    }
+    let named = of("annotations");
+    if named.is_empty() { text(&value["spec"]["queueName"]) } else { named }
+}
+
+fn annotated(metadata: &Value) -> Option<SignedDuration> {
+    let value: f64 = text(&metadata["annotations"][RUN_SECONDS]).parse().ok()?;
+    let bounded = value.is_finite() && (0.0..1e10).contains(&value);
+    bounded.then(|| SignedDuration::from_secs_f64(value))
+}
+
+/// How long the pods run one after the other, where their template says how long each does: the longest pod set counts.
+fn pods_run_time(kind: Kind, value: &Value) -> Option<SignedDuration> {
+    let of_job_spec = |spec: &Value| {
+        let each = annotated(&spec["template"]["metadata"])?;
+        let parallel = spec["parallelism"].as_i64().unwrap_or(1).max(1);
+        let completions = spec["completions"].as_i64().unwrap_or(parallel).max(1);
+        let waves = (completions + parallel - 1) / parallel;
+        i32::try_from(waves).ok().and_then(|waves| each.checked_mul(waves))
+    };
+    match kind {
+        Kind::Job(JobKind::Job) => of_job_spec(&value["spec"]),
+        Kind::Job(JobKind::JobSet) => {
+            let jobs = value["spec"]["replicatedJobs"].as_array()?;
+            jobs.iter().filter_map(|job| of_job_spec(&job["template"]["spec"])).max()
+        }
+        _ => {
+            let sets = value["spec"]["podSets"].as_array()?;
+            sets.iter().filter_map(|set| annotated(&set["template"]["metadata"])).max()
+        }
+    }
+}
+
+/// Whether the job's user or the engine wants it to run.
+pub(crate) fn wants_to_run(value: &Value) -> bool {
+    value["spec"]["suspend"] != true
+}
+
+/// Whether a job has ended.
+pub(crate) fn has_ended(value: &Value) -> bool {
+    let over = ["Complete", "Completed", "Failed"];
+    let conditions = value["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["status"] == "True" && over.contains(&text(&c["type"])))
+}
+
+fn pods_of(spec: &Value) -> i64 {
+    let parallel = spec["parallelism"].as_i64().unwrap_or(1);
+    spec["completions"].as_i64().map_or(parallel, |c| parallel.min(c)).max(0)
+}
+
+fn replicas(job: &Value) -> i64 {
+    job["replicas"].as_i64().unwrap_or(1).max(0)
+}
+
+fn replicated_status(value: &Value, active: bool, ready: bool, succeeded: bool) -> Value {
+    let jobs = value["spec"]["replicatedJobs"].as_array();
+    let count = |job: &Value, yes: bool| if yes { replicas(job) } else { 0 };
+    let one = |job: &Value| {
+        json!({
+            "name": job["name"], "active": count(job, active), "ready": count(job, ready),
+            "succeeded": count(job, succeeded), "failed": 0, "suspended": 0,
+        })
+    };
+    jobs.into_iter().flatten().map(one).collect()
+}
+
+/// The status of a job whose pods run.
+pub(crate) fn running_status(kind: JobKind, value: &Value, ready: bool, since: Timestamp) -> Value {
+    match kind {
+        JobKind::Job => {
+            let pods = pods_of(&value["spec"]);
+            json!({"active": pods, "ready": if ready { pods } else { 0 }, "startTime": seconds(since)})
+        }
+        JobKind::JobSet => json!({"replicatedJobsStatus": replicated_status(value, true, ready, false)}),
+    }
+}
+
+/// The status of a job without pods.
+pub(crate) fn idle_status(kind: JobKind, value: &Value) -> Value {
+    match kind {
+        JobKind::Job => json!({"active": 0, "ready": 0}),
+        JobKind::JobSet => json!({"replicatedJobsStatus": replicated_status(value, false, false, false)}),
+    }
+}
+
+/// The status of a job that ended.
+pub(crate) fn ended_status(kind: JobKind, value: &Value, success: bool, now: Timestamp) -> Value {
+    let condition = |type_: &str, reason: &str, message: &str| {
+        json!([{
+            "type": type_, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": seconds(now), "lastProbeTime": seconds(now),
+        }])
+    };
+    match (kind, success) {
+        (JobKind::Job, true) => {
+            let completions = value["spec"]["completions"].as_i64();
+            json!({
+                "succeeded": completions.unwrap_or_else(|| pods_of(&value["spec"])),
+                "completionTime": seconds(now),
+                "conditions": condition("Complete", "CompletionsReached", "Reached expected number of succeeded pods"),
+            })
+        }
+        (JobKind::Job, false) => json!({
+            "failed": pods_of(&value["spec"]),
+            "conditions": condition("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"),
+        }),
+        (JobKind::JobSet, true) => json!({
+            "replicatedJobsStatus": replicated_status(value, false, false, true),
+            "conditions": condition("Completed", "AllJobsCompleted", "jobset completed successfully"),
+        }),
+        (JobKind::JobSet, false) => json!({
+            "replicatedJobsStatus": replicated_status(value, false, false, false),
+            "conditions": condition("Failed", "FailedJobs", "jobset failed"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> ObjectRef {
+        ObjectRef::namespaced(Kind::Job(JobKind::Job), "ns", "a")
+    }
+
+    fn seconds_of(pods: &Pods, value: &Value) -> i64 {
+        pods.run_time(&job(), value).0.as_secs()
+    }
+
+    #[test]
+    fn pods_run_in_waves_and_the_job_may_say_it_all() {
+        let pods = Pods::new(1);
+        let template = json!({"metadata": {"annotations": {RUN_SECONDS: "10"}}});
+        let mut value = json!({"spec": {"parallelism": 2, "completions": 5, "template": template}});
+        assert_eq!(seconds_of(&pods, &value), 30);
+        value["metadata"] = json!({"annotations": {RUN_SECONDS: "7"}});
+        assert_eq!(seconds_of(&pods, &value), 7);
+        value["spec"]["activeDeadlineSeconds"] = json!(3);
+        assert_eq!(pods.run_time(&job(), &value), (SignedDuration::from_secs(3), false));
+        value["metadata"] = json!({"annotations": {RUN_SECONDS: "many"}});
+        assert_eq!(seconds_of(&pods, &json!({"spec": {}})), 600);
+    }
+
+    #[test]
+    fn a_rule_comes_before_annotations() {
+        let mut pods = Pods::new(1);
+        let rule = json!({"name": "a*", "runTime": "1m"});
+        pods.rules.push(serde_json::from_value(rule).unwrap());
+        let value = json!({"metadata": {"annotations": {RUN_SECONDS: "7"}}});
+        assert_eq!(seconds_of(&pods, &value), 60);
+    }
+
+    #[test]
+    fn the_adapters_read_what_is_played_here() {
+        let job = json!({"spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}});
+        for kind in JobKind::ALL {
+            let mut value = job.clone();
+            value["spec"]["replicatedJobs"] =
+                json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
+            let now = Timestamp::UNIX_EPOCH;
+            let view = |status: Value| {
+                let mut value = value.clone();
+                value["status"] = status;
+                sluice_jobs::observe(kind, &value)
+            };
+            let running = view(running_status(kind, &value, true, now));
+            assert!(running.active && running.pods_ready && running.finished.is_none());
+            let idle = view(idle_status(kind, &value));
+            assert!(!idle.active && !idle.pods_ready);
+            for success in [true, false] {
+                let ended = view(ended_status(kind, &value, success, now));
+                assert!(!ended.active);
+                assert_eq!(ended.finished.unwrap().success, success);
+            }
+        }
+    }
+}

@@ -1,0 +1,581 @@
+//! What happened: a timeline, and for each job what it held and when. Times in milliseconds from the beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use sluice_api::conditions::{WorkloadCondition as Type, find, is_true};
+use sluice_api::slim;
+use sluice_api::v1beta2::Admission;
+use sluice_engine::{Kind, ObjectRef};
+use sluice_quantity::{Quantity, amount_of};
+
+use crate::json::text;
+use crate::pods::queue_of;
+
+/// An amount of one resource of one flavor: millicores for `cpu`, whole units otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holding {
+    /// The flavor.
+    pub flavor: Arc<str>,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// How much.
+    pub amount: i64,
+}
+
+/// Why a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEnd {
+    /// It has not.
+    Open,
+    /// The job finished.
+    Finished,
+    /// Somebody else got the quota.
+    Preempted,
+    /// It was evicted for another reason, or deleted.
+    Evicted,
+}
+
+/// A time during which a job held quota.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// From the reservation.
+    pub from: i64,
+    /// From the admission, if it came to that.
+    pub admitted: Option<i64>,
+    /// From the eviction until the quota was given back, if it was evicted.
+    pub evicted: Option<i64>,
+    /// Until it was given back.
+    pub to: Option<i64>,
+    /// Why it ended.
+    pub end: HoldEnd,
+    /// The ClusterQueue.
+    pub queue: Arc<str>,
+    /// What it held.
+    pub holdings: Arc<[Holding]>,
+}
+
+/// A job, or a Workload without one.
+#[derive(Clone, Debug)]
+pub struct JobRecord {
+    /// `Job`, `JobSet` or `Workload`.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its LocalQueue.
+    pub local_queue: Arc<str>,
+    /// The ClusterQueue behind it, as far as it is known.
+    pub cluster_queue: Option<Arc<str>>,
+    /// The priority of its Workload.
+    pub priority: i32,
+    /// When it was submitted.
+    pub submitted: i64,
+    /// When it was first admitted.
+    pub admitted: Option<i64>,
+    /// When it ended.
+    pub finished: Option<i64>,
+    /// Whether it ended well.
+    pub success: bool,
+    /// Whether it has a Workload.
+    pub managed: bool,
+    /// What it held, in order.
+    pub holds: Vec<Hold>,
+    /// How often somebody else got its quota.
+    pub preempted: u32,
+    /// How often it got somebody else's quota.
+    pub preempts: u32,
+    /// Run time that evictions made worthless.
+    pub lost: i64,
+    /// The last reason why it waited.
+    pub waits_for: Option<(Arc<str>, Arc<str>)>,
+}
+
+impl JobRecord {
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What happened to a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "camelCase")]
+pub enum What {
+    /// It was created.
+    Submitted,
+    /// It waits, and this is why.
+    Waiting {
+        /// The reason of the condition.
+        reason: Arc<str>,
+        /// Its message.
+        message: Arc<str>,
+    },
+    /// It is admitted.
+    Admitted {
+        /// By which ClusterQueue.
+        queue: Arc<str>,
+        /// What it got, as people read it.
+        flavors: Arc<str>,
+    },
+    /// Somebody else gets its quota.
+    Preempted {
+        /// Who, if that is known.
+        by: Option<Arc<str>>,
+        /// The reason of the condition Preempted.
+        reason: Arc<str>,
+        /// The message.
+        message: Arc<str>,
+    },
+    /// It was evicted for another reason.
+    Evicted {
+        /// The reason of the condition.
+        reason: Arc<str>,
+        /// Its message.
+        message: Arc<str>,
+    },
+    /// It ended.
+    Finished {
+        /// Whether well.
+        success: bool,
+    },
+    /// The API server would not take it.
+    Refused {
+        /// Why.
+        message: Arc<str>,
+    },
+    /// It was deleted before it ended.
+    Deleted,
+    /// The scenario did something: not about a job.
+    Scenario {
+        /// What.
+        message: Arc<str>,
+    },
+}
+
+impl What {
+    /// One word.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Submitted => "submitted",
+            Self::Waiting { .. } => "waiting",
+            Self::Admitted { .. } => "admitted",
+            Self::Preempted { .. } => "preempted",
+            Self::Evicted { .. } => "evicted",
+            Self::Finished { success: true } => "finished",
+            Self::Finished { success: false } => "failed",
+            Self::Refused { .. } => "refused",
+            Self::Deleted => "deleted",
+            Self::Scenario { .. } => "scenario",
+        }
+    }
+}
+
+/// One line of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When.
+    pub at: i64,
+    /// Which job: an index into [`Record::jobs`]; none of what the scenario does.
+    pub job: Option<usize>,
+    /// What.
+    pub what: What,
+}
+
+/// A change of nominal quota.
+#[derive(Clone, Debug)]
+pub struct QuotaChange {
+    /// When.
+    pub at: i64,
+    /// The ClusterQueue, or the Cohort.
+    pub node: Arc<str>,
+    /// Whether it is a ClusterQueue.
+    pub is_queue: bool,
+    /// The Cohort above it.
+    pub cohort: Option<Arc<str>>,
+    /// All of its quota now.
+    pub nominal: Vec<Holding>,
+}
+
+/// What is known of a Workload from its last status.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    job: usize,
+    reserved: bool,
+    admitted: bool,
+    evicted: bool,
+    finished: bool,
+}
+
+/// Everything that happened.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// The beginning.
+    pub start: Timestamp,
+    /// Jobs, in the order submitted.
+    pub jobs: Vec<JobRecord>,
+    /// The timeline.
+    pub entries: Vec<Entry>,
+    /// Quotas over time.
+    pub quotas: Vec<QuotaChange>,
+    by_ref: BTreeMap<ObjectRef, usize>,
+    by_uid: BTreeMap<Arc<str>, usize>,
+    seen: BTreeMap<ObjectRef, Seen>,
+    texts: BTreeSet<Arc<str>>,
+    holdings: BTreeSet<Arc<[Holding]>>,
+    local_queues: BTreeMap<(Arc<str>, Arc<str>), Arc<str>>,
+}
+
+impl Record {
+    /// Nothing yet.
+    pub fn new(start: Timestamp) -> Self {
+        Self { start, ..Self::default() }
+    }
+
+    /// Milliseconds from the beginning.
+    pub fn millis(&self, at: Timestamp) -> i64 {
+        at.as_millisecond().saturating_sub(self.start.as_millisecond())
+    }
+
+    /// One copy of each text.
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&new));
+        new
+    }
+
+    fn push(&mut self, now: Timestamp, job: Option<usize>, what: What) {
+        let at = self.millis(now);
+        self.entries.push(Entry { at, job, what });
+    }
+
+    /// The record of a job or Workload that exists.
+    pub fn job(&self, reference: &ObjectRef) -> Option<&JobRecord> {
+        self.by_ref.get(reference).map(|i| &self.jobs[*i])
+    }
+
+    /// The record of the newest job of that name, whatever its kind.
+    pub fn job_named(&self, key: &str) -> Option<&JobRecord> {
+        self.jobs.iter().rev().find(|job| {
+            key.split_once('/').is_some_and(|(ns, name)| *job.namespace == *ns && *job.name == *name)
+        })
+    }
+
+    /// A job, or a Workload without one, was created.
+    pub(crate) fn submitted(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) {
+        let index = self.jobs.len();
+        let local_queue = self.text(queue_of(value));
+        let key = (Arc::clone(&reference.namespace), Arc::clone(&local_queue));
+        let cluster_queue = self.local_queues.get(&key).cloned();
+        self.jobs.push(JobRecord {
+            kind: reference.kind,
+            namespace: Arc::clone(&reference.namespace),
+            name: Arc::clone(&reference.name),
+            local_queue,
+            cluster_queue,
+            priority: 0,
+            submitted: self.millis(now),
+            admitted: None,
+            finished: None,
+            success: false,
+            managed: false,
+            holds: Vec::new(),
+            preempted: 0,
+            preempts: 0,
+            lost: 0,
+            waits_for: None,
+        });
+        self.by_ref.insert(reference.clone(), index);
+        self.by_uid.insert(text(&value["metadata"]["uid"]).into(), index);
+        self.push(now, Some(index), What::Submitted);
+    }
+
+    /// The API server refused an object.
+    pub(crate) fn refused(&mut self, now: Timestamp, who: &str, why: &str) {
+        let message = self.text(&format!("{who}: {why}"));
+        self.push(now, None, What::Refused { message });
+    }
+
+    /// The scenario did something.
+    pub(crate) fn scenario(&mut self, now: Timestamp, what: &str) {
+        let message = self.text(what);
+        self.push(now, None, What::Scenario { message });
+    }
+
+    /// A job ended that has no Workload.
+    pub(crate) fn ended(&mut self, now: Timestamp, reference: &ObjectRef, success: bool) {
+        let Some(&index) = self.by_ref.get(reference) else { return };
+        let at = self.millis(now);
+        let job = &mut self.jobs[index];
+        job.success = success;
+        if !job.managed {
+            job.finished = Some(at);
+            self.push(now, Some(index), What::Finished { success });
+        }
+    }
+
+    /// Run time was lost.
+    pub(crate) fn lost(&mut self, reference: &ObjectRef, millis: i64) {
+        if let Some(&index) = self.by_ref.get(reference) {
+            self.jobs[index].lost += millis.max(0);
+        }
+    }
+
+    /// An object is gone.
+    pub(crate) fn gone(&mut self, now: Timestamp, reference: &ObjectRef, uid: &str) {
+        let at = self.millis(now);
+        if let Some(seen) = self.seen.remove(reference) {
+            let open = self.jobs[seen.job].holds.last_mut().filter(|h| h.to.is_none());
+            if let Some(hold) = open {
+                hold.to = Some(at);
+                hold.end = HoldEnd::Evicted;
+            }
+        }
+        if self.by_uid.get(uid).is_some() && self.by_ref.contains_key(reference) {
+            let index = self.by_ref.remove(reference).unwrap_or_default();
+            self.by_uid.remove(uid);
+            if self.jobs[index].finished.is_none() {
+                self.push(now, Some(index), What::Deleted);
+            }
+        }
+    }
+
+    /// A queue, its quota or its name changed.
+    pub(crate) fn configured(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) {
+        match reference.kind {
+            Kind::LocalQueue => {
+                let target = self.text(text(&value["spec"]["clusterQueue"]));
+                let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
+                self.local_queues.insert(key, target);
+            }
+            Kind::ClusterQueue | Kind::Cohort => {
+                let is_queue = reference.kind == Kind::ClusterQueue;
+                let above = if is_queue { "cohortName" } else { "parentName" };
+                let cohort = value["spec"][above].as_str().filter(|c| !c.is_empty()).map(Arc::from);
+                let change = QuotaChange {
+                    at: self.millis(now),
+                    node: Arc::clone(&reference.name),
+                    is_queue,
+                    cohort,
+                    nominal: nominal(&value["spec"]),
+                };
+                self.quotas.push(change);
+            }
+            _ => {}
+        }
+    }
+
+    /// A Workload as the engine's last write left it.
+    pub(crate) fn observe(&mut self, now: Timestamp, workload: &slim::Workload) {
+        let metadata = &workload.metadata;
+        let reference = ObjectRef::namespaced(
+            Kind::Workload,
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        );
+        if !self.seen.contains_key(&reference) {
+            let Some(job) = self.job_of(&reference, workload) else { return };
+            if let Some(uid) = metadata.uid.as_deref() {
+                self.by_uid.insert(uid.into(), job);
+            }
+            self.jobs[job].managed = true;
+            self.seen.insert(reference.clone(), Seen { job, ..Seen::default() });
+        }
+        let Some(mut seen) = self.seen.remove(&reference) else { return };
+        self.jobs[seen.job].priority = workload.spec.priority.unwrap_or(0);
+        self.transitions(now, workload, &mut seen);
+        self.seen.insert(reference, seen);
+    }
+
+    fn job_of(&self, reference: &ObjectRef, workload: &slim::Workload) -> Option<usize> {
+        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|o| o.controller == Some(true));
+        match owner {
+            Some(owner) => self.by_uid.get(owner.uid.as_str()).copied(),
+            None => self.by_ref.get(reference).copied(),
+        }
+    }
+
+    fn transitions(&mut self, now: Timestamp, workload: &slim::Workload, seen: &mut Seen) {
+        let at = self.millis(now);
+        let status = &workload.status;
+        let conditions = &status.conditions;
+        let is = |type_: Type| is_true(conditions, type_.as_str());
+        let (reserved, admitted) = (is(Type::QuotaReserved), is(Type::Admitted));
+        let (evicted, finished) = (is(Type::Evicted), is(Type::Finished));
+        let index = seen.job;
+        if reserved
+            && !seen.reserved
+            && let Some(admission) = &status.admission
+        {
+            self.open_hold(index, at, admission);
+        }
+        if admitted && !seen.admitted {
+            self.admit(now, index);
+        }
+        if evicted && !seen.evicted {
+            self.evict(now, index, workload);
+        }
+        if seen.reserved
+            && !reserved
+            && let Some(hold) = self.open(index)
+        {
+            hold.to = Some(at);
+            if hold.end == HoldEnd::Open {
+                hold.end = HoldEnd::Evicted;
+            }
+        }
+        if finished && !seen.finished {
+            if let Some(hold) = self.open(index) {
+                hold.to = Some(at);
+                hold.end = HoldEnd::Finished;
+            }
+            let success = find(conditions, Type::Finished.as_str()).is_some_and(|c| c.reason == "Succeeded");
+            let job = &mut self.jobs[index];
+            job.finished = Some(at);
+            job.success = success;
+            self.push(now, Some(index), What::Finished { success });
+        }
+        if !reserved
+            && !finished
+            && let Some(why) = find(conditions, Type::QuotaReserved.as_str())
+        {
+            self.wait(now, index, &why.reason, &why.message);
+        }
+        (seen.reserved, seen.admitted, seen.evicted, seen.finished) = (reserved, admitted, evicted, finished);
+    }
+
+    fn open(&mut self, index: usize) -> Option<&mut Hold> {
+        self.jobs[index].holds.last_mut().filter(|h| h.to.is_none())
+    }
+
+    fn open_hold(&mut self, index: usize, at: i64, admission: &Admission) {
+        let queue = self.text(&admission.cluster_queue);
+        let found = holdings(admission);
+        let holdings = match self.holdings.get(&found[..]) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<[Holding]> = found.into();
+                self.holdings.insert(Arc::clone(&new));
+                new
+            }
+        };
+        let job = &mut self.jobs[index];
+        job.cluster_queue = Some(Arc::clone(&queue));
+        let (admitted, evicted, to) = (None, None, None);
+        job.holds.push(Hold { from: at, admitted, evicted, to, end: HoldEnd::Open, queue, holdings });
+    }
+
+    fn admit(&mut self, now: Timestamp, index: usize) {
+        let at = self.millis(now);
+        let Some(hold) = self.open(index) else { return };
+        hold.admitted = Some(at);
+        let queue = Arc::clone(&hold.queue);
+        let shown = show_holdings(&hold.holdings);
+        let flavors = self.text(&shown);
+        let job = &mut self.jobs[index];
+        job.admitted.get_or_insert(at);
+        job.waits_for = None;
+        self.push(now, Some(index), What::Admitted { queue, flavors });
+    }
+
+    fn evict(&mut self, now: Timestamp, index: usize, workload: &slim::Workload) {
+        let at = self.millis(now);
+        let conditions = &workload.status.conditions;
+        let Some(why) = find(conditions, Type::Evicted.as_str()) else { return };
+        let preempted = why.reason == "Preempted";
+        if let Some(hold) = self.open(index) {
+            hold.end = if preempted { HoldEnd::Preempted } else { HoldEnd::Evicted };
+            hold.evicted = Some(at);
+        }
+        let (reason, message) = (self.text(&why.reason), self.text(&why.message));
+        if !preempted {
+            return self.push(now, Some(index), What::Evicted { reason, message });
+        }
+        // The message names the preemptor by UID (reference 03, 3.1); people want its name.
+        let uid = why.message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u);
+        let preemptor = uid.and_then(|uid| self.by_uid.get(uid).copied());
+        let by = preemptor.map(|i| self.jobs[i].key()).map(|key| self.text(&key));
+        if let Some(preemptor) = preemptor {
+            self.jobs[preemptor].preempts += 1;
+        }
+        self.jobs[index].preempted += 1;
+        let reason = match find(conditions, Type::Preempted.as_str()) {
+            Some(preempted) => self.text(&preempted.reason),
+            None => reason,
+        };
+        self.push(now, Some(index), What::Preempted { by, reason, message });
+    }
+
+    fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {
+        let without_figures = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+        let same = self.jobs[index].waits_for.as_ref().is_some_and(|(r, m)| {
+            **r == *reason && (**m == *message || without_figures(m) == without_figures(message))
+        });
+        if same {
+            return;
+        }
+        let (reason, message) = (self.text(reason), self.text(message));
+        self.jobs[index].waits_for = Some((Arc::clone(&reason), Arc::clone(&message)));
+        self.push(now, Some(index), What::Waiting { reason, message });
+    }
+}
+
+/// What an admission holds, by flavor and resource.
+fn holdings(admission: &Admission) -> Vec<Holding> {
+    let mut sums: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for set in &admission.pod_set_assignments {
+        for (resource, quantity) in &set.resource_usage {
+            let Some(flavor) = set.flavors.get(resource) else { continue };
+            let amount = Quantity::parse(&quantity.0).map_or(0, |q| amount_of(resource, &q).get());
+            let sum = sums.entry((flavor, resource)).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    }
+    let holding = |((flavor, resource), amount): ((&str, &str), i64)| Holding {
+        flavor: flavor.into(),
+        resource: resource.into(),
+        amount,
+    };
+    sums.into_iter().map(holding).collect()
+}
+
+/// What a spec of a ClusterQueue or Cohort gives.
+fn nominal(spec: &Value) -> Vec<Holding> {
+    let groups = spec["resourceGroups"].as_array().into_iter().flatten();
+    let flavors = groups.flat_map(|g| g["flavors"].as_array().into_iter().flatten());
+    let of = |flavor: &Value| {
+        let resources = flavor["resources"].as_array().cloned().unwrap_or_default();
+        let name: Arc<str> = text(&flavor["name"]).into();
+        resources.into_iter().map(move |resource| {
+            let quota = match &resource["nominalQuota"] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let kind = text(&resource["name"]);
+            let amount = Quantity::parse(&quota).map_or(0, |q| amount_of(kind, &q).get());
+            Holding { flavor: Arc::clone(&name), resource: kind.into(), amount }
+        })
+    };
+    flavors.flat_map(of).collect()
+}
+
+/// An amount as people read it.
+pub fn show_amount(resource: &str, amount: i64) -> String {
+    sluice_quantity::quantity_of(resource, sluice_quantity::Amount(amount)).to_string()
+}
+
+fn show_holdings(holdings: &[Holding]) -> String {
+    let shown: Vec<_> = holdings
+        .iter()
+        .map(|h| format!("{}={} ({})", h.resource, h.flavor, show_amount(&h.resource, h.amount)))
+        .collect();
+    shown.join(", ")
+}

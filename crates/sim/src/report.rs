@@ -1,0 +1,367 @@
+//! What a simulation comes to: figures per queue and flavor, and the timeline. Times in seconds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use sluice_quantity::CPU;
+
+use crate::manifest::Skipped;
+use crate::record::{Entry, JobRecord, Record, What};
+use crate::series::{Point, SlotKey, lasting, steps};
+
+/// The whole outcome.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// The beginning.
+    pub start: String,
+    /// How long it lasted.
+    pub seconds: f64,
+    /// What there was in all.
+    pub totals: Totals,
+    /// Each ClusterQueue.
+    pub queues: Vec<QueueReport>,
+    /// Each flavor and resource, over all queues.
+    pub flavors: Vec<FlavorReport>,
+    /// Documents that were left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
+    /// What happened, in order.
+    pub timeline: Vec<Line>,
+}
+
+/// Counts over everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Jobs that were created.
+    pub submitted: usize,
+    /// Jobs that were admitted at least once.
+    pub admitted: usize,
+    /// Jobs that ended well.
+    pub finished: usize,
+    /// Jobs that ended badly.
+    pub failed: usize,
+    /// Jobs that wait at the end.
+    pub waiting: usize,
+    /// Jobs without a queue.
+    pub unmanaged: usize,
+    /// Objects that were refused.
+    pub refused: usize,
+    /// Evictions in favour of others.
+    pub preemptions: u32,
+}
+
+/// How long jobs waited for their first admission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waits {
+    /// Half waited less.
+    pub p50: f64,
+    /// Nine of ten waited less.
+    pub p90: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// One ClusterQueue.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueReport {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its Cohort at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cohort: Option<Arc<str>>,
+    /// Jobs submitted to it.
+    pub jobs: usize,
+    /// Jobs that were admitted.
+    pub admitted: usize,
+    /// Jobs that ended well.
+    pub finished: usize,
+    /// Jobs that wait at the end.
+    pub waiting: usize,
+    /// How long the admitted ones waited, in seconds.
+    pub wait: Waits,
+    /// The longest that one has waited which still waits, in seconds.
+    pub longest_still_waiting: f64,
+    /// How often its jobs were evicted in favour of others.
+    pub preempted: u32,
+    /// How often others were evicted in favour of its jobs.
+    pub preempts: u32,
+    /// Run time that was lost by evictions and failures, in seconds.
+    pub work_lost: f64,
+    /// What it used.
+    pub usage: Vec<SlotReport>,
+}
+
+/// What a queue used of one flavor and resource.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlotReport {
+    /// The flavor.
+    pub flavor: Arc<str>,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// Its nominal quota at the end.
+    pub nominal: String,
+    /// Use over nominal quota, in percent over the whole time; absent without quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
+    /// What it borrowed, in units × hours.
+    pub borrowed_hours: f64,
+    /// The most that it borrowed at once.
+    pub most_borrowed: String,
+}
+
+/// A flavor and resource over all queues.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlavorReport {
+    /// The flavor.
+    pub flavor: Arc<str>,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// All nominal quota at the end.
+    pub nominal: String,
+    /// Use over nominal quota, in percent over the whole time; absent without quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
+    /// What was borrowed, in units × hours; as much was lent.
+    pub borrowed_hours: f64,
+    /// The most that was used at once.
+    pub most_used: String,
+}
+
+/// One line of the timeline.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// Seconds from the beginning.
+    pub at: f64,
+    /// The job, `namespace/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// Milliseconds as seconds.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries are exact in a double")]
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1000.0
+}
+
+/// A part of a whole in percent, to one decimal.
+#[expect(clippy::cast_precision_loss, reason = "a number of at most a few digits")]
+fn percent(part: i128, whole: i128) -> Option<f64> {
+    if whole <= 0 {
+        return None;
+    }
+    i64::try_from((part * 2000 / whole + 1) / 2).ok().map(|permille| permille as f64 / 10.0)
+}
+
+/// Amount × milliseconds as units × hours, to two decimals. Millicores count as cores.
+#[expect(clippy::cast_precision_loss, reason = "rounded to hundredths")]
+fn hours(resource: &str, amount_millis: i128) -> f64 {
+    let unit = if resource == CPU { 1000 } else { 1 };
+    let hundredths = amount_millis * 100 / (3_600_000 * unit);
+    i64::try_from(hundredths).map_or(f64::MAX, |h| h as f64 / 100.0)
+}
+
+/// The value below which `part` of a hundred lie; the values are sorted.
+fn quantile(sorted: &[i64], part: usize) -> i64 {
+    let at = (sorted.len() * part).div_ceil(100).saturating_sub(1);
+    sorted.get(at).copied().unwrap_or(0)
+}
+
+/// Integrals over one slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    used: i128,
+    nominal: i128,
+    borrowed: i128,
+    most_borrowed: i64,
+    last_nominal: i64,
+}
+
+fn sums(points: &[Point], end: i64) -> Sums {
+    let mut sums = Sums::default();
+    for (point, millis) in lasting(points, end) {
+        let millis_wide = i128::from(millis);
+        sums.used += i128::from(point.used) * millis_wide;
+        sums.nominal += i128::from(point.nominal) * millis_wide;
+        sums.borrowed += i128::from(point.borrowed()) * millis_wide;
+        if millis > 0 {
+            sums.most_borrowed = sums.most_borrowed.max(point.borrowed());
+        }
+        sums.last_nominal = point.nominal;
+    }
+    sums
+}
+
+impl Report {
+    /// What a record comes to. `end` in milliseconds from the beginning.
+    pub fn new(record: &Record, end: i64, seed: u64, skipped: Vec<Skipped>) -> Self {
+        let slots = steps(record, end);
+        Self {
+            seed,
+            start: record.start.to_string(),
+            seconds: seconds(end),
+            totals: totals(record),
+            queues: queues(record, &slots, end),
+            flavors: flavors(record, &slots, end),
+            skipped,
+            timeline: record.entries.iter().map(|entry| line(record, entry)).collect(),
+        }
+    }
+}
+
+fn line(record: &Record, entry: &Entry) -> Line {
+    let job = entry.job.map(|job| record.jobs[job].key());
+    Line { at: seconds(entry.at), job, what: entry.what.clone() }
+}
+
+fn waits(job: &JobRecord) -> bool {
+    job.managed && job.finished.is_none() && job.holds.last().is_none_or(|h| h.to.is_some())
+}
+
+fn totals(record: &Record) -> Totals {
+    let count = |of: &dyn Fn(&JobRecord) -> bool| record.jobs.iter().filter(|j| of(j)).count();
+    Totals {
+        submitted: record.jobs.len(),
+        admitted: count(&|j| j.admitted.is_some()),
+        finished: count(&|j| j.finished.is_some() && j.success),
+        failed: count(&|j| j.finished.is_some() && !j.success),
+        waiting: count(&waits),
+        unmanaged: count(&|j| !j.managed),
+        refused: record.entries.iter().filter(|e| matches!(e.what, What::Refused { .. })).count(),
+        preemptions: record.jobs.iter().map(|j| j.preempted).sum(),
+    }
+}
+
+fn queues(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> Vec<QueueReport> {
+    let mut cohorts: BTreeMap<Arc<str>, Option<Arc<str>>> = BTreeMap::new();
+    for change in record.quotas.iter().filter(|c| c.is_queue) {
+        cohorts.insert(Arc::clone(&change.node), change.cohort.clone());
+    }
+    let mut jobs: BTreeMap<Arc<str>, Vec<&JobRecord>> = BTreeMap::new();
+    for job in &record.jobs {
+        if let Some(queue) = &job.cluster_queue {
+            jobs.entry(Arc::clone(queue)).or_default().push(job);
+        }
+    }
+    cohorts
+        .into_iter()
+        .map(|(name, cohort)| {
+            let jobs = jobs.get(&name).map(Vec::as_slice).unwrap_or_default();
+            queue(name, cohort, jobs, slots, end)
+        })
+        .collect()
+}
+
+fn queue(
+    name: Arc<str>,
+    cohort: Option<Arc<str>>,
+    jobs: &[&JobRecord],
+    slots: &BTreeMap<SlotKey, Vec<Point>>,
+    end: i64,
+) -> QueueReport {
+    let mut waited: Vec<i64> = jobs.iter().filter_map(|j| Some(j.admitted? - j.submitted)).collect();
+    waited.sort_unstable();
+    let still = jobs.iter().filter(|j| waits(j)).map(|j| end - j.submitted);
+    let from = (Arc::clone(&name), Arc::from(""), Arc::from(""));
+    let own = slots.range(from..).take_while(|((queue, ..), _)| *queue == name);
+    let usage = own.map(|((_, flavor, resource), points)| slot(flavor, resource, points, end)).collect();
+    QueueReport {
+        cohort,
+        jobs: jobs.len(),
+        admitted: waited.len(),
+        finished: jobs.iter().filter(|j| j.finished.is_some() && j.success).count(),
+        waiting: jobs.iter().filter(|j| waits(j)).count(),
+        wait: Waits {
+            p50: seconds(quantile(&waited, 50)),
+            p90: seconds(quantile(&waited, 90)),
+            max: seconds(waited.last().copied().unwrap_or(0)),
+        },
+        longest_still_waiting: seconds(still.max().unwrap_or(0)),
+        preempted: jobs.iter().map(|j| j.preempted).sum(),
+        preempts: jobs.iter().map(|j| j.preempts).sum(),
+        work_lost: seconds(jobs.iter().map(|j| j.lost).sum()),
+        usage,
+        name,
+    }
+}
+
+fn slot(flavor: &Arc<str>, resource: &Arc<str>, points: &[Point], end: i64) -> SlotReport {
+    let sums = sums(points, end);
+    SlotReport {
+        flavor: Arc::clone(flavor),
+        resource: Arc::clone(resource),
+        nominal: crate::show_amount(resource, sums.last_nominal),
+        utilisation: percent(sums.used, sums.nominal),
+        borrowed_hours: hours(resource, sums.borrowed),
+        most_borrowed: crate::show_amount(resource, sums.most_borrowed),
+    }
+}
+
+fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> Vec<FlavorReport> {
+    let queues: std::collections::BTreeSet<_> =
+        record.quotas.iter().filter(|c| c.is_queue).map(|c| &c.node).collect();
+    let mut all: BTreeMap<(Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>)> = BTreeMap::new();
+    for ((node, flavor, resource), points) in slots {
+        let (total, moves) = all.entry((Arc::clone(flavor), Arc::clone(resource))).or_default();
+        let own = sums(points, end);
+        total.used += own.used;
+        total.nominal += own.nominal;
+        total.last_nominal = total.last_nominal.saturating_add(own.last_nominal);
+        if queues.contains(node) {
+            total.borrowed += own.borrowed;
+        }
+        let mut before = 0;
+        for point in points {
+            *moves.entry(point.at).or_default() += point.used - before;
+            before = point.used;
+        }
+    }
+    let of = |((flavor, resource), (sums, moves)): ((Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>))| {
+        let mut used = 0;
+        let most = moves.values().map(|delta| {
+            used += delta;
+            used
+        });
+        let most = most.max().unwrap_or(0);
+        FlavorReport {
+            nominal: crate::show_amount(&resource, sums.last_nominal),
+            utilisation: percent(sums.used, sums.nominal),
+            borrowed_hours: hours(&resource, sums.borrowed),
+            most_used: crate::show_amount(&resource, most),
+            flavor,
+            resource,
+        }
+    };
+    all.into_iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        assert_eq!(quantile(&[], 50), 0);
+        assert_eq!(quantile(&[1, 2, 3, 4], 50), 2);
+        assert_eq!(quantile(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 90), 9);
+    }
+
+    #[test]
+    fn figures_are_rounded_not_cut() {
+        assert_eq!(percent(1, 3), Some(33.3));
+        assert_eq!(percent(2, 3), Some(66.7));
+        assert_eq!(percent(1, 0), None);
+        assert_eq!(hours("cpu", 2000 * 3_600_000), 2.0);
+    }
+}

@@ -1,0 +1,87 @@
+//! From manifests and scenarios to a simulation that can begin.
+
+use std::collections::BTreeMap;
+
+use sluice_engine::Kind;
+
+use crate::manifest::{Manifest, ManifestError, Manifests, Source};
+use crate::object::KINDS;
+use crate::options::Options;
+use crate::scenario::Scenario;
+use crate::simulation::{SimError, Simulation};
+
+/// Takes over what the scenarios say about the run as a whole, where the caller left it open.
+pub fn settings(options: &mut Options, scenarios: &[(Source, Scenario)], seed_given: bool) {
+    for (_, scenario) in scenarios {
+        let spec = &scenario.spec;
+        options.start = spec.start.unwrap_or(options.start);
+        options.until = options.until.or(spec.until);
+        if !seed_given {
+            options.seed = spec.seed.unwrap_or(options.seed);
+        }
+    }
+}
+
+/// The file that a scenario means by a name: relative to its own.
+fn beside(scenario: &Source, name: &str) -> String {
+    match scenario.file.rsplit_once('/') {
+        Some((folder, _)) => format!("{folder}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The place of a kind among those that are applied: queues before jobs, jobs in the order of the files.
+fn rank(kind: Kind) -> usize {
+    match kind {
+        Kind::Job(_) => KINDS.len(),
+        kind => KINDS.iter().position(|k| *k == kind).unwrap_or(KINDS.len()),
+    }
+}
+
+/// A simulation with these objects and scenarios, begun but not run. `files` are those that scenarios apply, by path.
+///
+/// What an event of a scenario applies is not applied at the beginning, though it lies in a folder that was read.
+pub fn prepare(
+    manifests: &Manifests,
+    files: &BTreeMap<String, String>,
+    options: Options,
+) -> Result<Simulation, Vec<ManifestError>> {
+    let mut simulation = Simulation::new(options);
+    let mut errors = Vec::new();
+    let later: Vec<String> = manifests
+        .scenarios
+        .iter()
+        .flat_map(|(source, scenario)| scenario.files().map(|name| beside(source, name)).collect::<Vec<_>>())
+        .collect();
+    let mut objects: Vec<&Manifest> =
+        manifests.objects.iter().filter(|m| !later.contains(&m.source.file)).collect();
+    objects.sort_by_key(|m| rank(m.kind));
+    for manifest in objects {
+        if let Err(error) = simulation.apply(manifest) {
+            errors.push(manifest_error(&manifest.source, error));
+        }
+    }
+    for (source, scenario) in &manifests.scenarios {
+        let own: BTreeMap<String, String> = scenario
+            .files()
+            .filter_map(|name| Some((name.to_owned(), files.get(&beside(source, name))?.clone())))
+            .collect();
+        if let Err(wrong) = simulation.play(source, scenario.clone(), &own) {
+            errors.extend(wrong);
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    simulation.begin();
+    Ok(simulation)
+}
+
+fn manifest_error(source: &Source, error: SimError) -> ManifestError {
+    let (path, message) = match error {
+        SimError::Refused { object, path, message } if path.is_empty() => (object, message),
+        SimError::Refused { object, path, message } => (format!("{object}: {path}"), message),
+        other => (String::new(), other.to_string()),
+    };
+    ManifestError { at: source.clone(), path, message }
+}

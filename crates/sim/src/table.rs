@@ -1,0 +1,169 @@
+//! The report as plain text.
+
+use std::fmt::Write as _;
+
+use crate::duration::show;
+use crate::record::What;
+use crate::report::{Line, QueueReport, Report};
+
+/// Lines of the timeline that are printed unasked.
+const MOST_LINES: usize = 400;
+
+/// Seconds as people read them.
+fn time(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "made from milliseconds in 64 bits")]
+    let millis = libm::round(seconds * 1000.0) as i64;
+    show(millis)
+}
+
+/// Rows under a heading, each column as wide as its widest cell.
+pub(crate) fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..heading.len()).map(width).collect();
+    let mut text = String::new();
+    let mut put = |cells: &mut dyn Iterator<Item = &str>| {
+        let line: Vec<_> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    };
+    put(&mut heading.iter().copied());
+    for row in rows {
+        put(&mut row.iter().map(String::as_str));
+    }
+    text
+}
+
+/// What a line of the timeline says beyond its word.
+pub fn details(what: &What) -> String {
+    match what {
+        What::Submitted | What::Finished { .. } | What::Deleted => String::new(),
+        What::Waiting { reason, message } | What::Evicted { reason, message } => {
+            format!("{reason}: {message}")
+        }
+        What::Admitted { queue, flavors } if flavors.is_empty() => format!("by {queue}"),
+        What::Admitted { queue, flavors } => format!("by {queue}: {flavors}"),
+        What::Preempted { by, reason, message } => {
+            // The name says what the UIDs in the message would, and paths tell where.
+            let paths = message.split_once("; ").map(|(_, paths)| paths).unwrap_or_default();
+            format!("by {}: {reason}; {paths}", by.as_deref().unwrap_or("a workload that is not known"))
+        }
+        What::Refused { message } | What::Scenario { message } => message.to_string(),
+    }
+}
+
+/// One line of the timeline as text.
+pub fn line(line: &Line) -> String {
+    let who = line.job.as_deref().unwrap_or("-");
+    let text = format!("{:>10}  {:<9}  {who:<32}  {}", time(line.at), line.what.word(), details(&line.what));
+    text.trim_end().to_owned()
+}
+
+impl Report {
+    /// The report as text. `timeline` forces, or suppresses, the list of events; without it, only a short one is shown.
+    pub fn table(&self, timeline: Option<bool>) -> String {
+        let mut text = String::new();
+        if timeline.unwrap_or(self.timeline.len() <= MOST_LINES) {
+            for entry in &self.timeline {
+                text.push_str(&line(entry));
+                text.push('\n');
+            }
+        } else {
+            // Writing into a String does not fail.
+            let _ = writeln!(text, "({} events; --timeline shows them)", self.timeline.len());
+        }
+        let t = &self.totals;
+        let _ = writeln!(
+            text,
+            "\n{} of simulated time: {} submitted, {} admitted, {} finished, {} failed, {} waiting, {} without a queue, {} preemptions",
+            time(self.seconds),
+            t.submitted,
+            t.admitted,
+            t.finished,
+            t.failed,
+            t.waiting,
+            t.unmanaged,
+            t.preemptions
+        );
+        if t.refused > 0 {
+            let _ = writeln!(text, "{} objects were refused: see the timeline", t.refused);
+        }
+        text.push('\n');
+        text.push_str(&self.queue_table());
+        text.push('\n');
+        text.push_str(&self.usage_table());
+        for skipped in &self.skipped {
+            let _ = writeln!(text, "skipped: {} ({})", skipped.what, skipped.source);
+        }
+        text
+    }
+
+    fn queue_table(&self) -> String {
+        let heading = [
+            "QUEUE",
+            "COHORT",
+            "JOBS",
+            "ADMITTED",
+            "FINISHED",
+            "WAITING",
+            "WAIT P50",
+            "WAIT P90",
+            "WAIT MAX",
+            "PREEMPTED",
+            "PREEMPTS",
+            "WORK LOST",
+        ];
+        let row = |q: &QueueReport| {
+            vec![
+                q.name.to_string(),
+                q.cohort.as_deref().unwrap_or("-").to_owned(),
+                q.jobs.to_string(),
+                q.admitted.to_string(),
+                q.finished.to_string(),
+                q.waiting.to_string(),
+                time(q.wait.p50),
+                time(q.wait.p90),
+                time(q.wait.max),
+                q.preempted.to_string(),
+                q.preempts.to_string(),
+                time(q.work_lost),
+            ]
+        };
+        let rows: Vec<_> = self.queues.iter().map(row).collect();
+        columns(&heading, &rows)
+    }
+
+    fn usage_table(&self) -> String {
+        let percent = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.1} %"));
+        let mut rows = Vec::new();
+        for flavor in &self.flavors {
+            rows.push(vec![
+                "(all)".to_owned(),
+                flavor.flavor.to_string(),
+                flavor.resource.to_string(),
+                flavor.nominal.clone(),
+                percent(flavor.utilisation),
+                format!("{:.2}", flavor.borrowed_hours),
+                "-".to_owned(),
+            ]);
+        }
+        for queue in &self.queues {
+            for slot in &queue.usage {
+                rows.push(vec![
+                    queue.name.to_string(),
+                    slot.flavor.to_string(),
+                    slot.resource.to_string(),
+                    slot.nominal.clone(),
+                    percent(slot.utilisation),
+                    format!("{:.2}", slot.borrowed_hours),
+                    slot.most_borrowed.clone(),
+                ]);
+            }
+        }
+        let heading =
+            ["QUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "BORROWED (UNIT HOURS)", "MOST BORROWED"];
+        columns(&heading, &rows)
+    }
+}

@@ -1,0 +1,388 @@
+//! The objects of the virtual cluster, and what writes do to them, as the API server would.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::conditions::WorkloadCondition;
+use sluice_api::gates::Gates;
+use sluice_engine::{Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
+use sluice_jobs::{Patch, Step};
+
+use crate::json::{self, text};
+use crate::object::{self, Wrong, decode};
+
+/// Something that a watch tells.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// An object is new or different.
+    Applied(ObjectRef),
+    /// An object is gone.
+    Deleted(ObjectRef, Arc<str>),
+}
+
+/// What is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct World {
+    /// The time that new objects get.
+    pub now: Timestamp,
+    objects: BTreeMap<ObjectRef, Value>,
+    /// Workloads by the UID of their owner.
+    owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
+    changes: Vec<Change>,
+    revision: u64,
+    uids: u64,
+}
+
+/// The fields of a Workload's status that the manager `kueue-admission` owns besides its conditions: an apply without
+/// one removes it.
+const ADMISSION_FIELDS: [&str; 10] = [
+    "admission",
+    "requeueState",
+    "admissionChecks",
+    "resourceRequests",
+    "accumulatedPastExecutionTimeSeconds",
+    "schedulingStats",
+    "clusterName",
+    "nominatedClusterNames",
+    "unhealthyNodes",
+    "preemptionGates",
+];
+
+fn owner_uids(value: &Value) -> Vec<Arc<str>> {
+    let owners = value["metadata"]["ownerReferences"].as_array();
+    owners.into_iter().flatten().map(|o| text(&o["uid"]).into()).collect()
+}
+
+impl World {
+    /// Nothing, at a time.
+    pub fn new(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    /// The document of an object.
+    pub fn get(&self, reference: &ObjectRef) -> Option<&Value> {
+        self.objects.get(reference)
+    }
+
+    /// Every object of a kind, by name.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.objects.iter().filter(move |(reference, _)| reference.kind == kind)
+    }
+
+    /// The Workloads that an object owns.
+    pub fn owned(&self, uid: &str) -> Vec<ObjectRef> {
+        self.owned.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// The object as the engine is told it.
+    pub fn object(&self, reference: &ObjectRef) -> Option<Object> {
+        decode(reference.kind, self.objects.get(reference)?).ok()
+    }
+
+    /// What happened since the last call that the writer does not know from its answers.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Tells of an object again.
+    pub fn touch(&mut self, reference: &ObjectRef) {
+        if self.objects.contains_key(reference) {
+            self.changes.push(Change::Applied(reference.clone()));
+        }
+    }
+
+    /// Creates or replaces an object, as `kubectl apply` would; what an object has by now beyond the document is kept.
+    pub fn put(&mut self, kind: Kind, mut value: Value, gates: Gates) -> Result<ObjectRef, Wrong> {
+        let probe = object::reference(kind, &value);
+        let namespace =
+            if kind.namespaced() && probe.namespace.is_empty() { "default".into() } else { probe.namespace };
+        let reference = ObjectRef { kind, namespace, name: probe.name };
+        let Some(old) = self.objects.get(&reference).cloned() else {
+            object::admit(kind, &mut value, None, gates)?;
+            self.insert_new(&reference, value);
+            return Ok(reference);
+        };
+        object::admit(kind, &mut value, Some(&old), gates)?;
+        let mut merged = old.clone();
+        for key in ["labels", "annotations"] {
+            if let Some(map) = value["metadata"].get(key) {
+                json::merge(&mut merged["metadata"][key], map);
+            }
+        }
+        for (key, part) in value.as_object().into_iter().flatten() {
+            if !["metadata", "status"].contains(&key.as_str()) {
+                merged[key.as_str()] = part.clone();
+            }
+        }
+        if kind == Kind::Node && value.get("status").is_some() {
+            merged["status"] = value["status"].clone();
+        }
+        self.store(&reference, merged, true);
+        self.changes.push(Change::Applied(reference.clone()));
+        Ok(reference)
+    }
+
+    /// Creates an object; one that was read from a cluster keeps its UID, its age and its status.
+    fn insert_new(&mut self, reference: &ObjectRef, mut value: Value) {
+        self.uids += 1;
+        let metadata = &mut value["metadata"];
+        if text(&metadata["uid"]).is_empty() {
+            metadata["uid"] = json!(format!("00000000-0000-4000-8000-{:012x}", self.uids));
+        }
+        if metadata["creationTimestamp"].as_str().and_then(|t| t.parse::<Timestamp>().ok()).is_none() {
+            metadata["creationTimestamp"] = json!(seconds(self.now));
+        }
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        if reference.kind == Kind::Namespace {
+            metadata["labels"][sluice_api::labels::NAMESPACE_NAME_LABEL] = json!(&*reference.name);
+        }
+        let generation = metadata["generation"].as_i64().is_none();
+        for uid in owner_uids(&value) {
+            self.owned.entry(uid).or_default().insert(reference.clone());
+        }
+        self.store(reference, value, generation);
+        self.changes.push(Change::Applied(reference.clone()));
+    }
+
+    fn store(&mut self, reference: &ObjectRef, mut value: Value, new_generation: bool) {
+        self.revision += 1;
+        let metadata = &mut value["metadata"];
+        metadata["resourceVersion"] = json!(self.revision.to_string());
+        if new_generation {
+            metadata["generation"] = json!(metadata["generation"].as_i64().unwrap_or(0) + 1);
+        }
+        self.objects.insert(reference.clone(), value);
+    }
+
+    /// Changes an object as its user would: by a merge patch.
+    pub fn patch(&mut self, reference: &ObjectRef, patch: &Value, gates: Gates) -> Result<(), Wrong> {
+        let missing = || Wrong::new("", format!("there is no {reference}"));
+        let old = self.objects.get(reference).ok_or_else(missing)?.clone();
+        let mut new = old.clone();
+        json::merge(&mut new, patch);
+        object::admit(reference.kind, &mut new, Some(&old), gates)?;
+        self.store(reference, new, true);
+        self.changes.push(Change::Applied(reference.clone()));
+        Ok(())
+    }
+
+    /// Changes the status of an object, as its controller would.
+    pub fn set_status(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
+        let Some(mut value) = self.objects.get(reference).cloned() else { return };
+        change(&mut value["status"]);
+        if self.objects.get(reference) == Some(&value) {
+            return;
+        }
+        self.store(reference, value, false);
+        self.changes.push(Change::Applied(reference.clone()));
+    }
+
+    /// Deletes an object: at once, or when its finalizers are gone.
+    pub fn delete(&mut self, reference: &ObjectRef) -> bool {
+        let Some(value) = self.objects.get(reference) else { return false };
+        if has_finalizers(value) {
+            if value["metadata"]["deletionTimestamp"].is_null() {
+                let mut value = value.clone();
+                value["metadata"]["deletionTimestamp"] = json!(seconds(self.now));
+                self.store(reference, value, true);
+                self.changes.push(Change::Applied(reference.clone()));
+            }
+            return true;
+        }
+        self.remove(reference);
+        true
+    }
+
+    /// Removes an object, and what it owns.
+    fn remove(&mut self, reference: &ObjectRef) {
+        let Some(value) = self.objects.remove(reference) else { return };
+        for uid in owner_uids(&value) {
+            if let Some(set) = self.owned.get_mut(&uid) {
+                set.remove(reference);
+                if set.is_empty() {
+                    self.owned.remove(&uid);
+                }
+            }
+        }
+        let uid: Arc<str> = text(&value["metadata"]["uid"]).into();
+        self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
+        for workload in self.owned(&uid) {
+            self.delete(&workload);
+        }
+    }
+
+    /// Does what the engine asks for, and answers as the API server would.
+    pub fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
+        let reference = &request.object;
+        match &request.write {
+            Write::CreateWorkload(workload) => {
+                if self.objects.contains_key(reference) {
+                    return Err(WriteError::AlreadyExists(reference.to_string()));
+                }
+                let value = serde_json::to_value(workload).map_err(|e| WriteError::Refused(e.to_string()))?;
+                self.insert_new(reference, value);
+            }
+            Write::MergePatch { subresource, body } => {
+                let mut value = self.locked(reference, body)?;
+                let mut patch = body.clone();
+                if let Some(patch) = patch.as_object_mut() {
+                    patch.remove(if subresource.is_some() { "spec" } else { "status" });
+                }
+                json::merge(&mut value, &patch);
+                if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(&value) {
+                    self.remove(reference);
+                    return Ok(None);
+                }
+                self.update(reference, value);
+            }
+            Write::Apply { field_manager, body, .. } => {
+                let mut value = self.locked(reference, body)?;
+                apply_status(&mut value["status"], &body["status"], field_manager);
+                self.update(reference, value);
+            }
+            Write::Delete { .. } => {
+                if !self.delete(reference) {
+                    return Err(WriteError::NotFound(reference.to_string()));
+                }
+                return Ok(None);
+            }
+            Write::StartJob { view, infos } => {
+                let patch = sluice_jobs::start(view, infos);
+                let patch = patch.map_err(|error| WriteError::Unstartable(error.to_string()))?;
+                self.steps(reference, &view.resource_version, &[Step { subresource: None, patch }])?;
+            }
+            Write::StopJob { view, infos } => {
+                self.steps(reference, &view.resource_version, &sluice_jobs::stop(view, infos))?;
+            }
+            Write::SuspendJob { view } => {
+                self.steps(reference, &view.resource_version, &[sluice_jobs::suspend(view)])?;
+            }
+            Write::Read => {}
+        }
+        self.object(reference).map(Some).ok_or_else(|| WriteError::NotFound(reference.to_string()))
+    }
+
+    /// Stores what a write made of an object, if that is a change.
+    fn update(&mut self, reference: &ObjectRef, value: Value) {
+        let Some(old) = self.objects.get(reference) else { return };
+        if *old != value {
+            let changed = old["spec"] != value["spec"];
+            self.store(reference, value, changed);
+        }
+    }
+
+    /// The patches of a job's adapter, all or none.
+    fn steps(&mut self, reference: &ObjectRef, seen: &str, steps: &[Step]) -> Result<(), WriteError> {
+        let not_found = || WriteError::NotFound(reference.to_string());
+        let mut value = self.objects.get(reference).ok_or_else(not_found)?.clone();
+        if value["metadata"]["resourceVersion"] != seen {
+            return Err(WriteError::Conflict(reference.to_string()));
+        }
+        for step in steps {
+            match &step.patch {
+                Patch::Merge(body) => json::merge(&mut value, body),
+                Patch::Json(operations) => {
+                    json::apply(&mut value, operations).map_err(WriteError::Refused)?
+                }
+            }
+        }
+        self.store(reference, value, true);
+        Ok(())
+    }
+
+    /// The object, if it is the version that the write is about.
+    fn locked(&self, reference: &ObjectRef, body: &Value) -> Result<Value, WriteError> {
+        let value = self.objects.get(reference).ok_or_else(|| WriteError::NotFound(reference.to_string()))?;
+        for field in ["resourceVersion", "uid"] {
+            let wanted = &body["metadata"][field];
+            if !wanted.is_null() && *wanted != value["metadata"][field] {
+                return Err(WriteError::Conflict(format!("{reference}: {field}")));
+            }
+        }
+        Ok(value.clone())
+    }
+}
+
+/// A time as the API writes it.
+pub(crate) fn seconds(at: Timestamp) -> String {
+    sluice_api::conditions::whole_seconds(at).to_string()
+}
+
+fn has_finalizers(value: &Value) -> bool {
+    value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty())
+}
+
+/// Server-side apply of a Workload's status, by the field managers of reference 06, 6.19.
+fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
+    if !status.is_object() {
+        *status = json!({});
+    }
+    let admission = manager == "kueue-admission";
+    let theirs = |condition: &Value| {
+        let name = text(&condition["type"]);
+        if admission {
+            WorkloadCondition::ADMISSION_MANAGED.iter().any(|t| t.as_str() == name)
+        } else {
+            manager.strip_suffix(name).is_some_and(|rest| rest.ends_with('-'))
+        }
+    };
+    let mut conditions = match status["conditions"].take() {
+        Value::Array(list) => list,
+        _ => Vec::new(),
+    };
+    conditions.retain(|c| !theirs(c));
+    conditions.extend(applied["conditions"].as_array().into_iter().flatten().cloned());
+    status["conditions"] = Value::Array(conditions);
+    let fields: &[&str] = match manager {
+        "kueue-admission" => &ADMISSION_FIELDS,
+        "kueue-reclaimable-pods" => &["reclaimablePods"],
+        _ => &[],
+    };
+    for field in fields {
+        match applied.get(field) {
+            Some(value) => status[field] = value.clone(),
+            None => {
+                if let Some(status) = status.as_object_mut() {
+                    status.remove(*field);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_apply_replaces_what_its_manager_owns_and_nothing_else() {
+        let mut status = json!({
+            "conditions": [{"type": "PodsReady", "status": "True"}, {"type": "Admitted", "status": "True"}],
+            "admission": {"clusterQueue": "a"}, "reclaimablePods": [],
+        });
+        let applied = json!({"conditions": [{"type": "Evicted", "status": "True"}]});
+        apply_status(&mut status, &applied, "kueue-admission");
+        assert_eq!(
+            status,
+            json!({
+                "conditions": [{"type": "PodsReady", "status": "True"}, {"type": "Evicted", "status": "True"}],
+                "reclaimablePods": [],
+            })
+        );
+    }
+
+    #[test]
+    fn an_object_with_a_finalizer_stays_until_it_is_dropped() {
+        let mut world = World::default();
+        let queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "a"}, "spec": {}});
+        let reference = world.put(Kind::ResourceFlavor, queue, Gates::default()).unwrap();
+        world.take_changes();
+        assert!(world.delete(&reference));
+        assert!(world.get(&reference).is_some());
+        assert_eq!(world.take_changes(), [Change::Applied(reference)]);
+    }
+}
