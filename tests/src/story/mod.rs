@@ -162,7 +162,7 @@ async fn clean(plane: &ControlPlane, client: &Client, applied: &[PathBuf]) -> Re
 /// # Errors
 /// Every scenario that failed, with its reason.
 pub async fn play_all(plane: &ControlPlane, folder: &Path) -> Result<()> {
-    let client = plane.client().await?;
+    let client = sluice_testkit::patient_client_of(&plane.kubeconfig_path()).await?;
     let mut failures = Vec::new();
     for scenario in scenarios(folder)? {
         if let Err(error) = play(plane, &client, folder, &scenario).await {
