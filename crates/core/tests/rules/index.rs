@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 8] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
     ("s6_4_", include_str!("s6_4_queues.rs")),
     ("s6_5_", include_str!("s6_5_cycle.rs")),
     ("s6_6_", include_str!("s6_6_flavors.rs")),
+    ("s6_7_", include_str!("s6_7_classical_preemption.rs")),
+    ("s6_8_", include_str!("s6_8_fair_sharing.rs")),
+    ("s6_9_", include_str!("s6_9_admission_fair_sharing.rs")),
 ];
 
 /// The names of the tests in a source file.

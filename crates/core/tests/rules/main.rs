@@ -11,4 +11,7 @@ mod s6_3_quota_tree;
 mod s6_4_queues;
 mod s6_5_cycle;
 mod s6_6_flavors;
+mod s6_7_classical_preemption;
+mod s6_8_fair_sharing;
+mod s6_9_admission_fair_sharing;
 mod world;

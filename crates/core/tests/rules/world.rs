@@ -256,7 +256,7 @@ impl Job {
 
 /// The reference's gates: those that are ours are off.
 pub fn reference_gates() -> Gates {
-    Gates { preemption_loop_guard: false, ..Gates::default() }
+    Gates { preemption_loop_guard: false, admit_only_free_quota: false, ..Gates::default() }
 }
 
 /// A scheduler, what it was told, and what it decided last.
