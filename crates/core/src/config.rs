@@ -19,7 +19,7 @@ pub struct Config {
     pub block_admission: bool,
 }
 
-/// The feature gates that the core reads, named as in reference 02 in snake case. The default is upstream's.
+/// The feature gates that the core reads, named as in reference 02 in snake case. The default is upstream's; two are ours.
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gates {
@@ -45,8 +45,10 @@ pub struct Gates {
     pub recompute_assignment_upon_preemption_targets_overlap: bool,
     /// `QuotaCheckStrategy`: honour `quotaCheckStrategy`.
     pub quota_check_strategy: bool,
-    /// Ours: stop a preemption that would only undo the preemption that evicted the preemptor.
+    /// Ours, `PreemptionLoopGuard`: end preemption that goes round in circles without a change from outside.
     pub preemption_loop_guard: bool,
+    /// Ours, `AdmitOnlyFreeQuota`: what a victim holds is not free for anybody else before the victim is gone.
+    pub admit_only_free_quota: bool,
 }
 
 impl Default for Gates {
@@ -64,6 +66,7 @@ impl Default for Gates {
             recompute_assignment_upon_preemption_targets_overlap: true,
             quota_check_strategy: true,
             preemption_loop_guard: true,
+            admit_only_free_quota: true,
         }
     }
 }

@@ -125,6 +125,21 @@ impl Forest {
         id
     }
 
+    /// There is an object, and its spec says just this.
+    pub(crate) fn is_declared(
+        &self,
+        id: NodeId,
+        weight: f64,
+        limits: &BTreeMap<FrId, Limits>,
+        parent: Option<NodeId>,
+    ) -> bool {
+        let node = self.node(id);
+        node.exists
+            && node.declared == parent
+            && node.weight.to_bits() == weight.to_bits()
+            && node.limits == *limits
+    }
+
     /// Sets what the spec says about a node. The tree is brought up to date by [`Forest::refresh`].
     pub(crate) fn set(&mut self, id: NodeId, exists: bool, weight: f64, limits: BTreeMap<FrId, Limits>) {
         let node = &mut self.nodes[id.at()];

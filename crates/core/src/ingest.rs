@@ -33,7 +33,6 @@ impl Scheduler {
     }
 
     fn add_workload(&mut self, spec: WorkloadSpec, now: Time) {
-        self.epoch += 1;
         let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
         let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
         let id = self.workloads.insert(Workload {
@@ -50,9 +49,10 @@ impl Scheduler {
             progress: None,
             decision: None,
             chosen: 0,
-            evictor: None,
+            preempted: false,
         });
         self.enter(id, spec.state, now);
+        self.outside_change(id);
     }
 
     fn update_workload(&mut self, id: WorkloadId, spec: WorkloadSpec, now: Time) {
@@ -75,8 +75,10 @@ impl Scheduler {
             return;
         }
         let priority_changed = old.priority != spec.priority;
-        if priority_changed || old.shape != shape {
-            self.epoch += 1;
+        let outside =
+            priority_changed || old.shape != shape || old.local != local || !caused_inside(old, &spec.state);
+        if outside {
+            self.outside_change(id);
         }
         let before = self.leave(id);
         let old_shape = std::mem::replace(&mut self.workloads.get_mut(id).shape, shape);
@@ -91,8 +93,24 @@ impl Scheduler {
         if !matches!(spec.state, WorkloadState::Pending { .. }) {
             workload.decision = None;
         }
+        if before.is_none() {
+            workload.preempted = false;
+        }
         self.enter(id, spec.state, now);
+        if outside {
+            self.outside_change(id);
+        }
         self.flush_freed(id, before, priority_changed);
+    }
+
+    /// Tells the preemption-loop guard that something happened to a workload that no preemption caused.
+    fn outside_change(&mut self, id: WorkloadId) {
+        let workload = self.workloads.get(id);
+        let waiting = workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0);
+        if let Some(queue) = workload.hold().map(|hold| hold.queue).or(waiting) {
+            let root = self.tree.forest.node(self.queues[queue.at()].node).root;
+            self.loops.outside_change(root);
+        }
     }
 
     /// Flushes the tree if something is free now that was held before, or if victims may be easier to get.
@@ -108,7 +126,11 @@ impl Scheduler {
         });
         if let Some(before) = before.filter(|_| freed || priority_changed) {
             if freed {
-                self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+                let node = self.queues[before.queue.at()].node;
+                self.tree.forest.capacity_changed(node);
+                if self.workloads.get(id).hold().is_some() {
+                    self.loops.outside_change(self.tree.forest.node(node).root);
+                }
             }
             self.flush_around(before.queue);
         } else if priority_changed {
@@ -133,7 +155,7 @@ impl Scheduler {
     }
 
     fn forget(&mut self, id: WorkloadId) {
-        self.epoch += 1;
+        self.outside_change(id);
         self.settle(id);
         let before = self.leave(id);
         self.shapes.release(self.workloads.get(id).shape);
@@ -212,11 +234,7 @@ impl Scheduler {
             self.settle(id);
         }
         match state {
-            WorkloadState::Parked => {
-                let workload = self.workloads.get_mut(id);
-                workload.progress = None;
-                workload.evictor = None;
-            }
+            WorkloadState::Parked => self.workloads.get_mut(id).progress = None,
             WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid } => {
                 let waiting = Waiting { requeue_at, requeued_false, failed_checks, invalid, at: None };
                 self.workloads.get_mut(id).place = Place::Pending(Box::new(waiting));
@@ -462,6 +480,17 @@ impl Scheduler {
         }
         let labels = self.namespaces.get(&self.workloads.get(id).key.namespace);
         selects(selector, labels.map_or(&[], Vec::as_slice))
+    }
+}
+
+/// Whether a change of state is what preemption brings about: a victim leaves, or what is pending or holds quota stays so.
+/// All else comes from outside.
+fn caused_inside(workload: &Workload, state: &WorkloadState) -> bool {
+    match (&workload.place, state) {
+        (Place::Pending(_), WorkloadState::Pending { .. })
+        | (Place::Holding(_), WorkloadState::Reserved { .. }) => true,
+        (Place::Holding(_), WorkloadState::Pending { .. }) => workload.preempted,
+        _ => false,
     }
 }
 

@@ -42,7 +42,9 @@ mod workload;
 mod workloads;
 
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
-pub use reason::{Detail, PodSetRefusal, PodSetRequests, PreemptionOutlook, Reason, Refusal, Unadmitted};
+pub use reason::{
+    Detail, LoopKind, PodSetRefusal, PodSetRequests, PreemptionOutlook, Reason, Refusal, Unadmitted,
+};
 pub use report::{
     Changed, ClusterQueueStatus, CohortStatus, Considered, ConsideredFlavor, CycleReport, EntryReport,
     FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingPosition,

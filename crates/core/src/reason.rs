@@ -129,13 +129,24 @@ pub enum Detail {
     QueueMissing(Name),
     /// Not evaluated: an equivalent workload just failed for the same reason.
     Bypassed,
-    /// Ours: the preemption would only undo the one that evicted this workload (gate `preemption_loop_guard`).
+    /// Ours: the preemption would go round in a circle (gate `PreemptionLoopGuard`).
     PreemptionLoop {
-        /// The workload that evicted this one, and would be evicted in turn.
-        evictor: crate::WorkloadKey,
+        /// The workload that must not be evicted again.
+        victim: crate::WorkloadKey,
+        /// What makes it a circle.
+        kind: LoopKind,
         /// The pod sets that did not simply fit.
         pod_sets: Vec<PodSetRefusal>,
     },
+}
+
+/// How preemption goes round in a circle, while nothing changes outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopKind {
+    /// The victim evicted this workload before.
+    InReturn,
+    /// This workload evicted the victim twice before.
+    Repeated,
 }
 
 /// What was in the way of one pod set.
@@ -250,11 +261,16 @@ impl Unadmitted {
             Detail::Bypassed => {
                 "Bypassed scheduling evaluation because an equivalent workload recently failed".to_owned()
             }
-            Detail::PreemptionLoop { evictor, pod_sets } => format!(
-                "{}. Preemption is held back: it would evict {evictor}, which preempted this workload, and nothing \
-                 changed since",
-                flavors_message(pod_sets)
-            ),
+            Detail::PreemptionLoop { victim, kind, pod_sets } => {
+                let flavors = flavors_message(pod_sets);
+                let why = match kind {
+                    LoopKind::InReturn => "which preempted this workload",
+                    LoopKind::Repeated => "which this workload preempted twice",
+                };
+                format!(
+                    "{flavors}. Preemption is held back: it would evict {victim}, {why}, and nothing changed since"
+                )
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
 use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::local_queue::LocalQueue;
+use crate::loop_guard::LoopGuard;
 use crate::report::{Changed, InactiveCause};
 use crate::shape::Shapes;
 use crate::snapshot::Stats;
@@ -49,8 +50,8 @@ pub struct Scheduler {
     pub(crate) wakeups: BTreeSet<(Time, WorkloadId)>,
     /// Workloads that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
-    /// Counts what happens from outside; for the preemption-loop guard.
-    pub(crate) epoch: u64,
+    /// Who evicted whom since something happened outside.
+    pub(crate) loops: LoopGuard,
     pub(crate) stats: Stats,
     pub(crate) changed_queues: Marks,
     pub(crate) changed_locals: Marks,
@@ -100,7 +101,7 @@ impl Scheduler {
             flush_later: BTreeSet::new(),
             wakeups: BTreeSet::new(),
             unready: 0,
-            epoch: 0,
+            loops: LoopGuard::default(),
             stats: Stats::default(),
             changed_queues: Marks::default(),
             changed_locals: Marks::default(),
@@ -163,7 +164,7 @@ impl Scheduler {
 
     /// Brings the queues that something concerns up to date with it.
     fn touch_queues(&mut self, concerns: impl Fn(&ClusterQueue) -> bool) {
-        self.epoch += 1;
+        self.loops.outside_change_anywhere();
         for at in 0..self.queues.len() {
             if concerns(&self.queues[at]) {
                 self.queues[at].version += 1;
@@ -189,6 +190,7 @@ impl Scheduler {
 
     /// Workloads that were held because of their namespace are tried again.
     fn namespace_changed(&mut self, name: &str) {
+        self.loops.outside_change_anywhere();
         for id in self.namespace_locals.get(name).cloned().unwrap_or_default() {
             self.requeue_members(id);
         }
@@ -196,11 +198,15 @@ impl Scheduler {
 
     /// Adds or replaces a Cohort.
     pub fn set_cohort(&mut self, spec: CohortSpec) {
-        self.epoch += 1;
         let (_, limits) = compile_groups(&mut self.names, &spec.resource_groups);
         let id = self.tree.forest.ensure_cohort(&spec.name);
         let parent = spec.parent.map(|parent| self.tree.forest.ensure_cohort(&parent));
-        self.tree.forest.set(id, true, spec.fair_weight.as_f64(), limits);
+        let weight = spec.fair_weight.as_f64();
+        if self.tree.forest.is_declared(id, weight, &limits, parent) {
+            return;
+        }
+        self.loops.outside_change_anywhere();
+        self.tree.forest.set(id, true, weight, limits);
         self.tree.forest.set_parent(id, parent);
         self.changed_nodes.mark(id.at());
     }
@@ -208,7 +214,7 @@ impl Scheduler {
     /// Removes a Cohort; it stays as an implicit one while something refers to it.
     pub fn remove_cohort(&mut self, name: &str) {
         let Some(id) = self.tree.forest.cohort(name) else { return };
-        self.epoch += 1;
+        self.loops.outside_change_anywhere();
         self.tree.forest.set(id, false, 1.0, BTreeMap::new());
         self.tree.forest.set_parent(id, None);
         self.changed_nodes.mark(id.at());
@@ -232,7 +238,7 @@ impl Scheduler {
         if self.queues[id.at()].spec.as_ref() == Some(&spec) {
             return;
         }
-        self.epoch += 1;
+        self.loops.outside_change_anywhere();
         let (groups, limits) = compile_groups(&mut self.names, &spec.resource_groups);
         let parent = spec.cohort.as_ref().map(|cohort| self.tree.forest.ensure_cohort(cohort));
         let pods = Name::from(crate::plan::PODS);
@@ -264,7 +270,7 @@ impl Scheduler {
         if self.queues[id.at()].spec.is_none() {
             return;
         }
-        self.epoch += 1;
+        self.loops.outside_change_anywhere();
         let node = self.queues[id.at()].node;
         self.tree.forest.set(node, false, 1.0, BTreeMap::new());
         self.tree.forest.set_parent(node, None);
@@ -311,7 +317,7 @@ impl Scheduler {
         local.spec = Some(spec);
         self.changed_locals.mark(id.at());
         if !same_target {
-            self.epoch += 1;
+            self.loops.outside_change_anywhere();
             self.requeue_members(id);
         }
     }
@@ -326,7 +332,7 @@ impl Scheduler {
                 self.queues[queue.at()].locals.remove(&id);
             }
             local.ledger = crate::admission_fair_sharing::Ledger::default();
-            self.epoch += 1;
+            self.loops.outside_change_anywhere();
             self.requeue_members(id);
         }
     }

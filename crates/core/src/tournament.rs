@@ -14,8 +14,8 @@ use crate::spec::Time;
 /// How a contender compares with those of its siblings: the field order is the order of importance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Remembered preemptors first (gate PrioritizePreemptorWorkloads).
-    not_preemptor: bool,
+    /// Remembered preemptors first (gate PrioritizePreemptorWorkloads, or the loop guard).
+    not_first: bool,
     /// Who does not borrow what it asks for first (gate FairSharingPrioritizeNonBorrowing).
     borrowing: bool,
     share: ByShare,
@@ -170,7 +170,7 @@ fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> Rank {
     let share = share(&tree.forest, &scheduler.names, &tree.lendable, &tree.usage, child);
     tree.usage.rollback(&mark);
     Rank {
-        not_preemptor: !(gates.prioritize_preemptor_workloads && entry.preemptor),
+        not_first: !entry.first,
         borrowing,
         share: ByShare(share),
         priority: Reverse(if gates.priority_sorting_within_cohort { entry.head.priority } else { 0 }),

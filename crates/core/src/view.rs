@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
 use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
+use crate::preemption::Searched;
 use crate::snapshot::Stats;
 use crate::spec::Time;
 use crate::usage::Usage;
@@ -24,6 +25,8 @@ pub(crate) struct View<'a> {
     /// The running cycle: workloads chosen as victims in it are no candidates any more.
     pub(crate) cycle: u64,
     pub(crate) stats: &'a mut Stats,
+    /// What was searched for this head and this usage already.
+    pub(crate) searched: Vec<Searched>,
 }
 
 /// The workload that is searched for.

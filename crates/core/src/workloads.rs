@@ -35,8 +35,8 @@ pub(crate) struct Workload {
     pub(crate) decision: Option<Arc<Unadmitted>>,
     /// The cycle in which it was last chosen as a victim.
     pub(crate) chosen: u64,
-    /// Who evicted it, for the preemption-loop guard.
-    pub(crate) evictor: Option<Box<crate::loop_guard::Eviction>>,
+    /// The core told it to go, and it holds quota still; or it was so until it left, and nothing came after.
+    pub(crate) preempted: bool,
 }
 
 /// Where a workload is: exactly one of these.

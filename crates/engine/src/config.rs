@@ -45,6 +45,10 @@ pub struct EngineConfig {
     pub message_interval_seconds: i64,
     /// Whether it reserves quota, admits and preempts; off, somebody else plays the scheduler.
     pub scheduling: bool,
+    /// Whether it is the controller of provisioning checks; off, somebody else answers for them.
+    pub provisioning: bool,
+    /// `provisioningRequests.oldPodAnnotations`: pods get the older pair of annotations, too.
+    pub old_provisioning_annotations: bool,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,
 }
@@ -109,6 +113,8 @@ impl Default for EngineConfig {
             status_interval_ms: 1_000,
             message_interval_seconds: 30,
             scheduling: true,
+            provisioning: false,
+            old_provisioning_annotations: false,
             inject_panics: false,
         }
     }
@@ -217,7 +223,8 @@ impl EngineConfig {
                 recompute_assignment_upon_preemption_targets_overlap: self
                     .on(Gate::RecomputeAssignmentUponPreemptionTargetsOverlap),
                 quota_check_strategy: self.on(Gate::QuotaCheckStrategy),
-                preemption_loop_guard: true,
+                preemption_loop_guard: self.on(Gate::PreemptionLoopGuard),
+                admit_only_free_quota: self.on(Gate::AdmitOnlyFreeQuota),
             },
             fair_sharing: self.fair_sharing.clone(),
             admission_fair_sharing: self.admission_fair_sharing.clone(),

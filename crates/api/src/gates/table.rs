@@ -151,6 +151,9 @@ gates! {
     RecomputeAssignmentUponPreemptionTargetsOverlap: Beta, true, "0.20", [], "recompute when victims overlap inside a cycle";
     PodIntegrationValidateGroupOwner: Beta, true, "0.18", [], "group Workloads must be marked as such";
     ValidateRayAndSparkJobUpdates: Beta, true, "0.18", [], "check updates of Ray and Spark jobs";
+    // Ours: there is none of them in Kueue (tests/compat/deviations.md).
+    PreemptionLoopGuard: Beta, true, "0.19", [], "end preemption that goes round in circles without a change from outside";
+    AdmitOnlyFreeQuota: Beta, true, "0.19", [], "what a victim holds is free only when the victim is gone";
 }
 
 /// Gates that Kueue has removed since; older configurations still name them (reference 02). They are accepted with a

@@ -1,6 +1,7 @@
 //! Candidates for preemption, found lazily in candidate order (reference 06, 6.7 "Candidate classes", "Ordering").
 
 use std::cmp::Ordering;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
 use super::{CandidateKey, Preemption};
@@ -11,18 +12,31 @@ use crate::view::View;
 /// Whom a preemption may take from one kind of queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Filter {
-    pub(super) policy: PreemptionPolicy,
+    policy: PreemptionPolicy,
+    /// The highest priority that may be taken.
+    at_most: i32,
 }
 
 impl Filter {
+    /// What a policy allows.
+    pub(super) const fn new(policy: PreemptionPolicy) -> Self {
+        Self { policy, at_most: i32::MAX }
+    }
+
+    /// The same, and no workload of a priority above `most`.
+    pub(super) const fn at_most(self, most: i32) -> Self {
+        Self { at_most: most, ..self }
+    }
+
     /// No candidate of this or a higher priority can pass.
-    fn ends_at(self, preemption: &Preemption<'_>, priority: i32) -> bool {
-        match self.policy {
-            PreemptionPolicy::Never => true,
-            PreemptionPolicy::LowerPriority => priority >= preemption.head.priority,
-            PreemptionPolicy::LowerOrNewerEqualPriority => priority > preemption.head.priority,
-            PreemptionPolicy::Any => false,
-        }
+    const fn ends_at(self, preemption: &Preemption<'_>, priority: i32) -> bool {
+        priority > self.at_most
+            || match self.policy {
+                PreemptionPolicy::Never => true,
+                PreemptionPolicy::LowerPriority => priority >= preemption.head.priority,
+                PreemptionPolicy::LowerOrNewerEqualPriority => priority > preemption.head.priority,
+                PreemptionPolicy::Any => false,
+            }
     }
 
     /// Whether a workload may be taken: the policy allows it, it uses a needed (flavor, resource), and no head of this
@@ -56,7 +70,7 @@ impl<'a> InQueue<'a> {
 
     /// No candidates.
     pub(super) fn empty() -> Self {
-        Self { keys: btree_set::Iter::default(), filter: Filter { policy: PreemptionPolicy::Never } }
+        Self { keys: btree_set::Iter::default(), filter: Filter::new(PreemptionPolicy::Never) }
     }
 
     /// The next candidate.
@@ -117,27 +131,41 @@ impl<'a> Merged<'a> {
         Self { heads: BinaryHeap::from(heads) }
     }
 
-    /// There is no candidate.
-    pub(super) fn is_empty(&self) -> bool {
-        self.heads.is_empty()
-    }
-
-    /// The next candidate and where it comes from.
+    /// The next candidate whose queue may still be taken from. A queue that may not is left out with all that is
+    /// behind it: while victims are only added, it does not come back.
     pub(super) fn next(
         &mut self,
         view: &View<'_>,
         preemption: &Preemption<'_>,
-    ) -> Option<(WorkloadId, Source)> {
-        let mut head = self.heads.peek_mut()?;
-        let found = (head.key.id, head.source);
-        match head.rest.next(view, preemption) {
-            Some(key) => head.key = key,
-            None => {
-                std::collections::binary_heap::PeekMut::pop(head);
+        may_take: impl Fn(&View<'_>, Source) -> bool,
+    ) -> Option<WorkloadId> {
+        loop {
+            let mut head = self.heads.peek_mut()?;
+            if !may_take(view, head.source) {
+                PeekMut::pop(head);
+                continue;
             }
+            let found = head.key.id;
+            match head.rest.next(view, preemption) {
+                Some(key) => head.key = key,
+                None => {
+                    PeekMut::pop(head);
+                }
+            }
+            return Some(found);
         }
-        Some(found)
     }
+}
+
+/// Whether any of these queues has a candidate, looked for only until one is found.
+pub(super) fn any(view: &View<'_>, preemption: &Preemption<'_>, sources: &[Source], filter: Filter) -> bool {
+    let queues = view.queues;
+    sources.iter().any(|source| {
+        let holders = &queues[source.queue.at()].holders;
+        [&holders.evicted, &holders.running]
+            .into_iter()
+            .any(|holders| InQueue::new(holders, filter).next(view, preemption).is_some())
+    })
 }
 
 impl Ord for MergedHead<'_> {
@@ -165,7 +193,7 @@ impl Eq for MergedHead<'_> {}
 pub(super) fn own_candidates(view: &View<'_>, preemption: &Preemption<'_>, evicted: bool) -> Vec<WorkloadId> {
     let queue = view.queue(preemption.head.queue);
     let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
-    let mut candidates = InQueue::new(holders, Filter { policy: queue.within_policy() });
+    let mut candidates = InQueue::new(holders, Filter::new(queue.within_policy()));
     let mut found = Vec::new();
     while let Some(key) = candidates.next(view, preemption) {
         found.push(key.id);

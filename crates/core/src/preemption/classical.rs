@@ -1,6 +1,6 @@
 //! Classical preemption (reference 06, 6.7).
 
-use super::candidates::{Filter, InQueue, Merged, Source, own_candidates};
+use super::candidates::{self, Filter, InQueue, Merged, Source, own_candidates};
 use super::{Preemption, Target, fill_back};
 use crate::intern::{NodeId, WorkloadId};
 use crate::report::PreemptionReason;
@@ -37,14 +37,9 @@ impl Variant {
 /// The victims, or none. The usage is as before.
 pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
     let sources = collect_sources(view, preemption);
-    let reclaim = Filter { policy: view.queue(preemption.head.queue).reclaim_policy() };
-    let has_any = |sources: &[Source]| {
-        [true, false]
-            .iter()
-            .any(|&evicted| !Merged::new(view, preemption, sources, reclaim, evicted).is_empty())
-    };
-    let hierarchical = has_any(&sources.hierarchical);
-    let others = hierarchical || has_any(&sources.priority);
+    let reclaim = Filter::new(view.queue(preemption.head.queue).reclaim_policy());
+    let hierarchical = candidates::any(view, preemption, &sources.hierarchical, reclaim);
+    let others = hierarchical || candidates::any(view, preemption, &sources.priority, reclaim);
     let forbidden = borrow_within_cohort(view, preemption).is_none();
     let attempts: &[bool] = if !others || (forbidden && !strictly_under_nominal(view, preemption)) {
         &[true]
@@ -144,20 +139,21 @@ fn attempt(
     allow_borrowing: bool,
 ) -> Vec<Target> {
     let mut found = Vec::new();
-    let policy = view.queue(preemption.head.queue).reclaim_policy();
+    let reclaim = Filter::new(view.queue(preemption.head.queue).reclaim_policy());
+    // While borrowing, of those over whom there is no advantage only the ones that `borrowWithinCohort` names.
+    let by_priority = if allow_borrowing {
+        while_borrowing(view, preemption).map(|most| reclaim.at_most(most))
+    } else {
+        Some(reclaim)
+    };
+    let above_nominal = |view: &View<'_>, source| still_above_nominal(view, preemption, source);
     for evicted in [true, false] {
-        for (list, hierarchical) in [(&sources.hierarchical, true), (&sources.priority, false)] {
-            if list.is_empty() {
-                continue;
-            }
-            let mut candidates = Merged::new(view, preemption, list, Filter { policy }, evicted);
-            while let Some((workload, source)) = candidates.next(view, preemption) {
+        let lists = [(&sources.hierarchical, Some(reclaim), true), (&sources.priority, by_priority, false)];
+        for (list, filter, hierarchical) in lists {
+            let Some(filter) = filter.filter(|_| !list.is_empty()) else { continue };
+            let mut candidates = Merged::new(view, preemption, list, filter, evicted);
+            while let Some(workload) = candidates.next(view, preemption, above_nominal) {
                 let variant = variant(view, preemption, workload, hierarchical);
-                if (allow_borrowing && variant == Variant::ReclaimWithoutBorrowing)
-                    || !still_above_nominal(view, preemption, source)
-                {
-                    continue;
-                }
                 let target = Target { workload, reason: variant.reason() };
                 if take(view, preemption, target, allow_borrowing, &mut found) {
                     return found;
@@ -191,7 +187,7 @@ fn take_own(
             .any(|workload| take(view, preemption, Target { workload, reason }, allow_borrowing, found));
     }
     let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
-    let mut candidates = InQueue::new(holders, Filter { policy: queue.within_policy() });
+    let mut candidates = InQueue::new(holders, Filter::new(queue.within_policy()));
     while let Some(key) = candidates.next(view, preemption) {
         if take(view, preemption, Target { workload: key.id, reason }, allow_borrowing, found) {
             return true;
@@ -227,15 +223,19 @@ fn variant(
         return Variant::Hierarchical;
     }
     let priority = view.workload(workload).priority;
-    match borrow_within_cohort(view, preemption) {
-        Some(borrow)
-            if priority < preemption.head.priority
-                && borrow.max_priority_threshold.is_none_or(|threshold| priority <= threshold) =>
-        {
-            Variant::ReclaimWhileBorrowing
-        }
-        _ => Variant::ReclaimWithoutBorrowing,
+    if while_borrowing(view, preemption).is_some_and(|most| priority <= most) {
+        Variant::ReclaimWhileBorrowing
+    } else {
+        Variant::ReclaimWithoutBorrowing
     }
+}
+
+/// The highest priority that `borrowWithinCohort` lets the preemptor take while it borrows: below its own, and up to
+/// the threshold.
+fn while_borrowing(view: &View<'_>, preemption: &Preemption<'_>) -> Option<i32> {
+    let borrow = borrow_within_cohort(view, preemption)?;
+    let below = preemption.head.priority.checked_sub(1)?;
+    Some(borrow.max_priority_threshold.map_or(below, |threshold| threshold.min(below)))
 }
 
 /// With the victims taken so far, the candidate's queue and its ancestors below the common one still use more than

@@ -24,7 +24,7 @@ impl<'a> Line<'a> {
     fn new(view: &View<'a>, preemption: &Preemption<'_>, queue: QueueId, policy: PreemptionPolicy) -> Self {
         let queues = view.queues;
         let holders = &queues[queue.at()].holders;
-        let filter = Filter { policy };
+        let filter = Filter::new(policy);
         let mut line = Line {
             ready: VecDeque::new(),
             evicted: InQueue::new(&holders.evicted, filter),

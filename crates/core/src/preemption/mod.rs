@@ -40,8 +40,26 @@ pub(crate) struct Preemption<'a> {
     pub(crate) needed: &'a [FrId],
 }
 
+/// What one search found, kept while the world stays as it is: the flavor search asks for each resource alone, and
+/// where there is one resource only, what is asked for in the end is the same.
+#[derive(Debug)]
+pub(crate) struct Searched {
+    demand: Demand,
+    targets: Vec<Target>,
+}
+
+/// The victims that make room for all that a head asks for, or none. The usage is as before.
+pub(crate) fn find(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+    if let (&[demand], &[_]) = (preemption.demands, preemption.needed)
+        && let Some(at) = view.searched.iter().position(|searched| searched.demand == demand)
+    {
+        return view.searched.swap_remove(at).targets;
+    }
+    targets(view, preemption)
+}
+
 /// The victims that make room, or none. The usage is as before.
-pub(crate) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
     view.stats.preemption_searches += 1;
     if view.config.fair_sharing.is_some() {
         fair::targets(view, preemption)
@@ -68,6 +86,7 @@ pub(crate) fn simulate(view: &mut View<'_>, head: &Head, demand: Demand) -> (Fla
     } else {
         FlavorMode::Reclaim
     };
+    view.searched.push(Searched { demand, targets });
     (mode, height)
 }
 

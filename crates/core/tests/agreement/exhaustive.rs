@@ -14,7 +14,7 @@ const SPREAD: u64 = 2_654_435_761;
 
 /// The story of a small world: arrivals in portions, each until nothing moves; then the oldest holder ends.
 fn run(small: SmallWorld) -> Check {
-    let gates = Gates { preemption_loop_guard: false, ..Gates::default() };
+    let gates = Gates { preemption_loop_guard: false, admit_only_free_quota: false, ..Gates::default() };
     let mut pair = Pair::new(small.world, gates);
     pair.thorough = false;
     for portion in small.workloads.chunks(small.arrivals.min(small.workloads.len())) {

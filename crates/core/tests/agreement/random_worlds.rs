@@ -11,7 +11,7 @@ pub fn variable(name: &str, default: u64) -> u64 {
 
 /// The gates as upstream has them: the loop guard is ours, and the oracle has none.
 fn upstream() -> Gates {
-    Gates { preemption_loop_guard: false, ..Gates::default() }
+    Gates { preemption_loop_guard: false, admit_only_free_quota: false, ..Gates::default() }
 }
 
 /// Runs `check` on many seeds; reports how many fail, and the first.

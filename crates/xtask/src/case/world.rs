@@ -260,7 +260,8 @@ fn policies(case: &Case) -> anyhow::Result<(QueueingStrategy, Preemption)> {
 
 /// Upstream's default gates with the case's overrides.
 fn gates(case: &Case) -> anyhow::Result<Gates> {
-    let mut gates = Gates::default();
+    // Kueue has no such gate.
+    let mut gates = Gates { admit_only_free_quota: false, ..Gates::default() };
     for (name, &on) in &case.feature_gates {
         let gate = match name.as_str() {
             "PartialAdmission" => &mut gates.partial_admission,

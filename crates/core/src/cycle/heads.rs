@@ -1,0 +1,73 @@
+//! Which workloads a cycle is about: one head of each queue (reference 06, 6.4 "Heads").
+
+use super::Entry;
+use crate::flavor_assigner::Assignment;
+use crate::intern::{LaneId, LocalId, QueueId};
+use crate::queue::{OrderKey, Spot};
+use crate::scheduler::Scheduler;
+use crate::spec::QueueingStrategy;
+use crate::view::Head;
+
+impl Scheduler {
+    /// The usage of each LocalQueue, if admission fair sharing orders any queue.
+    pub(super) fn rank_locals(&self) -> Vec<f64> {
+        if self.config.admission_fair_sharing.is_none() || !self.config.gates.admission_fair_sharing {
+            return Vec::new();
+        }
+        (0..self.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
+    }
+
+    /// Takes one head from each active queue (reference 06, 6.4 "Heads").
+    pub(super) fn take_heads(&mut self, local_usage: &[f64]) -> Vec<Entry> {
+        let ready: Vec<_> = self.ready.iter().copied().collect();
+        let mut entries = Vec::with_capacity(ready.len());
+        for id in ready {
+            let node = self.queues[id.at()].node;
+            if self.tree.forest.node(node).in_cycle {
+                continue;
+            }
+            let sticky = self.sticky(id);
+            let rank = self.orders_by_usage(&self.queues[id.at()]).then_some(local_usage);
+            let Some((lane, key)) = self.queues[id.at()].pending.pop(sticky, rank) else { continue };
+            let workload = self.workloads.get(key.id);
+            let preemptor = self.queues[id.at()].pending.preemptor() == Some((key.id, workload.generation));
+            let root = self.tree.forest.node(node).root;
+            entries.push(Entry {
+                head: Head {
+                    workload: key.id,
+                    queue: id,
+                    node,
+                    priority: workload.priority,
+                    order: workload.order,
+                },
+                uid: workload.uid.clone(),
+                lane,
+                preemptor,
+                first: (preemptor && self.config.gates.prioritize_preemptor_workloads)
+                    || self.loops.goes_first(root, key.id),
+                key,
+                plan: None,
+                assignment: Assignment::default(),
+                targets: Vec::new(),
+                early: None,
+            });
+        }
+        entries
+    }
+
+    /// The remembered preemptor of a BestEffortFIFO queue, if it is unchanged since and waits in the heap.
+    fn sticky(&self, id: QueueId) -> Option<(LaneId, OrderKey)> {
+        let queue = &self.queues[id.at()];
+        let (workload, generation) = queue.pending.preemptor()?;
+        if queue.spec.as_ref()?.strategy != QueueingStrategy::BestEffortFIFO {
+            return None;
+        }
+        let row = self.workloads.try_get(workload)?;
+        let (at, lane) = row.waiting()?.at?;
+        if row.generation != generation || at != id {
+            return None;
+        }
+        let key = self.order_key(workload);
+        (queue.pending.spot(lane, &key) == Some(Spot::Active)).then_some((lane, key))
+    }
+}

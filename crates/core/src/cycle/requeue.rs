@@ -1,0 +1,104 @@
+//! An entry goes back to its queue: into the heap or among the parked (reference 06, 6.4 "Requeue after a cycle").
+
+use std::sync::Arc;
+
+use super::{Entry, Progress, Requeue};
+use crate::queue::Spot;
+use crate::reason::{Detail, Reason, Unadmitted};
+use crate::report::{EntryReport, Outcome};
+use crate::scheduler::Scheduler;
+use crate::spec::QueueingStrategy;
+
+impl Scheduler {
+    pub(super) fn why(&self, entry: &Entry, detail: Detail, reason: Reason) -> Arc<Unadmitted> {
+        let requests = entry.plan.as_ref().map_or_else(|| Arc::from([]), |plan| plan.requests.clone());
+        Arc::new(Unadmitted { reason, detail, requests })
+    }
+
+    pub(super) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
+        EntryReport {
+            key: self.workloads.get(entry.head.workload).key.clone(),
+            uid: entry.uid.clone(),
+            cluster_queue: self.queues[entry.head.queue.at()].name.clone(),
+            outcome,
+        }
+    }
+
+    pub(super) fn refused(
+        &mut self,
+        entry: Entry,
+        why: Arc<Unadmitted>,
+        requeue: Requeue,
+        progress: &mut Progress,
+    ) {
+        progress.report.entries.push(self.report(&entry, Outcome::Unadmitted(why.clone())));
+        self.requeue(&entry, why, requeue, progress);
+    }
+
+    /// Puts an entry back into its queue: into the heap or among the parked (reference 06, 6.4).
+    pub(super) fn requeue(
+        &mut self,
+        entry: &Entry,
+        why: Arc<Unadmitted>,
+        requeue: Requeue,
+        progress: &mut Progress,
+    ) {
+        let id = entry.head.workload;
+        let workload = self.workloads.get_mut(id);
+        workload.decision = Some(why.clone());
+        let generation = workload.generation;
+        let scanning = workload.progress.as_ref().is_some_and(|progress| progress.is_pending());
+        let queue = &mut self.queues[entry.head.queue.at()];
+        let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
+        let immediate = match requeue {
+            Requeue::NamespaceMismatch => false,
+            Requeue::PendingPreemption | Requeue::FailedAfterNomination => true,
+            Requeue::Generic | Requeue::NoFit | Requeue::NoCandidates => strict,
+        };
+        if requeue == Requeue::PendingPreemption {
+            queue.pending.remember_preemptor(id, generation);
+        }
+        let spot = match requeue {
+            Requeue::NamespaceMismatch => Spot::Held,
+            _ if immediate || scanning => Spot::Active,
+            _ => Spot::Parked,
+        };
+        progress.report.scanning |= scanning && spot == Spot::Active;
+        queue.pending.push(entry.lane, entry.key.clone(), spot, true);
+        let shared = matches!(requeue, Requeue::NoFit | Requeue::NoCandidates)
+            && self.config.gates.scheduling_equivalence_hashing
+            && !strict
+            && spot == Spot::Parked;
+        if shared {
+            self.bypass(entry, &why, progress);
+        }
+        self.sync_ready(entry.head.queue);
+    }
+
+    /// Parks all workloads of the class that just failed.
+    fn bypass(&mut self, entry: &Entry, why: &Arc<Unadmitted>, progress: &mut Progress) {
+        let told = Arc::new(Unadmitted {
+            reason: why.reason,
+            detail: Detail::Bypassed,
+            requests: why.requests.clone(),
+        });
+        let queue = entry.head.queue;
+        let untold = self.queues[queue.at()].pending.park_class(entry.lane, &told);
+        for id in untold {
+            if id == entry.head.workload {
+                continue;
+            }
+            let Some(workload) = self.workloads.try_get(id) else { continue };
+            let here = workload.waiting().and_then(|waiting| waiting.at).is_some_and(|at| at.0 == queue);
+            if here && workload.decision.as_ref().map(|decision| decision.reason) != Some(why.reason) {
+                progress.report.bypassed.push((workload.key.clone(), told.clone()));
+                self.workloads.get_mut(id).decision = Some(told.clone());
+            }
+        }
+    }
+}
+/// What stood in the way of each pod set, and how many victims are waited for.
+pub(super) fn flavors(entry: &Entry, pending_preemptions: usize) -> Detail {
+    let pod_sets = entry.plan.as_ref().map_or_else(Vec::new, |plan| entry.assignment.refusals(plan));
+    Detail::Flavors { pod_sets, pending_preemptions }
+}
