@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 8] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
     ("s6_4_", include_str!("s6_4_queues.rs")),
@@ -13,6 +13,10 @@ const SECTIONS: [(&str, &str); 8] = [
     ("s6_7_", include_str!("s6_7_classical_preemption.rs")),
     ("s6_8_", include_str!("s6_8_fair_sharing.rs")),
     ("s6_9_", include_str!("s6_9_admission_fair_sharing.rs")),
+    ("s6_10_", include_str!("s6_10_checks.rs")),
+    ("s6_17_", include_str!("s6_17_eviction.rs")),
+    ("s6_18_", include_str!("s6_18_stop_policy.rs")),
+    ("s6_28_", include_str!("s6_28_amounts.rs")),
 ];
 
 /// The names of the tests in a source file.

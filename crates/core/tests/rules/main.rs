@@ -6,6 +6,10 @@
 #![cfg(test)]
 
 mod index;
+mod s6_10_checks;
+mod s6_17_eviction;
+mod s6_18_stop_policy;
+mod s6_28_amounts;
 mod s6_2_resources;
 mod s6_3_quota_tree;
 mod s6_4_queues;
