@@ -2,11 +2,13 @@
 
 mod containers;
 mod syntax;
+mod templates;
 
 use sha1::{Digest, Sha1};
 
 pub use containers::{containers_hash, dedupe_env};
 pub use syntax::{dns1123_subdomain_error, label_value_error, qualified_name_error};
+pub use templates::{scheduling_hash, template_hash};
 
 /// Longest name of a Workload.
 pub const MAX_WORKLOAD_NAME: usize = 253;
@@ -41,6 +43,20 @@ pub fn workload_name(
     name.push('-');
     name.push_str(&hex[..HASH_LENGTH]);
     name
+}
+
+/// Cuts a name that is longer than 247 characters there, and adds `-` and five digits of the SHA-1 of the whole (reference
+/// 06, 6.23).
+pub fn limited_name(name: &str) -> String {
+    const LONGEST: usize = 253 - HASH_LENGTH - 1;
+    if name.len() <= LONGEST {
+        return name.to_owned();
+    }
+    let digest = Sha1::digest(name);
+    let hex = format!("{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2]);
+    let mut cut = name.to_owned();
+    truncate(&mut cut, LONGEST);
+    format!("{cut}-{}", &hex[..HASH_LENGTH])
 }
 
 /// Cuts a text to at most `max` bytes without cutting a character in two.

@@ -6,14 +6,17 @@
 //!
 //! * [`pod`]: the reduced pod template.
 //! * [`workload`]: the Workload.
+//! * [`provisioning`]: the ProvisioningRequest of the cluster autoscaler.
 //! * [`cluster`]: Namespace, Node, PriorityClass, RuntimeClass, LimitRange.
 
 pub mod cluster;
 pub mod pod;
+pub mod provisioning;
 pub mod workload;
 
 pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, RuntimeClass};
 pub use pod::{Container, PodTemplate, Resources};
+pub use provisioning::ProvisioningRequest;
 pub use workload::{PodSet, Workload, WorkloadSpec};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -55,6 +55,7 @@ impl Engine {
     fn succeeded(&mut self, id: EffectId, open: Open, object: Option<Object>) {
         if let Some(retry) = self.end_wait(id, &open) {
             *retry = Retry::default();
+            self.made_for_workload(&open);
         }
         if let Some(object) = object
             && self.is_current(&open, &object)
@@ -103,10 +104,14 @@ impl Engine {
         if open.object.kind == Kind::Workload && open.job.is_none() {
             self.workload_write_failed(open, error);
         }
+        self.not_made(open, error);
         match error {
+            WriteError::NotFound(_) if creates(open) => {}
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
             WriteError::Unstartable(why) => self.unstartable(&open.object, why),
-            WriteError::AlreadyExists(_) if open.purpose == Purpose::CreateWorkload => {
+            WriteError::AlreadyExists(_)
+                if matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateRequest) =>
+            {
                 self.read_again(&open.object);
             }
             _ => {}
@@ -156,6 +161,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a write is to make an object: what was not found is not that object.
+fn creates(open: &Open) -> bool {
+    matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateTemplate | Purpose::CreateRequest)
 }
 
 /// The key of a reference to a Workload.

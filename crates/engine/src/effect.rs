@@ -7,6 +7,7 @@ use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::v1beta2;
 
 use crate::input::ObjectRef;
+use crate::provisioning::template::TemplateSource;
 
 /// Names one write, so that its answer finds back. Never reused by one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +85,14 @@ pub enum Purpose {
     QueueStatus,
     /// Hold or release an object that is being deleted.
     Finalizer,
+    /// Create the PodTemplate of a ProvisioningRequest.
+    CreateTemplate,
+    /// Ask for nodes.
+    CreateRequest,
+    /// Make a PodTemplate its ProvisioningRequest's own.
+    MoveTemplate,
+    /// Take back a request for nodes.
+    DeleteRequest,
     /// Read an object again.
     Read,
 }
@@ -93,6 +102,11 @@ pub enum Purpose {
 pub enum Write {
     /// POST.
     CreateWorkload(Box<v1beta2::Workload>),
+    /// POST of an object without `apiVersion` and `kind`: whoever sends it knows which version is served.
+    Create(Box<serde_json::Value>),
+    /// POST of the template of a pod set, which is read from its Workload first. One that exists and belongs to the same
+    /// Workload will do; one that belongs to somebody else is a conflict. The answer shows no object.
+    CreatePodTemplate(Box<TemplateSource>),
     /// PATCH with `application/merge-patch+json`; `metadata.resourceVersion` in it makes it strict.
     MergePatch {
         /// `status` or the object itself.

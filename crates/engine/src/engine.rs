@@ -64,6 +64,8 @@ pub struct Engine {
     pub(crate) statuses: BTreeMap<ObjectRef, StatusEntry>,
     /// Whether each ClusterQueue was active when it was last looked at.
     pub(crate) active: BTreeMap<Name, bool>,
+    /// What was made for Workloads that wait for nodes.
+    pub(crate) made: crate::provisioning::Made,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
     /// Whether it is to be looked up again which ClusterQueues are active.
@@ -92,6 +94,7 @@ impl Engine {
             timers: BTreeSet::new(),
             statuses: BTreeMap::new(),
             active: BTreeMap::new(),
+            made: crate::provisioning::Made::default(),
             aside: BTreeMap::new(),
             activity_stale: false,
             listed: BTreeSet::new(),

@@ -34,6 +34,12 @@ pub enum Kind {
     LimitRange,
     /// node.k8s.io
     RuntimeClass,
+    /// kueue.x-k8s.io
+    ProvisioningRequestConfig,
+    /// autoscaling.x-k8s.io, in the version that is served
+    ProvisioningRequest,
+    /// core; written, never watched
+    PodTemplate,
     /// A job of one of the integrations.
     Job(JobKind),
 }
@@ -48,9 +54,11 @@ impl Kind {
             | Self::Cohort
             | Self::AdmissionCheck
             | Self::Workload
-            | Self::WorkloadPriorityClass => "kueue.x-k8s.io",
+            | Self::WorkloadPriorityClass
+            | Self::ProvisioningRequestConfig => "kueue.x-k8s.io",
+            Self::ProvisioningRequest => slim::provisioning::GROUP,
             Self::PriorityClass => "scheduling.k8s.io",
-            Self::Namespace | Self::Node | Self::LimitRange => "",
+            Self::Namespace | Self::Node | Self::LimitRange | Self::PodTemplate => "",
             Self::RuntimeClass => "node.k8s.io",
             Self::Job(kind) => kind.group(),
         }
@@ -65,11 +73,24 @@ impl Kind {
             | Self::Cohort
             | Self::AdmissionCheck
             | Self::Workload
-            | Self::WorkloadPriorityClass => "v1beta2",
-            Self::PriorityClass | Self::Namespace | Self::Node | Self::LimitRange | Self::RuntimeClass => {
-                "v1"
-            }
+            | Self::WorkloadPriorityClass
+            | Self::ProvisioningRequestConfig => "v1beta2",
+            Self::PriorityClass
+            | Self::Namespace
+            | Self::Node
+            | Self::LimitRange
+            | Self::RuntimeClass
+            | Self::ProvisioningRequest
+            | Self::PodTemplate => "v1",
             Self::Job(kind) => kind.version(),
+        }
+    }
+
+    /// `group/version`, as owner references have it.
+    pub fn api_version(self) -> String {
+        match self.group() {
+            "" => self.version().to_owned(),
+            group => format!("{group}/{}", self.version()),
         }
     }
 
@@ -88,6 +109,9 @@ impl Kind {
             Self::Node => "Node",
             Self::LimitRange => "LimitRange",
             Self::RuntimeClass => "RuntimeClass",
+            Self::ProvisioningRequestConfig => "ProvisioningRequestConfig",
+            Self::ProvisioningRequest => "ProvisioningRequest",
+            Self::PodTemplate => "PodTemplate",
             Self::Job(kind) => kind.kind(),
         }
     }
@@ -107,13 +131,24 @@ impl Kind {
             Self::Node => "nodes",
             Self::LimitRange => "limitranges",
             Self::RuntimeClass => "runtimeclasses",
+            Self::ProvisioningRequestConfig => "provisioningrequestconfigs",
+            Self::ProvisioningRequest => "provisioningrequests",
+            Self::PodTemplate => "podtemplates",
             Self::Job(kind) => kind.plural(),
         }
     }
 
     /// Whether objects of the kind live in a namespace.
     pub const fn namespaced(self) -> bool {
-        matches!(self, Self::LocalQueue | Self::Workload | Self::LimitRange | Self::Job(_))
+        matches!(
+            self,
+            Self::LocalQueue
+                | Self::Workload
+                | Self::LimitRange
+                | Self::ProvisioningRequest
+                | Self::PodTemplate
+                | Self::Job(_)
+        )
     }
 }
 
@@ -166,6 +201,8 @@ pub enum Object {
     Node(Box<slim::Node>),
     LimitRange(Box<slim::LimitRange>),
     RuntimeClass(Box<slim::RuntimeClass>),
+    ProvisioningRequestConfig(Box<v1beta2::ProvisioningRequestConfig>),
+    ProvisioningRequest(Box<slim::ProvisioningRequest>),
     Job(Box<JobView>),
 }
 
@@ -185,6 +222,8 @@ impl Object {
             Self::Node(o) => (Kind::Node, &o.metadata),
             Self::LimitRange(o) => (Kind::LimitRange, &o.metadata),
             Self::RuntimeClass(o) => (Kind::RuntimeClass, &o.metadata),
+            Self::ProvisioningRequestConfig(o) => (Kind::ProvisioningRequestConfig, &o.metadata),
+            Self::ProvisioningRequest(o) => (Kind::ProvisioningRequest, &o.metadata),
             Self::Job(view) => {
                 return ObjectRef {
                     kind: Kind::Job(view.job.kind),

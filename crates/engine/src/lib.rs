@@ -21,6 +21,7 @@ mod lifecycle;
 pub mod metrics;
 mod observe;
 mod outbox;
+pub mod provisioning;
 mod status;
 mod world;
 
@@ -31,6 +32,7 @@ pub use effect::{
 };
 pub use engine::Engine;
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};
+pub use provisioning::template::TemplateSource;
 
 use sluice_api::job::JobKind;
 

@@ -38,6 +38,11 @@ fn compare(known: Option<&str>, seen: Option<&str>) -> Seen {
     }
 }
 
+/// Whether a version tells nothing new.
+pub(crate) fn is_stale(known: Option<&str>, seen: Option<&str>) -> bool {
+    compare(known, seen) != Seen::Newer
+}
+
 impl Engine {
     /// Takes in an object as it is now.
     pub(crate) fn observe_object(&mut self, object: Object) {
@@ -79,6 +84,7 @@ impl Engine {
                 self.world.checks.insert(Arc::clone(&name), check);
                 self.scheduler.set_check(&name, active);
                 self.quota_changed();
+                self.mark_checked_workloads();
                 self.dirty.objects.insert(reference);
             }
             Object::WorkloadPriorityClass(class) => {
@@ -113,6 +119,11 @@ impl Engine {
                 self.world.runtime_classes.insert(name, *class);
                 self.mark_pending_workloads(None);
             }
+            Object::ProvisioningRequestConfig(config) => {
+                self.world.provisioning_configs.insert(name, config);
+                self.configs_changed();
+            }
+            Object::ProvisioningRequest(request) => self.observe_request(&reference, request),
         }
         self.working_on = None;
     }
@@ -187,6 +198,9 @@ impl Engine {
 
     /// Takes in that an object is gone.
     pub(crate) fn forget_object(&mut self, object: &ObjectRef, uid: Option<&str>) {
+        if !self.may_forget(object, uid) {
+            return;
+        }
         let name = &object.name;
         self.aside.remove(object);
         self.statuses.remove(object);
@@ -257,6 +271,13 @@ impl Engine {
                 self.world.runtime_classes.remove(name);
                 self.mark_pending_workloads(None);
             }
+            Kind::ProvisioningRequestConfig => {
+                self.world.provisioning_configs.remove(name);
+                self.configs_changed();
+            }
+            Kind::ProvisioningRequest => self.forget_request(object),
+            // Never watched.
+            Kind::PodTemplate => {}
         }
     }
 
@@ -266,6 +287,7 @@ impl Engine {
             self.dirty.jobs.insert(job);
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
+        self.made.forget(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.restless = true;
     }
@@ -304,6 +326,12 @@ impl Engine {
             Kind::Namespace => cluster(world.namespaces.keys().collect()),
             Kind::Node => cluster(world.nodes.keys().collect()),
             Kind::RuntimeClass => cluster(world.runtime_classes.keys().collect()),
+            Kind::ProvisioningRequestConfig => cluster(world.provisioning_configs.keys().collect()),
+            Kind::ProvisioningRequest => {
+                world.provisioning_requests.keys().map(crate::provisioning::seen::request_ref).collect()
+            }
+            // Never watched, so never listed.
+            Kind::PodTemplate => Vec::new(),
             Kind::Workload => world.workloads.keys().map(crate::world::workload_ref).collect(),
             Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
             Kind::LocalQueue => world

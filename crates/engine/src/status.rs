@@ -143,6 +143,9 @@ impl Engine {
         if !self.decides() {
             return;
         }
+        if matches!(object.kind, Kind::ProvisioningRequest | Kind::PodTemplate) {
+            return self.mark_maker(object);
+        }
         let entry = self.statuses.entry(object.clone()).or_default();
         if entry.open.is_some() {
             return;
@@ -158,6 +161,7 @@ impl Engine {
                 Kind::ClusterQueue => self.cluster_queue_patch(&object.name),
                 Kind::LocalQueue => self.local_queue_patch(object),
                 Kind::Cohort => self.cohort_patch(&object.name),
+                Kind::AdmissionCheck => self.check_patch(&object.name),
                 _ => None,
             };
             body.map(|body| (Purpose::QueueStatus, Some("status"), body))
@@ -300,6 +304,20 @@ impl Engine {
         cluster
             .and_then(|c| c.spec.admission_scope.as_ref())
             .is_some_and(|s| s.admission_mode == v1beta2::AdmissionMode::UsageBasedAdmissionFairSharing)
+    }
+
+    /// Whether a check of ours works. Only a change of that is written: the text alone may lag (reference 03, 3.2).
+    fn check_patch(&self, name: &str) -> Option<Value> {
+        let check = self.world.checks.get(name)?;
+        let (active, why, message) = self.check_active(check)?;
+        let known = check.status.clone().unwrap_or_default().conditions;
+        let told = conditions::find(&known, conditions::ACTIVE);
+        if told.is_some_and(|c| (c.status == "True") == active && c.status != "Unknown") {
+            return None;
+        }
+        let generation = check.metadata.generation.unwrap_or(0);
+        let next = self.active_condition(&known, (active, why, &message), generation);
+        Some(status_patch(&check.metadata, json!({"conditions": next}), &[]))
     }
 
     fn cohort_patch(&self, name: &str) -> Option<Value> {

@@ -171,6 +171,10 @@ pub(crate) struct World {
     pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,
     pub limits: BTreeMap<Name, LimitSummary>,
     pub runtime_classes: BTreeMap<Name, slim::RuntimeClass>,
+    pub provisioning_configs: BTreeMap<Name, Box<v1beta2::ProvisioningRequestConfig>>,
+    pub provisioning_requests: BTreeMap<(Name, Name), Box<slim::ProvisioningRequest>>,
+    /// Requests by the UID of the controlling Workload.
+    pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
     /// Workloads by the UID of the controlling job.

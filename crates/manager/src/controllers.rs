@@ -20,6 +20,8 @@ pub enum Controller {
     LocalQueue,
     /// Writes the status of Cohorts.
     Cohort,
+    /// Asks for nodes before admission, and answers for the checks that wait for them.
+    Provisioning,
     /// Records Kubernetes events.
     Events,
     /// Serves the admission and conversion webhooks.
@@ -30,13 +32,14 @@ pub enum Controller {
 
 impl Controller {
     /// Every part, in the order of `--help`.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Scheduler,
         Self::Job,
         Self::JobSet,
         Self::ClusterQueue,
         Self::LocalQueue,
         Self::Cohort,
+        Self::Provisioning,
         Self::Events,
         Self::Webhooks,
         Self::Certificates,
@@ -51,6 +54,7 @@ impl Controller {
             Self::ClusterQueue => "clusterqueue",
             Self::LocalQueue => "localqueue",
             Self::Cohort => "cohort",
+            Self::Provisioning => "provisioning",
             Self::Events => "events",
             Self::Webhooks => "webhooks",
             Self::Certificates => "certificates",
@@ -66,6 +70,9 @@ impl Controller {
             Self::ClusterQueue => "status of ClusterQueues",
             Self::LocalQueue => "status of LocalQueues",
             Self::Cohort => "status of Cohorts",
+            Self::Provisioning => {
+                "ProvisioningRequests of workloads, and the checks that wait for their nodes"
+            }
             Self::Events => "Kubernetes events",
             Self::Webhooks => "admission and conversion webhooks",
             Self::Certificates => "certificates of the webhooks: made, rotated, injected",

@@ -32,7 +32,8 @@ use crate::settings;
 use crate::shutdown::{Stop, Stopper, pair};
 use crate::watch::pump::{Feed, Shared, Sink};
 use crate::watch::sync::SyncTracker;
-use crate::watches::{self, Crds, watched_kinds};
+use crate::watch::versions::Versions;
+use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
 use crate::writer::{Answers, Writer};
@@ -107,7 +108,7 @@ impl Parts {
         let elected = self.configuration.leader_election.leader_elect;
         let role = if elected { Role::Follower } else { Role::Standalone };
         let registry = Arc::new(Registry::new(metrics::definitions(), role).context("setting up metrics")?);
-        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs())));
+        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
         let (sink, events) = events::start(self.client.clone(), &lease::identity());
@@ -117,7 +118,9 @@ impl Parts {
         let answers = answers(Arc::clone(&answers_to));
         let connection = &self.configuration.client_connection;
         let burst = u32::try_from(connection.burst).unwrap_or(0);
-        let writer = Writer::start(self.client.clone(), connection.qps, burst, Arc::clone(&answers));
+        let versions = Versions::default();
+        let writer =
+            Writer::start(self.client.clone(), versions.clone(), connection.qps, burst, Arc::clone(&answers));
         let effects = Effects {
             writer: writer.clone(),
             answers,
@@ -136,6 +139,7 @@ impl Parts {
 
         let facts = Arc::new(FactStore::default());
         let crds = Arc::new(Crds::default());
+        let wanted = Wanted { jobs: self.jobs(), provisioning: self.provisions().then(|| versions.clone()) };
         let shared = Shared {
             sink: feed(engine.clone(), Arc::clone(&facts)),
             sync: Arc::clone(&sync),
@@ -143,7 +147,7 @@ impl Parts {
             stop: self.stop.clone(),
         };
         let mut tasks =
-            vec![tokio::spawn(watches::run(self.client.clone(), self.jobs(), Arc::clone(&crds), shared))];
+            vec![tokio::spawn(watches::run(self.client.clone(), wanted, Arc::clone(&crds), shared))];
         let certs = self.webhooks(&facts, &mut tasks)?;
         let (release, released) = pair();
         let (election, standing) = self.election(lease_client, released);
@@ -165,10 +169,15 @@ impl Parts {
         })
     }
 
+    fn provisions(&self) -> bool {
+        self.controllers.has(Controller::Provisioning)
+    }
+
     fn engine_config(&self) -> EngineConfig {
         EngineConfig {
             frameworks: self.jobs().into_iter().collect(),
             scheduling: self.controllers.has(Controller::Scheduler),
+            provisioning: self.provisions(),
             inject_panics: self.inject_panics,
             ..EngineConfig::from(&self.configuration)
         }

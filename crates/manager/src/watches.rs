@@ -1,5 +1,6 @@
 //! Starts the watches: when the CRDs are there, and for JobSets whenever theirs is.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use tracing::{debug, info, warn};
 
 use crate::error_chain::Chain;
 use crate::watch::discovery::{missing, served};
-use crate::watch::kinds::{self, JobMark, JobSetMark, RawJob};
+use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
 use crate::watch::pump::{Ended, Feed, Shared, Watched, pump};
+use crate::watch::versions::{OLDER, Versions};
 
 /// Between two looks for CRDs that are needed.
 const IMPATIENT: Duration = Duration::from_millis(500);
@@ -46,20 +48,46 @@ impl Crds {
     }
 }
 
-/// The kinds that are watched with these job kinds.
-pub fn watched_kinds(jobs: &[JobKind]) -> impl Iterator<Item = Kind> {
-    kinds::OWN.into_iter().chain(kinds::CLUSTER).chain(jobs.iter().copied().map(Kind::Job))
+/// What is watched besides what always is.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Jobs of these kinds.
+    pub jobs: Vec<JobKind>,
+    /// ProvisioningRequests; the version that is served is noted here.
+    pub provisioning: Option<Versions>,
+}
+
+/// The kinds that are watched with these job kinds, and with or without the controller of provisioning checks.
+pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item = Kind> {
+    let provisioning = kinds::PROVISIONING.into_iter().filter(move |_| provisioning);
+    kinds::OWN
+        .into_iter()
+        .chain(kinds::CLUSTER)
+        .chain(provisioning)
+        .chain(jobs.iter().copied().map(Kind::Job))
 }
 
 /// Watches everything until stopped.
-pub async fn run(client: Client, jobs: Vec<JobKind>, crds: Arc<Crds>, mut shared: Shared) {
+pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = JoinSet::new();
     cluster_kinds(&client, &shared, &mut tasks);
-    for kind in jobs {
+    if let Some(versions) = wanted.provisioning {
+        tasks.spawn(when_it_exists::<DeserializeGuard<v1beta2::ProvisioningRequestConfig>>(
+            client.clone(),
+            Kind::ProvisioningRequestConfig,
+            shared.clone(),
+        ));
+        tasks.spawn(provisioning_requests(client.clone(), versions, shared.clone()));
+    }
+    for kind in wanted.jobs {
         match kind {
             JobKind::Job => start::<RawJob<JobMark>>(&client, Kind::Job(kind), &shared, &mut tasks),
             JobKind::JobSet => {
-                tasks.spawn(when_it_exists::<RawJob<JobSetMark>>(client.clone(), kind, shared.clone()));
+                tasks.spawn(when_it_exists::<RawJob<JobSetMark>>(
+                    client.clone(),
+                    Kind::Job(kind),
+                    shared.clone(),
+                ));
             }
         }
     }
@@ -125,32 +153,76 @@ where
 }
 
 /// Watches a kind whose CRD may come and go.
-async fn when_it_exists<K>(client: Client, job: JobKind, mut shared: Shared)
+async fn when_it_exists<K>(client: Client, kind: Kind, mut shared: Shared)
 where
     K: Watched<DynamicType = ()> + Sync,
 {
-    let kind = Kind::Job(job);
     loop {
-        match served(&client, job.group(), job.version()).await {
-            Ok(served) if served.contains(job.plural()) => {
-                info!(kind = job.plural(), "the CRD is there");
-                let api = Api::<K>::all(client.clone());
-                if pump(api, kind, true, shared.clone()).await == Ended::Stopped {
+        match served(&client, kind.group(), kind.version()).await {
+            Ok(served) if served.contains(kind.plural()) => {
+                if while_it_exists::<K>(&client, kind, &shared).await == Ended::Stopped {
                     return;
                 }
-                info!(kind = job.plural(), "the CRD is gone");
-                (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new() }));
             }
-            Ok(_) => {
-                let epoch = *shared.epoch.borrow();
-                if shared.sync.absent(kind) {
-                    (shared.sink)(Feed::Synced(epoch));
-                }
-            }
+            Ok(_) => absent(kind, &shared),
             Err(error) => debug!(error = %Chain(&error), "a CRD cannot be looked up"),
         }
         if !shared.stop.sleep(PATIENT).await {
             return;
         }
+    }
+}
+
+/// Watches ProvisioningRequests in the newest version that is served, whenever one is.
+async fn provisioning_requests(client: Client, versions: Versions, mut shared: Shared) {
+    let kind = Kind::ProvisioningRequest;
+    loop {
+        let (newer, older) =
+            (served(&client, kind.group(), kind.version()).await, served(&client, kind.group(), OLDER).await);
+        let has = |list: &BTreeSet<String>| list.contains(kind.plural());
+        let ended = match (newer, older) {
+            (Ok(newer), _) if has(&newer) => {
+                versions.only_older(false);
+                while_it_exists::<slim::ProvisioningRequest>(&client, kind, &shared).await
+            }
+            (Ok(_), Ok(older)) if has(&older) => {
+                versions.only_older(true);
+                while_it_exists::<OlderProvisioningRequest>(&client, kind, &shared).await
+            }
+            (Ok(_), Ok(_)) => {
+                absent(kind, &shared);
+                Ended::Gone
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                debug!(error = %Chain(&error), "a CRD cannot be looked up");
+                Ended::Gone
+            }
+        };
+        if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
+            return;
+        }
+    }
+}
+
+/// Watches a kind until its CRD is gone.
+async fn while_it_exists<K>(client: &Client, kind: Kind, shared: &Shared) -> Ended
+where
+    K: Watched<DynamicType = ()> + Sync,
+{
+    info!(kind = kind.plural(), "the CRD is there");
+    let api = Api::<K>::all(client.clone());
+    let ended = pump(api, kind, true, shared.clone()).await;
+    if ended == Ended::Gone {
+        info!(kind = kind.plural(), "the CRD is gone");
+        (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new() }));
+    }
+    ended
+}
+
+/// The kind does not exist: nothing waits for it.
+fn absent(kind: Kind, shared: &Shared) {
+    let epoch = *shared.epoch.borrow();
+    if shared.sync.absent(kind) {
+        (shared.sink)(Feed::Synced(epoch));
     }
 }

@@ -84,6 +84,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::LimitRange => Object::LimitRange(typed(value)?),
         Kind::RuntimeClass => Object::RuntimeClass(typed(value)?),
         Kind::Job(job) => Object::Job(Box::new(sluice_jobs::observe(job, value))),
+        other => return Err(Wrong::new("", format!("{} is not simulated", other.as_str()))),
     })
 }
 

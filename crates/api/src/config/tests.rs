@@ -287,10 +287,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("gates", "featureGates: {Bogus: true, PartialAdmission: maybe, TLSOptions: false}"),
     ("concurrency", "controller: {groupKindConcurrency: {Pod: 0}, cacheSyncTimeout: -1}"),
-    (
-        "not built",
-        "metrics: {localQueueMetrics: {localQueueSelector: {}}}",
-    ),
+    ("not built", "metrics: {localQueueMetrics: {localQueueSelector: {}}}"),
     ("retention", "objectRetentionPolicies: {workloads: {afterFinished: -1s, afterwards: 1s}}"),
 ];
 

@@ -181,8 +181,7 @@ impl Gate {
     pub const fn built(self) -> bool {
         !matches!(
             self,
-            Self::CleanupProvisioningRequestsOnEviction
-                | Self::ConcurrentAdmission
+            Self::ConcurrentAdmission
                 | Self::CustomMetricLabels
                 | Self::DeferRayServiceFinalizationForRedisCleanup
                 | Self::ElasticJobsViaWorkloadSlices

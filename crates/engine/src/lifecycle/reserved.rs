@@ -12,7 +12,7 @@ use super::body::strict_patch;
 use super::transition::{self, Eviction};
 use super::workload::later;
 use crate::REPORTER_WORKLOAD;
-use crate::effect::{EventType, Purpose, Write};
+use crate::effect::{Effect, EventType, Purpose, Write};
 use crate::engine::Engine;
 use crate::ingest;
 use crate::ingest::workload::is;
@@ -25,7 +25,10 @@ impl Engine {
         if is(self.world.workloads[key].status(), Type::Evicted) {
             return;
         }
-        let _ = self.reconcile_checks(key) || self.reconcile_stop(key) || self.reconcile_deadlines(key);
+        let _ = self.reconcile_provisioning(key)
+            || self.reconcile_checks(key)
+            || self.reconcile_stop(key)
+            || self.reconcile_deadlines(key);
     }
 
     /// Two-phase admission (reference 06, 6.10); says whether it wrote.
@@ -38,7 +41,7 @@ impl Engine {
         if let Some(queue) = queue {
             let required = required_checks(queue, next.admission.as_ref());
             if transition::sync_checks(&mut next, &required, at) {
-                self.write_checks(key, next);
+                self.write_checks(key, next, Vec::new());
                 return true;
             }
         }
@@ -81,12 +84,12 @@ impl Engine {
     }
 
     /// Writes the list of checks: as a patch of the whole list, because dropped ones have other owners too.
-    fn write_checks(&mut self, key: &WorkloadKey, next: WorkloadStatus) {
+    pub(crate) fn write_checks(&mut self, key: &WorkloadKey, next: WorkloadStatus, then: Vec<Effect>) {
         let entry = &self.world.workloads[key];
         let patch =
             strict_patch(&entry.object, json!({"status": {"admissionChecks": next.admission_checks}}));
         let write = Write::MergePatch { subresource: Some("status"), body: patch };
-        let id = self.outbox.write(workload_ref(key), Purpose::SyncChecks, write, Vec::new());
+        let id = self.outbox.write(workload_ref(key), Purpose::SyncChecks, write, then);
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);
             entry.assumed = Some(next);

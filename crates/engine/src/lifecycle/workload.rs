@@ -71,6 +71,7 @@ impl Engine {
         if entry.decision.is_some() {
             return self.carry_out(key);
         }
+        self.sweep_requests(key);
         if self.ends(key) {
             return;
         }

@@ -4,6 +4,7 @@
 mod model;
 
 mod checks;
+mod provisioning;
 mod queues;
 mod readiness;
 mod requests;

@@ -97,6 +97,9 @@ impl Api {
                 Kind::Node => Object::Node(Box::new(decode(value))),
                 Kind::LimitRange => Object::LimitRange(Box::new(decode(value))),
                 Kind::RuntimeClass => Object::RuntimeClass(Box::new(decode(value))),
+                Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(Box::new(decode(value))),
+                Kind::ProvisioningRequest => Object::ProvisioningRequest(Box::new(decode(value))),
+                Kind::PodTemplate => return None,
                 Kind::Job(_) => unreachable!("jobs are kept as views"),
             },
         })
@@ -112,7 +115,8 @@ impl Api {
 
     /// What watches tell: the newest state of each object that changed, once.
     pub fn events_since(&self, revision: u64) -> Vec<Input> {
-        let recent = self.log.iter().filter(|(at, ..)| *at > revision);
+        let watched = |r: &ObjectRef| r.kind != Kind::PodTemplate;
+        let recent = self.log.iter().filter(|(at, r, _)| *at > revision && watched(r));
         recent
             .map(|(_, reference, deleted)| match (deleted, self.object(reference)) {
                 (Some(uid), _) => Input::Deleted { object: reference.clone(), uid: Some(Arc::clone(uid)) },
@@ -208,7 +212,15 @@ impl Api {
     fn remove(&mut self, reference: &ObjectRef, uid: Arc<str>) {
         self.objects.remove(reference);
         let revision = self.next();
-        self.log.push((revision, reference.clone(), Some(uid)));
+        self.log.push((revision, reference.clone(), Some(Arc::clone(&uid))));
+        for kind in [Kind::ProvisioningRequest, Kind::PodTemplate] {
+            for owned in self.names(kind) {
+                let owners = self.json(&owned).and_then(|o| o["metadata"]["ownerReferences"].as_array());
+                if owners.is_some_and(|o| o.iter().all(|o| string(&o["uid"]) == uid)) {
+                    self.delete(&owned);
+                }
+            }
+        }
     }
 
     // Jobs.
@@ -324,6 +336,27 @@ impl Api {
                 value["metadata"]["creationTimestamp"] = json!(self.now.to_string());
                 self.store(reference, value, true);
             }
+            Write::Create(object) => {
+                if self.objects.contains_key(reference) {
+                    return Err(WriteError::AlreadyExists(reference.to_string()));
+                }
+                let mut value = (**object).clone();
+                value["metadata"]["uid"] = json!(self.fresh_uid());
+                self.store(reference, value, true);
+            }
+            Write::CreatePodTemplate(source) => {
+                let workload = self.json(&source.workload);
+                let workload = workload.ok_or_else(|| WriteError::NotFound(source.workload.to_string()))?;
+                let template = source.build(&decode(workload)).map_err(WriteError::Refused)?;
+                if let Some(known) = self.json(reference) {
+                    let ours = known["metadata"]["ownerReferences"][0]["uid"] == source.uid.as_str();
+                    return if ours { Ok(None) } else { Err(WriteError::Conflict(reference.to_string())) };
+                }
+                let mut value = serde_json::to_value(template).unwrap();
+                value["metadata"]["uid"] = json!(self.fresh_uid());
+                self.store(reference, value, true);
+                return Ok(None);
+            }
             Write::MergePatch { subresource, body } => {
                 let mut value = self.locked(reference, body)?;
                 let before = value.clone();
@@ -362,6 +395,9 @@ impl Api {
             Write::StopJob { view, infos } => self.patch_job(reference, view, |job| stop(job, infos))?,
             Write::SuspendJob { view } => self.patch_job(reference, view, |job| stop(job, &[]))?,
             Write::Read => {}
+        }
+        if reference.kind == Kind::PodTemplate {
+            return Ok(None);
         }
         self.object(reference).map(Some).ok_or_else(|| WriteError::NotFound(reference.to_string()))
     }

@@ -20,7 +20,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 14] = [
+pub const KINDS: [Kind; 16] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -33,6 +33,8 @@ pub const KINDS: [Kind; 14] = [
     Kind::Node,
     Kind::LimitRange,
     Kind::RuntimeClass,
+    Kind::ProvisioningRequestConfig,
+    Kind::ProvisioningRequest,
     Kind::Job(sluice_api::job::JobKind::Job),
     Kind::Job(sluice_api::job::JobKind::JobSet),
 ];

@@ -14,6 +14,7 @@ use sluice_api::{slim, v1beta2};
 use sluice_engine::input::{Kind, Object};
 
 use super::pump::{Decoded, Watched};
+use super::versions::OLDER;
 
 /// Implements [`Watched`] for types that the engine takes as they are.
 macro_rules! watched {
@@ -39,6 +40,48 @@ watched! {
     slim::Node => Node,
     slim::LimitRange => LimitRange,
     slim::RuntimeClass => RuntimeClass,
+    v1beta2::ProvisioningRequestConfig => ProvisioningRequestConfig,
+    slim::ProvisioningRequest => ProvisioningRequest,
+}
+
+/// A ProvisioningRequest where only the older version is served.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct OlderProvisioningRequest(slim::ProvisioningRequest);
+
+impl Resource for OlderProvisioningRequest {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Kind::ProvisioningRequest.as_str().into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Kind::ProvisioningRequest.group().into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        OLDER.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Kind::ProvisioningRequest.plural().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+impl Watched for OlderProvisioningRequest {
+    fn decode(self) -> Decoded {
+        self.0.decode()
+    }
 }
 
 /// The kinds of our own group; without any of them nothing works.
@@ -51,6 +94,9 @@ pub const OWN: [Kind; 7] = [
     Kind::Workload,
     Kind::WorkloadPriorityClass,
 ];
+
+/// The kinds of the controller of provisioning checks.
+pub const PROVISIONING: [Kind; 2] = [Kind::ProvisioningRequestConfig, Kind::ProvisioningRequest];
 
 /// The kinds of the cluster that are always there.
 pub const CLUSTER: [Kind; 5] =

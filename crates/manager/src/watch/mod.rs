@@ -4,3 +4,4 @@ pub mod discovery;
 pub mod kinds;
 pub mod pump;
 pub mod sync;
+pub mod versions;

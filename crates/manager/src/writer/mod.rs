@@ -4,6 +4,7 @@
 pub mod lanes;
 pub mod pace;
 pub mod request;
+mod template;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError};
 use crate::error_chain::Chain;
+use crate::watch::versions::Versions;
 use lanes::Lanes;
 use pace::{ATTEMPTS, Bucket, pause};
 use request::{Plan, answer, failure, plan, step_call, view};
@@ -45,10 +47,10 @@ pub struct Writer {
 
 impl Writer {
     /// Starts the pool. A `qps` of 0 or less means no limit.
-    pub fn start(client: Client, qps: f64, burst: u32, answers: Answers) -> Self {
+    pub fn start(client: Client, versions: Versions, qps: f64, burst: u32, answers: Answers) -> Self {
         let (queue, jobs) = mpsc::unbounded_channel();
         let (idle, is_idle) = watch::channel(true);
-        let sender = Sender { client, bucket: Bucket::new(qps, burst), started: Instant::now() };
+        let sender = Sender { client, versions, bucket: Bucket::new(qps, burst), started: Instant::now() };
         tokio::spawn(pool(jobs, idle, sender, answers));
         Self { queue, idle: is_idle }
     }
@@ -72,6 +74,7 @@ impl Writer {
 /// What is needed to send.
 struct Sender {
     client: Client,
+    versions: Versions,
     bucket: Bucket,
     started: Instant,
 }
@@ -95,12 +98,12 @@ async fn pool(
     loop {
         while running.len() < IN_FLIGHT {
             let Some((object, (generation, request))) = lanes.pop() else { break };
-            let (client, wait) = (sender.client.clone(), sender.slot());
+            let (client, versions, wait) = (sender.client.clone(), sender.versions.clone(), sender.slot());
             running.spawn(async move {
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
-                let outcome = carry_out(&client, &request).await;
+                let outcome = carry_out(&client, &versions, &request).await;
                 (object, generation, request.id, outcome)
             });
         }
@@ -128,16 +131,17 @@ async fn pool(
 }
 
 /// Sends one write, with its retries, and reads the answer.
-async fn carry_out(client: &Client, request: &WriteRequest) -> Answer {
+async fn carry_out(client: &Client, versions: &Versions, request: &WriteRequest) -> Answer {
     let object = &request.object;
     let began = Instant::now();
-    let outcome = match plan(object, &request.write) {
+    let outcome = match plan(object, versions.of(object.kind), &request.write) {
         Err(error) => Err(error),
         Ok(Plan::One(call)) => match persist(client, &call).await {
             Ok(body) => answer(object.kind, &body),
             Err(error) if is_done(&request.write, &error) => Ok(None),
             Err(error) => Err(failure(&error)),
         },
+        Ok(Plan::Template(source)) => template::create(client, object, &source).await.map(|()| None),
         Ok(Plan::Steps(kind, steps)) => {
             let mut last = None;
             let mut failed = None;

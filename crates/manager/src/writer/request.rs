@@ -4,6 +4,7 @@ use axum::http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
+use sluice_engine::TemplateSource;
 use sluice_engine::effect::Write;
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::{Patch, Step};
@@ -18,12 +19,14 @@ pub enum Plan {
     One(Call),
     /// The steps of stopping a job: each after the first is pinned to the answer of the one before.
     Steps(JobKind, Vec<Step>),
+    /// A PodTemplate that is made from a Workload.
+    Template(Box<TemplateSource>),
 }
 
-/// Makes the requests of a write; fails when a job cannot be started as it is.
-pub fn plan(object: &ObjectRef, write: &Write) -> Result<Plan, WriteError> {
+/// Makes the requests of a write, in the version of the kind that is served; fails when a job cannot be started as it is.
+pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, WriteError> {
     let one = |method, subresource, query, content, body: &Value| {
-        let uri = format!("{}{query}", uri(object, subresource));
+        let uri = format!("{}{query}", uri(object, version, subresource));
         Ok(Plan::One(Call::with_body(method, uri, content, body)))
     };
     match write {
@@ -31,9 +34,20 @@ pub fn plan(object: &ObjectRef, write: &Write) -> Result<Plan, WriteError> {
             let body = serde_json::to_value(workload).map_err(|error| {
                 WriteError::Refused(format!("the Workload cannot be serialized: {error}"))
             })?;
-            let call = Call::with_body(Method::POST, collection(object), Content::Json, &body);
+            let call = Call::with_body(Method::POST, collection(object, version), Content::Json, &body);
             Ok(Plan::One(call))
         }
+        Write::Create(body) => {
+            let mut body = (**body).clone();
+            let group = object.kind.group();
+            let api_version =
+                if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+            body["apiVersion"] = json!(api_version);
+            body["kind"] = json!(object.kind.as_str());
+            let call = Call::with_body(Method::POST, collection(object, version), Content::Json, &body);
+            Ok(Plan::One(call))
+        }
+        Write::CreatePodTemplate(source) => Ok(Plan::Template(source.clone())),
         Write::MergePatch { subresource, body } => {
             one(Method::PATCH, *subresource, String::new(), Content::MergePatch, body)
         }
@@ -55,7 +69,7 @@ pub fn plan(object: &ObjectRef, write: &Write) -> Result<Plan, WriteError> {
         }
         Write::StopJob { view, infos } => Ok(Plan::Steps(view.job.kind, sluice_jobs::stop(view, infos))),
         Write::SuspendJob { view } => Ok(Plan::One(step_call(object, &sluice_jobs::suspend(view)))),
-        Write::Read => Ok(Plan::One(Call::get(uri(object, None)))),
+        Write::Read => Ok(Plan::One(Call::get(uri(object, version, None)))),
     }
 }
 
@@ -65,15 +79,21 @@ pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
         Patch::Merge(_) => Content::MergePatch,
         Patch::Json(_) => Content::JsonPatch,
     };
-    Call::with_body(Method::PATCH, uri(object, step.subresource), content, &step.patch.body())
+    Call::with_body(
+        Method::PATCH,
+        uri(object, object.kind.version(), step.subresource),
+        content,
+        &step.patch.body(),
+    )
 }
 
-fn collection(object: &ObjectRef) -> String {
+/// Where objects of the kind are, in a version.
+pub fn collection(object: &ObjectRef, version: &str) -> String {
     let kind = object.kind;
     let root = if kind.group().is_empty() {
-        format!("/api/{}", kind.version())
+        format!("/api/{version}")
     } else {
-        format!("/apis/{}/{}", kind.group(), kind.version())
+        format!("/apis/{}/{version}", kind.group())
     };
     if kind.namespaced() {
         format!("{root}/namespaces/{}/{}", object.namespace, kind.plural())
@@ -82,8 +102,9 @@ fn collection(object: &ObjectRef) -> String {
     }
 }
 
-fn uri(object: &ObjectRef, subresource: Option<&str>) -> String {
-    let base = format!("{}/{}", collection(object), object.name);
+/// Where an object is, in a version.
+pub fn uri(object: &ObjectRef, version: &str, subresource: Option<&str>) -> String {
+    let base = format!("{}/{}", collection(object, version), object.name);
     subresource.map_or_else(|| base.clone(), |sub| format!("{base}/{sub}"))
 }
 
@@ -111,6 +132,9 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::Node => Object::Node(decode(body)?),
         Kind::LimitRange => Object::LimitRange(decode(body)?),
         Kind::RuntimeClass => Object::RuntimeClass(decode(body)?),
+        Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(decode(body)?),
+        Kind::ProvisioningRequest => Object::ProvisioningRequest(decode(body)?),
+        Kind::PodTemplate => return Ok(None),
         Kind::Job(job) => Object::Job(Box::new(view(job, body)?)),
     };
     Ok(Some(object))
@@ -122,7 +146,8 @@ pub fn view(kind: JobKind, body: &[u8]) -> Result<JobView, WriteError> {
     Ok(sluice_jobs::observe(kind, &value))
 }
 
-fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
+/// Reads an answer as a type.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
     serde_json::from_slice(body)
         .map_err(|error| WriteError::Transient(format!("the answer cannot be read: {error}")))
 }
@@ -152,7 +177,7 @@ mod tests {
     fn only(plan: Plan) -> Call {
         match plan {
             Plan::One(call) => call,
-            Plan::Steps(..) => unreachable!("a single request"),
+            Plan::Steps(..) | Plan::Template(_) => unreachable!("a single request"),
         }
     }
 
@@ -163,7 +188,7 @@ mod tests {
             field_manager: "kueue-admission",
             body: json!({"status": {}}),
         };
-        let call = only(plan(&workload(), &write).unwrap());
+        let call = only(plan(&workload(), "v1beta2", &write).unwrap());
         assert_eq!(
             call.uri,
             "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/job-a-12345/status?fieldManager=kueue-admission&force=true"
@@ -173,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_deletion_names_the_uid_and_runs_in_the_background() {
-        let call = only(plan(&workload(), &Write::Delete { uid: Some(Arc::from("u1")) }).unwrap());
+        let call = only(plan(&workload(), "v1beta2", &Write::Delete { uid: Some(Arc::from("u1")) }).unwrap());
         let body: Value = serde_json::from_slice(&call.body).unwrap();
         assert_eq!(body, json!({"propagationPolicy": "Background", "preconditions": {"uid": "u1"}}));
     }
@@ -181,17 +206,31 @@ mod tests {
     #[test]
     fn cluster_scoped_and_core_kinds_have_their_own_paths() {
         assert_eq!(
-            uri(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), Some("status")),
+            uri(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), "v1beta2", Some("status")),
             "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/cq/status"
         );
-        assert_eq!(uri(&ObjectRef::cluster(Kind::Node, "n"), None), "/api/v1/nodes/n");
+        assert_eq!(uri(&ObjectRef::cluster(Kind::Node, "n"), "v1", None), "/api/v1/nodes/n");
     }
 
     #[test]
     fn a_creation_goes_to_the_collection() {
-        let call = only(plan(&workload(), &Write::CreateWorkload(Box::default())).unwrap());
+        let call = only(plan(&workload(), "v1beta2", &Write::CreateWorkload(Box::default())).unwrap());
         assert_eq!(call.uri, "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads");
         assert_eq!(call.method, Method::POST);
+    }
+
+    #[test]
+    fn what_is_created_names_the_version_that_is_served() {
+        let request = ObjectRef::namespaced(Kind::ProvisioningRequest, "ns", "w-prov-1");
+        let write = Write::Create(Box::new(json!({"metadata": {"name": "w-prov-1"}})));
+        let call = only(plan(&request, "v1beta1", &write).unwrap());
+        assert_eq!(call.uri, "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/ns/provisioningrequests");
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        assert_eq!(
+            body,
+            json!({"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "ProvisioningRequest",
+                "metadata": {"name": "w-prov-1"}})
+        );
     }
 
     #[test]

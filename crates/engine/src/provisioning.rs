@@ -1,0 +1,56 @@
+//! The controller of AdmissionChecks `kueue.x-k8s.io/provisioning-request` (reference 06, 6.23): it asks the cluster
+//! autoscaler for nodes, and says whether they are there.
+//!
+//! * [`names`]: names of ProvisioningRequests and PodTemplates; [`plan`]: what is asked for; [`verdict`]: what an answer
+//!   means for the check; [`template`]: the PodTemplate of a pod set. All four are pure.
+//! * [`controller`]: what a Workload's checks need next; [`parameters`]: whether a check's parameters exist;
+//!   [`seen`]: the objects as they were seen.
+//!
+//! Deviations (tests/compat/deviations.md): a request that waits for the provider's quota says so in the check's message;
+//! a request that nodes came for is never taken away because its configuration changed.
+
+pub(crate) mod controller;
+pub(crate) mod names;
+pub(crate) mod parameters;
+pub(crate) mod plan;
+pub(crate) mod seen;
+pub mod template;
+pub(crate) mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_core::WorkloadKey;
+
+use crate::input::ObjectRef;
+
+/// The reporter of its events (reference 03, 3.6).
+pub(crate) const REPORTER: &str = "kueue-provisioning-request-controller";
+
+/// What is known of the objects that were made for Workloads, beyond what is watched.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// Whose provisioning an object is: of each that was written.
+    pub owners: BTreeMap<ObjectRef, WorkloadKey>,
+    /// PodTemplates that exist.
+    pub templates: BTreeSet<ObjectRef>,
+    /// PodTemplates that belong to their ProvisioningRequest, so that they go with it.
+    pub moved: BTreeSet<ObjectRef>,
+}
+
+impl Made {
+    /// Forgets everything of a Workload that is gone.
+    pub fn forget(&mut self, workload: &WorkloadKey) {
+        let gone: Vec<_> =
+            self.owners.iter().filter(|(_, w)| *w == workload).map(|(o, _)| o.clone()).collect();
+        for object in gone {
+            self.forget_object(&object);
+        }
+    }
+
+    /// Forgets an object.
+    pub fn forget_object(&mut self, object: &ObjectRef) {
+        self.owners.remove(object);
+        self.templates.remove(object);
+        self.moved.remove(object);
+    }
+}

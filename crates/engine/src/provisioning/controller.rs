@@ -1,0 +1,354 @@
+//! What a Workload's provisioning checks need next (reference 06, 6.23).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+use sluice_api::conditions::{self, MAX_MESSAGE_BYTES, WorkloadCondition as Type, whole_seconds};
+use sluice_api::gates::Gate;
+use sluice_api::slim;
+use sluice_api::v1beta2::{AdmissionCheckState, CheckState};
+use sluice_core::{Name, WorkloadKey};
+
+use super::REPORTER;
+use super::names::{attempt_of, request_name, template_name};
+use super::plan::Plan;
+use super::seen::request_ref;
+use super::template::TemplateSource;
+use super::verdict::{Case, Step, Verdict};
+use crate::effect::{Effect, Event, EventType, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::workload::is;
+use crate::input::{Kind, ObjectRef, WriteError};
+use crate::outbox::{Open, event, log};
+use crate::world::workload_ref;
+
+/// An attempt that is to be made.
+struct Attempt {
+    plan: Plan,
+    name: String,
+}
+
+/// What follows for one check.
+struct Outcome {
+    /// What the check is to say.
+    verdict: Option<Verdict>,
+    /// What is to be asked for.
+    attempt: Option<Attempt>,
+    /// The request that stays.
+    keep: Option<(Name, Name)>,
+}
+
+impl Outcome {
+    const fn says(verdict: Verdict) -> Self {
+        Self { verdict: Some(verdict), attempt: None, keep: None }
+    }
+}
+
+impl Engine {
+    /// Takes away what was asked for when the Workload is finished, or evicted.
+    pub(crate) fn sweep_requests(&mut self, key: &WorkloadKey) {
+        if !self.config.provisioning {
+            return;
+        }
+        let entry = &self.world.workloads[key];
+        let evicted =
+            is(entry.status(), Type::Evicted) && self.config.on(Gate::CleanupProvisioningRequestsOnEviction);
+        if evicted || is(entry.status(), Type::Finished) {
+            let uid = entry.uid();
+            self.remove_requests(key, &uid, &BTreeSet::new());
+        }
+    }
+
+    /// Does what the provisioning checks of a Workload with quota need; says whether it wrote to the Workload.
+    pub(crate) fn reconcile_provisioning(&mut self, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        let checks = &entry.status().admission_checks;
+        if !checks.iter().any(|c| self.provisions(&c.name)) {
+            return false;
+        }
+        let uid = entry.uid();
+        let mut next = entry.status().clone();
+        let (mut keep, mut attempts, mut then) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let mut undecided = false;
+        for check in &mut next.admission_checks {
+            if !self.provisions(&check.name) {
+                continue;
+            }
+            undecided |= self.provisioning_config(&check.name).is_none();
+            let outcome = self.look_at(key, check);
+            keep.extend(outcome.keep);
+            attempts.extend(outcome.attempt);
+            if let Some(verdict) = outcome.verdict {
+                then.extend(self.say(key, check, verdict));
+            }
+        }
+        // Without its configuration nobody knows whether a request is still wanted.
+        if !undecided {
+            self.remove_requests(key, &uid, &keep);
+        }
+        for request in &keep {
+            self.hand_over_templates(key, request);
+        }
+        for attempt in attempts {
+            self.make(key, &attempt);
+        }
+        if next.admission_checks == self.world.workloads[key].status().admission_checks {
+            return false;
+        }
+        self.write_checks(key, next, then);
+        true
+    }
+
+    fn look_at(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> Outcome {
+        let entry = &self.world.workloads[key];
+        let Some(config) = self.provisioning_config(&check.name) else {
+            // What was decided stays decided.
+            let verdict = (check.state == CheckState::Pending)
+                .then(|| Verdict::plain(CheckState::Pending, "the check is not active"));
+            return Outcome { verdict, attempt: None, keep: None };
+        };
+        let Some(plan) = Plan::of(&entry.object, entry.status(), config) else {
+            return Outcome::says(Verdict::plain(
+                CheckState::Ready,
+                "the provisioning request is not needed",
+            ));
+        };
+        let retries = check.retry_count.unwrap_or(0);
+        let pending = check.state == CheckState::Pending;
+        let attempt = |n: i32, plan: Plan| {
+            let name = request_name(&key.name, &check.name, n);
+            pending.then_some(Attempt { plan, name })
+        };
+        let Some((number, request_key, request)) = self.current(key, check, &plan) else {
+            return Outcome { verdict: None, attempt: attempt(retries.saturating_add(1), plan), keep: None };
+        };
+        let case = Case {
+            request,
+            attempt: number,
+            plan: &plan,
+            config,
+            state: check.state,
+            retries,
+            admitted: is(entry.status(), Type::Admitted),
+            active: entry.object.spec.active,
+            uid: &entry.uid(),
+            old_annotations: self.config.old_provisioning_annotations,
+        };
+        let keep = Some(request_key);
+        match case.step() {
+            Step::Wait => Outcome { verdict: None, attempt: None, keep },
+            Step::Say(verdict) => Outcome { verdict: Some(verdict), attempt: None, keep },
+            Step::NextAttempt => {
+                Outcome { verdict: None, attempt: attempt(number.saturating_add(1), plan), keep }
+            }
+        }
+    }
+
+    /// The latest attempt that asks for what is wanted. One that nodes came for stays whatever is wanted now.
+    fn current(
+        &self,
+        key: &WorkloadKey,
+        check: &AdmissionCheckState,
+        plan: &Plan,
+    ) -> Option<(i32, (Name, Name), &slim::ProvisioningRequest)> {
+        let uid = self.world.workloads[key].uid();
+        let owned = self.world.requests_of(&uid).into_iter().filter_map(|request_key| {
+            let request = self.world.provisioning_requests.get(&request_key)?;
+            let wanted = check.state == CheckState::Ready || plan.matches(request);
+            let usable = wanted && request.metadata.deletion_timestamp.is_none();
+            let number = attempt_of(&request_key.1, &key.name, &check.name).filter(|_| usable)?;
+            Some((number, request_key, &**request))
+        });
+        owned.max_by_key(|(number, ..)| *number)
+    }
+
+    /// Makes a check say something; gives what is to be told about it.
+    fn say(&self, key: &WorkloadKey, check: &mut AdmissionCheckState, verdict: Verdict) -> Option<Effect> {
+        let message = conditions::truncate(&verdict.message, MAX_MESSAGE_BYTES);
+        let before = check.state;
+        if before == verdict.state && (before == CheckState::Ready || check.message == message) {
+            return None;
+        }
+        message.clone_into(&mut check.message);
+        if before == verdict.state {
+            return None;
+        }
+        check.state = verdict.state;
+        check.last_transition_time = Time(whole_seconds(self.now));
+        check.requeue_after_seconds = verdict.requeue_after_seconds;
+        check.pod_set_updates = verdict.updates;
+        let mut note =
+            format!("Admission check {} updated state from {before:?} to {:?}", check.name, check.state);
+        if !message.is_empty() {
+            note = format!("{note} with message: {message}");
+        }
+        let uid = self.world.workloads[key].uid();
+        Some(event(&workload_ref(key), &uid, EventType::Normal, "AdmissionCheckUpdated", note, REPORTER))
+    }
+
+    /// Deletes the requests of a Workload that are not among `keep`.
+    fn remove_requests(&mut self, key: &WorkloadKey, uid: &str, keep: &BTreeSet<(Name, Name)>) {
+        for request_key in self.world.requests_of(uid) {
+            let Some(request) = self.world.provisioning_requests.get(&request_key) else { continue };
+            if keep.contains(&request_key) || request.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let write = Write::Delete { uid: request.metadata.uid.as_deref().map(Arc::from) };
+            let object = request_ref(&request_key);
+            let then = vec![log(
+                Level::Info,
+                "provisioning request deleted",
+                &[("workload", key), ("request", &object)],
+            )];
+            self.write_for(key, &object, Purpose::DeleteRequest, write, then);
+        }
+    }
+
+    /// Sends a write on an object that was made for a Workload, unless one is open or must wait.
+    fn write_for(
+        &mut self,
+        key: &WorkloadKey,
+        object: &ObjectRef,
+        purpose: Purpose,
+        write: Write,
+        then: Vec<Effect>,
+    ) {
+        self.made.owners.insert(object.clone(), key.clone());
+        let entry = self.statuses.entry(object.clone()).or_default();
+        if entry.open.is_some() {
+            return;
+        }
+        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+            return self.wake_at(until, Alarm::Object(object.clone()));
+        }
+        entry.open = Some(self.outbox.write(object.clone(), purpose, write, then));
+    }
+
+    /// Makes an attempt: first the templates, then the request that names them.
+    fn make(&mut self, key: &WorkloadKey, attempt: &Attempt) {
+        let object = ObjectRef::namespaced(
+            Kind::ProvisioningRequest,
+            Arc::clone(&key.namespace),
+            attempt.name.as_str(),
+        );
+        // One of that name that goes must be gone first.
+        let taken = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+        if self.world.provisioning_requests.contains_key(&taken) {
+            return;
+        }
+        let mut complete = true;
+        for group in &attempt.plan.groups {
+            let source = self.template_source(key, &attempt.name, &group.pod_sets[0]);
+            let template =
+                ObjectRef::namespaced(Kind::PodTemplate, Arc::clone(&key.namespace), source.name.as_str());
+            if !self.made.templates.contains(&template) {
+                complete = false;
+                let write = Write::CreatePodTemplate(Box::new(source));
+                self.write_for(key, &template, Purpose::CreateTemplate, write, Vec::new());
+            }
+        }
+        if !complete {
+            return;
+        }
+        let entry = &self.world.workloads[key];
+        let write = Write::Create(Box::new(attempt.plan.request(&attempt.name, &entry.object)));
+        let told = Effect::Event(Event {
+            object: workload_ref(key),
+            uid: entry.uid(),
+            type_: EventType::Normal,
+            reason: "ProvisioningRequestCreated".to_owned(),
+            action: "Created".to_owned(),
+            note: format!("Created ProvisioningRequest: {:?}", attempt.name),
+            reporter: REPORTER,
+        });
+        let logged = log(
+            Level::Info,
+            "provisioning request created",
+            &[("workload", key), ("request", &attempt.name), ("class", &attempt.plan.class)],
+        );
+        self.write_for(key, &object, Purpose::CreateRequest, write, vec![told, logged]);
+    }
+
+    fn template_source(&self, key: &WorkloadKey, request: &str, pod_set: &str) -> TemplateSource {
+        let entry = &self.world.workloads[key];
+        let admission = entry.status().admission.as_ref();
+        let assignment = admission.and_then(|a| a.pod_set_assignments.iter().find(|p| p.name == pod_set));
+        let mut flavors: Vec<_> = assignment.into_iter().flat_map(|a| a.flavors.values()).collect();
+        flavors.sort_unstable();
+        flavors.dedup();
+        let (mut node_selector, mut tolerations) = (Vec::new(), Vec::new());
+        for flavor in flavors.into_iter().filter_map(|f| self.world.flavors.get(f.as_str())) {
+            node_selector.extend(flavor.spec.node_labels.clone());
+            tolerations.extend(flavor.spec.tolerations.iter().cloned());
+        }
+        TemplateSource {
+            workload: workload_ref(key),
+            uid: entry.uid().to_string(),
+            pod_set: pod_set.to_owned(),
+            name: template_name(request, pod_set),
+            node_selector,
+            tolerations,
+        }
+    }
+
+    /// Makes the templates of a request its own, so that they go with it.
+    fn hand_over_templates(&mut self, key: &WorkloadKey, request_key: &(Name, Name)) {
+        let Some(request) = self.world.provisioning_requests.get(request_key) else { return };
+        let api_version = match request.api_version.as_str() {
+            "" => Kind::ProvisioningRequest.api_version(),
+            served => served.to_owned(),
+        };
+        let owner = json!({
+            "apiVersion": api_version,
+            "kind": Kind::ProvisioningRequest.as_str(),
+            "name": request.metadata.name,
+            "uid": request.metadata.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        });
+        let names: Vec<_> = request.spec.pod_sets.iter().map(|s| s.pod_template_ref.name.clone()).collect();
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            let template =
+                ObjectRef::namespaced(Kind::PodTemplate, Arc::clone(&request_key.0), name.as_str());
+            if !self.made.moved.contains(&template) {
+                let body = json!({"metadata": {"ownerReferences": [owner.clone()]}});
+                let write = Write::MergePatch { subresource: None, body };
+                self.write_for(key, &template, Purpose::MoveTemplate, write, Vec::new());
+            }
+        }
+    }
+
+    /// Something that was made for a Workload was written.
+    pub(crate) fn made_for_workload(&mut self, open: &Open) {
+        match open.purpose {
+            Purpose::CreateTemplate => {
+                self.made.templates.insert(open.object.clone());
+            }
+            Purpose::MoveTemplate => {
+                self.made.moved.insert(open.object.clone());
+            }
+            Purpose::DeleteRequest => self.forget_object(&open.object, None),
+            _ => {}
+        }
+    }
+
+    /// Something could not be made for a Workload: its user should know.
+    pub(crate) fn not_made(&mut self, open: &Open, error: &WriteError) {
+        let creates = matches!(open.purpose, Purpose::CreateTemplate | Purpose::CreateRequest);
+        if open.purpose == Purpose::MoveTemplate && matches!(error, WriteError::NotFound(_)) {
+            // Nothing is left to hand over.
+            self.made.moved.insert(open.object.clone());
+        }
+        if !creates || matches!(error, WriteError::Conflict(_) | WriteError::AlreadyExists(_)) {
+            return;
+        }
+        let Some(key) = self.made.owners.get(&open.object) else { return };
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        let note = format!("Error creating {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
+        let told =
+            event(&workload_ref(key), &entry.uid(), EventType::Warning, "FailedCreate", note, REPORTER);
+        self.outbox.push(told);
+    }
+}
