@@ -9,6 +9,8 @@ use sluice_api::gates::Gates;
 use crate::controllers::Controller;
 use crate::logging::LogFormat;
 use crate::migrate::command::MigrateCommand;
+use crate::replay::ReplayArgs;
+use crate::simulate::SimulateArgs;
 
 /// The job queue for Kubernetes that speaks Kueue's API.
 #[derive(Debug, Parser)]
@@ -37,6 +39,10 @@ pub enum Command {
         #[command(subcommand)]
         command: MigrateCommand,
     },
+    /// See what will happen: run manifests in a virtual cluster, with the real engine, under virtual time
+    Simulate(SimulateArgs),
+    /// Give a recorded decision log to the engine again and compare
+    Replay(ReplayArgs),
     /// Print the version
     Version,
 }

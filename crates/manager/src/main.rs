@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use sluice_manager::cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, ManagerArgs};
 use sluice_manager::migrate::command::{self as migrate, MigrateCommand};
-use sluice_manager::{logging, run, settings, version};
+use sluice_manager::simulate::{self, SimulateArgs};
+use sluice_manager::{logging, replay, run, settings, version};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -17,6 +18,8 @@ fn main() -> ExitCode {
         Command::Manager(args) => manager(args),
         Command::Config { command: ConfigCommand::Check(args) } => config_check(&args),
         Command::Migrate { command } => migrate_command(command),
+        Command::Simulate(args) => run_simulation(args),
+        Command::Replay(args) => replay::run(&args),
         Command::Version => {
             println!("sluice {} ({}, {})", version::VERSION, version::COMMIT, version::platform());
             Ok(0)
@@ -47,6 +50,11 @@ fn manager(args: ManagerArgs) -> anyhow::Result<u8> {
 fn migrate_command(command: MigrateCommand) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(migrate::run(command))
+}
+
+fn run_simulation(args: SimulateArgs) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(simulate::run(args))
 }
 
 fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {

@@ -12,6 +12,7 @@
 
 mod agenda;
 pub mod duration;
+pub mod html;
 mod json;
 pub mod manifest;
 mod nodes;
@@ -21,12 +22,14 @@ mod play;
 mod pods;
 mod random;
 mod record;
+pub mod replay;
 pub mod report;
 pub mod scenario;
 pub mod series;
 mod setup;
 mod simulation;
 pub mod table;
+pub mod whatif;
 mod world;
 
 pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
@@ -36,5 +39,5 @@ pub use random::Distribution;
 pub use record::{Entry, Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, What, show_amount};
 pub use report::Report;
 pub use scenario::Scenario;
-pub use setup::{prepare, settings};
-pub use simulation::{Passing, SimError, Simulation};
+pub use setup::{prepare, prepare_with_log, settings};
+pub use simulation::{SimError, Simulation};

@@ -215,14 +215,17 @@ impl Report {
             queues: queues(record, &slots, end),
             flavors: flavors(record, &slots, end),
             skipped,
-            timeline: record.entries.iter().map(|entry| line(record, entry)).collect(),
+            timeline: record.entries.iter().map(|entry| record.line(entry)).collect(),
         }
     }
 }
 
-fn line(record: &Record, entry: &Entry) -> Line {
-    let job = entry.job.map(|job| record.jobs[job].key());
-    Line { at: seconds(entry.at), job, what: entry.what.clone() }
+impl Record {
+    /// An entry as a line of the timeline.
+    pub fn line(&self, entry: &Entry) -> Line {
+        let job = entry.job.map(|job| self.jobs[job].key());
+        Line { at: seconds(entry.at), job, what: entry.what.clone() }
+    }
 }
 
 fn waits(job: &JobRecord) -> bool {

@@ -7,6 +7,7 @@ use sluice_engine::Kind;
 use crate::manifest::{Manifest, ManifestError, Manifests, Source};
 use crate::object::KINDS;
 use crate::options::Options;
+use crate::replay::Sink;
 use crate::scenario::Scenario;
 use crate::simulation::{SimError, Simulation};
 
@@ -46,7 +47,17 @@ pub fn prepare(
     files: &BTreeMap<String, String>,
     options: Options,
 ) -> Result<Simulation, Vec<ManifestError>> {
-    let mut simulation = Simulation::new(options);
+    prepare_with_log(manifests, files, options, None)
+}
+
+/// As [`prepare`], with a decision log that goes to `log`.
+pub fn prepare_with_log(
+    manifests: &Manifests,
+    files: &BTreeMap<String, String>,
+    options: Options,
+    log: Option<Box<Sink>>,
+) -> Result<Simulation, Vec<ManifestError>> {
+    let mut simulation = Simulation::with_log(options, log);
     let mut errors = Vec::new();
     let later: Vec<String> = manifests
         .scenarios

@@ -18,6 +18,7 @@ use crate::options::Options;
 use crate::play::Play;
 use crate::pods::{self, Phase, Pods, SUBMIT_AFTER_SECONDS};
 use crate::record::Record;
+use crate::replay::{self, Sink};
 use crate::world::{Change, World};
 
 /// Rounds at one instant after which something is wrong with the engine or with us.
@@ -71,38 +72,35 @@ pub struct Simulation {
     ended: Vec<ObjectRef>,
     /// The engine's timer that brought nothing, to be passed over.
     idle_timer: Option<Timestamp>,
-    /// Whatever the caller wants to see go by.
-    tap: Option<Tap>,
+    /// Where the decision log goes, if anybody wants it.
+    log: Option<Log>,
     /// Writes so far.
     writes: u64,
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
 }
 
-/// Inputs and effects as they go by.
-pub type TapFn = dyn FnMut(Timestamp, Passing<'_>) + Send;
+/// Where the decision log goes.
+struct Log(Box<Sink>);
 
-/// See [`Simulation::tap`].
-struct Tap(Box<TapFn>);
-
-impl std::fmt::Debug for Tap {
+impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tap")
+        f.write_str("Log")
     }
-}
-
-/// What goes by.
-#[derive(Clone, Copy, Debug)]
-pub enum Passing<'a> {
-    /// Into the engine.
-    Input(&'a Input),
-    /// A call of the engine's cycle, and what came out.
-    Cycle(&'a [Effect]),
 }
 
 impl Simulation {
     /// An empty cluster, in which the engine leads.
     pub fn new(options: Options) -> Self {
+        Self::with_log(options, None)
+    }
+
+    /// An empty cluster whose decision log goes to `log`, line by line (see [`crate::replay`]).
+    pub fn with_log(options: Options, log: Option<Box<Sink>>) -> Self {
+        let mut log = log.map(Log);
+        if let Some(log) = &mut log {
+            (log.0)(&replay::header(&options));
+        }
         let engine = Engine::new(options.engine());
         let start = options.start;
         let mut pods = Pods::new(options.seed);
@@ -120,7 +118,7 @@ impl Simulation {
             last_event: start,
             ended: Vec::new(),
             idle_timer: None,
-            tap: None,
+            log,
             writes: 0,
             check_delay: SignedDuration::ZERO,
             options,
@@ -129,11 +127,6 @@ impl Simulation {
             simulation.namespace(namespace);
         }
         simulation
-    }
-
-    /// Shows everything that goes into the engine, and everything that comes out.
-    pub fn tap(&mut self, tap: Box<TapFn>) {
-        self.tap = Some(Tap(tap));
     }
 
     /// Lets the engine see what there is, and lead. Objects applied before are there from the beginning.
@@ -178,8 +171,13 @@ impl Simulation {
     }
 
     fn tell(&mut self, input: Input) {
-        if let Some(tap) = &mut self.tap {
-            (tap.0)(self.now, Passing::Input(&input));
+        if let Some(log) = &mut self.log {
+            let object = match &input {
+                Input::Applied(object) | Input::Written { result: Ok(Some(object)), .. } => Some(object),
+                _ => None,
+            };
+            let document = object.and_then(|o| self.world.get(&o.object_ref()));
+            (log.0)(&replay::input(self.now, &input, document));
         }
         self.engine.apply(self.now, input);
     }
@@ -418,8 +416,8 @@ impl Simulation {
         for _ in 0..MOST_ROUNDS {
             let mut busy = self.deliver();
             let effects = self.engine.cycle(self.now);
-            if let Some(tap) = &mut self.tap {
-                (tap.0)(self.now, Passing::Cycle(&effects));
+            if let Some(log) = &mut self.log {
+                (log.0)(&replay::cycle(self.now, &effects));
             }
             busy |= !effects.is_empty();
             for effect in effects {

@@ -1,0 +1,55 @@
+//! `sluice replay`: gives a decision log to the engine again and compares.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use sluice_sim::replay::{Mismatch, Replay};
+
+/// `sluice replay`.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayArgs {
+    /// A decision log, as `sluice simulate --record` writes it
+    pub file: PathBuf,
+    /// Show every cycle that came out differently, not only the first
+    #[arg(long)]
+    pub diff: bool,
+}
+
+/// Runs `sluice replay`: 0 if every cycle came out as it was recorded, else 1.
+pub fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
+    let name = args.file.display();
+    let file = std::fs::File::open(&args.file).with_context(|| format!("opening {name}"))?;
+    let mut replay = Replay::default();
+    for line in BufReader::new(file).lines() {
+        let line = line.with_context(|| format!("reading {name}"))?;
+        replay.line(&line).with_context(|| format!("replaying {name}"))?;
+    }
+    let outcome = replay.finish();
+    println!(
+        "{} inputs, {} cycles, {} effects recorded by version {}",
+        outcome.inputs, outcome.cycles, outcome.effects, outcome.version
+    );
+    let shown = if args.diff { outcome.mismatches.len() } else { 1 };
+    for mismatch in outcome.mismatches.iter().take(shown) {
+        show(mismatch);
+    }
+    if outcome.mismatches.is_empty() {
+        println!("every cycle came out as it was recorded");
+        return Ok(0);
+    }
+    println!("{} cycles came out differently", outcome.mismatches.len());
+    Ok(1)
+}
+
+fn show(mismatch: &Mismatch) {
+    let text = |effect: &Option<String>| effect.clone().unwrap_or_else(|| "nothing".to_owned());
+    println!(
+        "line {}, {}:\n- {}\n+ {}",
+        mismatch.line,
+        mismatch.at,
+        text(&mismatch.recorded),
+        text(&mismatch.replayed)
+    );
+}

@@ -1,0 +1,335 @@
+//! `sluice simulate`: files in, virtual cluster, report out. The simulation itself is in `sluice-sim`; here is its I/O.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use sluice_sim::replay::Sink;
+use sluice_sim::{
+    Distribution, File, Manifests, Options, Report, Simulation, duration, html, prepare_with_log, settings,
+    table, whatif,
+};
+
+use crate::settings as files;
+
+/// How the outcome is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Plain text: the timeline, then figures per queue and flavor
+    #[default]
+    Table,
+    /// Everything, for programs
+    Json,
+    /// Everything, for programs and people
+    Yaml,
+    /// One self-contained page with pictures
+    Html,
+}
+
+/// What a simulation is made from; `explain` takes the same.
+#[derive(Clone, Debug, Args)]
+pub struct WorldArgs {
+    /// Manifests and scenarios: files, or folders whose *.yaml, *.yml and *.json files are read
+    #[arg(value_name = "FILE|FOLDER")]
+    pub paths: Vec<PathBuf>,
+    /// Configuration file of the manager; without one, all defaults and every kind of job
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Feature gates: A=true,B=false; not together with featureGates in the file
+    #[arg(long, value_name = "GATES")]
+    pub feature_gates: Option<String>,
+    /// Seed of all that is drawn; without it the scenario's, else 0
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// How long jobs run that do not say so (annotation sluice.dev/run-seconds); without it the scenario's, else 10m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub run_time: Option<jiff::SignedDuration>,
+    /// Begin with the objects of the cluster that kubectl would use; nothing is written there
+    #[arg(long)]
+    pub from_cluster: bool,
+    /// Kubeconfig for --from-cluster
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// `sluice simulate`.
+#[derive(Clone, Debug, Args)]
+pub struct SimulateArgs {
+    /// What to simulate.
+    #[command(flatten)]
+    pub world: WorldArgs,
+    /// How to write the outcome
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+    /// How long to simulate; without it the scenario's, else until nothing is left to happen
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub until: Option<jiff::SignedDuration>,
+    /// Show events as they happen, at this many simulated seconds per second
+    #[arg(long, value_name = "SPEED", num_args = 0..=1, default_missing_value = "60")]
+    pub watch: Option<u32>,
+    /// Print the timeline however long it is
+    #[arg(long)]
+    pub timeline: bool,
+    /// What if: simulate once more with these manifests and scenarios on top, and print what differs
+    #[arg(long, value_name = "FILE")]
+    pub change: Vec<PathBuf>,
+    /// Write the engine's inputs and effects to a file, for `sluice replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// After each step compare the engine's state with what its objects say (slow)
+    #[arg(long)]
+    pub audit: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Everything that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The documents.
+    pub manifests: Manifests,
+    /// The files that scenarios apply.
+    pub files: BTreeMap<String, String>,
+}
+
+/// The files below a path, in order of their names. A folder's sub-folders are not read, as with kubectl.
+fn files_of(path: &Path) -> anyhow::Result<Vec<(PathBuf, bool)>> {
+    if !path.is_dir() {
+        return Ok(vec![(path.to_owned(), true)]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(|| format!("reading {}", path.display()))? {
+        let path = entry.with_context(|| format!("reading {}", path.display()))?.path();
+        let wanted = path.extension().is_some_and(|e| ["yaml", "yml", "json"].iter().any(|w| e == *w));
+        if wanted && path.is_file() {
+            found.push((path, false));
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        bail!("{} has no *.yaml, *.yml or *.json file", path.display());
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Reads manifests, scenarios, and the files that these apply.
+pub fn load(paths: &[PathBuf]) -> anyhow::Result<Loaded> {
+    let mut read_files = Vec::new();
+    for path in paths {
+        for (file, named) in files_of(path)? {
+            read_files.push(File { name: file.display().to_string(), text: read(&file)?, named });
+        }
+    }
+    let manifests = Manifests::read(&read_files).map_err(|errors| anyhow::anyhow!(lines(&errors)))?;
+    let mut files = BTreeMap::new();
+    for (source, scenario) in &manifests.scenarios {
+        let folder = Path::new(&source.file).parent().unwrap_or(Path::new("")).to_owned();
+        for name in scenario.files() {
+            let path = folder.join(name);
+            files.insert(path.display().to_string(), read(&path)?);
+        }
+    }
+    Ok(Loaded { manifests, files })
+}
+
+fn lines<T: ToString>(errors: &[T]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The options that the arguments and the scenarios ask for.
+pub fn options(args: &WorldArgs, loaded: &Loaded) -> anyhow::Result<Options> {
+    let environment = files::environment(args.feature_gates.clone());
+    let configuration = match &args.config {
+        Some(file) => files::load(Some(file), &environment)?.0,
+        None => {
+            let (mut configuration, _) = files::load(None, &environment)?;
+            let every = Options::default_configuration();
+            configuration.integrations.frameworks = every.integrations.frameworks;
+            configuration
+        }
+    };
+    let mut options = Options::new(configuration);
+    options.seed = args.seed.unwrap_or(0);
+    options.run_time = args.run_time.map(Distribution::Fixed);
+    settings(&mut options, &loaded.manifests.scenarios, args.seed.is_some());
+    Ok(options)
+}
+
+/// A simulation that can run.
+pub fn begin(loaded: &Loaded, options: Options, log: Option<Box<Sink>>) -> anyhow::Result<Simulation> {
+    prepare_with_log(&loaded.manifests, &loaded.files, options, log)
+        .map_err(|errors| anyhow::anyhow!(lines(&errors)))
+}
+
+/// Shows how far a simulation is, about once a second.
+struct Progress {
+    began: Instant,
+    shown: Instant,
+    on: bool,
+}
+
+impl Progress {
+    fn new(on: bool) -> Self {
+        Self { began: Instant::now(), shown: Instant::now(), on }
+    }
+
+    fn show(&mut self, simulation: &Simulation) {
+        if !self.on || self.shown.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        self.shown = Instant::now();
+        let record = simulation.record();
+        let (_, running) = simulation.open();
+        eprint!(
+            "\r{} simulated in {:.0} s: {} jobs submitted, {running} running, {} events   ",
+            duration::show(record.millis(simulation.now())),
+            self.began.elapsed().as_secs_f64(),
+            record.jobs.len(),
+            record.entries.len(),
+        );
+    }
+
+    fn end(&self) {
+        if self.on && self.began.elapsed() > Duration::from_secs(1) {
+            eprintln!();
+        }
+    }
+}
+
+/// Runs `sluice simulate`.
+pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
+    let mut loaded = load(&args.world.paths)?;
+    if args.world.paths.is_empty() && !args.world.from_cluster {
+        bail!("name files or folders with manifests, or --from-cluster");
+    }
+    let mut options = options(&args.world, &loaded)?;
+    if args.world.from_cluster {
+        let live = crate::live::read(args.world.kubeconfig.as_deref()).await?;
+        options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
+        loaded.manifests.objects.splice(0..0, live);
+    }
+    options.until = args.until.or(options.until);
+    options.audit = args.audit;
+    let seed = options.seed;
+    let on = !args.quiet && args.watch.is_none() && std::io::stderr().is_terminal();
+    let log = args.record.as_deref().map(log_to).transpose()?;
+    let (sink, log) = log.unzip();
+    let mut simulation = begin(&loaded, options.clone(), sink)?;
+    play(&mut simulation, args.watch, on)?;
+    if let Some(log) = log {
+        log.finish()?;
+    }
+    let end = simulation.record().millis(simulation.now());
+    if !args.change.is_empty() {
+        let change = load(&args.change)?;
+        let mut changed = begin_changed(&loaded, change, options)?;
+        play(&mut changed, None, on)?;
+        let changed_end = changed.record().millis(changed.now());
+        let difference =
+            whatif::Difference::new(simulation.record(), end, changed.record(), changed_end, seed);
+        return write(&difference_text(&difference, args.output)?);
+    }
+    let record = simulation.into_record();
+    let report = Report::new(&record, end, seed, loaded.manifests.skipped);
+    let timeline = if args.watch.is_some() { Some(false) } else { args.timeline.then_some(true) };
+    write(&match args.output {
+        Output::Table => report.table(timeline),
+        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(&report)?,
+        Output::Html => html::page(&record, &report, end),
+    })
+}
+
+fn write(text: &str) -> anyhow::Result<u8> {
+    // Whoever reads may have seen enough.
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(0),
+    }
+}
+
+fn difference_text(difference: &whatif::Difference, output: Output) -> anyhow::Result<String> {
+    Ok(match output {
+        Output::Table => difference.table(),
+        Output::Json => serde_json::to_string_pretty(difference)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(difference)?,
+        Output::Html => bail!("--change has no picture: use --output table, json or yaml"),
+    })
+}
+
+/// The same world with changes on top: an object of the same name replaces the one that was there.
+fn begin_changed(loaded: &Loaded, change: Loaded, options: Options) -> anyhow::Result<Simulation> {
+    let mut manifests = loaded.manifests.clone();
+    let mut files = loaded.files.clone();
+    manifests.objects = whatif::overlay(manifests.objects, change.manifests.objects);
+    manifests.scenarios.extend(change.manifests.scenarios);
+    files.extend(change.files);
+    begin(&Loaded { manifests, files }, options, None)
+}
+
+/// Runs a simulation to its end: as fast as it goes, or at a speed and with its events shown.
+fn play(simulation: &mut Simulation, watch: Option<u32>, on: bool) -> anyhow::Result<()> {
+    let Some(speed) = watch else {
+        let mut progress = Progress::new(on);
+        let outcome = simulation.run(|s| progress.show(s));
+        progress.end();
+        return Ok(outcome?);
+    };
+    let mut shown = 0;
+    let mut before = simulation.now();
+    simulation.settle()?;
+    loop {
+        let record = simulation.record();
+        for entry in &record.entries[shown..] {
+            println!("{}", table::line(&record.line(entry)));
+        }
+        shown = record.entries.len();
+        let Some(next) = simulation.next() else { return Ok(()) };
+        let wait = next.as_millisecond().saturating_sub(before.as_millisecond());
+        let wait = u64::try_from(wait).unwrap_or(0) / u64::from(speed.max(1));
+        before = next;
+        std::thread::sleep(Duration::from_millis(wait));
+        if !simulation.step()? {
+            return Ok(());
+        }
+    }
+}
+
+/// A decision log that is being written: what the writing said.
+struct Log {
+    troubles: Receiver<std::io::Error>,
+    file: PathBuf,
+}
+
+impl Log {
+    /// Whether all of it was written.
+    fn finish(&self) -> anyhow::Result<()> {
+        match self.troubles.try_iter().next() {
+            Some(error) => Err(error).with_context(|| format!("writing {}", self.file.display())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file that takes a decision log, and where its troubles are told.
+fn log_to(file: &Path) -> anyhow::Result<(Box<Sink>, Log)> {
+    let target = std::fs::File::create(file).with_context(|| format!("creating {}", file.display()))?;
+    let mut target = std::io::BufWriter::new(target);
+    let (tell, troubles) = std::sync::mpsc::channel();
+    let sink = move |line: &str| {
+        if let Err(error) = target.write_all(line.as_bytes()).and_then(|()| target.write_all(b"\n")) {
+            // The receiver lives as long as the simulation.
+            let _ = tell.send(error);
+        }
+    };
+    Ok((Box::new(sink), Log { troubles, file: file.to_owned() }))
+}

@@ -1,0 +1,514 @@
+//! The report as one self-contained page: who ran when, usage against quota, queue depth. No network, light and dark.
+//!
+//! Large worlds are aggregated: above [`MOST_BARS`] bars, or [`MOST_ROWS`] rows of one queue, jobs are not drawn singly,
+//! and only the [`MOST_QUEUES`] queues with the most waiting get pictures.
+
+mod svg;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use svg::{LEFT, Svg, escape};
+
+use crate::duration::show;
+use crate::record::{Entry, Hold, HoldEnd, JobRecord, Record, What, show_amount};
+use crate::report::{QueueReport, Report};
+use crate::series::{Point, SlotKey, steps};
+use crate::table::details;
+
+/// The most bars on a page.
+const MOST_BARS: usize = 6000;
+/// The most rows of one queue.
+const MOST_ROWS: usize = 120;
+/// The most queues with pictures.
+const MOST_QUEUES: usize = 60;
+/// The most steps of one curve.
+const MOST_POINTS: usize = 400;
+/// The most lines of the timeline.
+const MOST_LINES: usize = 2000;
+/// Pixels per row of jobs.
+const ROW: i64 = 18;
+/// Pixels of a curve's height.
+const CURVE: i64 = 90;
+
+/// What drawing needs to know.
+struct Page<'a> {
+    record: &'a Record,
+    report: &'a Report,
+    end: i64,
+    slots: BTreeMap<SlotKey, Vec<Point>>,
+    /// The colour of each flavor.
+    colours: BTreeMap<Arc<str>, usize>,
+    /// The entries of each job.
+    entries: Vec<Vec<&'a Entry>>,
+    bars: usize,
+}
+
+/// The page. `end` in milliseconds from the beginning.
+pub fn page(record: &Record, report: &Report, end: i64) -> String {
+    let slots = steps(record, end);
+    let flavors: BTreeSet<Arc<str>> = slots.keys().map(|(_, flavor, _)| Arc::clone(flavor)).collect();
+    let mut entries = vec![Vec::new(); record.jobs.len()];
+    for entry in &record.entries {
+        if let Some(job) = entry.job {
+            entries[job].push(entry);
+        }
+    }
+    let bars = record.jobs.iter().map(|j| j.holds.len().max(1)).sum();
+    let colours = flavors.into_iter().enumerate().map(|(i, flavor)| (flavor, i)).collect();
+    let page = Page { record, report, end, slots, colours, entries, bars };
+    page.whole()
+}
+
+/// At most so many steps: of each stretch the highest.
+fn thinned(points: &[Point], end: i64) -> Vec<Point> {
+    if points.len() <= MOST_POINTS {
+        return points.to_vec();
+    }
+    let stretch = (end / i64::try_from(MOST_POINTS).unwrap_or(1)).max(1);
+    let mut thin: Vec<Point> = Vec::new();
+    for point in points {
+        let at = point.at / stretch * stretch;
+        match thin.last_mut() {
+            Some(last) if last.at == at => {
+                last.used = last.used.max(point.used);
+                last.nominal = point.nominal;
+            }
+            _ => thin.push(Point { at, ..*point }),
+        }
+    }
+    thin
+}
+
+impl Page<'_> {
+    fn whole(&self) -> String {
+        let mut text = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\"><title>Sluice: simulation</title>\n\
+             <style>\n{}</style></head>\n<body><main>\n",
+            include_str!("style.css")
+        );
+        text.push_str(&self.head());
+        text.push_str("<h2>Usage against quota</h2>\n");
+        text.push_str(&self.key());
+        for flavor in &self.report.flavors {
+            let points = self.total(&flavor.flavor, &flavor.resource);
+            let title = format!("{} of {}", flavor.resource, flavor.flavor);
+            let used = flavor.utilisation.map_or(String::new(), |u| format!(", {u:.1} % used"));
+            let _ = write!(text, "<div class=\"card\"><h3>{}{used}</h3>", escape(&title));
+            text.push_str(&self.usage(&points, &flavor.flavor, &flavor.resource, &title));
+            text.push_str("</div>\n");
+        }
+        text.push_str("<h2>Queues</h2>\n");
+        text.push_str(&self.queue_table());
+        for queue in self.drawn_queues() {
+            text.push_str(&self.queue(queue));
+        }
+        text.push_str(&self.timeline());
+        let _ = write!(
+            text,
+            "</main><div id=\"tip\"></div><script>\n{}</script></body></html>\n",
+            include_str!("tip.js")
+        );
+        text
+    }
+
+    fn head(&self) -> String {
+        let t = &self.report.totals;
+        let mut text = format!(
+            "<h1>Simulation</h1><p>{} from {}, seed {}</p><div class=\"tiles\">",
+            show(self.end),
+            escape(&self.report.start),
+            self.report.seed
+        );
+        let tiles = [
+            (t.submitted, "submitted"),
+            (t.admitted, "admitted"),
+            (t.finished, "finished"),
+            (t.failed, "failed"),
+            (t.waiting, "waiting at the end"),
+            (usize::try_from(t.preemptions).unwrap_or(usize::MAX), "preemptions"),
+            (t.refused, "refused"),
+        ];
+        for (count, what) in tiles {
+            let _ = write!(text, "<div class=\"tile\"><b>{count}</b><span>{what}</span></div>");
+        }
+        text.push_str("</div>\n");
+        text
+    }
+
+    fn key(&self) -> String {
+        let mut text = "<div class=\"key\">".to_owned();
+        for (flavor, colour) in &self.colours {
+            let _ = write!(
+                text,
+                "<span><i style=\"background:var(--c{})\"></i>{}</span>",
+                colour % 8,
+                escape(flavor)
+            );
+        }
+        text.push_str(
+            "<span>pale: borrowed, so lent by others</span><span>dashed: nominal quota</span>\
+             <span>grey line: waiting</span><span>&#10005;: preempted</span></div>\n",
+        );
+        text
+    }
+
+    /// The steps of a flavor and resource over all nodes.
+    fn total(&self, flavor: &str, resource: &str) -> Vec<Point> {
+        let of = |key: &SlotKey| *key.1 == *flavor && *key.2 == *resource;
+        let mut moves: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+        for (_, points) in self.slots.iter().filter(|(key, _)| of(key)) {
+            let (mut used, mut nominal) = (0, 0);
+            for point in points {
+                let delta = moves.entry(point.at).or_default();
+                delta.0 += point.used - used;
+                delta.1 = delta.1.saturating_add(point.nominal.saturating_sub(nominal));
+                (used, nominal) = (point.used, point.nominal);
+            }
+        }
+        let mut last = Point { at: 0, used: 0, nominal: 0 };
+        let step = |(at, (used, nominal)): (i64, (i64, i64))| {
+            last = Point { at, used: last.used + used, nominal: last.nominal.saturating_add(nominal) };
+            last
+        };
+        moves.into_iter().map(step).collect()
+    }
+
+    /// Usage as areas, nominal quota as a dashed line.
+    fn usage(&self, points: &[Point], flavor: &str, resource: &str, label: &str) -> String {
+        let points = thinned(points, self.end);
+        let most = points.iter().map(|p| p.used.max(p.nominal)).max().unwrap_or(0).max(1);
+        let height = |amount: i64| {
+            let h = i128::from(amount.clamp(0, most)) * i128::from(CURVE) / i128::from(most);
+            i64::try_from(h).unwrap_or(CURVE)
+        };
+        let mut svg = Svg::new(CURVE + 28, self.end);
+        let top = 8;
+        let colour = self.colours.get(flavor).copied();
+        for (i, point) in points.iter().enumerate() {
+            let until = points.get(i + 1).map_or(self.end, |p| p.at);
+            let (x, right) = (svg.x(point.at), svg.x(until));
+            if right <= x || point.used <= 0 {
+                continue;
+            }
+            let own = height(point.used.min(point.nominal.max(0)));
+            let all = height(point.used);
+            let tip = format!(
+                "{} – {}\nused {} of nominal {}{}",
+                show(point.at),
+                show(until),
+                show_amount(resource, point.used),
+                show_amount(resource, point.nominal),
+                match point.borrowed() {
+                    0 => String::new(),
+                    borrowed => format!("\nborrowed {}", show_amount(resource, borrowed)),
+                }
+            );
+            if own > 0 {
+                svg.rect("used", colour, (x, top + CURVE - own, right - x, own), &tip);
+            }
+            if all > own {
+                svg.rect("borrowed", colour, (x, top + CURVE - all, right - x, all - own), &tip);
+            }
+        }
+        let line: Vec<_> = points.iter().map(|p| (p.at, top + CURVE - height(p.nominal))).collect();
+        svg.steps("nominal", &line);
+        svg.text(LEFT - 8, top + 8, "end", &show_amount(resource, most));
+        svg.text(LEFT - 8, top + CURVE, "end", "0");
+        svg.axis(top + CURVE);
+        svg.finish(&format!("usage of {label} over time"))
+    }
+
+    /// The queues that get pictures: those with jobs, the most waiting first where there are too many.
+    fn drawn_queues(&self) -> Vec<&QueueReport> {
+        let mut queues: Vec<_> = self.report.queues.iter().filter(|q| q.jobs > 0).collect();
+        if queues.len() > MOST_QUEUES {
+            queues.sort_by(|a, b| {
+                let weight = |q: &QueueReport| (q.waiting, q.jobs);
+                b.wait.p90.total_cmp(&a.wait.p90).then(weight(b).cmp(&weight(a))).then(a.name.cmp(&b.name))
+            });
+            queues.truncate(MOST_QUEUES);
+        }
+        queues
+    }
+
+    fn queue_table(&self) -> String {
+        let mut text = "<div class=\"card\"><table><tr><th>Queue</th><th>Cohort</th>".to_owned();
+        let heads = [
+            "Jobs",
+            "Admitted",
+            "Finished",
+            "Waiting",
+            "Wait p50",
+            "p90",
+            "max",
+            "Preempted",
+            "Preempts",
+            "Work lost",
+        ];
+        for head in heads {
+            let _ = write!(text, "<th class=\"n\">{head}</th>");
+        }
+        text.push_str("</tr>\n");
+        let time = |seconds: f64| {
+            #[expect(clippy::cast_possible_truncation, reason = "made from milliseconds in 64 bits")]
+            let millis = libm::round(seconds * 1000.0) as i64;
+            show(millis)
+        };
+        for q in &self.report.queues {
+            let _ = write!(
+                text,
+                "<tr><td>{}</td><td>{}</td>",
+                escape(&q.name),
+                escape(q.cohort.as_deref().unwrap_or("–"))
+            );
+            let cells = [
+                q.jobs.to_string(),
+                q.admitted.to_string(),
+                q.finished.to_string(),
+                q.waiting.to_string(),
+                time(q.wait.p50),
+                time(q.wait.p90),
+                time(q.wait.max),
+                q.preempted.to_string(),
+                q.preempts.to_string(),
+                time(q.work_lost),
+            ];
+            for cell in cells {
+                let _ = write!(text, "<td class=\"n\">{cell}</td>");
+            }
+            text.push_str("</tr>\n");
+        }
+        text.push_str("</table></div>\n");
+        text
+    }
+
+    fn queue(&self, queue: &QueueReport) -> String {
+        let mut jobs: Vec<usize> = (0..self.record.jobs.len())
+            .filter(|i| self.record.jobs[*i].cluster_queue.as_ref() == Some(&queue.name))
+            .collect();
+        jobs.sort_by_key(|i| (self.record.jobs[*i].submitted, *i));
+        let mut text = format!(
+            "<details class=\"card\" open><summary>{} <span>{} jobs, {} waiting at the end</span></summary>\n",
+            escape(&queue.name),
+            queue.jobs,
+            queue.waiting
+        );
+        let rows = self.rows(&jobs);
+        if self.bars <= MOST_BARS && rows.len() <= MOST_ROWS {
+            text.push_str(&self.gantt(&rows, &queue.name));
+        } else {
+            let _ = write!(text, "<p>{} jobs are too many to draw each.</p>", jobs.len());
+        }
+        text.push_str("<h3>Queue depth</h3>\n");
+        text.push_str(&self.depth(&jobs, &queue.name));
+        for slot in &queue.usage {
+            let key = (Arc::clone(&queue.name), Arc::clone(&slot.flavor), Arc::clone(&slot.resource));
+            let Some(points) = self.slots.get(&key) else { continue };
+            let title = format!("{} of {}", slot.resource, slot.flavor);
+            let _ = write!(text, "<h3>{}</h3>", escape(&title));
+            text.push_str(&self.usage(
+                points,
+                &slot.flavor,
+                &slot.resource,
+                &format!("{title} by {}", queue.name),
+            ));
+        }
+        text.push_str("</details>\n");
+        text
+    }
+
+    /// Until when a job takes part.
+    fn until(&self, job: &JobRecord) -> i64 {
+        job.finished.unwrap_or(self.end)
+    }
+
+    /// Jobs that do not overlap share a row.
+    fn rows(&self, jobs: &[usize]) -> Vec<Vec<usize>> {
+        let mut rows: Vec<(i64, Vec<usize>)> = Vec::new();
+        // With few jobs each has a row and its name.
+        let share = jobs.len() > 40;
+        for &index in jobs {
+            let job = &self.record.jobs[index];
+            let free = if share { rows.iter_mut().find(|(until, _)| *until <= job.submitted) } else { None };
+            match free {
+                Some((until, row)) => {
+                    *until = self.until(job);
+                    row.push(index);
+                }
+                None => rows.push((self.until(job), vec![index])),
+            }
+            if rows.len() > MOST_ROWS {
+                break;
+            }
+        }
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    fn gantt(&self, rows: &[Vec<usize>], queue: &str) -> String {
+        let bottom = ROW * i64::try_from(rows.len()).unwrap_or(0) + 4;
+        let mut svg = Svg::new(bottom + 20, self.end);
+        let mut y = 2;
+        for row in rows {
+            if let [only] = row[..] {
+                svg.text(LEFT - 8, y + 12, "end", &short(&self.record.jobs[only].name));
+            }
+            for &index in row {
+                self.job(&mut svg, index, y);
+            }
+            y += ROW;
+        }
+        svg.axis(bottom);
+        svg.finish(&format!("jobs of {queue} over time"))
+    }
+
+    /// One job: a grey line while it waits, a bar while it holds quota, a cross where it lost it.
+    fn job(&self, svg: &mut Svg, index: usize, y: i64) {
+        let job = &self.record.jobs[index];
+        let middle = y + ROW / 2;
+        let mut since = job.submitted;
+        for hold in &job.holds {
+            svg.wait(since, hold.from, middle, &self.waiting_tip(index, since, hold.from));
+            let to = hold.to.unwrap_or(self.end);
+            let (x, right) = (svg.x(hold.from), svg.x(to));
+            let colour = hold.holdings.first().and_then(|h| self.colours.get(&h.flavor)).copied();
+            svg.rect("bar", colour, (x, y + 2, right - x, ROW - 4), &self.hold_tip(job, hold, to));
+            if hold.end == HoldEnd::Preempted {
+                let at = hold.evicted.unwrap_or(to);
+                svg.cross(at, middle, &self.eviction_tip(index, at));
+            }
+            since = to;
+        }
+        if job.finished.is_none() && job.holds.last().is_none_or(|h| h.to.is_some()) {
+            svg.wait(since, self.end, middle, &self.waiting_tip(index, since, self.end));
+        }
+    }
+
+    fn hold_tip(&self, job: &JobRecord, hold: &Hold, to: i64) -> String {
+        let got: Vec<_> = hold
+            .holdings
+            .iter()
+            .map(|h| format!("{} {} of {}", show_amount(&h.resource, h.amount), h.resource, h.flavor))
+            .collect();
+        let end = match hold.end {
+            HoldEnd::Open => "still running",
+            HoldEnd::Finished if job.success => "finished",
+            HoldEnd::Finished => "failed",
+            HoldEnd::Preempted => "preempted",
+            HoldEnd::Evicted => "evicted",
+        };
+        format!(
+            "{} (priority {})\n{} – {}: {end}\n{}",
+            job.key(),
+            job.priority,
+            show(hold.from),
+            show(to.min(self.end)),
+            got.join(", ")
+        )
+    }
+
+    fn waiting_tip(&self, index: usize, from: i64, to: i64) -> String {
+        let job = &self.record.jobs[index];
+        let mut text =
+            format!("{} (priority {})\nwaits {} – {}", job.key(), job.priority, show(from), show(to));
+        let within = self.entries[index].iter().filter(|e| (from..=to).contains(&e.at));
+        for entry in within.filter(|e| matches!(e.what, What::Waiting { .. })).take(4) {
+            let _ = write!(text, "\n{}: {}", show(entry.at), details(&entry.what));
+        }
+        text
+    }
+
+    fn eviction_tip(&self, index: usize, at: i64) -> String {
+        let found =
+            self.entries[index].iter().find(|e| e.at == at && matches!(e.what, What::Preempted { .. }));
+        let why = found.map(|e| details(&e.what)).unwrap_or_default();
+        format!("{}\npreempted at {} {why}", self.record.jobs[index].key(), show(at))
+    }
+
+    /// How many jobs wait.
+    fn depth(&self, jobs: &[usize], queue: &str) -> String {
+        let mut moves: BTreeMap<i64, i64> = BTreeMap::from([(0, 0)]);
+        for job in jobs.iter().map(|i| &self.record.jobs[*i]) {
+            *moves.entry(job.submitted).or_default() += 1;
+            for hold in &job.holds {
+                *moves.entry(hold.from).or_default() -= 1;
+                if let Some(to) = hold.to.filter(|_| hold.end != HoldEnd::Finished) {
+                    *moves.entry(to).or_default() += 1;
+                }
+            }
+            let without =
+                job.finished.filter(|_| job.holds.last().is_none_or(|h| h.end != HoldEnd::Finished));
+            if let Some(finished) = without {
+                *moves.entry(finished).or_default() -= 1;
+            }
+        }
+        let mut waiting = 0;
+        let step = |(at, delta): (i64, i64)| {
+            waiting += delta;
+            Point { at, used: waiting, nominal: 0 }
+        };
+        let points: Vec<_> = moves.into_iter().map(step).collect();
+        let points = thinned(&points, self.end);
+        let most = points.iter().map(|p| p.used).max().unwrap_or(0).max(1);
+        let high = 40;
+        let mut svg = Svg::new(high + 28, self.end);
+        for (i, point) in points.iter().enumerate() {
+            let until = points.get(i + 1).map_or(self.end, |p| p.at);
+            let (x, right) = (svg.x(point.at), svg.x(until));
+            if point.used > 0 && right > x {
+                let h = (point.used * high / most).max(1);
+                let tip = format!("{} – {}\n{} waiting", show(point.at), show(until), point.used);
+                svg.rect("depth", None, (x, 8 + high - h, right - x, h), &tip);
+            }
+        }
+        svg.text(LEFT - 8, 16, "end", &most.to_string());
+        svg.axis(8 + high);
+        svg.finish(&format!("waiting jobs of {queue} over time"))
+    }
+
+    fn timeline(&self) -> String {
+        let lines = &self.report.timeline;
+        let mut text = format!(
+            "<details class=\"card\"><summary>Timeline <span>{} events{}</span></summary><table>\n",
+            lines.len(),
+            if lines.len() > MOST_LINES { format!(", the first {MOST_LINES} shown") } else { String::new() }
+        );
+        for (entry, line) in self.record.entries.iter().zip(lines).take(MOST_LINES) {
+            let _ = writeln!(
+                text,
+                "<tr><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"t\">{}</td></tr>",
+                show(entry.at),
+                entry.what.word(),
+                escape(line.job.as_deref().unwrap_or("–")),
+                escape(&details(&entry.what))
+            );
+        }
+        text.push_str("</table></details>\n");
+        text
+    }
+}
+
+/// A name that fits in front of its row.
+fn short(name: &str) -> String {
+    if name.chars().count() <= 22 {
+        return name.to_owned();
+    }
+    let head: String = name.chars().take(21).collect();
+    format!("{head}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_curves_keep_their_peaks() {
+        let points: Vec<_> =
+            (0..10_000).map(|at| Point { at, used: if at == 5003 { 9 } else { 1 }, nominal: 2 }).collect();
+        let thin = thinned(&points, 10_000);
+        assert!(thin.len() <= MOST_POINTS + 1);
+        assert_eq!(thin.iter().map(|p| p.used).max(), Some(9));
+    }
+}

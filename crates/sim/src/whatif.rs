@@ -1,0 +1,301 @@
+//! Two futures side by side: without and with a change. Times in seconds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::duration::show;
+use crate::manifest::Manifest;
+use crate::object::reference;
+use crate::record::{JobRecord, Record};
+use crate::report::{Report, Totals};
+use crate::table::columns;
+
+/// Jobs that are listed in the text; all are in the documents.
+const MOST_LISTED: usize = 30;
+
+/// What a change brings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// Without the change.
+    pub before: Totals,
+    /// With it.
+    pub after: Totals,
+    /// Jobs that start at another time, or only in one of the two; the largest gain first.
+    pub moved: Vec<Moved>,
+    /// Jobs that are preempted only with the change.
+    pub newly_preempted: Vec<String>,
+    /// Jobs that are preempted only without it.
+    pub no_longer_preempted: Vec<String>,
+    /// Jobs that start without the change, and do not with it.
+    pub starved: Vec<String>,
+    /// Jobs that are there only with the change, and when they start; `None` if they do not.
+    pub new_jobs: Vec<Started>,
+    /// Figures per queue that differ.
+    pub queues: Vec<QueueDifference>,
+    /// Utilisation that differs, per flavor and resource.
+    pub flavors: Vec<FlavorDifference>,
+}
+
+/// A job that starts at another time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moved {
+    /// `namespace/name`.
+    pub job: String,
+    /// Its start without the change, in seconds from the beginning.
+    pub before: Option<f64>,
+    /// Its start with the change.
+    pub after: Option<f64>,
+}
+
+/// A new job's start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Started {
+    /// `namespace/name`.
+    pub job: String,
+    /// Its start, in seconds from the beginning.
+    pub starts: Option<f64>,
+}
+
+/// A queue's figures without and with the change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueDifference {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Half of the jobs waited less: before, after.
+    pub wait_p50: (f64, f64),
+    /// Nine of ten waited less: before, after.
+    pub wait_p90: (f64, f64),
+    /// Jobs that wait at the end: before, after.
+    pub waiting: (usize, usize),
+    /// Evictions in favour of others: before, after.
+    pub preempted: (u32, u32),
+}
+
+/// A flavor's utilisation without and with the change, in percent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlavorDifference {
+    /// The flavor.
+    pub flavor: Arc<str>,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// Without.
+    pub before: Option<f64>,
+    /// With.
+    pub after: Option<f64>,
+}
+
+/// Objects with changes on top: one of the same kind and name takes the other's place.
+pub fn overlay(mut objects: Vec<Manifest>, changes: Vec<Manifest>) -> Vec<Manifest> {
+    for change in changes {
+        let name = |m: &Manifest| {
+            let mut named = reference(m.kind, &m.object);
+            if m.kind.namespaced() && named.namespace.is_empty() {
+                named.namespace = "default".into();
+            }
+            named
+        };
+        let wanted = name(&change);
+        match objects.iter_mut().find(|m| name(m) == wanted) {
+            Some(known) => {
+                // The document may be of the other version; it replaces all but where the object came from.
+                let mut changed = change.object;
+                for key in ["uid", "creationTimestamp"] {
+                    let old = known.object["metadata"][key].clone();
+                    if !old.is_null() {
+                        changed["metadata"][key] = old;
+                    }
+                }
+                known.object = changed;
+            }
+            None => objects.push(change),
+        }
+    }
+    objects
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries are exact in a double")]
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1000.0
+}
+
+/// The newest job of each name.
+fn by_name(record: &Record) -> BTreeMap<String, &JobRecord> {
+    record.jobs.iter().filter(|j| j.managed).map(|job| (job.key(), job)).collect()
+}
+
+impl Difference {
+    /// Compares two records; `end`s in milliseconds from the beginning.
+    pub fn new(before: &Record, before_end: i64, after: &Record, after_end: i64, seed: u64) -> Self {
+        // Utilisation is comparable only over the same time.
+        let end = before_end.max(after_end);
+        let first = Report::new(before, end, seed, Vec::new());
+        let second = Report::new(after, end, seed, Vec::new());
+        let (old, new) = (by_name(before), by_name(after));
+        let both = || old.iter().filter_map(|(key, job)| Some((key, *job, *new.get(key)?)));
+        let mut moved: Vec<_> = both()
+            .filter(|(_, a, b)| a.admitted != b.admitted)
+            .map(|(key, a, b)| {
+                let gain = a.admitted.unwrap_or(i64::MAX / 2) - b.admitted.unwrap_or(i64::MAX / 2);
+                let (before, after) = (a.admitted.map(seconds), b.admitted.map(seconds));
+                (-gain, Moved { job: key.clone(), before, after })
+            })
+            .collect();
+        moved.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.job.cmp(&b.1.job)));
+        let names = |of: &dyn Fn(&JobRecord, &JobRecord) -> bool| -> Vec<String> {
+            both().filter(|(_, a, b)| of(a, b)).map(|(key, ..)| key.clone()).collect()
+        };
+        let fresh = new.iter().filter(|(key, _)| !old.contains_key(*key));
+        Self {
+            moved: moved.into_iter().map(|(_, moved)| moved).collect(),
+            newly_preempted: names(&|a, b| a.preempted == 0 && b.preempted > 0),
+            no_longer_preempted: names(&|a, b| a.preempted > 0 && b.preempted == 0),
+            starved: names(&|a, b| a.admitted.is_some() && b.admitted.is_none()),
+            new_jobs: fresh
+                .map(|(key, job)| Started { job: key.clone(), starts: job.admitted.map(seconds) })
+                .collect(),
+            queues: queues(&first, &second),
+            flavors: flavors(&first, &second),
+            before: first.totals,
+            after: second.totals,
+        }
+    }
+
+    /// The difference as text.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "what changes (before -> after):");
+        let totals = [
+            ("admitted", self.before.admitted, self.after.admitted),
+            ("finished", self.before.finished, self.after.finished),
+            ("waiting at the end", self.before.waiting, self.after.waiting),
+        ];
+        for (what, before, after) in totals {
+            let _ = writeln!(text, "  {what}: {before} -> {after}");
+        }
+        let _ = writeln!(text, "  preemptions: {} -> {}", self.before.preemptions, self.after.preemptions);
+        self.moved_table(&mut text);
+        let lists = [
+            ("newly preempted", &self.newly_preempted),
+            ("no longer preempted", &self.no_longer_preempted),
+            ("no longer started at all", &self.starved),
+        ];
+        for (what, jobs) in lists {
+            if !jobs.is_empty() {
+                let more = jobs.len().saturating_sub(MOST_LISTED);
+                let shown = jobs[..jobs.len().min(MOST_LISTED)].join(", ");
+                let _ = writeln!(text, "\n{what}: {shown}{}", and_more(more));
+            }
+        }
+        for job in &self.new_jobs {
+            let starts = job.starts.map_or("never starts".to_owned(), |s| format!("starts at {}", time(s)));
+            let _ = writeln!(text, "\nnew: {} {starts}", job.job);
+        }
+        self.queue_tables(&mut text);
+        text
+    }
+
+    fn moved_table(&self, text: &mut String) {
+        if self.moved.is_empty() {
+            let _ = writeln!(text, "\nno job starts at another time");
+            return;
+        }
+        let starts = |s: Option<f64>| s.map_or("never".to_owned(), time);
+        let row = |m: &Moved| {
+            let shift = match (m.before, m.after) {
+                (Some(a), Some(b)) if b < a => format!("{} sooner", time(a - b)),
+                (Some(a), Some(b)) => format!("{} later", time(b - a)),
+                (None, _) => "starts now".to_owned(),
+                (_, None) => "starves".to_owned(),
+            };
+            vec![m.job.clone(), starts(m.before), starts(m.after), shift]
+        };
+        let _ = writeln!(text, "\n{} jobs start at another time:", self.moved.len());
+        let rows: Vec<_> = self.moved.iter().take(MOST_LISTED).map(row).collect();
+        text.push_str(&columns(&["JOB", "BEFORE", "AFTER", ""], &rows));
+        let more = self.moved.len().saturating_sub(MOST_LISTED);
+        if more > 0 {
+            let _ = writeln!(text, "{}", and_more(more).trim_start());
+        }
+    }
+
+    fn queue_tables(&self, text: &mut String) {
+        let arrow = |a: String, b: String| if a == b { a } else { format!("{a} -> {b}") };
+        if !self.queues.is_empty() {
+            let row = |q: &QueueDifference| {
+                vec![
+                    q.name.to_string(),
+                    arrow(time(q.wait_p50.0), time(q.wait_p50.1)),
+                    arrow(time(q.wait_p90.0), time(q.wait_p90.1)),
+                    arrow(q.waiting.0.to_string(), q.waiting.1.to_string()),
+                    arrow(q.preempted.0.to_string(), q.preempted.1.to_string()),
+                ]
+            };
+            let rows: Vec<_> = self.queues.iter().map(row).collect();
+            text.push('\n');
+            text.push_str(&columns(&["QUEUE", "WAIT P50", "WAIT P90", "WAITING", "PREEMPTED"], &rows));
+        }
+        if !self.flavors.is_empty() {
+            let percent = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.1} %"));
+            let row = |f: &FlavorDifference| {
+                vec![f.flavor.to_string(), f.resource.to_string(), arrow(percent(f.before), percent(f.after))]
+            };
+            let rows: Vec<_> = self.flavors.iter().map(row).collect();
+            text.push('\n');
+            text.push_str(&columns(&["FLAVOR", "RESOURCE", "USED"], &rows));
+        }
+    }
+}
+
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" and {more} more") }
+}
+
+fn time(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "made from milliseconds in 64 bits")]
+    let millis = libm::round(seconds * 1000.0) as i64;
+    show(millis)
+}
+
+fn queues(before: &Report, after: &Report) -> Vec<QueueDifference> {
+    let pairs =
+        before.queues.iter().filter_map(|q| Some((q, after.queues.iter().find(|o| o.name == q.name)?)));
+    pairs
+        .map(|(a, b)| QueueDifference {
+            name: Arc::clone(&a.name),
+            wait_p50: (a.wait.p50, b.wait.p50),
+            wait_p90: (a.wait.p90, b.wait.p90),
+            waiting: (a.waiting, b.waiting),
+            preempted: (a.preempted, b.preempted),
+        })
+        .filter(|q| {
+            let differs = |(a, b): (f64, f64)| a.total_cmp(&b).is_ne();
+            differs(q.wait_p50)
+                || differs(q.wait_p90)
+                || q.waiting.0 != q.waiting.1
+                || q.preempted.0 != q.preempted.1
+        })
+        .collect()
+}
+
+fn flavors(before: &Report, after: &Report) -> Vec<FlavorDifference> {
+    let mut both: BTreeMap<(Arc<str>, Arc<str>), (Option<f64>, Option<f64>)> = BTreeMap::new();
+    for f in &before.flavors {
+        both.entry((Arc::clone(&f.flavor), Arc::clone(&f.resource))).or_default().0 = f.utilisation;
+    }
+    for f in &after.flavors {
+        both.entry((Arc::clone(&f.flavor), Arc::clone(&f.resource))).or_default().1 = f.utilisation;
+    }
+    both.into_iter()
+        .filter(|(_, (before, after))| before != after)
+        .map(|((flavor, resource), (before, after))| FlavorDifference { flavor, resource, before, after })
+        .collect()
+}
