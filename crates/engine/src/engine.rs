@@ -46,6 +46,8 @@ pub(crate) struct StatusEntry {
     pub written_at: Option<Timestamp>,
     /// How its writes fare.
     pub retry: crate::world::Retry,
+    /// What an event said holds it.
+    pub told_holders: Option<String>,
 }
 
 /// The state machine.

@@ -1,4 +1,4 @@
-//! The status of queues and cohorts (reference 03, 3.2; 01, 1.2–1.7), and the finalizers that protect what is in use.
+//! The status of queues and cohorts (reference 03, 3.2; 01, 1.2–1.7), and when they and finalizers are written.
 //!
 //! A status is computed when something changed and written when it differs, at most once per interval and object.
 
@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use serde_json::{Value, json};
 use sluice_api::conditions::{self, Wanted, reason};
-use sluice_api::{labels, v1beta2};
+use sluice_api::v1beta2;
 use sluice_core::{self as core, LocalQueueInactive, Name};
 use sluice_quantity::quantity_of;
 
@@ -175,56 +175,6 @@ impl Engine {
         if purpose == Purpose::QueueStatus {
             entry.written_at = Some(now);
         }
-    }
-
-    /// The patch of an object's finalizers, if they are to change.
-    fn finalizer_patch(&self, object: &ObjectRef) -> Option<Value> {
-        let name = &object.name;
-        let (metadata, in_use) = match object.kind {
-            Kind::ClusterQueue => {
-                let queue = self.world.cluster_queues.get(name)?;
-                (&queue.metadata, self.scheduler.cluster_queue_status(name).is_some_and(|s| s.reserving > 0))
-            }
-            Kind::ResourceFlavor => (&self.world.flavors.get(name)?.metadata, self.flavor_in_use(name)),
-            Kind::AdmissionCheck => (&self.world.checks.get(name)?.metadata, self.check_in_use(name)),
-            _ => return None,
-        };
-        let finalizers = metadata.finalizers.clone().unwrap_or_default();
-        let held = finalizers.iter().any(|f| f == labels::RESOURCE_IN_USE_FINALIZER);
-        let leaving = metadata.deletion_timestamp.is_some();
-        let finalizers: Vec<_> = match (leaving, held) {
-            (false, false) => {
-                finalizers.into_iter().chain([labels::RESOURCE_IN_USE_FINALIZER.to_owned()]).collect()
-            }
-            (true, true) if !in_use => {
-                finalizers.into_iter().filter(|f| f != labels::RESOURCE_IN_USE_FINALIZER).collect()
-            }
-            _ => return None,
-        };
-        Some(json!({"metadata": {
-            "finalizers": finalizers,
-            "resourceVersion": metadata.resource_version,
-            "uid": metadata.uid,
-        }}))
-    }
-
-    /// Whether a ClusterQueue or Cohort names a flavor.
-    fn flavor_in_use(&self, name: &str) -> bool {
-        let names = |groups: &[v1beta2::ResourceGroup]| {
-            groups.iter().any(|g| g.flavors.iter().any(|f| f.name == name))
-        };
-        self.world.cluster_queues.values().any(|q| names(&q.spec.resource_groups))
-            || self.world.cohorts.values().any(|c| names(&c.spec.resource_groups))
-    }
-
-    /// Whether a ClusterQueue names a check.
-    fn check_in_use(&self, name: &str) -> bool {
-        self.world.cluster_queues.values().any(|q| {
-            q.spec
-                .admission_checks_strategy
-                .as_ref()
-                .is_some_and(|s| s.admission_checks.iter().any(|c| c.name == name))
-        })
     }
 
     fn active_condition(

@@ -1,0 +1,107 @@
+//! The finalizer that keeps a ClusterQueue, ResourceFlavor or AdmissionCheck while it is in use (reference 04, 4.3), and the event
+//! that says what holds one that is being deleted.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use sluice_api::labels::RESOURCE_IN_USE_FINALIZER;
+use sluice_api::v1beta2;
+
+use crate::REPORTER_WORKLOAD;
+use crate::effect::EventType;
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+use crate::outbox::event;
+
+/// Names that an event lists.
+const NAMES: usize = 10;
+/// The reason of the event; Kueue has none.
+const IN_USE: &str = "InUse";
+
+impl Engine {
+    /// The patch of an object's finalizers, if they are to change. Tells what holds an object that should go.
+    pub(crate) fn finalizer_patch(&mut self, object: &ObjectRef) -> Option<Value> {
+        let metadata = self.protected(object)?;
+        let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+        let held = finalizers.iter().any(|f| f == RESOURCE_IN_USE_FINALIZER);
+        let leaving = metadata.deletion_timestamp.is_some();
+        let next: Vec<_> = match (leaving, held) {
+            (false, false) => {
+                finalizers.iter().map(String::as_str).chain([RESOURCE_IN_USE_FINALIZER]).collect()
+            }
+            (true, true) => {
+                if let Some(holders) = self.holders(object) {
+                    self.tell_holders(object, holders);
+                    return None;
+                }
+                finalizers.iter().map(String::as_str).filter(|f| *f != RESOURCE_IN_USE_FINALIZER).collect()
+            }
+            _ => return None,
+        };
+        Some(json!({"metadata": {
+            "finalizers": next,
+            "resourceVersion": metadata.resource_version,
+            "uid": metadata.uid,
+        }}))
+    }
+
+    fn protected(&self, object: &ObjectRef) -> Option<&ObjectMeta> {
+        let name = &object.name;
+        match object.kind {
+            Kind::ClusterQueue => self.world.cluster_queues.get(name).map(|queue| &queue.metadata),
+            Kind::ResourceFlavor => self.world.flavors.get(name).map(|flavor| &flavor.metadata),
+            Kind::AdmissionCheck => self.world.checks.get(name).map(|check| &check.metadata),
+            _ => None,
+        }
+    }
+
+    /// What uses an object, in words.
+    fn holders(&self, object: &ObjectRef) -> Option<String> {
+        let name = &*object.name;
+        let queues = self.world.cluster_queues.iter();
+        let names: Vec<_> = match object.kind {
+            Kind::ClusterQueue => {
+                let reserving = self.scheduler.cluster_queue_status(name).map_or(0, |s| s.reserving);
+                return (reserving > 0).then(|| format!("{reserving} Workloads with a reservation"));
+            }
+            Kind::ResourceFlavor => {
+                let queues = queues.filter(|(_, q)| names_flavor(&q.spec.resource_groups, name));
+                let cohorts =
+                    self.world.cohorts.iter().filter(|(_, c)| names_flavor(&c.spec.resource_groups, name));
+                let queues = queues.map(|(queue, _)| format!("ClusterQueue {queue}"));
+                queues.chain(cohorts.map(|(cohort, _)| format!("Cohort {cohort}"))).collect()
+            }
+            Kind::AdmissionCheck => {
+                let queues = queues.filter(|(_, q)| names_check(&q.spec, name));
+                queues.map(|(queue, _)| format!("ClusterQueue {queue}")).collect()
+            }
+            _ => return None,
+        };
+        let more = names.len().saturating_sub(NAMES);
+        let mut text = names.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            text.push_str(&format!(" and {more} more"));
+        }
+        (!names.is_empty()).then_some(text)
+    }
+
+    /// Once for each set of holders.
+    fn tell_holders(&mut self, object: &ObjectRef, holders: String) {
+        let Some(uid) = self.protected(object).and_then(|metadata| metadata.uid.clone()) else { return };
+        let entry = self.statuses.entry(object.clone()).or_default();
+        if entry.told_holders.as_ref() == Some(&holders) {
+            return;
+        }
+        let note = format!("Kept until it is no longer used by: {holders}");
+        entry.told_holders = Some(holders);
+        self.outbox.push(event(object, &uid.into(), EventType::Normal, IN_USE, note, REPORTER_WORKLOAD));
+    }
+}
+
+fn names_flavor(groups: &[v1beta2::ResourceGroup], name: &str) -> bool {
+    groups.iter().any(|group| group.flavors.iter().any(|flavor| flavor.name == name))
+}
+
+fn names_check(spec: &v1beta2::ClusterQueueSpec, name: &str) -> bool {
+    let strategy = spec.admission_checks_strategy.as_ref();
+    strategy.is_some_and(|strategy| strategy.admission_checks.iter().any(|check| check.name == name))
+}
