@@ -77,6 +77,19 @@ impl<'a> Table<'a> {
         self.remove(&name).await;
     }
 
+    /// A rule that these gates switch on or off, by whether it holds now.
+    pub async fn creates(&mut self, rule: &str, object: Value, accepted: bool) {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let answer = strictly(&self.api(), &params, &self.object("x", &object)).await;
+        match answer {
+            Ok(_) if accepted => writeln!(self.report, "{rule}\n    accepted").unwrap(),
+            answer => {
+                assert!(!accepted, "{}: {rule}: should be accepted: {answer:?}", self.kind);
+                self.refused(rule, answer);
+            }
+        }
+    }
+
     /// A rule of the status, where the old object may have one too.
     pub async fn status(&mut self, rule: &str, old: Value, accepted: Value, refused: Value) {
         let name = self.make(&old).await;
@@ -115,7 +128,7 @@ impl<'a> Table<'a> {
     fn refused(&mut self, rule: &str, answer: kube::Result<DynamicObject>) {
         match answer {
             Err(Error::Api(status)) => {
-                assert!([400, 422].contains(&status.code), "{rule}: {status:?}");
+                assert!([400, 403, 422].contains(&status.code), "{rule}: {status:?}");
                 writeln!(self.report, "{rule}\n    {}", message(&status)).unwrap();
             }
             Err(error) => panic!("{}: {rule}: {error}", self.kind),
