@@ -108,17 +108,17 @@ impl Scheduler {
     /// What each LocalQueue's workloads hold, and which wait.
     fn audit_locals(&self, found: &mut Vec<String>) {
         let mut pending = vec![BTreeSet::<WorkloadId>::new(); self.locals.len()];
-        let mut held = vec![(0, 0, BTreeMap::<FrId, (i128, i128)>::new()); self.locals.len()];
+        let mut sums = vec![(0, 0, BTreeMap::<FrId, (i128, i128)>::new()); self.locals.len()];
         for (id, workload) in self.workloads.iter() {
             let at = workload.local.at();
             if workload.waiting().is_some() {
                 pending[at].insert(id);
             }
             let Some(hold) = workload.hold() else { continue };
-            held[at].0 += 1;
-            held[at].1 += usize::from(hold.admitted);
+            sums[at].0 += 1;
+            sums[at].1 += usize::from(hold.admitted);
             for (pair, _, amount) in hold.charged() {
-                let row = held[at].2.entry(pair).or_default();
+                let row = sums[at].2.entry(pair).or_default();
                 row.0 += amount;
                 row.1 += if hold.admitted { amount } else { 0 };
             }
@@ -126,7 +126,7 @@ impl Scheduler {
         for (at, local) in self.locals.iter().enumerate() {
             let is = (local.reserving, local.admitted, &local.held);
             let id = LocalId::new(at);
-            if local.pending != pending[at] || is != (held[at].0, held[at].1, &held[at].2) {
+            if local.pending != pending[at] || is != (sums[at].0, sums[at].1, &sums[at].2) {
                 found.push(format!("LocalQueue {}/{} ({id:?}) is wrong", local.namespace, local.name));
             }
         }

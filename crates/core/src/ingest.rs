@@ -133,10 +133,10 @@ impl Scheduler {
                 }
             }
             self.flush_around(before.queue);
-        } else if priority_changed {
-            if let Some((queue, _)) = self.workloads.get(id).waiting().and_then(|waiting| waiting.at) {
-                self.flush_around(queue);
-            }
+        } else if priority_changed
+            && let Some((queue, _)) = self.workloads.get(id).waiting().and_then(|waiting| waiting.at)
+        {
+            self.flush_around(queue);
         }
     }
 
@@ -396,75 +396,6 @@ impl Scheduler {
             self.queue_pending(id, now);
         }
         self.sample(now);
-    }
-
-    /// Lets a workload hold quota.
-    pub(crate) fn hold(&mut self, id: WorkloadId, hold: Hold) {
-        let key = self.candidate_key(id, hold.reserved_at);
-        let local = self.workloads.get(id).local;
-        let queue = &mut self.queues[hold.queue.at()];
-        if hold.evicted { &mut queue.holders.evicted } else { &mut queue.holders.running }.insert(key);
-        queue.admitted += usize::from(hold.admitted);
-        let row = &mut self.locals[local.at()];
-        row.reserving += 1;
-        row.admitted += usize::from(hold.admitted);
-        for (pair, slot, amount) in hold.charged() {
-            self.tree.usage.add(&self.tree.forest.quota, slot, amount);
-            let held = row.held.entry(pair).or_insert((0, 0));
-            held.0 += amount;
-            if hold.admitted {
-                held.1 += amount;
-                *queue.admitted_usage.entry(pair).or_insert(0) += amount;
-            }
-        }
-        self.unready += usize::from(!hold.pods_ready);
-        if hold.admitted {
-            row.ledger.settle(id, true);
-        }
-        self.mark_held(hold.queue, local);
-        self.workloads.get_mut(id).place = Place::Holding(Box::new(hold));
-    }
-
-    fn release(&mut self, id: WorkloadId, hold: &Hold) {
-        let key = self.candidate_key(id, hold.reserved_at);
-        let local = self.workloads.get(id).local;
-        let queue = &mut self.queues[hold.queue.at()];
-        if hold.evicted { &mut queue.holders.evicted } else { &mut queue.holders.running }.remove(&key);
-        queue.admitted -= usize::from(hold.admitted);
-        let row = &mut self.locals[local.at()];
-        row.reserving -= 1;
-        row.admitted -= usize::from(hold.admitted);
-        for (pair, slot, amount) in hold.charged() {
-            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
-            if let Some(held) = row.held.get_mut(&pair) {
-                held.0 -= amount;
-                if hold.admitted {
-                    held.1 -= amount;
-                }
-                if *held == (0, 0) {
-                    row.held.remove(&pair);
-                }
-            }
-            if hold.admitted {
-                if let Some(used) = queue.admitted_usage.get_mut(&pair) {
-                    *used -= amount;
-                    if *used == 0 {
-                        queue.admitted_usage.remove(&pair);
-                    }
-                }
-            }
-        }
-        self.unready -= usize::from(!hold.pods_ready);
-        self.mark_held(hold.queue, local);
-    }
-
-    fn mark_held(&mut self, queue: QueueId, local: LocalId) {
-        self.changed_queues.mark(queue.at());
-        self.changed_locals.mark(local.at());
-        let node = self.queues[queue.at()].node;
-        for ancestor in self.tree.forest.ancestors(node) {
-            self.changed_nodes.mark(ancestor.at());
-        }
     }
 
     /// Whether the namespace of a workload matches the queue's selector (reference 06, 6.2). A namespace that is not

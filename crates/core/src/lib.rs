@@ -18,6 +18,7 @@ mod cycle;
 mod fair_sharing;
 mod flavor_assigner;
 mod forest;
+mod holding;
 mod ingest;
 mod intern;
 mod local_queue;

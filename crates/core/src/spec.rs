@@ -30,7 +30,6 @@ impl Weight {
 
     /// A weight of `milli` thousandths.
     pub const fn from_milli(milli: i64) -> Weight {
-        #[expect(clippy::cast_lossless, reason = "From is not const")]
         Weight::from_nano(milli as i128 * 1_000_000)
     }
 

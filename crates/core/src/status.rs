@@ -43,7 +43,7 @@ impl Scheduler {
         let reserved: BTreeMap<FrId, i128> =
             node.slots().iter().map(|&(pair, slot)| (pair, tree.usage.get(slot))).collect();
         Some(ClusterQueueStatus {
-            inactive: self.inactive_causes(queue, &tree),
+            inactive: inactive_causes(queue, &tree),
             reservation: self.flavor_usage(queue, &reserved, borrowed),
             usage: self.flavor_usage(queue, &queue.admitted_usage, borrowed),
             pending_active: queue.pending.active(),
@@ -53,14 +53,6 @@ impl Scheduler {
             weighted_share: share(&tree.forest, &self.names, &tree.lendable, &tree.usage, queue.node)
                 .rounded(),
         })
-    }
-
-    fn inactive_causes(&self, queue: &ClusterQueue, tree: &Tree) -> Vec<InactiveCause> {
-        let mut causes = queue.inactive.clone();
-        if tree.forest.node(queue.node).in_cycle {
-            causes.push(InactiveCause::CohortCycle(tree.forest.cycle_of(queue.node)));
-        }
-        causes
     }
 
     /// Figures per flavor and resource in the order of the queue's spec.
@@ -106,9 +98,8 @@ impl Scheduler {
                 .collect();
             queue.map_or_else(FlavorUsage::new, |queue| self.flavor_usage(queue, &used, |_, _| 0))
         };
-        let queue_active = queue.is_some_and(|queue| {
-            queue.is_active() && self.inactive_causes(queue, &self.numbers()).is_empty()
-        });
+        let queue_active = queue
+            .is_some_and(|queue| queue.is_active() && inactive_causes(queue, &self.numbers()).is_empty());
         Some(LocalQueueStatus {
             inactive: if spec.stop_policy != StopPolicy::None {
                 Some(LocalQueueInactive::Stopped)
@@ -228,4 +219,13 @@ impl Scheduler {
         let workload = self.workloads.get(self.workloads.find(key)?);
         workload.decision.as_deref()
     }
+}
+
+/// Why a queue takes part in nothing: its own causes, and the cycle of Cohorts that it is below.
+fn inactive_causes(queue: &ClusterQueue, tree: &Tree) -> Vec<InactiveCause> {
+    let mut causes = queue.inactive.clone();
+    if tree.forest.node(queue.node).in_cycle {
+        causes.push(InactiveCause::CohortCycle(tree.forest.cycle_of(queue.node)));
+    }
+    causes
 }

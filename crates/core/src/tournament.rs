@@ -141,10 +141,10 @@ impl Tournament {
     fn replay(&mut self, scheduler: &mut Scheduler, queue: NodeId) {
         let mut child = queue;
         while let Some(parent) = scheduler.tree.forest.node(child).parent {
-            if let Some(round) = self.rounds.get_mut(&parent) {
-                if let Some(old) = round.by_child.remove(&child) {
-                    round.contenders.remove(&(old, child));
-                }
+            if let Some(round) = self.rounds.get_mut(&parent)
+                && let Some(old) = round.by_child.remove(&child)
+            {
+                round.contenders.remove(&(old, child));
             }
             if let Some(winner) = self.winner(child) {
                 self.enter(scheduler, child, winner, &mut BTreeSet::new());

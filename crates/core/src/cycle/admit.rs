@@ -12,16 +12,16 @@ use crate::{Amount, Name};
 
 impl Scheduler {
     /// Lets the entry hold what it was assigned.
-    pub(super) fn admit(&mut self, entry: Entry, now: Time, progress: &mut Progress) {
+    pub(super) fn admit(&mut self, entry: &Entry, now: Time, progress: &mut Progress) {
         let id = entry.head.workload;
         let plan = entry.plan.as_deref().expect("only an entry with a plan is admitted");
-        let admission = self.admission(&entry, plan);
-        let required_checks = self.required_checks(&entry);
+        let admission = self.admission(entry, plan);
+        let required_checks = self.required_checks(entry);
         let considered = entry.assignment.considered(&self.names, plan);
         let usage: Held =
             entry.assignment.demands.iter().map(|demand| (demand.pair, demand.slot, demand.amount)).collect();
         for &(_, slot, amount) in &usage {
-            self.add_to_overlay(&entry, slot, amount, progress);
+            self.add_to_overlay(entry, slot, amount, progress);
         }
         let queue = &mut self.queues[entry.head.queue.at()];
         queue.pending.forget_preemptor(id);
@@ -35,7 +35,7 @@ impl Scheduler {
         self.locals[local.at()].pending.remove(&id);
         let root = self.tree.forest.node(entry.head.node).root;
         self.loops.admitted(root, id);
-        self.charge(&entry);
+        self.charge(entry);
         let admitted = required_checks.is_empty();
         let hold = Hold {
             queue: entry.head.queue,
@@ -48,7 +48,7 @@ impl Scheduler {
         self.hold(id, hold);
         progress.report.progress = true;
         let outcome = Outcome::Admitted { admission, required_checks, considered };
-        progress.report.entries.push(self.report(&entry, outcome));
+        progress.report.entries.push(self.report(entry, outcome));
     }
 
     /// Charges the LocalQueue for what was let in until it counts as usage (reference 06, 6.9).

@@ -1,6 +1,6 @@
 //! An entry gets its victims, which keep their quota until they are gone (reference 06, 6.5 and 6.17).
 
-use super::requeue::flavors;
+use super::requeue::{flavors, why};
 use super::{Entry, Progress, Requeue};
 use crate::reason::Reason;
 use crate::report::{CycleReport, Outcome, Victim};
@@ -9,7 +9,7 @@ use crate::workloads::Place;
 
 impl Scheduler {
     /// Records the victims; the entry waits for them in its heap.
-    pub(super) fn preempt(&mut self, entry: Entry, progress: &mut Progress) {
+    pub(super) fn preempt(&mut self, entry: &Entry, progress: &mut Progress) {
         let id = entry.head.workload;
         let mut victims = Vec::with_capacity(entry.targets.len());
         let preemptor_path = self.tree.forest.node(entry.head.node).path.clone();
@@ -33,10 +33,10 @@ impl Scheduler {
         // The next attempt looks at all flavors again.
         self.workloads.get_mut(id).progress = None;
         let reason = Reason::WaitingForPreemptedWorkloads;
-        let why = self.why(&entry, flavors(&entry, victims.len()), reason);
+        let why = why(entry, flavors(entry, victims.len()), reason);
         let outcome = Outcome::Preempting { victims, why: why.clone() };
-        progress.report.entries.push(self.report(&entry, outcome));
-        self.requeue(&entry, why, Requeue::PendingPreemption, progress);
+        progress.report.entries.push(self.report(entry, outcome));
+        self.requeue(entry, &why, Requeue::PendingPreemption, progress);
     }
 
     /// Takes back what only lasted for the cycle, and marks the victims.

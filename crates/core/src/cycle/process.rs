@@ -1,7 +1,7 @@
 //! Entries one by one, with what earlier ones left (reference 06, 6.5 "processEntry").
 
 use super::nominate::{ordered_usage, search};
-use super::requeue::flavors;
+use super::requeue::{flavors, why};
 use super::{Entry, Progress, Requeue};
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
@@ -29,26 +29,26 @@ impl Scheduler {
         progress: &mut Progress,
     ) {
         if let Some((why, requeue)) = entry.early.take() {
-            self.refused(entry, why, requeue, progress);
+            self.refused(&entry, &why, requeue, progress);
             return;
         }
         if self.overlaps(&entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
             self.recompute(&mut entry, local_usage);
         }
         match self.decide(&entry, progress) {
-            Decision::Admit => self.admit(entry, now, progress),
-            Decision::Preempt => self.preempt(entry, progress),
+            Decision::Admit => self.admit(&entry, now, progress),
+            Decision::Preempt => self.preempt(&entry, progress),
             Decision::Gated => {
-                let why = self.why(&entry, flavors(&entry, 0), entry.assignment.reason());
+                let why = why(&entry, flavors(&entry, 0), entry.assignment.reason());
                 progress.report.entries.push(self.report(&entry, Outcome::PreemptionGated(why.clone())));
-                self.requeue(&entry, why, Requeue::Generic, progress);
+                self.requeue(&entry, &why, Requeue::Generic, progress);
             }
             Decision::Refuse(detail, reason, requeue) => {
                 if matches!(detail, Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit) {
                     self.workloads.get_mut(entry.head.workload).progress = None;
                 }
-                let why = self.why(&entry, detail, reason);
-                self.refused(entry, why, requeue, progress);
+                let why = why(&entry, detail, reason);
+                self.refused(&entry, &why, requeue, progress);
             }
         }
     }

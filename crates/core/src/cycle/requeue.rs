@@ -10,11 +10,6 @@ use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 
 impl Scheduler {
-    pub(super) fn why(&self, entry: &Entry, detail: Detail, reason: Reason) -> Arc<Unadmitted> {
-        let requests = entry.plan.as_ref().map_or_else(|| Arc::from([]), |plan| plan.requests.clone());
-        Arc::new(Unadmitted { reason, detail, requests })
-    }
-
     pub(super) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
         EntryReport {
             key: self.workloads.get(entry.head.workload).key.clone(),
@@ -26,20 +21,20 @@ impl Scheduler {
 
     pub(super) fn refused(
         &mut self,
-        entry: Entry,
-        why: Arc<Unadmitted>,
+        entry: &Entry,
+        why: &Arc<Unadmitted>,
         requeue: Requeue,
         progress: &mut Progress,
     ) {
-        progress.report.entries.push(self.report(&entry, Outcome::Unadmitted(why.clone())));
-        self.requeue(&entry, why, requeue, progress);
+        progress.report.entries.push(self.report(entry, Outcome::Unadmitted(why.clone())));
+        self.requeue(entry, why, requeue, progress);
     }
 
     /// Puts an entry back into its queue: into the heap or among the parked (reference 06, 6.4).
     pub(super) fn requeue(
         &mut self,
         entry: &Entry,
-        why: Arc<Unadmitted>,
+        why: &Arc<Unadmitted>,
         requeue: Requeue,
         progress: &mut Progress,
     ) {
@@ -70,7 +65,7 @@ impl Scheduler {
             && !strict
             && spot == Spot::Parked;
         if shared {
-            self.bypass(entry, &why, progress);
+            self.bypass(entry, why, progress);
         }
         self.sync_ready(entry.head.queue);
     }
@@ -97,6 +92,12 @@ impl Scheduler {
         }
     }
 }
+/// Why an entry is not admitted.
+pub(super) fn why(entry: &Entry, detail: Detail, reason: Reason) -> Arc<Unadmitted> {
+    let requests = entry.plan.as_ref().map_or_else(|| Arc::from([]), |plan| plan.requests.clone());
+    Arc::new(Unadmitted { reason, detail, requests })
+}
+
 /// What stood in the way of each pod set, and how many victims are waited for.
 pub(super) fn flavors(entry: &Entry, pending_preemptions: usize) -> Detail {
     let pod_sets = entry.plan.as_ref().map_or_else(Vec::new, |plan| entry.assignment.refusals(plan));

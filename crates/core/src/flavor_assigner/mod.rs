@@ -1,148 +1,25 @@
 //! Flavor assignment: which flavor each resource of each pod set gets, and what stands in the way (reference 06, 6.6).
 
+mod assignment;
+mod granular;
+mod progress;
+
 use smallvec::SmallVec;
 
 use crate::Amount;
-use crate::intern::{FlavorId, FrId, Names, ResourceId, ShapeId, SlotId};
+use crate::intern::{FrId, SlotId};
 use crate::plan::{Plan, PlanBlock, PlanFlavor, PlanGroup};
 use crate::preemption;
 use crate::quota::exact;
-use crate::reason::{PodSetRefusal, PreemptionOutlook, Reason, Refusal};
-use crate::report::{Considered, ConsideredFlavor, FlavorMode};
-use crate::spec::{Fungibility, FungibilityPolicy, FungibilityPreference, PreemptionPolicy, WhenCanPreempt};
+use crate::reason::{PreemptionOutlook, Reason, Refusal};
+use crate::report::FlavorMode;
+use crate::spec::PreemptionPolicy;
 use crate::view::{Demand, Head, View};
-use crate::{Config, Name};
 
-/// What an assignment came to as a whole: the worst over its pod sets, worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Mode {
-    /// Not now.
-    #[default]
-    NoFit,
-    /// After a preemption, which may or may not have candidates.
-    Preempt,
-    /// When victims of earlier heads are gone.
-    DeferredFit,
-    /// At once.
-    Fit,
-}
-
-/// The flavor that one resource of one pod set got.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Pick {
-    pub(crate) pod_set: usize,
-    pub(crate) resource: ResourceId,
-    pub(crate) flavor: FlavorId,
-    pub(crate) pair: FrId,
-    /// The pod set's total.
-    pub(crate) amount: i64,
-    pub(crate) mode: FlavorMode,
-    /// Place of the flavor tried last; −1 when the scan reached the end.
-    tried: i32,
-}
-
-/// One flavor that was looked at and does not plainly fit without borrowing.
-#[derive(Debug, Clone, PartialEq)]
-struct Attempt {
-    /// The place of the group of pod sets in the plan, and of the resource group in that.
-    group: usize,
-    block: usize,
-    flavor: Option<FlavorId>,
-    mode: FlavorMode,
-    height: u32,
-    refusals: SmallVec<[Refusal; 1]>,
-    reason: Reason,
-    /// Counts as something in the way: the search of this resource group did not end in a fit.
-    counts: bool,
-}
-
-/// The outcome of the search for one workload.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Assignment {
-    pub(crate) mode: Mode,
-    /// The highest borrowing.
-    pub(crate) borrow: u32,
-    /// Sorted by pod set, then by the resource's name.
-    pub(crate) picks: SmallVec<[Pick; 2]>,
-    /// The totals per (flavor, resource).
-    pub(crate) demands: SmallVec<[Demand; 2]>,
-    /// How many pods of each pod set.
-    pub(crate) counts: SmallVec<[i64; 2]>,
-    attempts: Vec<Attempt>,
-}
-
-/// Where a flavor scan stopped (`LastAssignment`).
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Progress {
-    /// (pod set, resource, place of the flavor tried last or −1).
-    tried: Vec<(usize, ResourceId, i32)>,
-    shape: ShapeId,
-    cycle: u64,
-    generation: u64,
-}
-
-impl Progress {
-    /// Some resource group has flavors left to try.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.tried.iter().any(|&(_, _, tried)| tried != -1)
-    }
-
-    /// It no longer says anything about now: another shape, or capacity changed meanwhile. With the gate, capacity that
-    /// changed since the last cycle only does not count.
-    pub(crate) fn is_outdated(&self, config: &Config, shape: ShapeId, cycle: u64, generation: u64) -> bool {
-        let advanced = generation > self.generation;
-        let old = cycle > self.cycle + 1;
-        self.shape != shape || (advanced && (old || !config.gates.flavor_fungibility_preserve_scan_progress))
-    }
-
-    fn start(&self, pod_set: usize, resource: ResourceId) -> usize {
-        self.tried
-            .iter()
-            .find(|&&(set, res, _)| set == pod_set && res == resource)
-            .map_or(0, |&(_, _, tried)| usize::try_from(tried.saturating_add(1)).unwrap_or(0))
-    }
-}
-
-/// Mode and borrowing height of a flavor, or of one resource of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Granular {
-    mode: FlavorMode,
-    height: u32,
-}
-
-impl Granular {
-    const WORST: Granular = Granular { mode: FlavorMode::NoFit, height: 0 };
-    const BEST: Granular = Granular { mode: FlavorMode::Fit, height: 0 };
-
-    /// Whether this is preferred to the other. Not to fit is worst, no candidates is next; between the others, and
-    /// between equals of those, the preference decides what is compared first. [quirk] `BorrowingOverPreemption`
-    /// compares the mode first, which prefers to borrow; the API's description reads the other way round.
-    fn preferred_to(self, other: Granular, fungibility: Fungibility) -> bool {
-        let class = |granular: Granular| granular.mode.min(FlavorMode::Preempt);
-        if class(self) != class(other) {
-            return class(self) > class(other);
-        }
-        match fungibility.preference {
-            Some(FungibilityPreference::PreemptionOverBorrowing) => {
-                (other.height, self.mode) > (self.height, other.mode)
-            }
-            _ => (self.mode, other.height) > (other.mode, self.height),
-        }
-    }
-
-    /// Whether to look at the next flavor although this one could do.
-    fn try_next(self, fungibility: Fungibility) -> bool {
-        match self.mode {
-            FlavorMode::NoFit | FlavorMode::NoPreemptionCandidates => true,
-            FlavorMode::Preempt | FlavorMode::Reclaim
-                if fungibility.when_can_preempt == WhenCanPreempt::TryNextFlavor =>
-            {
-                true
-            }
-            _ => self.height > 0 && fungibility.when_can_borrow == FungibilityPolicy::TryNextFlavor,
-        }
-    }
-}
+pub(crate) use assignment::{Assignment, Mode};
+use assignment::{Attempt, Pick};
+use granular::Granular;
+pub(crate) use progress::Progress;
 
 /// What to search with.
 pub(crate) struct Request<'a> {
@@ -432,113 +309,5 @@ fn take(
                 tried,
             });
         }
-    }
-}
-
-impl Assignment {
-    fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {
-        self.picks
-            .iter()
-            .any(|pick| pick.pod_set == pod_set && pick.resource == resource && pick.flavor == flavor)
-    }
-
-    /// The (flavor, resource) pairs that need a preemption.
-    pub(crate) fn needing_preemption(&self) -> SmallVec<[FrId; 2]> {
-        let mut pairs: SmallVec<[FrId; 2]> = SmallVec::new();
-        for pick in &self.picks {
-            if pick.mode != FlavorMode::Fit && !pairs.contains(&pick.pair) {
-                pairs.push(pick.pair);
-            }
-        }
-        pairs
-    }
-
-    /// Where the scan stopped, if there is something left to try.
-    pub(crate) fn progress(&self, shape: ShapeId, cycle: u64, generation: u64) -> Option<Box<Progress>> {
-        if self.picks.iter().all(|pick| pick.tried == -1) {
-            return None;
-        }
-        let tried = self.picks.iter().map(|pick| (pick.pod_set, pick.resource, pick.tried)).collect();
-        Some(Box::new(Progress { tried, shape, cycle, generation }))
-    }
-
-    /// The reason of the condition: per resource group the mildest attempt, over all the most severe one.
-    pub(crate) fn reason(&self) -> Reason {
-        let mut worst: Option<Reason> = None;
-        let mut at = 0;
-        let counted: SmallVec<[&Attempt; 4]> =
-            self.attempts.iter().filter(|attempt| attempt.counts).collect();
-        while at < counted.len() {
-            let same = counted[at..]
-                .iter()
-                .take_while(|other| (other.group, other.block) == (counted[at].group, counted[at].block))
-                .count();
-            let mildest =
-                counted[at..at + same].iter().map(|attempt| attempt.reason).min_by_key(|r| r.severity());
-            worst = worst.max_by_severity(mildest);
-            at += same;
-        }
-        worst.unwrap_or(Reason::NoMatchingFlavor)
-    }
-
-    /// What was in the way, per pod set.
-    pub(crate) fn refusals(&self, plan: &Plan) -> Vec<PodSetRefusal> {
-        let mut pod_sets = Vec::new();
-        for (at, group) in plan.groups.iter().enumerate() {
-            let refusals: Vec<Refusal> = self
-                .attempts
-                .iter()
-                .filter(|attempt| attempt.counts && attempt.group == at)
-                .flat_map(|attempt| attempt.refusals.iter().cloned())
-                .collect();
-            if refusals.is_empty() {
-                continue;
-            }
-            for &member in &group.members {
-                let name = plan.requests.get(member).map_or_else(|| Name::from(""), |(name, _)| name.clone());
-                pod_sets.push(PodSetRefusal { name, refusals: refusals.clone() });
-            }
-        }
-        pod_sets
-    }
-
-    /// What else was considered, for the event of the admission.
-    pub(crate) fn considered(&self, names: &Names, plan: &Plan) -> Considered {
-        let mut considered = Considered::default();
-        for (at, group) in plan.groups.iter().enumerate() {
-            let flavors: Vec<ConsideredFlavor> = self
-                .attempts
-                .iter()
-                .filter(|attempt| attempt.group == at)
-                .filter_map(|attempt| {
-                    Some(ConsideredFlavor {
-                        flavor: names.flavor_name(attempt.flavor?).clone(),
-                        mode: attempt.mode,
-                        borrow: attempt.height,
-                        refusals: attempt.refusals.to_vec(),
-                    })
-                })
-                .collect();
-            if flavors.is_empty() {
-                continue;
-            }
-            for &member in &group.members {
-                if let Some((name, _)) = plan.requests.get(member) {
-                    considered.pod_sets.push((name.clone(), flavors.clone()));
-                }
-            }
-        }
-        considered
-    }
-}
-
-/// The more severe of two reasons.
-trait MaxBySeverity {
-    fn max_by_severity(self, other: Self) -> Self;
-}
-
-impl MaxBySeverity for Option<Reason> {
-    fn max_by_severity(self, other: Self) -> Self {
-        [self, other].into_iter().flatten().max_by_key(|reason| reason.severity())
     }
 }

@@ -1,0 +1,177 @@
+//! What a flavor search came to: the flavors, what they add up to, and the reasons against the others.
+
+use smallvec::SmallVec;
+
+use super::Progress;
+use crate::Name;
+use crate::intern::{FlavorId, FrId, Names, ResourceId, ShapeId};
+use crate::plan::Plan;
+use crate::reason::{PodSetRefusal, Reason, Refusal};
+use crate::report::{Considered, ConsideredFlavor, FlavorMode};
+use crate::view::Demand;
+
+/// What an assignment came to as a whole: the worst over its pod sets, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Mode {
+    /// Not now.
+    #[default]
+    NoFit,
+    /// After a preemption, which may or may not have candidates.
+    Preempt,
+    /// When victims of earlier heads are gone.
+    DeferredFit,
+    /// At once.
+    Fit,
+}
+
+/// The flavor that one resource of one pod set got.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pick {
+    pub(crate) pod_set: usize,
+    pub(crate) resource: ResourceId,
+    pub(crate) flavor: FlavorId,
+    pub(crate) pair: FrId,
+    /// The pod set's total.
+    pub(crate) amount: i64,
+    pub(crate) mode: FlavorMode,
+    /// Place of the flavor tried last; −1 when the scan reached the end.
+    pub(super) tried: i32,
+}
+
+/// One flavor that was looked at and does not plainly fit without borrowing.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Attempt {
+    /// The place of the group of pod sets in the plan, and of the resource group in that.
+    pub(super) group: usize,
+    pub(super) block: usize,
+    pub(super) flavor: Option<FlavorId>,
+    pub(super) mode: FlavorMode,
+    pub(super) height: u32,
+    pub(super) refusals: SmallVec<[Refusal; 1]>,
+    pub(super) reason: Reason,
+    /// Counts as something in the way: the search of this resource group did not end in a fit.
+    pub(super) counts: bool,
+}
+
+/// The outcome of the search for one workload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Assignment {
+    pub(crate) mode: Mode,
+    /// The highest borrowing.
+    pub(crate) borrow: u32,
+    /// Sorted by pod set, then by the resource's name.
+    pub(crate) picks: SmallVec<[Pick; 2]>,
+    /// The totals per (flavor, resource).
+    pub(crate) demands: SmallVec<[Demand; 2]>,
+    /// How many pods of each pod set.
+    pub(crate) counts: SmallVec<[i64; 2]>,
+    pub(super) attempts: Vec<Attempt>,
+}
+
+impl Assignment {
+    pub(super) fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {
+        self.picks
+            .iter()
+            .any(|pick| pick.pod_set == pod_set && pick.resource == resource && pick.flavor == flavor)
+    }
+
+    /// The (flavor, resource) pairs that need a preemption.
+    pub(crate) fn needing_preemption(&self) -> SmallVec<[FrId; 2]> {
+        let mut pairs: SmallVec<[FrId; 2]> = SmallVec::new();
+        for pick in &self.picks {
+            if pick.mode != FlavorMode::Fit && !pairs.contains(&pick.pair) {
+                pairs.push(pick.pair);
+            }
+        }
+        pairs
+    }
+
+    /// Where the scan stopped, if there is something left to try.
+    pub(crate) fn progress(&self, shape: ShapeId, cycle: u64, generation: u64) -> Option<Box<Progress>> {
+        if self.picks.iter().all(|pick| pick.tried == -1) {
+            return None;
+        }
+        let tried = self.picks.iter().map(|pick| (pick.pod_set, pick.resource, pick.tried)).collect();
+        Some(Box::new(Progress { tried, shape, cycle, generation }))
+    }
+
+    /// The reason of the condition: per resource group the mildest attempt, over all the most severe one.
+    pub(crate) fn reason(&self) -> Reason {
+        let mut worst: Option<Reason> = None;
+        let mut at = 0;
+        let counted: SmallVec<[&Attempt; 4]> =
+            self.attempts.iter().filter(|attempt| attempt.counts).collect();
+        while at < counted.len() {
+            let same = counted[at..]
+                .iter()
+                .take_while(|other| (other.group, other.block) == (counted[at].group, counted[at].block))
+                .count();
+            let mildest =
+                counted[at..at + same].iter().map(|attempt| attempt.reason).min_by_key(|r| r.severity());
+            worst = worst.max_by_severity(mildest);
+            at += same;
+        }
+        worst.unwrap_or(Reason::NoMatchingFlavor)
+    }
+
+    /// What was in the way, per pod set.
+    pub(crate) fn refusals(&self, plan: &Plan) -> Vec<PodSetRefusal> {
+        let mut pod_sets = Vec::new();
+        for (at, group) in plan.groups.iter().enumerate() {
+            let refusals: Vec<Refusal> = self
+                .attempts
+                .iter()
+                .filter(|attempt| attempt.counts && attempt.group == at)
+                .flat_map(|attempt| attempt.refusals.iter().cloned())
+                .collect();
+            if refusals.is_empty() {
+                continue;
+            }
+            for &member in &group.members {
+                let name = plan.requests.get(member).map_or_else(|| Name::from(""), |(name, _)| name.clone());
+                pod_sets.push(PodSetRefusal { name, refusals: refusals.clone() });
+            }
+        }
+        pod_sets
+    }
+
+    /// What else was considered, for the event of the admission.
+    pub(crate) fn considered(&self, names: &Names, plan: &Plan) -> Considered {
+        let mut considered = Considered::default();
+        for (at, group) in plan.groups.iter().enumerate() {
+            let flavors: Vec<ConsideredFlavor> = self
+                .attempts
+                .iter()
+                .filter(|attempt| attempt.group == at)
+                .filter_map(|attempt| {
+                    Some(ConsideredFlavor {
+                        flavor: names.flavor_name(attempt.flavor?).clone(),
+                        mode: attempt.mode,
+                        borrow: attempt.height,
+                        refusals: attempt.refusals.to_vec(),
+                    })
+                })
+                .collect();
+            if flavors.is_empty() {
+                continue;
+            }
+            for &member in &group.members {
+                if let Some((name, _)) = plan.requests.get(member) {
+                    considered.pod_sets.push((name.clone(), flavors.clone()));
+                }
+            }
+        }
+        considered
+    }
+}
+
+/// The more severe of two reasons.
+trait MaxBySeverity {
+    fn max_by_severity(self, other: Self) -> Self;
+}
+
+impl MaxBySeverity for Option<Reason> {
+    fn max_by_severity(self, other: Self) -> Self {
+        [self, other].into_iter().flatten().max_by_key(|reason| reason.severity())
+    }
+}

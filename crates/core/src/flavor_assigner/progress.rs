@@ -1,0 +1,36 @@
+//! Where a flavor scan stopped, so that the next attempt goes on from there (reference 06, 6.6 "Start index").
+
+use crate::Config;
+use crate::intern::{ResourceId, ShapeId};
+
+/// Where a flavor scan stopped (`LastAssignment`).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Progress {
+    /// (pod set, resource, place of the flavor tried last or −1).
+    pub(super) tried: Vec<(usize, ResourceId, i32)>,
+    pub(super) shape: ShapeId,
+    pub(super) cycle: u64,
+    pub(super) generation: u64,
+}
+
+impl Progress {
+    /// Some resource group has flavors left to try.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.tried.iter().any(|&(_, _, tried)| tried != -1)
+    }
+
+    /// It no longer says anything about now: another shape, or capacity changed meanwhile. With the gate, capacity that
+    /// changed since the last cycle only does not count.
+    pub(crate) fn is_outdated(&self, config: &Config, shape: ShapeId, cycle: u64, generation: u64) -> bool {
+        let advanced = generation > self.generation;
+        let old = cycle > self.cycle + 1;
+        self.shape != shape || (advanced && (old || !config.gates.flavor_fungibility_preserve_scan_progress))
+    }
+
+    pub(super) fn start(&self, pod_set: usize, resource: ResourceId) -> usize {
+        self.tried
+            .iter()
+            .find(|&&(set, res, _)| set == pod_set && res == resource)
+            .map_or(0, |&(_, _, tried)| usize::try_from(tried.saturating_add(1)).unwrap_or(0))
+    }
+}
