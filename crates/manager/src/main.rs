@@ -63,6 +63,6 @@ fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
-    print!("{}", configuration.effective_yaml());
+    println!("{}", configuration.effective_yaml().trim_end());
     Ok(0)
 }

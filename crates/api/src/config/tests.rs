@@ -6,89 +6,10 @@ use super::*;
 use crate::gates::Gates;
 
 /// Every field of v1beta2 at its default, as Kueue would print it.
-const FULL_V1BETA2: &str = r#"
-apiVersion: config.kueue.x-k8s.io/v1beta2
-kind: Configuration
-namespace: kueue-system
-webhook: {port: 9443, host: "", certDir: /certs}
-metrics:
-  bindAddress: ":8443"
-  enableClusterQueueResources: false
-  customLabels: []
-  localQueueMetrics: {enable: true}
-health: {healthProbeBindAddress: ":8081", readinessEndpointName: readyz, livenessEndpointName: healthz}
-pprofBindAddress: ""
-leaderElection:
-  leaderElect: true
-  leaseDuration: 15s
-  renewDeadline: 10s
-  retryPeriod: 2s
-  resourceLock: leases
-  resourceName: c1f6bfd2.kueue.x-k8s.io
-  resourceNamespace: ""
-controller:
-  groupKindConcurrency:
-    Job.batch: 5
-    Pod: 5
-    Workload.kueue.x-k8s.io: 10
-    LocalQueue.kueue.x-k8s.io: 5
-    Cohort.kueue.x-k8s.io: 1
-    ClusterQueue.kueue.x-k8s.io: 5
-    ResourceFlavor.kueue.x-k8s.io: 1
-  cacheSyncTimeout: 120000000000
-manageJobsWithoutQueueName: false
-managedJobsNamespaceSelector:
-  matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kueue-system]}
-internalCertManagement:
-  enable: true
-  webhookServiceName: kueue-webhook-service
-  webhookSecretName: kueue-webhook-server-cert
-waitForPodsReady:
-  timeout: 30m
-  blockAdmission: false
-  recoveryTimeout: 30m
-  requeuingStrategy: {timestamp: Eviction, backoffLimitCount: null, backoffBaseSeconds: 60, backoffMaxSeconds: 3600}
-clientConnection: {qps: 300, burst: 500}
-integrations: {frameworks: [batch/job]}
-multiKueue:
-  gcInterval: 1m
-  origin: multikueue
-  workerLostTimeout: 15m
-  dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-all-at-once
-resources: {excludeResourcePrefixes: [], quotaCheckStrategy: BlockUndeclared, transformations: [], deviceClassMappings: []}
-objectRetentionPolicies: {}
-visibilityServer: {bindAddress: 0.0.0.0, bindPort: 8082}
-"#;
+const FULL_V1BETA2: &str = include_str!("../../tests/data/config/v1beta2.yaml");
 
 /// The fields of v1beta1 at their defaults, with many frameworks, as Kueue's users have it.
-const FULL_V1BETA1: &str = r#"
-apiVersion: config.kueue.x-k8s.io/v1beta1
-kind: Configuration
-health: {healthProbeBindAddress: ":8081"}
-metrics: {bindAddress: ":8443"}
-webhook: {port: 9443}
-leaderElection: {leaderElect: true, resourceName: c1f6bfd2.kueue.x-k8s.io}
-controller:
-  groupKindConcurrency: {Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5}
-clientConnection: {qps: 50, burst: 100}
-waitForPodsReady:
-  enable: false
-  timeout: 5m
-  blockAdmission: false
-  requeuingStrategy: {timestamp: Eviction, backoffLimitCount: null, backoffBaseSeconds: 60, backoffMaxSeconds: 3600}
-integrations:
-  frameworks: [batch/job, kubeflow.org/mpijob, ray.io/rayjob, jobset.x-k8s.io/jobset, pod]
-  podOptions:
-    namespaceSelector:
-      matchExpressions:
-      - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kueue-system]}
-    podSelector: {}
-queueVisibility: {updateIntervalSeconds: 5, clusterQueues: {maxCount: 10}}
-multiKueue: {gcInterval: 1m0s, origin: multikueue, workerLostTimeout: 15m0s}
-fairSharing: {enable: false}
-resources: {excludeResourcePrefixes: []}
-"#;
+const FULL_V1BETA1: &str = include_str!("../../tests/data/config/v1beta1.yaml");
 
 fn environment() -> Environment {
     Environment { certificate_folder: "/certs".to_owned(), ..Environment::default() }

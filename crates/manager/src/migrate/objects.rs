@@ -25,10 +25,9 @@ const PAGE: u32 = 500;
 const EXAMPLES: usize = 3;
 
 /// Kinds on which nothing in Sluice acts.
-const IDLE_KINDS: [(&str, &str); 4] = [
+const IDLE_KINDS: [(&str, &str); 3] = [
     ("multikueueclusters", "jobs are not sent to other clusters (MultiKueue)"),
     ("multikueueconfigs", "jobs are not sent to other clusters (MultiKueue)"),
-    ("provisioningrequestconfigs", "no ProvisioningRequests are made"),
     ("topologies", "pods are not placed by topology"),
 ];
 
@@ -106,9 +105,8 @@ impl Tally {
 }
 
 fn check_controller(check: &Value) -> Option<String> {
-    let controller = check["spec"]["controllerName"].as_str().unwrap_or_default();
-    [labels::MULTIKUEUE_CONTROLLER_NAME, labels::PROVISIONING_REQUEST_CONTROLLER_NAME]
-        .contains(&controller)
+    let controller = check["spec"]["controllerName"].as_str()?;
+    (controller == labels::MULTIKUEUE_CONTROLLER_NAME)
         .then(|| format!("admission checks of {controller} stay pending: Sluice has no such controller"))
 }
 
@@ -226,8 +224,8 @@ mod tests {
         tally.look(
             "admissionchecks",
             &json!({
-                "metadata": {"name": "dws"},
-                "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"},
+                "metadata": {"name": "remote"},
+                "spec": {"controllerName": "kueue.x-k8s.io/multikueue"},
             }),
         );
         tally
@@ -247,8 +245,8 @@ mod tests {
         assert_eq!(
             tally.unsupported(),
             [
-                "admission checks of kueue.x-k8s.io/provisioning-request stay pending: Sluice has no such controller: \
-                 admissionchecks dws",
+                "admission checks of kueue.x-k8s.io/multikueue stay pending: Sluice has no such controller: \
+                 admissionchecks remote",
                 "jobs of kind RayJob are neither started nor stopped: workloads ns/w",
                 "pods are not placed by topology: resourceflavors f0, resourceflavors f1, resourceflavors f2 and 2 more",
             ]
