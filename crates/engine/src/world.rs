@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::job::{JobKind, JobRef, JobView};
 use sluice_api::{slim, v1beta2};
-use sluice_core::{Admission, Name, WorkloadKey};
+use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
 use crate::ingest::limits::LimitSummary;
@@ -115,6 +115,8 @@ pub(crate) struct WorkloadEntry {
     pub retry: Retry,
     /// When a message was last written, for those whose numbers alone change.
     pub message_at: Option<Timestamp>,
+    /// Why it waits, and whether that is an event, while it cannot be written: told as soon as it can.
+    pub untold: Option<(Arc<Unadmitted>, bool)>,
 }
 
 impl WorkloadEntry {
@@ -254,6 +256,7 @@ impl World {
                 decision: None,
                 retry: Retry::default(),
                 message_at: None,
+                untold: None,
             };
             self.workloads.insert(key.clone(), entry);
         }

@@ -68,6 +68,28 @@ fn what_does_not_fit_waits_with_the_reason_and_runs_when_quota_is_free() {
 }
 
 #[test]
+fn why_it_waits_is_told_although_another_message_was_on_its_way() {
+    let mut c = Cluster::plain();
+    let selector = json!({"namespaceSelector": {"matchLabels": {"team": "b"}}});
+    c.api.simple("3", &selector);
+    for name in ["a", "b"] {
+        c.api.add_job(job("team-a", name, "lq", 3, "1"));
+    }
+    c.settle();
+    assert!(told(&c.workload("b"), "QuotaReserved").starts_with("False/Misconfigured"));
+    // Both are told that this is over while the first is admitted and the second refused.
+    let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&cq, &json!({"spec": {"namespaceSelector": {"matchLabels": {"team": "a"}}}}));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    assert_eq!(
+        told(&c.workload("b"), "QuotaReserved"),
+        "False/WaitingForQuota: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor \
+         default, 3 more needed"
+    );
+}
+
+#[test]
 fn a_victim_stops_before_its_quota_is_given_on() {
     let mut c = Cluster::plain();
     c.pods_vanish = false;

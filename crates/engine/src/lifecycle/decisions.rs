@@ -94,6 +94,7 @@ impl Engine {
     fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
+        entry.untold = None;
         if entry.open.is_none() {
             self.carry_out(key);
         }
@@ -240,10 +241,15 @@ impl Engine {
     }
 
     /// Writes why a workload waits: at once when the reason changed, seldom when only figures did.
-    fn tell_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
+    pub(super) fn tell_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
         let message = self.message_of(key, why);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        if entry.open.is_some() || entry.decision.is_some() || reserved(&entry.object.status) {
+        entry.untold = None;
+        if entry.decision.is_some() || reserved(&entry.object.status) {
+            return;
+        }
+        if entry.open.is_some() {
+            entry.untold = Some((Arc::clone(why), with_event));
             return;
         }
         let old = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str()).cloned();
@@ -257,6 +263,7 @@ impl Engine {
             if same_words && old.message != message {
                 let next = entry.message_at.map(|at| later(at, self.config.message_interval_seconds));
                 if let Some(next) = next.filter(|next| *next > self.now) {
+                    entry.untold = Some((Arc::clone(why), with_event));
                     let key = key.clone();
                     self.wake_at(next, Alarm::Workload(key));
                     return;

@@ -27,6 +27,11 @@ impl Engine {
             return;
         }
         let trouble = self.trouble(key);
+        if trouble.is_some()
+            && let Some(entry) = self.world.workloads.get_mut(key)
+        {
+            entry.untold = None;
+        }
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());
         let at = self.at(object);
@@ -46,6 +51,9 @@ impl Engine {
             let told = self.tell_trouble(key, why, &message);
             self.write_status(key, Purpose::Pend, next, told);
             return;
+        }
+        if let Some((why, with_event)) = entry.untold.clone() {
+            return self.tell_unadmitted(key, &why, with_event);
         }
         let Some(condition) = condition else { return };
         let outdated =
