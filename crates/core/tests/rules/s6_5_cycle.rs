@@ -469,14 +469,60 @@ fn s6_5_31_a_victim_keeps_its_quota_until_it_is_released() {
     assert_eq!(w.cycle(), ["v WaitingForQuota"]);
 }
 
-#[test]
-fn s6_5_32_room_of_victims_counts_as_free_for_later_heads() {
-    // The reference's rule: `fits` is checked with all victims so far gone, although they have not left yet.
-    let mut w = World::new();
+/// `p` preempts `v`, which holds 6 of 8; `jb` and `jc` ask for 2 each.
+fn on_room_of_victims(only_free: bool) -> Vec<String> {
+    let mut w = World::gated(|gates| gates.admit_only_free_quota = only_free);
     w.cq(cq("a").cohort("co").quota(q(8)).within(LowerPriority));
     w.cq(cq("b").cohort("co").quota(q(0)));
     w.cq(cq("c").cohort("co").quota(q(0)));
     w.running(job("v", "a").gpu(6).priority(-1), "default");
     w.submit_all([job("p", "a").gpu(3), job("jb", "b").gpu(2), job("jc", "c").gpu(2)]);
-    assert_eq!(w.cycle(), ["p preempts v:InClusterQueue", "jb admitted default", "jc admitted default"]);
+    let lines = w.cycle();
+    let used = w.used("a").0 + w.used("b").0 + w.used("c").0;
+    assert_eq!(used <= 8, only_free, "{lines:?}");
+    lines
+}
+
+#[test]
+fn s6_5_32_room_of_victims_counts_as_free_for_later_heads() {
+    // The reference's rule: `fits` is checked with all victims so far gone, although they have not left yet.
+    let expected = ["p preempts v:InClusterQueue", "jb admitted default", "jc admitted default"];
+    assert_eq!(on_room_of_victims(false), expected);
+}
+
+#[test]
+fn s6_5_33_by_our_gate_only_quota_that_is_really_free_is_given_away() {
+    let lines = on_room_of_victims(true);
+    assert_eq!(lines[0], "p preempts v:InClusterQueue");
+    assert_eq!(lines[2], format!("jc {NO_LONGER_FITS}"));
+}
+
+/// `wide` may evict `near`, but `near`, which borrows less high, goes first when both are heads. What was decided last.
+fn loops(guard: bool) -> Vec<String> {
+    let mut w = World::gated(|gates| gates.preemption_loop_guard = guard);
+    w.cohort(cohort("root").flavor("x", &[("cpu", q(1)), ("gpu", q(0))]));
+    w.cohort(cohort("mid").parent("root"));
+    let borrow = BorrowWithinCohort { max_priority_threshold: None };
+    let queue = cq("a").cohort("mid").flavor("x", &[("cpu", q(0)), ("gpu", q(2))]).reclaim(Any);
+    w.cq(queue.with(|spec| spec.preemption.borrow_within_cohort = Some(borrow)));
+    w.cq(cq("b").cohort("mid").flavor("x", &[("cpu", q(0)), ("gpu", q(0))]));
+    w.running(job("near", "b").gpu(2), "x");
+    w.submit(job("wide", "a").gpu(2).req("cpu", 1).priority(9));
+    let mut lines = Vec::new();
+    for _ in 0..4 {
+        assert_eq!(w.cycle(), ["wide preempts near:InCohortReclaimWhileBorrowing"]);
+        w.released("near");
+        lines = w.cycle();
+        if lines[0] == "wide admitted x" {
+            return lines;
+        }
+        assert_eq!(lines, ["near admitted x".to_owned(), format!("wide {NO_LONGER_FITS}")]);
+    }
+    lines
+}
+
+#[test]
+fn s6_5_34_the_rules_allow_a_preemption_to_repeat_for_ever_and_our_gate_ends_it() {
+    assert_eq!(loops(false)[0], "near admitted x");
+    assert_eq!(loops(true), ["wide admitted x".to_owned(), format!("near {NO_LONGER_FITS}")]);
 }
