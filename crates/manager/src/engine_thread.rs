@@ -56,6 +56,7 @@ enum Command<M> {
     Synced(u64),
     Written { generation: u64, id: EffectId, result: Result<Option<Object>, WriteError> },
     Ask(Question<M>),
+    StepDown,
     Stop,
 }
 
@@ -87,6 +88,12 @@ impl<M> Handle<M> {
     /// The answer of a write.
     pub fn written(&self, generation: u64, id: EffectId, result: Result<Option<Object>, WriteError>) {
         self.send(Command::Written { generation, id, result });
+    }
+
+    /// Stops deciding and builds the engine anew, because another replica may decide from now on: what was decided and is
+    /// not written yet is forgotten.
+    pub fn step_down(&self) {
+        self.send(Command::StepDown);
     }
 
     /// Ends the thread after what was sent before.
@@ -203,6 +210,10 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                 // Of an engine that is no more.
                 Some(Command::Synced(_) | Command::Written { .. }) => {}
                 Some(Command::Ask(question)) => question(&mut self.machine),
+                Some(Command::StepDown) => {
+                    self.leading = false;
+                    self.rebuild();
+                }
             }
         }
         true
@@ -259,6 +270,11 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                 }
             }
         }
+        self.rebuild();
+    }
+
+    /// Builds the engine anew, without the objects that were set aside.
+    fn rebuild(&mut self) {
         self.generation += 1;
         self.last = None;
         self.machine = (self.build)();

@@ -21,7 +21,7 @@ use crate::client::{client, connection};
 use crate::controllers::{Controller, Controllers};
 use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
-use crate::lease::{self, Election, Ended, Standing};
+use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
 use crate::metrics::access::Access;
 use crate::metrics::registry::{Registry, Role};
@@ -84,7 +84,8 @@ struct Running {
     engine_thread: std::thread::JoinHandle<()>,
     writer: Writer,
     events: JoinHandle<()>,
-    election: JoinHandle<Ended>,
+    election: JoinHandle<()>,
+    losses: mpsc::UnboundedReceiver<Loss>,
     release: Stopper,
     standing: watch::Receiver<Standing>,
     registry: Arc<Registry>,
@@ -150,7 +151,8 @@ impl Parts {
             vec![tokio::spawn(watches::run(self.client.clone(), wanted, Arc::clone(&crds), shared))];
         let certs = self.webhooks(&facts, &mut tasks)?;
         let (release, released) = pair();
-        let (election, standing) = self.election(lease_client, released);
+        let (loss, losses) = mpsc::unbounded_channel();
+        let (election, standing) = self.election(lease_client, released, loss);
         let status = Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone() };
         self.health(status, &mut tasks)?;
         self.metrics(engine.clone(), Arc::clone(&registry), kept_sink, &mut tasks)?;
@@ -160,6 +162,7 @@ impl Parts {
             writer,
             events,
             election,
+            losses,
             release,
             standing,
             registry,
@@ -183,7 +186,12 @@ impl Parts {
         }
     }
 
-    fn election(&self, client: Client, stop: Stop) -> (JoinHandle<Ended>, watch::Receiver<Standing>) {
+    fn election(
+        &self,
+        client: Client,
+        stop: Stop,
+        losses: mpsc::UnboundedSender<Loss>,
+    ) -> (JoinHandle<()>, watch::Receiver<Standing>) {
         let section = &self.configuration.leader_election;
         let namespace = if section.resource_namespace.is_empty() {
             self.configuration.namespace.clone()
@@ -201,7 +209,7 @@ impl Parts {
         let (election, standing) = Election::new(client, settings);
         let elect = section.leader_elect;
         let task = tokio::spawn(async move {
-            if elect { election.run(stop).await } else { election.stand_alone(stop).await }
+            if elect { election.run(stop, losses).await } else { election.stand_alone(stop).await }
         });
         (task, standing)
     }
@@ -322,11 +330,16 @@ impl Running {
                     break Ending::Asked;
                 }
                 Ok(()) = self.standing.changed() => self.standing_changed(),
-                ended = &mut self.election => break match ended {
-                    Ok(Ended::Lost(why)) => Ending::Lost(why),
-                    Ok(Ended::Released) => Ending::Lost("the election ended".to_owned()),
-                    Err(error) => Ending::Lost(format!("the election failed: {error}")),
-                },
+                Some((why, answer)) = self.losses.recv() => {
+                    self.step_down(&why).await;
+                    // The election waits for this.
+                    let _ = answer.send(());
+                }
+                // It goes on until it is told to stop, which was not yet.
+                ended = &mut self.election => break Ending::Fatal(match ended {
+                    Ok(()) => "the election ended".to_owned(),
+                    Err(error) => format!("the election failed: {error}"),
+                }),
                 Some(why) = self.fatal.recv() => break Ending::Fatal(why),
             }
         };
@@ -334,11 +347,6 @@ impl Running {
             Ending::Asked => {
                 self.stop_gracefully(stopper).await;
                 Ok(0)
-            }
-            // Another replica may lead by now: nothing may be written any more, so no draining.
-            Ending::Lost(why) => {
-                error!(%why, "leadership is lost: ending");
-                Ok(1)
             }
             Ending::Fatal(why) => {
                 error!(%why, "ending");
@@ -354,6 +362,18 @@ impl Running {
             }
             self.engine.input(Input::Leader(true));
         }
+    }
+
+    /// Another replica may lead from now on: what is not written yet must not be. Everything is listed again, and the process
+    /// stays: it answers webhooks, and leads again when it holds the lease again.
+    async fn step_down(&mut self, why: &str) {
+        error!(%why, "leadership is lost: following from now on");
+        self.writer.abandon();
+        self.engine.step_down();
+        // What the engine emitted before has reached the writer once this is answered.
+        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        self.writer.abandon();
+        self.registry.set_role(Role::Follower);
     }
 
     /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the doors.
@@ -381,7 +401,6 @@ impl Running {
 
 enum Ending {
     Asked,
-    Lost(String),
     Fatal(String),
 }
 

@@ -192,3 +192,16 @@ async fn questions_are_answered_between_cycles() {
     let fixture = Fixture::new();
     assert_eq!(fixture.handle.ask(|machine| machine.aside.len()).await, Some(0));
 }
+
+#[test]
+fn stepping_down_builds_the_engine_anew_as_a_follower_and_drops_older_answers() {
+    let f = Fixture::new();
+    f.handle.input(Input::Leader(true));
+    assert_eq!(f.next(), "0L leader true");
+    f.handle.step_down();
+    assert_eq!(f.next(), "rebuilt 1");
+    assert_eq!(f.next(), "1F leader false");
+    f.handle.written(0, EffectId(1), Ok(None));
+    f.handle.input(Input::Leader(true));
+    assert_eq!(f.next(), "1L leader true");
+}

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::api_call::{Call, CallError, Content};
@@ -31,14 +31,9 @@ pub enum Standing {
     Leading,
 }
 
-/// How an election ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Stopped on request; the lease was released if it was ours.
-    Released,
-    /// The lease was ours and is not any more: the process must end.
-    Lost(String),
-}
+/// Tells that leadership is lost, and why. The election goes on only when it is answered, or dropped: by then nothing may be
+/// written any more.
+pub type Loss = (String, oneshot::Sender<()>);
 
 /// The parameters of an election.
 #[derive(Clone, Debug)]
@@ -98,21 +93,29 @@ impl Election {
         (election, receiver)
     }
 
-    /// Runs until `stop` is given (then releases the lease) or the lease is lost.
-    pub async fn run(mut self, mut stop: Stop) -> Ended {
+    /// Runs until `stop` is given, then releases the lease. When it is lost, `losses` is told, and the election goes on from
+    /// the beginning once that was answered.
+    pub async fn run(mut self, mut stop: Stop, losses: mpsc::UnboundedSender<Loss>) {
         loop {
-            if let Some(lost) = self.step().await {
-                return Ended::Lost(lost);
+            if let Some(why) = self.step().await {
+                self.leading = false;
+                self.known = None;
+                self.observed = Observed::default();
+                self.say(None, format!("leadership was lost: {why}"));
+                let (answer, answered) = oneshot::channel();
+                // Whoever is to be told lives as long as the process.
+                let _ = losses.send((why, answer));
+                let _ = answered.await;
             }
             if !stop.sleep(self.settings.retry_period).await {
                 self.release().await;
-                return Ended::Released;
+                return;
             }
         }
     }
 
     /// Leads without holding a lease (`leaderElect: false`), but not while Kueue renews its own: that one is only read.
-    pub async fn stand_alone(mut self, mut stop: Stop) -> Ended {
+    pub async fn stand_alone(mut self, mut stop: Stop) {
         loop {
             if !self.leading {
                 match self.read().await {
@@ -123,7 +126,7 @@ impl Election {
                 }
             }
             if !stop.sleep(self.settings.retry_period).await {
-                return Ended::Released;
+                return;
             }
         }
     }

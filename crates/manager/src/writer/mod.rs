@@ -37,10 +37,17 @@ pub type Answers = Arc<dyn Fn(u64, EffectId, Answer) + Send + Sync>;
 /// A write and the generation of the engine that wants it.
 type Job = (u64, WriteRequest);
 
+/// What the pool is told.
+#[derive(Debug)]
+enum Order {
+    Write(Job),
+    Abandon,
+}
+
 /// Takes writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    queue: mpsc::UnboundedSender<Job>,
+    queue: mpsc::UnboundedSender<Order>,
     /// How many writes were taken; what became of how many is in `finished`.
     idle: watch::Receiver<bool>,
 }
@@ -48,17 +55,22 @@ pub struct Writer {
 impl Writer {
     /// Starts the pool. A `qps` of 0 or less means no limit.
     pub fn start(client: Client, versions: Versions, qps: f64, burst: u32, answers: Answers) -> Self {
-        let (queue, jobs) = mpsc::unbounded_channel();
+        let (queue, orders) = mpsc::unbounded_channel();
         let (idle, is_idle) = watch::channel(true);
         let sender = Sender { client, versions, bucket: Bucket::new(qps, burst), started: Instant::now() };
-        tokio::spawn(pool(jobs, idle, sender, answers));
+        tokio::spawn(pool(orders, idle, sender, answers));
         Self { queue, idle: is_idle }
     }
 
     /// Queues a write.
     pub fn write(&self, generation: u64, request: WriteRequest) {
         // The pool lives as long as any writer does.
-        let _ = self.queue.send((generation, request));
+        let _ = self.queue.send(Order::Write((generation, request)));
+    }
+
+    /// Drops everything that is queued or being sent: somebody else may write from now on. No answers come.
+    pub fn abandon(&self) {
+        let _ = self.queue.send(Order::Abandon);
     }
 
     /// Waits until nothing is queued or being sent, but not longer than `limit`; whether that came about.
@@ -87,7 +99,7 @@ impl Sender {
 }
 
 async fn pool(
-    mut jobs: mpsc::UnboundedReceiver<Job>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
     idle: watch::Sender<bool>,
     mut sender: Sender,
     answers: Answers,
@@ -111,10 +123,16 @@ async fn pool(
         if resting && !open {
             return;
         }
-        idle.send_if_modified(|idle| std::mem::replace(idle, resting && jobs.is_empty()) != *idle);
+        idle.send_if_modified(|idle| std::mem::replace(idle, resting && orders.is_empty()) != *idle);
         tokio::select! {
-            job = jobs.recv(), if open => match job {
-                Some((generation, request)) => lanes.push(request.object.clone(), (generation, request)),
+            order = orders.recv(), if open => match order {
+                Some(Order::Write((generation, request))) => {
+                    lanes.push(request.object.clone(), (generation, request));
+                }
+                Some(Order::Abandon) => {
+                    lanes = Lanes::default();
+                    running.shutdown().await;
+                }
                 None => open = false,
             },
             Some(done) = running.join_next() => {
