@@ -1,7 +1,7 @@
 //! Every example, played on a control plane with the installed chart, the manager under the chart's ServiceAccount and the
-//! JobSet stand-in.
+//! stand-ins for JobSet and the cluster autoscaler.
 
-use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart};
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart};
 use sluice_tests::story;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, OnceCell};
 struct Bed {
     plane: &'static ControlPlane,
     _manager: Manager,
+    _autoscaler: autoscaler::StandIn,
 }
 
 static BED: OnceCell<Bed> = OnceCell::const_new();
@@ -18,9 +19,11 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 async fn bed() -> &'static Bed {
     BED.get_or_init(|| async {
         let plane = sluice_testkit::shared().await.unwrap();
+        let autoscaler =
+            autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await.unwrap();
         let setup = Setup::new(plane).unwrap();
         let setup = chart::install(plane, setup, &serde_json::json!({})).await.unwrap();
-        Bed { plane, _manager: Manager::start(plane, setup).await.unwrap() }
+        Bed { plane, _manager: Manager::start(plane, setup).await.unwrap(), _autoscaler: autoscaler }
     })
     .await
 }
@@ -57,4 +60,9 @@ async fn gpu_flavors_are_chosen_by_taints_order_and_borrowing() {
 #[tokio::test]
 async fn hotswap_manifests_apply_verbatim_and_are_found_by_their_annotation() {
     play("hotswap").await;
+}
+
+#[tokio::test]
+async fn dws_asks_for_nodes_and_starts_when_they_are_there() {
+    play("dws").await;
 }

@@ -4,7 +4,8 @@
 //! * [`assets`] finds or builds etcd, kube-apiserver, kubectl, kwok, helm and the rest;
 //! * [`ControlPlane`] starts them on free local ports, in one temporary folder, and stops every one of them again, also
 //!   when the test process is killed ([`process`]);
-//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] is the JobSet **stand-in**;
+//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] is the JobSet
+//!   **stand-in**, [`autoscaler`] that of the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad;
 //! * [`wait`] polls conditions with a deadline and tells what was last seen.
 //!
@@ -12,6 +13,7 @@
 //! listens beyond 127.0.0.1.
 
 pub mod assets;
+pub mod autoscaler;
 mod certs;
 pub mod chart;
 pub mod crds;

@@ -79,6 +79,8 @@ pub struct State {
     pub reason: Option<String>,
     /// A part of that condition's message.
     pub message: Option<String>,
+    /// A part of the message of one of its admission checks.
+    pub check: Option<String>,
 }
 
 /// The states that a job can be in.
@@ -87,6 +89,8 @@ pub struct State {
 pub enum Is {
     /// Has a Workload without quota.
     Waiting,
+    /// Its Workload has quota and waits for its admission checks.
+    Reserved,
     /// Its Workload is admitted and not finished.
     Admitted,
     /// Its Workload is finished.

@@ -223,6 +223,6 @@ mod tests {
                 read += 1;
             }
         }
-        assert_eq!(read, 5);
+        assert_eq!(read, 6);
     }
 }

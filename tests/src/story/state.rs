@@ -61,6 +61,9 @@ fn completed(job: &DynamicObject) -> bool {
 fn workload_differs(wanted: &State, is: Is, workload: &Value) -> Option<String> {
     let in_state = match is {
         Is::Waiting => !holds(workload, "QuotaReserved") && !holds(workload, "Finished"),
+        Is::Reserved => {
+            holds(workload, "QuotaReserved") && !holds(workload, "Admitted") && !holds(workload, "Finished")
+        }
         Is::Admitted => holds(workload, "Admitted") && !holds(workload, "Finished"),
         _ => holds(workload, "Finished"),
     };
@@ -76,9 +79,20 @@ fn workload_differs(wanted: &State, is: Is, workload: &Value) -> Option<String> 
         || wanted.priority.is_some_and(|priority| workload["spec"]["priority"] != priority)
         || flavors_differ
         || wanted.reason.as_ref().is_some_and(|reason| text("reason") != reason)
-        || wanted.message.as_ref().is_some_and(|part| !text("message").contains(part.as_str()));
+        || wanted.message.as_ref().is_some_and(|part| !text("message").contains(part.as_str()))
+        || wanted.check.as_ref().is_some_and(|part| !check_says(workload, part));
     differs.then(|| {
         let conditions = &workload["status"]["conditions"];
-        format!("priority {}, admission {admission}, conditions {conditions}", workload["spec"]["priority"])
+        let checks = &workload["status"]["admissionChecks"];
+        let priority = &workload["spec"]["priority"];
+        format!("priority {priority}, admission {admission}, checks {checks}, conditions {conditions}")
+    })
+}
+
+/// Whether the message of an admission check has this part.
+fn check_says(workload: &Value, part: &str) -> bool {
+    let checks = workload["status"]["admissionChecks"].as_array();
+    checks.is_some_and(|checks| {
+        checks.iter().any(|check| check["message"].as_str().is_some_and(|text| text.contains(part)))
     })
 }

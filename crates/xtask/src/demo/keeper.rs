@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use sluice_testkit::assets::{self, Tool};
+use sluice_testkit::autoscaler;
 use sluice_testkit::jobset::StandIn;
 use sluice_testkit::process::Watchdog;
 use sluice_testkit::wait::{eventually, look};
@@ -32,7 +33,7 @@ fn ready_file(folder: &Path) -> PathBuf {
 
 /// Starts the keeper, waits until it is in charge, and lets go of everything here.
 pub async fn hand_over(stage: Stage) -> Result<()> {
-    let Stage { manager, jobset, plane } = stage;
+    let Stage { manager, jobset, autoscaler, plane } = stage;
     let folder = plane.folder().to_path_buf();
     let mut programs = plane.program_ids();
     programs.push(manager.id());
@@ -48,6 +49,7 @@ pub async fn hand_over(stage: Stage) -> Result<()> {
         .spawn()
         .context("starting the keeper")?;
     drop(jobset);
+    drop(autoscaler);
     let ready = ready_file(&folder);
     eventually("the keeper to take over", Duration::from_secs(20), || async {
         Ok(look(ready.exists(), "it is not in charge yet"))
@@ -79,13 +81,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-        let jobset = StandIn::start_without_crd(&args.folder.join("admin.kubeconfig"))?;
+        let kubeconfig = args.folder.join("admin.kubeconfig");
+        let jobset = StandIn::start_without_crd(&kubeconfig)?;
+        let autoscaler = autoscaler::StandIn::start(&kubeconfig, autoscaler::Served::Both).await?;
         fs::write(ready_file(&args.folder), "").context("telling that the keeper is in charge")?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         drop(jobset);
+        drop(autoscaler);
         anyhow::Ok(())
     })?;
     drop(watchdog);

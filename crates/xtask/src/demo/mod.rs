@@ -13,6 +13,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser};
 use serde_json::json;
 use sluice_testkit::assets::{self, Tool};
+use sluice_testkit::autoscaler;
 use sluice_testkit::jobset::StandIn;
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, patient_client_of};
 use sluice_tests::story;
@@ -67,6 +68,7 @@ impl Narrator {
 struct Stage {
     manager: Manager,
     jobset: StandIn,
+    autoscaler: autoscaler::StandIn,
     plane: ControlPlane,
 }
 
@@ -81,9 +83,10 @@ async fn play(args: &Args, folder: &Path) -> Result<ExitCode> {
     if args.keep {
         keeper::hand_over(stage).await?;
     } else {
-        let Stage { manager, jobset, plane } = stage;
+        let Stage { manager, jobset, autoscaler, plane } = stage;
         let (took, _) = manager.stop().await?;
         drop(jobset);
+        drop(autoscaler);
         plane.stop();
         narrator.say(&format!("the manager shut down in {took:.1?}; everything is stopped and removed"));
     }
@@ -99,13 +102,15 @@ async fn set_up(narrator: &Narrator) -> Result<Stage> {
     let plane = ControlPlane::builder().complete().start().await?;
     narrator.say(&format!("etcd, API server, controller-manager, scheduler and kwok run: {}", plane.url()));
     let jobset = StandIn::start(&plane.kubeconfig_path()).await?;
-    narrator.say("a stand-in for JobSet's controller runs");
+    let autoscaler =
+        autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await?;
+    narrator.say("stand-ins for JobSet's controller and the cluster autoscaler run");
     let setup = chart::install(&plane, Setup::new(&plane)?, &json!({})).await?;
     narrator.say("the chart is installed (no replica, webhooks by URL)");
     let manager = Manager::start(&plane, setup).await?;
     crds::wait_until_converting(&plane.client().await?).await?;
     narrator.say("sluice is ready, with the rights of the chart's ServiceAccount");
-    Ok(Stage { manager, jobset, plane })
+    Ok(Stage { manager, jobset, autoscaler, plane })
 }
 
 /// Plays the example's first scenario, or just applies its manifests where it has none, under a live table.
