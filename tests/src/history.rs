@@ -1,4 +1,4 @@
-//! Everything that happened to Jobs and Workloads, in the order of the API server's resource versions, and what must have
+//! Everything that happened to the Jobs and Workloads of a namespace, in the order of the API server's resource versions, and what must have
 //! held at each of those moments.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,13 +21,13 @@ enum Kind {
 }
 
 impl Kind {
-    fn api(self, client: &Client) -> Api<DynamicObject> {
+    fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
         let (group, version, kind, plural) = match self {
             Self::Job => ("batch", "v1", "Job", "jobs"),
             Self::Workload => ("kueue.x-k8s.io", "v1beta2", "Workload", "workloads"),
         };
         let kind = GroupVersionKind::gvk(group, version, kind);
-        Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+        Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind, plural))
     }
 }
 
@@ -44,6 +44,7 @@ type Moments = Arc<Mutex<BTreeMap<u64, Moment>>>;
 /// Watches until it is dropped.
 pub struct History {
     client: Client,
+    namespace: String,
     moments: Moments,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -66,27 +67,29 @@ impl Drop for History {
 }
 
 impl History {
-    /// Begins with what there is now.
-    pub async fn start(client: Client) -> Result<Self> {
+    /// Begins to watch a namespace in which there is nothing yet.
+    pub async fn start(client: Client, namespace: &str) -> Result<Self> {
         let moments = Moments::default();
         let mut tasks = Vec::new();
         for kind in [Kind::Job, Kind::Workload] {
-            let api = kind.api(&client);
+            let api = kind.api(&client, namespace);
             let list = api.list(&ListParams::default()).await.context("listing")?;
-            for object in list.items {
-                note(&moments, kind, false, &object)?;
-            }
+            ensure!(list.items.is_empty(), "{namespace} is not empty, and what was before is not known");
             let version = list.metadata.resource_version.unwrap_or_default();
             tasks.push(tokio::spawn(follow(api, kind, version, Arc::clone(&moments))));
         }
-        Ok(Self { client, moments, tasks })
+        Ok(Self { client, namespace: namespace.to_owned(), moments, tasks })
     }
 
     /// Waits until everything that happened until now has been seen, and checks all of it: see [`check`]. `quota` is what
     /// each ClusterQueue may use, in processors.
     pub async fn check(&self, quota: &BTreeMap<String, u64>, deadline: Duration) -> Result<Account> {
         for kind in [Kind::Job, Kind::Workload] {
-            let now = kind.api(&self.client).list(&ListParams::default()).await.context("listing")?;
+            let now = kind
+                .api(&self.client, &self.namespace)
+                .list(&ListParams::default())
+                .await
+                .context("listing")?;
             let newest = now.items.iter().filter_map(version).max().unwrap_or_default();
             eventually("the history to be complete", deadline, || async {
                 let last =

@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::try_kubectl;
 use sluice_testkit::wait::{eventually, look};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes, workloads};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes, workloads};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, told};
 use tokio::sync::OnceCell;
 
@@ -24,7 +24,9 @@ async fn bed() -> &'static Bed {
         let plane = sluice_testkit::shared().await.unwrap();
         nodes::pool("plain", 2).make(&plane.client().await.unwrap()).await.unwrap();
         let setup = chart::install(plane, Setup::new(plane).unwrap(), &json!({})).await.unwrap();
-        Bed { plane, manager: Manager::start(plane, setup).await.unwrap() }
+        let manager = Manager::start(plane, setup).await.unwrap();
+        crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
+        Bed { plane, manager }
     })
     .await
 }

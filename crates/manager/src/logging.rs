@@ -40,8 +40,9 @@ pub fn filter(level: &str) -> Result<String, LogLevelError> {
             Err(_) => return Err(LogLevelError(level.to_owned())),
         },
     };
-    // Libraries speak up only when something is wrong.
-    let libraries = if name == "trace" { "debug" } else { "warn" };
+    // Libraries speak up only when something is wrong; kube's client not for each request that fails, which is handled and
+    // logged where it is made.
+    let libraries = if name == "trace" { "debug" } else { "warn,kube_client=off" };
     Ok(format!("{libraries},sluice={name},sluice_manager={name},sluice_engine={name}"))
 }
 
