@@ -160,9 +160,7 @@ fn a_core_rebuilt_from_the_objects_has_the_same_figures() {
 
 /// The reference allows endless preemption (A evicts B, and B, or someone else, takes the room before A does); the
 /// guard must end it, in classical preemption and under fair sharing.
-// Known to differ, see the changelog: run by `make exhaustive` until core and oracle agree.
-#[cfg_attr(feature = "exhaustive", test)]
-#[cfg_attr(not(feature = "exhaustive"), expect(dead_code, reason = "run by make exhaustive"))]
+#[test]
 fn with_the_loop_guard_everything_comes_to_rest() {
     for_seeds(3000, |seed| {
         let mut random = Random::new(seed);

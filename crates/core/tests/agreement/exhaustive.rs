@@ -5,8 +5,8 @@
 //! `SLUICE_EXHAUSTIVE=1` runs just that one.
 
 use crate::pair::{Check, Pair};
+use crate::random_worlds::upstream;
 use crate::small_worlds::{SmallWorld, Space};
-use sluice_core::Gates;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A prime; times it, consecutive numbers are spread over the whole space.
@@ -14,8 +14,7 @@ const SPREAD: u64 = 2_654_435_761;
 
 /// The story of a small world: arrivals in portions, each until nothing moves; then the oldest holder ends.
 fn run(small: SmallWorld) -> Check {
-    let gates = Gates { preemption_loop_guard: false, admit_only_free_quota: false, ..Gates::default() };
-    let mut pair = Pair::new(small.world, gates);
+    let mut pair = Pair::new(small.world, &upstream(small.only_free));
     pair.thorough = false;
     for portion in small.workloads.chunks(small.arrivals.min(small.workloads.len())) {
         for workload in portion {
@@ -31,9 +30,7 @@ fn run(small: SmallWorld) -> Check {
     Ok(())
 }
 
-// Known to differ, see the changelog: run by `make exhaustive` until core and oracle agree.
-#[cfg_attr(feature = "exhaustive", test)]
-#[cfg_attr(not(feature = "exhaustive"), expect(dead_code, reason = "run by make exhaustive"))]
+#[test]
 fn the_core_decides_as_the_oracle_in_every_small_world() {
     let space = Space::new();
     let variable = |name: &str| std::env::var(name).ok();
@@ -41,7 +38,7 @@ fn the_core_decides_as_the_oracle_in_every_small_world() {
     let count = match variable("SLUICE_EXHAUSTIVE").as_deref() {
         Some("all") => size,
         Some(count) => count.parse::<u64>().expect("a number of worlds, or all").min(size),
-        None => 20_000,
+        None => 300_000,
     };
     let from: u64 = variable("SLUICE_EXHAUSTIVE_FROM").map_or(0, |from| from.parse().expect("a number"));
     let (next, worlds, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));

@@ -2,9 +2,12 @@
 //!
 //! * `cases`: the oracle reproduces the outcome of Kueue's own core on the engine cases.
 //! * `alone`: promises that need no oracle: the same again, rebuilt, settling.
+//! * `fairness`: fair sharing converges.
 //! * `hostile`: whatever happens, no panic and no wrong accounting.
 //! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
 //! * `exhaustive`: the core agrees with the oracle over every small world; here a sample, all with `SLUICE_EXHAUSTIVE=all`.
+
+#![expect(clippy::panic, reason = "a test fails by a panic")]
 
 #[path = "../oracle/mod.rs"]
 mod oracle;
@@ -13,6 +16,7 @@ mod alone;
 mod cases;
 mod covering;
 mod exhaustive;
+mod fairness;
 mod hostile;
 mod pair;
 mod properties;

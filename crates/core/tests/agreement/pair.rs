@@ -76,13 +76,15 @@ pub struct Pair {
 pub type Check = Result<(), String>;
 
 impl Pair {
-    pub fn new(world: World, gates: Gates) -> Pair {
-        let core = scheduler(&world, gates);
+    pub fn new(world: World, gates: &Gates) -> Pair {
+        let core = scheduler(&world, gates.clone());
         let trace = std::env::var_os("SLUICE_TRACE").is_some();
         if trace {
             eprintln!("{world:#?}");
         }
-        Pair { oracle: Oracle::new(world), core, now: 2_000_000, progress: false, thorough: true, trace }
+        let mut oracle = Oracle::new(world);
+        oracle.only_free = gates.admit_only_free_quota;
+        Pair { oracle, core, now: 2_000_000, progress: false, thorough: true, trace }
     }
 
     pub fn submit(&mut self, workload: Workload) {

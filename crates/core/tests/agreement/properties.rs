@@ -1,5 +1,6 @@
 //! Promises of the algorithm, checked on what a cycle did, whoever decided it.
 
+use crate::oracle::assignment::{Scan, Verdict, nominate};
 use crate::oracle::cycle::{Entry, Oracle, Outcome};
 use crate::oracle::queues::Place;
 use crate::oracle::quota::{Node, Tree};
@@ -32,7 +33,10 @@ pub fn check(before: &Before, oracle: &Oracle, entries: &[Entry]) -> Result<(), 
     conserved(&tree, oracle)?;
     for entry in entries {
         match &entry.outcome {
-            Outcome::Admitted(_) => not_overtaken(before, oracle, entry)?,
+            Outcome::Admitted(_) => {
+                not_overtaken(before, oracle, entry)?;
+                overtaken_by_what_fits(&tree, before, oracle, entry)?;
+            }
             Outcome::Preempting(targets) => {
                 let victims: Vec<Name> = targets.iter().map(|(key, _)| key.clone()).collect();
                 victims_may_be_taken(before, entry, &victims)?;
@@ -62,9 +66,10 @@ fn conserved(tree: &Tree, oracle: &Oracle) -> Result<(), String> {
     Ok(())
 }
 
-/// No admission exceeds what the tree has, a borrowing limit, or what others lend; with those gone that are told to go.
+/// No admission exceeds what the tree has, a borrowing limit, or what others lend; with those gone that are told to go,
+/// unless our gate `AdmitOnlyFreeQuota` has it that they count.
 fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), String> {
-    let staying = oracle.held.values().filter(|held| !held.evicted);
+    let staying = oracle.held.values().filter(|held| oracle.only_free || !held.evicted);
     let snapshot = Snapshot::new(&oracle.world, tree, staying);
     for entry in entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Admitted(_))) {
         let node = queue(&entry.queue);
@@ -102,6 +107,32 @@ fn not_overtaken(before: &Before, oracle: &Oracle, entry: &Entry) -> Result<(), 
         other.queue == entry.queue && *place == Place::Heap && rank(other) < rank(admitted)
     });
     overtaken.map_or(Ok(()), |(other, _)| Err(format!("{} overtook {}", entry.key, other.key)))
+}
+
+/// In a BestEffortFIFO queue an older workload of at least the same priority is passed over only if it does not fit: the
+/// parked ones would not have been admitted at the start of the cycle either. Only where each resource has one flavor: a
+/// scan that goes on with a later flavor does not look back at the earlier one (reference 06, 6.6 "Start index").
+fn overtaken_by_what_fits(
+    tree: &Tree,
+    before: &Before,
+    oracle: &Oracle,
+    entry: &Entry,
+) -> Result<(), String> {
+    let spec = &oracle.world.queues[&entry.queue];
+    if spec.strategy != Strategy::BestEffortFifo || spec.groups.iter().any(|group| group.flavors.len() > 1) {
+        return Ok(());
+    }
+    let admitted = &before.pending[&entry.key].0;
+    let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
+    let mut snapshot = Snapshot::new(&oracle.world, tree, before.held.values());
+    for (other, place) in before.pending.values() {
+        let passed_over =
+            other.queue == entry.queue && *place == Place::Inadmissible && rank(other) < rank(admitted);
+        if passed_over && nominate(&mut snapshot, other, Scan::default()).0.verdict() == Verdict::Fit {
+            return Err(format!("{} passed over {}, which fits", entry.key, other.key));
+        }
+    }
+    Ok(())
 }
 
 /// Victims hold quota, are in the tree of the preemptor, and are not the preemptor.

@@ -4,8 +4,8 @@
 
 use crate::covering::three_wise;
 use crate::oracle::world::{
-    Cohort, FairStrategy, Flavor, Fungibility, Group, PodSet, Policy, PreemptionPolicies, Queue, Quota,
-    Strategy, Time, Workload, World, name,
+    BorrowWithinCohort, Cohort, FairStrategy, Flavor, Fungibility, Group, PodSet, Policy, PreemptionPolicies,
+    Queue, Quota, Strategy, Time, Workload, World, name,
 };
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const TREES: [Tree; 7] = [
 ];
 
 /// Levels per factor, in the order of the fields of [`Row`].
-const LEVELS: [usize; 15] = [TREES.len(), 2, 3, 3, 3, 3, 2, 2, 2, 4, 3, 3, 3, 2, 3];
+const LEVELS: [usize; 16] = [TREES.len(), 2, 3, 3, 3, 3, 2, 2, 2, 4, 3, 3, 3, 2, 3, 2];
 
 /// How a world is built.
 struct Row {
@@ -42,7 +42,7 @@ struct Row {
     within: Policy,
     /// Of the first queue, and of the others.
     reclaim: [Policy; 2],
-    borrow_within: Option<Option<i32>>,
+    borrow_within: Option<BorrowWithinCohort>,
     fungibility: Fungibility,
     fair: Option<Vec<FairStrategy>>,
     borrowing_limit: Option<Amount>,
@@ -53,10 +53,13 @@ struct Row {
     partial: bool,
     /// How many arrive before anything is scheduled, and at a time later.
     arrivals: usize,
+    /// The gate `AdmitOnlyFreeQuota`.
+    only_free: bool,
 }
 
 impl Row {
     fn new(levels: &[usize]) -> Row {
+        let up_to = |threshold| Some(BorrowWithinCohort { threshold });
         let reclaim = |level: usize| [Policy::Any, Policy::LowerPriority, Policy::Never][level];
         let limit = |level: usize| [None, Some(Amount(0)), Some(Amount(1))][level];
         let both = vec![FairStrategy::LessThanOrEqualToFinalShare, FairStrategy::LessThanInitialShare];
@@ -65,7 +68,7 @@ impl Row {
             strategy: [Strategy::BestEffortFifo, Strategy::StrictFifo][levels[1]],
             within: [Policy::Never, Policy::LowerPriority, Policy::LowerOrNewerEqualPriority][levels[2]],
             reclaim: [reclaim(levels[3]), reclaim(levels[4])],
-            borrow_within: [None, Some(None), Some(Some(0))][levels[5]],
+            borrow_within: [None, up_to(None), up_to(Some(0))][levels[5]],
             fungibility: Fungibility {
                 try_next_when_borrowing: levels[6] == 1,
                 try_next_when_preempting: levels[7] == 1,
@@ -78,6 +81,7 @@ impl Row {
             weight: [1.0, 2.0, 0.0][levels[12]],
             partial: levels[13] == 1,
             arrivals: [usize::MAX, 1, 2][levels[14]],
+            only_free: levels[15] == 1,
         }
     }
 
@@ -109,11 +113,13 @@ struct Kind {
     priority: i32,
 }
 
-/// A world, its workloads in order of creation, and how many of them arrive at a time.
+/// A world, its workloads in order of creation, how many of them arrive at a time, and a gate.
 pub struct SmallWorld {
     pub world: World,
     pub workloads: Vec<Workload>,
     pub arrivals: usize,
+    /// The gate `AdmitOnlyFreeQuota`.
+    pub only_free: bool,
 }
 
 /// All small worlds, numbered.
@@ -182,7 +188,9 @@ impl Space {
 /// Whether a smaller world says the same.
 fn is_redundant(row: &Row, first: &[i64], kinds: &[Kind]) -> bool {
     // Without a threshold only the order of priorities matters.
-    if row.borrow_within != Some(Some(0)) && kinds.iter().all(|kind| kind.priority == 1) {
+    if row.borrow_within.is_none_or(|borrow| borrow.threshold.is_none())
+        && kinds.iter().all(|kind| kind.priority == 1)
+    {
         return true;
     }
     if !row.tree.symmetric {
@@ -248,5 +256,5 @@ fn build(row: &Row, second: i64, first: &[i64], kinds: &[Kind]) -> SmallWorld {
         }
     };
     let workloads = kinds.iter().enumerate().map(workload).collect();
-    SmallWorld { world, workloads, arrivals: row.arrivals }
+    SmallWorld { world, workloads, arrivals: row.arrivals, only_free: row.only_free }
 }

@@ -86,7 +86,9 @@ fn policy(policy: plain::Policy) -> core::PreemptionPolicy {
 }
 
 pub fn queue(name: &plain::Name, queue: &plain::Queue) -> core::ClusterQueueSpec {
-    let borrow = |threshold: Option<i32>| core::BorrowWithinCohort { max_priority_threshold: threshold };
+    let borrow = |borrow: plain::BorrowWithinCohort| core::BorrowWithinCohort {
+        max_priority_threshold: borrow.threshold,
+    };
     core::ClusterQueueSpec {
         cohort: queue.cohort.clone(),
         resource_groups: groups(&queue.groups),

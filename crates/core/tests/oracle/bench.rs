@@ -43,9 +43,17 @@ struct ClusterQueues {
     quota: BTreeMap<String, CaseQuota>,
     reclaim_within_cohort: String,
     within_cluster_queue: String,
+    borrow_within_cohort: Option<BorrowWithinCohort>,
     queueing_strategy: String,
     #[serde(default)]
     fair_weights: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BorrowWithinCohort {
+    policy: String,
+    max_priority_threshold: Option<i32>,
 }
 
 #[derive(Deserialize)]
@@ -59,7 +67,8 @@ struct CaseQuota {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Class {
-    class: String,
+    #[serde(rename = "class")]
+    name: String,
     #[serde(rename = "countPerCQ")]
     count_per_queue: usize,
     priority: i32,
@@ -130,7 +139,6 @@ impl Case {
 
     /// Cohorts depth-first; returns the leaves.
     fn grow(
-        &self,
         tree: &[usize],
         parent: Option<&str>,
         cohorts: &mut Vec<(String, Option<String>)>,
@@ -143,7 +151,7 @@ impl Case {
             let name =
                 parent.map_or_else(|| format!("co{index:03}"), |parent| format!("{parent}-{index:03}"));
             cohorts.push((name.clone(), parent.map(str::to_owned)));
-            leaves.extend(self.grow(below, Some(&name), cohorts));
+            leaves.extend(Case::grow(below, Some(&name), cohorts));
         }
         leaves
     }
@@ -164,7 +172,7 @@ impl Case {
 
     fn world(&self) -> (World, Vec<(Name, usize)>) {
         let mut cohorts = Vec::new();
-        let leaves = self.grow(&self.cohorts.tree, None, &mut cohorts);
+        let leaves = Case::grow(&self.cohorts.tree, None, &mut cohorts);
         let mut world = World {
             flavors: BTreeMap::from([(name(&self.flavor), Flavor::default())]),
             fair: self
@@ -193,7 +201,11 @@ impl Case {
                     preemption: PreemptionPolicies {
                         within_cluster_queue: policy(&spec.within_cluster_queue),
                         reclaim_within_cohort: policy(&spec.reclaim_within_cohort),
-                        borrow_within_cohort: None,
+                        borrow_within_cohort: spec
+                            .borrow_within_cohort
+                            .as_ref()
+                            .filter(|borrow| borrow.policy == "LowerPriority")
+                            .map(|borrow| super::world::BorrowWithinCohort { threshold: borrow.max_priority_threshold }),
                     },
                     fungibility: Fungibility { try_next_when_preempting: true, ..Fungibility::default() },
                     weight: cycled(&spec.fair_weights, order.len()),
@@ -222,7 +234,7 @@ impl Case {
                     let seq = out.len();
                     let requests = class.request.iter().map(|(r, q)| (name(r), amount(r, q))).collect();
                     let workload = Workload {
-                        key: name(&format!("{queue}/{}-{number:05}", class.class)),
+                        key: name(&format!("{queue}/{}-{number:05}", class.name)),
                         uid: name(&format!("u{seq:08}")),
                         queue: queue.clone(),
                         priority: class.priority,
@@ -412,5 +424,5 @@ fn sha256_of(lines: &[String]) -> String {
         hash.update(line);
         hash.update("\n");
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

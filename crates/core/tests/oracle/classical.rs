@@ -47,10 +47,10 @@ fn variant(snapshot: &Snapshot<'_>, preemptor: &Preemptor<'_>, held: &Held, adva
     }
     match preemptor.queue(snapshot).preemption.borrow_within_cohort {
         None => Variant::ReclaimWithoutBorrowing,
-        Some(threshold) => {
+        Some(borrow) => {
             let priority = held.workload.priority;
-            let protected =
-                priority >= preemptor.workload.priority || threshold.is_some_and(|most| priority > most);
+            let protected = priority >= preemptor.workload.priority
+                || borrow.threshold.is_some_and(|most| priority > most);
             if protected { Variant::ReclaimWithoutBorrowing } else { Variant::ReclaimWhileBorrowing }
         }
     }

@@ -47,6 +47,8 @@ pub struct Oracle {
     cycle: u64,
     /// By root: how often something was released there.
     generations: BTreeMap<Node, u64>,
+    /// Our gate `AdmitOnlyFreeQuota`: what a victim holds is not free before it is gone.
+    pub only_free: bool,
 }
 
 impl Oracle {
@@ -57,7 +59,15 @@ impl Oracle {
             .map(|(name, spec)| (name.clone(), PendingQueue::new(spec.strategy)))
             .collect();
         let tree = Tree::of(&world);
-        Oracle { world, tree, queues, held: BTreeMap::new(), cycle: 0, generations: BTreeMap::new() }
+        Oracle {
+            world,
+            tree,
+            queues,
+            held: BTreeMap::new(),
+            cycle: 0,
+            generations: BTreeMap::new(),
+            only_free: false,
+        }
     }
 
     /// Replaces the declaration of a queue, which stays in its cohort. Its tree is tried again.
@@ -169,7 +179,12 @@ impl Oracle {
                     Nominee { workload: head.workload.clone(), assignment, targets }
                 })
                 .collect();
-            let mut processing = Processing { held: &self.held, victims: Vec::new() };
+            let mut processing = Processing {
+                held: &self.held,
+                victims: Vec::new(),
+                admitted: Vec::new(),
+                only_free: self.only_free,
+            };
             if self.world.fair.is_some() {
                 while let Some(nominee) = ordering::pop_fair(&mut snapshot, &mut nominees) {
                     results.push(processing.process(&mut snapshot, nominee));
@@ -240,6 +255,9 @@ struct Processing<'a> {
     held: &'a BTreeMap<Name, Held>,
     /// All victims so far.
     victims: Vec<Name>,
+    /// What was admitted so far, by queue.
+    admitted: Vec<(Name, Usage)>,
+    only_free: bool,
 }
 
 impl<'a> Processing<'a> {
@@ -260,6 +278,15 @@ impl<'a> Processing<'a> {
             snapshot.add_workload(&self.held[*key]);
         }
         fits
+    }
+
+    /// Whether the usage fits beside everything that holds quota now, victims included.
+    fn is_free(&self, snapshot: &Snapshot<'a>, name: &Name, usage: &Usage) -> bool {
+        let mut now = Snapshot::new(snapshot.world, snapshot.tree, self.held.values());
+        for (queue, usage) in &self.admitted {
+            now.add(queue, usage);
+        }
+        now.fits(name, usage)
     }
 
     /// With all earlier victims gone, and only the flavors nominated before.
@@ -308,12 +335,16 @@ impl<'a> Processing<'a> {
         if self.overlaps(&nominee.targets) {
             return Outcome::Overlaps;
         }
-        if !self.fits(snapshot, name, usage, &nominee.targets) {
+        let admits = nominee.targets.is_empty();
+        if !self.fits(snapshot, name, usage, &nominee.targets)
+            || (admits && self.only_free && !self.is_free(snapshot, name, usage))
+        {
             return Outcome::NoLongerFits;
         }
         self.victims.extend(nominee.targets.iter().map(|(key, _)| key.clone()));
         snapshot.add(name, usage);
-        if nominee.targets.is_empty() {
+        if admits {
+            self.admitted.push((name.clone(), usage.clone()));
             Outcome::Admitted(nominee.assignment.admitted())
         } else {
             Outcome::Preempting(nominee.targets.clone())

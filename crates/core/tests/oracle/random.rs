@@ -1,8 +1,8 @@
 //! Random worlds from a seed: small enough to collide often, wide enough to reach every rule.
 
 use super::world::{
-    Cohort, FairStrategy, Flavor, Fungibility, Group, Name, PodSet, Policy, PreemptionPolicies, Queue, Quota,
-    Strategy, Time, Workload, World, name,
+    BorrowWithinCohort, Cohort, FairStrategy, Flavor, Fungibility, Group, Name, PodSet, Policy,
+    PreemptionPolicies, Queue, Quota, Strategy, Time, Workload, World, name,
 };
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
@@ -48,8 +48,7 @@ struct Layout {
 }
 
 fn layout(random: &mut Random, world: &mut World) -> Layout {
-    let resources: Vec<Name> =
-        ["cpu", "gpu", "memory"][..1 + random.below(3)].iter().map(|r| name(r)).collect();
+    let resources: Vec<Name> = ["cpu", "gpu", "memory"][..=random.below(3)].iter().map(|r| name(r)).collect();
     let two_groups = resources.len() > 1 && random.chance(40);
     let mut parts: Vec<Vec<Name>> =
         if two_groups { vec![resources[..1].to_vec(), resources[1..].to_vec()] } else { vec![resources] };
@@ -59,7 +58,7 @@ fn layout(random: &mut Random, world: &mut World) -> Layout {
     let mut groups = Vec::new();
     for (group, covered) in parts.into_iter().enumerate() {
         let mut flavors = Vec::new();
-        for index in 0..1 + random.below(3) {
+        for index in 0..=random.below(3) {
             let flavor = name(&format!("f{group}{index}"));
             let mut spec = Flavor::default();
             if random.chance(30) {
@@ -119,7 +118,8 @@ fn policies(random: &mut Random) -> PreemptionPolicies {
         ]),
         reclaim_within_cohort: reclaim,
         borrow_within_cohort: (reclaim != Policy::Never && random.chance(40))
-            .then(|| random.chance(50).then(|| i32::try_from(random.below(3)).expect("small") - 1)),
+            .then(|| random.chance(50).then(|| i32::try_from(random.below(3)).expect("small") - 1))
+            .map(|threshold| BorrowWithinCohort { threshold }),
     }
 }
 
@@ -146,7 +146,7 @@ pub fn world(random: &mut Random) -> World {
             if random.chance(40) { quotas(random, &layout, 3, parent.is_some()) } else { Vec::new() };
         world.cohorts.insert(cohort.clone(), Cohort { parent, groups, weight: weight(random) });
     }
-    for index in 0..1 + random.below(6) {
+    for index in 0..=random.below(6) {
         let cohort = (!cohorts.is_empty() && random.chance(90)).then(|| random.pick(&cohorts).clone());
         let queue = Queue {
             groups: quotas(random, &layout, 6, cohort.is_some()),

@@ -65,12 +65,19 @@ pub enum Policy {
     Any,
 }
 
+/// `borrowWithinCohort` with the policy LowerPriority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BorrowWithinCohort {
+    /// `maxPriorityThreshold`.
+    pub threshold: Option<i32>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreemptionPolicies {
     pub within_cluster_queue: Policy,
     pub reclaim_within_cohort: Policy,
-    /// `borrowWithinCohort.policy` is LowerPriority, with an optional `maxPriorityThreshold`.
-    pub borrow_within_cohort: Option<Option<i32>>,
+    /// `borrowWithinCohort.policy` is LowerPriority.
+    pub borrow_within_cohort: Option<BorrowWithinCohort>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,6 +160,7 @@ pub struct Held {
 
 /// Why a workload is preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::enum_variant_names, reason = "the names of the API")]
 pub enum Cause {
     InClusterQueue,
     InCohortReclamation,
