@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use sluice_api::gates::Gates;
 
 use crate::controllers::Controller;
+use crate::explain::ExplainArgs;
 use crate::logging::LogFormat;
 use crate::migrate::command::MigrateCommand;
 use crate::replay::ReplayArgs;
@@ -41,6 +42,8 @@ pub enum Command {
     },
     /// See what will happen: run manifests in a virtual cluster, with the real engine, under virtual time
     Simulate(SimulateArgs),
+    /// Why a job waits, what would let it start, and when it will: in a virtual cluster, or a live one that is only read
+    Explain(ExplainArgs),
     /// Give a recorded decision log to the engine again and compare
     Replay(ReplayArgs),
     /// Print the version

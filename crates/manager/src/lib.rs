@@ -19,6 +19,7 @@ mod engine_machine;
 pub mod engine_thread;
 pub mod error_chain;
 pub mod events;
+pub mod explain;
 pub mod health;
 pub mod lease;
 pub mod listen;

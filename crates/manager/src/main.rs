@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sluice_manager::cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, ManagerArgs};
+use sluice_manager::explain::{self, ExplainArgs};
 use sluice_manager::migrate::command::{self as migrate, MigrateCommand};
 use sluice_manager::simulate::{self, SimulateArgs};
 use sluice_manager::{logging, replay, run, settings, version};
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Command::Config { command: ConfigCommand::Check(args) } => config_check(&args),
         Command::Migrate { command } => migrate_command(command),
         Command::Simulate(args) => run_simulation(args),
+        Command::Explain(args) => run_explanation(args),
         Command::Replay(args) => replay::run(&args),
         Command::Version => {
             println!("sluice {} ({}, {})", version::VERSION, version::COMMIT, version::platform());
@@ -55,6 +57,11 @@ fn migrate_command(command: MigrateCommand) -> anyhow::Result<u8> {
 fn run_simulation(args: SimulateArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(simulate::run(args))
+}
+
+fn run_explanation(args: ExplainArgs) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(explain::run(args))
 }
 
 fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -205,18 +205,25 @@ impl Progress {
     }
 }
 
-/// Runs `sluice simulate`.
-pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
-    let mut loaded = load(&args.world.paths)?;
-    if args.world.paths.is_empty() && !args.world.from_cluster {
+/// Reads what the arguments name: files, and the cluster if they say so.
+pub async fn world(args: &WorldArgs) -> anyhow::Result<(Loaded, Options)> {
+    if args.paths.is_empty() && !args.from_cluster {
         bail!("name files or folders with manifests, or --from-cluster");
     }
-    let mut options = options(&args.world, &loaded)?;
-    if args.world.from_cluster {
-        let live = crate::live::read(args.world.kubeconfig.as_deref()).await?;
+    let mut loaded = load(&args.paths)?;
+    let mut options = options(args, &loaded)?;
+    if args.from_cluster {
+        let live = crate::live::read(args.kubeconfig.as_deref()).await?;
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
-        loaded.manifests.objects.splice(0..0, live);
+        // What the files name replaces what the cluster has.
+        loaded.manifests.objects = whatif::overlay(live, loaded.manifests.objects);
     }
+    Ok((loaded, options))
+}
+
+/// Runs `sluice simulate`.
+pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
+    let (loaded, mut options) = world(&args.world).await?;
     options.until = args.until.or(options.until);
     options.audit = args.audit;
     let seed = options.seed;
@@ -226,14 +233,15 @@ pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
     let mut simulation = begin(&loaded, options.clone(), sink)?;
     play(&mut simulation, args.watch, on)?;
     if let Some(log) = log {
+        simulation.close_log();
         log.finish()?;
     }
-    let end = simulation.record().millis(simulation.now());
+    let end = simulation.lasted();
     if !args.change.is_empty() {
         let change = load(&args.change)?;
         let mut changed = begin_changed(&loaded, change, options)?;
         play(&mut changed, None, on)?;
-        let changed_end = changed.record().millis(changed.now());
+        let changed_end = changed.lasted();
         let difference =
             whatif::Difference::new(simulation.record(), end, changed.record(), changed_end, seed);
         return write(&difference_text(&difference, args.output)?);
@@ -320,16 +328,38 @@ impl Log {
     }
 }
 
+/// The file of a decision log.
+struct LogFile {
+    target: std::io::BufWriter<std::fs::File>,
+    tell: Sender<std::io::Error>,
+}
+
+impl LogFile {
+    /// Tells of a trouble. The receiver lives as long as the simulation.
+    fn check(&self, outcome: std::io::Result<()>) {
+        if let Err(error) = outcome {
+            let _ = self.tell.send(error);
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let outcome = self.target.write_all(line.as_bytes()).and_then(|()| self.target.write_all(b"\n"));
+        self.check(outcome);
+    }
+}
+
+impl Drop for LogFile {
+    /// What is still in memory may fail to be written too.
+    fn drop(&mut self) {
+        let outcome = self.target.flush();
+        self.check(outcome);
+    }
+}
+
 /// A file that takes a decision log, and where its troubles are told.
 fn log_to(file: &Path) -> anyhow::Result<(Box<Sink>, Log)> {
     let target = std::fs::File::create(file).with_context(|| format!("creating {}", file.display()))?;
-    let mut target = std::io::BufWriter::new(target);
     let (tell, troubles) = std::sync::mpsc::channel();
-    let sink = move |line: &str| {
-        if let Err(error) = target.write_all(line.as_bytes()).and_then(|()| target.write_all(b"\n")) {
-            // The receiver lives as long as the simulation.
-            let _ = tell.send(error);
-        }
-    };
-    Ok((Box::new(sink), Log { troubles, file: file.to_owned() }))
+    let mut log = LogFile { target: std::io::BufWriter::new(target), tell };
+    Ok((Box::new(move |line: &str| log.line(line)), Log { troubles, file: file.to_owned() }))
 }

@@ -51,6 +51,29 @@ impl Agenda {
         self.entries.pop_first().map(|(_, action)| action)
     }
 
+    /// How many streams of arrivals go on.
+    pub fn arrivals(&self) -> usize {
+        self.entries.values().filter(|a| matches!(a, Action::Arrival(_))).count()
+    }
+
+    /// Moves the ends of running jobs: `to` gives the new one.
+    pub fn move_ends(&mut self, mut to: impl FnMut(&ObjectRef) -> Option<Timestamp>) {
+        let ends: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(_, a)| matches!(a, Action::Finish(..)))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in ends {
+            let Some(action) = self.entries.remove(&key) else { continue };
+            let end = match &action {
+                Action::Finish(job, _) => to(job),
+                _ => None,
+            };
+            self.entries.insert((end.unwrap_or(key.0), key.1), action);
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()

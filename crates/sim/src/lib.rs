@@ -12,6 +12,7 @@
 
 mod agenda;
 pub mod duration;
+pub mod explain;
 pub mod html;
 mod json;
 pub mod manifest;

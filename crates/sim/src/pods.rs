@@ -22,6 +22,19 @@ pub const SUBMIT_AFTER_SECONDS: &str = "sluice.dev/submit-after-seconds";
 /// How long a job runs of which nobody says so.
 pub const DEFAULT_RUN_TIME: Distribution = Distribution::Fixed(SignedDuration::from_secs(600));
 
+/// Where a job's run time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Basis {
+    /// A rule of the scenario, or its stream of arrivals.
+    Scenario,
+    /// The annotation of the job or its pods.
+    Annotation,
+    /// A bound: it will not run for longer.
+    Bound,
+    /// Nothing is known.
+    Default,
+}
+
 /// Where a job's pods are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -120,6 +133,24 @@ impl Pods {
         }
     }
 
+    /// Where a job's run time comes from.
+    pub fn basis(&self, job: &ObjectRef, value: &Value) -> Basis {
+        let queue = queue_of(value);
+        if self.rules.iter().any(|r| r.matches(&job.namespace, queue, &job.name))
+            || self.drawn.contains_key(job)
+        {
+            Basis::Scenario
+        } else if annotated(&value["metadata"]).is_some() || pods_run_time(job.kind, value).is_some() {
+            Basis::Annotation
+        } else if value["spec"]["activeDeadlineSeconds"].is_i64()
+            || !value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS].is_null()
+        {
+            Basis::Bound
+        } else {
+            Basis::Default
+        }
+    }
+
     fn wanted_run_time(&self, job: &ObjectRef, value: &Value) -> SignedDuration {
         let name = format!("run time {}/{}", job.namespace, job.name);
         let draw = |distribution: &Distribution| distribution.draw(&mut Stream::new(self.seed, &name));
@@ -135,6 +166,14 @@ impl Pods {
         }
         if let Some(longest) = pods_run_time(job.kind, value) {
             return longest;
+        }
+        // A bound is all that is known of a job that says no more: it is taken at its word.
+        let bound = value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS].as_str();
+        let bound = bound
+            .and_then(|b| b.parse::<i64>().ok())
+            .or_else(|| value["spec"]["activeDeadlineSeconds"].as_i64());
+        if let Some(seconds) = bound.filter(|s| (1..=10_000_000_000).contains(s)) {
+            return SignedDuration::from_secs(seconds);
         }
         draw(&self.default)
     }

@@ -519,7 +519,8 @@ impl Record {
         let same = self.jobs[index].waits_for.as_ref().is_some_and(|(r, m)| {
             **r == *reason && (**m == *message || without_figures(m) == without_figures(message))
         });
-        if same {
+        // What was not looked at yet says nothing, and is looked at in the same instant.
+        if same || reason == "PendingEvaluation" {
             return;
         }
         let (reason, message) = (self.text(reason), self.text(message));

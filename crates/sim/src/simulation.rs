@@ -150,6 +150,17 @@ impl Simulation {
         &self.record
     }
 
+    /// How long it lasted, in milliseconds: what was asked for, else until the last thing happened.
+    pub fn lasted(&self) -> i64 {
+        let last = self.record.entries.last().map_or(0, |entry| entry.at);
+        self.options.until.map_or(last, |_| self.record.millis(self.now).max(last))
+    }
+
+    /// Ends the decision log.
+    pub fn close_log(&mut self) {
+        self.log = None;
+    }
+
     /// What happened, at the end.
     pub fn into_record(self) -> Record {
         self.record
@@ -673,6 +684,29 @@ impl Simulation {
                 self.sync_job(&job, kind);
             }
         }
+    }
+
+    /// Draws the run times of what runs anew, after the seed changed: another future from here on.
+    ///
+    /// A job that has already run for longer than what is drawn for it is drawn for again, as often as it takes: that it
+    /// still runs is known.
+    pub(crate) fn redraw(&mut self) {
+        let (world, pods, now) = (&self.world, &mut self.pods, self.now);
+        let seed = pods.seed;
+        self.agenda.move_ends(|job| {
+            let value = world.get(job)?;
+            let Phase::Running { since } = pods.run(job)?.phase else { return None };
+            for again in 0..64_u64 {
+                pods.seed = seed.wrapping_add(again.wrapping_mul(1_000_003));
+                let end = after(after(since, pods.startup), pods.run_time(job, value).0);
+                if end > now {
+                    pods.seed = seed;
+                    return Some(end);
+                }
+            }
+            pods.seed = seed;
+            None
+        });
     }
 
     /// Loses the pods of a job: it starts again from the beginning, elsewhere if there is room.

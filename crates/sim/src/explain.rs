@@ -1,0 +1,292 @@
+//! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
+
+mod forecast;
+mod remedy;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde::Serialize;
+use sluice_core::{Detail, PreemptionOutlook, Refusal, Unadmitted};
+use sluice_engine::ObjectRef;
+
+use crate::manifest::{ManifestError, Manifests};
+use crate::options::Options;
+use crate::record::show_amount;
+use crate::setup::prepare;
+use crate::simulation::{SimError, Simulation};
+
+pub use forecast::Forecast;
+pub use remedy::Remedy;
+
+/// Holders and predecessors that are listed.
+const MOST_LISTED: usize = 5;
+
+/// The world in which a job is explained: it can be made again, to try something in it.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// Objects and scenarios.
+    pub manifests: &'a Manifests,
+    /// The files that scenarios apply.
+    pub files: &'a BTreeMap<String, String>,
+    /// Configuration, beginning, seed.
+    pub options: Options,
+    /// When to look, counted from the beginning.
+    pub at: SignedDuration,
+    /// The namespace of the job.
+    pub namespace: &'a str,
+    /// The name of the job, or of its Workload.
+    pub name: &'a str,
+    /// Whether names of other namespaces may be shown.
+    pub all_namespaces: bool,
+}
+
+/// Why nothing can be explained.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The world is wrong.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Manifests(Vec<ManifestError>),
+    /// The world cannot go on.
+    #[error(transparent)]
+    Simulation(#[from] SimError),
+    /// There is no such job.
+    #[error("there is no job or Workload {0} at that time")]
+    NotFound(String),
+}
+
+/// What is known about a job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    /// `namespace/name` of the job.
+    pub job: String,
+    /// The Workload's name.
+    pub workload: String,
+    /// `admitted`, `finished` or `waiting`.
+    pub state: &'static str,
+    /// Its priority.
+    pub priority: i32,
+    /// Its ClusterQueue.
+    pub cluster_queue: Option<Arc<str>>,
+    /// Its place in its ClusterQueue, from 1.
+    pub position: Option<usize>,
+    /// Who is ahead of it there, the next first.
+    pub ahead: Vec<String>,
+    /// Why it waits.
+    pub reason: Option<String>,
+    /// The message of its condition.
+    pub message: Option<String>,
+    /// For every flavor, why not.
+    pub flavors: Vec<Refused>,
+    /// What happened to it so far.
+    pub history: Vec<String>,
+    /// What would let it start, each tried in the engine.
+    pub remedies: Vec<Remedy>,
+    /// When it will start if nothing is done.
+    pub forecast: Option<Forecast>,
+}
+
+/// Why a flavor is not for a pod set, and who has it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// The pod set.
+    pub pod_set: Arc<str>,
+    /// The flavor, where the refusal is about one.
+    pub flavor: Option<Arc<str>>,
+    /// The resource, where the refusal is about one.
+    pub resource: Option<Arc<str>>,
+    /// The refusal in words.
+    pub why: String,
+    /// What is needed.
+    pub needed: Option<String>,
+    /// What is free for it.
+    pub free: Option<String>,
+    /// What preemption was considered, and why it does not help.
+    pub preemption: Option<&'static str>,
+    /// Who holds it, the largest first.
+    pub held_by: Vec<String>,
+}
+
+impl Question<'_> {
+    /// The world at the time that is asked about.
+    fn world(&self) -> Result<Simulation, ExplainError> {
+        let mut simulation =
+            prepare(self.manifests, self.files, self.options.clone()).map_err(ExplainError::Manifests)?;
+        simulation.advance(self.at)?;
+        Ok(simulation)
+    }
+
+    /// Explains it.
+    pub fn answer(&self) -> Result<Explained, ExplainError> {
+        let simulation = self.world()?;
+        let (job, workload) = self.find(&simulation)?;
+        let key = format!("{}/{}", job.namespace, job.name);
+        let not_found = || ExplainError::NotFound(key.clone());
+        let record = simulation.record().job(&job).ok_or_else(not_found)?;
+        let held = record.holds.last().is_some_and(|h| h.to.is_none());
+        let state = match (record.finished, held) {
+            (Some(_), _) => "finished",
+            (None, true) => "admitted",
+            (None, false) => "waiting",
+        };
+        let explanation = simulation.engine().explain(&workload.namespace, &workload.name);
+        let position = explanation.as_ref().and_then(|e| e.position.clone());
+        let decision = explanation.as_ref().and_then(|e| e.decision).filter(|_| state == "waiting");
+        let condition = record.waits_for.clone().filter(|_| state == "waiting");
+        let mut explained = Explained {
+            job: key.clone(),
+            workload: workload.name.to_string(),
+            state,
+            priority: record.priority,
+            cluster_queue: record.cluster_queue.clone(),
+            position: position.as_ref().map(|p| p.in_cluster_queue + 1),
+            ahead: self.ahead(&simulation, &workload),
+            reason: condition
+                .as_ref()
+                .map(|(r, _)| r.to_string())
+                .or_else(|| decision.map(|d| d.reason.as_str().to_owned())),
+            message: condition.map(|(_, m)| m.to_string()).or_else(|| decision.map(Unadmitted::message)),
+            flavors: decision.map(|d| self.refusals(&simulation, d)).unwrap_or_default(),
+            history: history(&simulation, &job),
+            remedies: Vec::new(),
+            forecast: None,
+        };
+        if state == "waiting" {
+            explained.forecast = Some(self.forecast(&job)?);
+            explained.remedies = self.remedies(&simulation, &job, decision, explained.forecast.as_ref())?;
+        }
+        Ok(explained)
+    }
+
+    /// The job and its Workload.
+    fn find(&self, simulation: &Simulation) -> Result<(ObjectRef, ObjectRef), ExplainError> {
+        for (reference, workload) in simulation.engine().workloads() {
+            if *reference.namespace != *self.namespace {
+                continue;
+            }
+            let owner =
+                workload.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+            let job = owner.and_then(|o| {
+                let kind = sluice_api::job::JobKind::from_owner(&o.api_version, &o.kind)?;
+                let kind = sluice_engine::Kind::Job(kind);
+                Some(ObjectRef::namespaced(kind, Arc::clone(&reference.namespace), o.name.as_str()))
+            });
+            let named = *reference.name == *self.name || job.as_ref().is_some_and(|j| *j.name == *self.name);
+            if named {
+                return Ok((job.unwrap_or_else(|| reference.clone()), reference));
+            }
+        }
+        Err(ExplainError::NotFound(format!("{}/{}", self.namespace, self.name)))
+    }
+
+    /// A name that may be shown.
+    fn shown(&self, namespace: &str, name: &str) -> String {
+        if self.all_namespaces || namespace == self.namespace {
+            format!("{namespace}/{name}")
+        } else {
+            "a job of another namespace".to_owned()
+        }
+    }
+
+    fn ahead(&self, simulation: &Simulation, workload: &ObjectRef) -> Vec<String> {
+        let queue = simulation.engine().explain(&workload.namespace, &workload.name).and_then(|e| e.position);
+        let Some(own) = queue else { return Vec::new() };
+        let all = simulation.engine().pending_workloads(&own.cluster_queue).unwrap_or_default();
+        let before = all.iter().filter(|p| p.in_cluster_queue < own.in_cluster_queue);
+        before.take(MOST_LISTED).map(|p| self.shown(&p.key.namespace, &p.key.name)).collect()
+    }
+
+    fn refusals(&self, simulation: &Simulation, decision: &Unadmitted) -> Vec<Refused> {
+        let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
+        else {
+            return Vec::new();
+        };
+        let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
+        each.map(|(set, refusal)| self.refused(simulation, &set.name, refusal)).collect()
+    }
+
+    fn refused(&self, simulation: &Simulation, pod_set: &Arc<str>, refusal: &Refusal) -> Refused {
+        let mut refused = Refused {
+            pod_set: Arc::clone(pod_set),
+            flavor: None,
+            resource: None,
+            why: refusal.to_string(),
+            needed: None,
+            free: None,
+            preemption: None,
+            held_by: Vec::new(),
+        };
+        match refusal {
+            Refusal::ResourceUnavailable { resource, .. } => refused.resource = Some(Arc::clone(resource)),
+            Refusal::FlavorNotFound { flavor }
+            | Refusal::UntoleratedTaint { flavor, .. }
+            | Refusal::NodeAffinity { flavor } => refused.flavor = Some(Arc::clone(flavor)),
+            Refusal::ExceedsMaxQuota { flavor, resource, needed, max, .. } => {
+                refused.flavor = Some(Arc::clone(flavor));
+                refused.resource = Some(Arc::clone(resource));
+                refused.needed = Some(show_amount(resource, needed.get()));
+                refused.free = Some(show_amount(resource, max.get()));
+            }
+            Refusal::InsufficientQuota { flavor, resource, needed, free, preemption, .. } => {
+                refused.flavor = Some(Arc::clone(flavor));
+                refused.resource = Some(Arc::clone(resource));
+                refused.needed = Some(show_amount(resource, needed.get()));
+                refused.free = Some(show_amount(resource, free.get().max(0)));
+                refused.preemption = Some(outlook(*preemption));
+                refused.held_by = self.holders(simulation, flavor, resource);
+            }
+        }
+        refused
+    }
+
+    /// Who holds a flavor's resource now.
+    fn holders(&self, simulation: &Simulation, flavor: &str, resource: &str) -> Vec<String> {
+        let mut holders = Vec::new();
+        for job in &simulation.record().jobs {
+            let Some(hold) = job.holds.last().filter(|h| h.to.is_none()) else { continue };
+            let of = |h: &&crate::Holding| *h.flavor == *flavor && *h.resource == *resource;
+            if let Some(holding) = hold.holdings.iter().find(of) {
+                let who = self.shown(&job.namespace, &job.name);
+                holders.push((
+                    holding.amount,
+                    format!("{who} ({} by {})", show_amount(resource, holding.amount), hold.queue),
+                ));
+            }
+        }
+        holders.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        holders.into_iter().take(MOST_LISTED).map(|(_, text)| text).collect()
+    }
+}
+
+const fn outlook(preemption: PreemptionOutlook) -> &'static str {
+    match preemption {
+        PreemptionOutlook::NotAllowed => "the ClusterQueue's preemption policies allow none here",
+        PreemptionOutlook::NoCandidates => {
+            "allowed, but no workload that the policies let it preempt makes room"
+        }
+        PreemptionOutlook::Preempt => "victims in its own queue would make room",
+        PreemptionOutlook::Reclaim => "victims in other queues would make room",
+    }
+}
+
+fn history(simulation: &Simulation, job: &ObjectRef) -> Vec<String> {
+    let record = simulation.record();
+    let own = |e: &&crate::Entry| {
+        e.job.is_some_and(|i| {
+            let j = &record.jobs[i];
+            j.kind == job.kind && j.namespace == job.namespace && j.name == job.name
+        })
+    };
+    let all: Vec<_> = record.entries.iter().filter(own).collect();
+    let last = all.iter().rev().take(12).rev();
+    last.map(|e| {
+        let details = crate::table::details(&e.what);
+        let text = format!("{} {} {details}", crate::duration::show(e.at), e.what.word());
+        text.trim_end().to_owned()
+    })
+    .collect()
+}

@@ -1,0 +1,256 @@
+//! What would let a job start: each remedy is tried in the engine before it is shown.
+
+use jiff::SignedDuration;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_core::{Detail, Refusal, Unadmitted};
+use sluice_engine::{Kind, ObjectRef};
+use sluice_quantity::{Amount, Quantity, amount_of, quantity_of};
+
+use super::{ExplainError, Forecast, Question};
+use crate::duration::show;
+use crate::json::text;
+use crate::record::show_amount;
+use crate::simulation::Simulation;
+
+/// Remedies that are shown.
+const MOST: usize = 3;
+/// "Now" leaves time for the pods of victims to end.
+const NOW: SignedDuration = SignedDuration::from_secs(90);
+
+/// Something that lets a job start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remedy {
+    /// In words.
+    pub text: String,
+    /// The merge patches that were tried: of which object, and the patch. Empty if only time must pass.
+    pub patches: Vec<Patch>,
+    /// The jobs that are preempted by it.
+    pub preempts: Vec<String>,
+}
+
+/// A merge patch of an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Patch {
+    /// The object's kind.
+    pub kind: String,
+    /// Its namespace, empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The patch.
+    pub merge: Value,
+}
+
+impl Question<'_> {
+    /// Up to three remedies that work.
+    pub(super) fn remedies(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        decision: Option<&Unadmitted>,
+        forecast: Option<&Forecast>,
+    ) -> Result<Vec<Remedy>, ExplainError> {
+        let mut found = Vec::new();
+        let refusals: Vec<&Refusal> = match decision.map(|d| &d.detail) {
+            Some(Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) => {
+                pod_sets.iter().flat_map(|set| &set.refusals).collect()
+            }
+            _ => Vec::new(),
+        };
+        found.extend(self.fewer_pods(simulation, job)?);
+        for (text, patch) in self.candidates(simulation, job, &refusals) {
+            if found.len() >= MOST {
+                break;
+            }
+            if let Some(remedy) = self.tried(job, text, vec![patch])? {
+                found.push(remedy);
+            }
+        }
+        if let Some(after) =
+            forecast.and_then(|f| Some((f.after.clone()?, f.p50?))).filter(|_| found.len() < MOST)
+        {
+            let (who, seconds) = after;
+            let text = format!("starts when {who} finishes, in about {}", show(seconds.saturating_mul(1000)));
+            found.push(Remedy { text, patches: Vec::new(), preempts: Vec::new() });
+        }
+        Ok(found)
+    }
+
+    /// A remedy, if the job starts with it.
+    fn tried(
+        &self,
+        job: &ObjectRef,
+        text: String,
+        patches: Vec<Patch>,
+    ) -> Result<Option<Remedy>, ExplainError> {
+        let Some(preempts) = self.starts_with(job, &patches)? else { return Ok(None) };
+        Ok(Some(Remedy { text, patches, preempts }))
+    }
+
+    /// Whether the job starts at once with these patches, and whom it preempts.
+    fn starts_with(&self, job: &ObjectRef, patches: &[Patch]) -> Result<Option<Vec<String>>, ExplainError> {
+        let mut simulation = self.world()?;
+        for patch in patches {
+            let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
+            if simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge).is_err() {
+                return Ok(None);
+            }
+        }
+        let before: std::collections::BTreeMap<_, _> =
+            simulation.record().jobs.iter().map(|j| (j.key(), j.preempted)).collect();
+        simulation.advance(NOW)?;
+        let record = simulation.record();
+        if record.job(job).is_none_or(|j| j.holds.iter().all(|h| h.admitted.is_none() || h.to.is_some())) {
+            return Ok(None);
+        }
+        let victims = record.jobs.iter().filter(|j| before.get(&j.key()).is_some_and(|n| j.preempted > *n));
+        Ok(Some(victims.map(|j| self.shown(&j.namespace, &j.name)).collect()))
+    }
+
+    /// The largest number of pods with which a batch Job starts.
+    fn fewer_pods(&self, simulation: &Simulation, job: &ObjectRef) -> Result<Option<Remedy>, ExplainError> {
+        let Some(value) = simulation.world.get(job) else { return Ok(None) };
+        let parallel = value["spec"]["parallelism"].as_i64().unwrap_or(1);
+        if job.kind != Kind::Job(JobKind::Job) || parallel < 2 {
+            return Ok(None);
+        }
+        let patch = |pods: i64| self.patch_of(job, json!({"spec": {"parallelism": pods}}));
+        let (mut works, mut fails) = (0, parallel);
+        while works + 1 < fails {
+            let middle = i64::midpoint(works, fails);
+            if self.starts_with(job, &[patch(middle)])?.is_some() {
+                works = middle;
+            } else {
+                fails = middle;
+            }
+        }
+        if works == 0 {
+            return Ok(None);
+        }
+        self.tried(job, format!("starts now with parallelism {works}"), vec![patch(works)])
+    }
+
+    fn patch_of(&self, object: &ObjectRef, merge: Value) -> Patch {
+        Patch {
+            kind: object.kind.as_str().to_owned(),
+            namespace: object.namespace.to_string(),
+            name: object.name.to_string(),
+            merge,
+        }
+    }
+
+    /// What may help, most modest first.
+    fn candidates(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        refusals: &[&Refusal],
+    ) -> Vec<(String, Patch)> {
+        let mut all = Vec::new();
+        all.extend(self.flavor_allowed(simulation, job, refusals));
+        all.extend(self.more_quota(simulation, job, refusals));
+        all.extend(self.selected(simulation, job));
+        all.extend(self.higher_priority(simulation, job));
+        all
+    }
+
+    /// A toleration for a flavor that the pods do not tolerate.
+    fn flavor_allowed(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        refusals: &[&Refusal],
+    ) -> Option<(String, Patch)> {
+        let (flavor, taint) = refusals.iter().find_map(|r| match r {
+            Refusal::UntoleratedTaint { flavor, taint } => Some((flavor, taint)),
+            _ => None,
+        })?;
+        if job.kind != Kind::Job(JobKind::Job) {
+            return None;
+        }
+        let value = simulation.world.get(job)?;
+        let mut tolerations =
+            value["spec"]["template"]["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        tolerations.push(json!({"key": &*taint.key, "operator": "Exists"}));
+        let merge = json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
+        Some((
+            format!("starts now if flavor {flavor} is allowed: tolerate the taint {}", taint.key),
+            self.patch_of(job, merge),
+        ))
+    }
+
+    /// As much more nominal quota of its own queue as is missing.
+    fn more_quota(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        refusals: &[&Refusal],
+    ) -> Option<(String, Patch)> {
+        let (flavor, resource, missing) = refusals.iter().find_map(|r| match r {
+            Refusal::InsufficientQuota { flavor, resource, missing, .. } => {
+                Some((flavor, resource, *missing))
+            }
+            Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
+                Some((flavor, resource, previous.add(*needed).sub(*max)))
+            }
+            _ => None,
+        })?;
+        let queue = simulation.record().job(job)?.cluster_queue.clone()?;
+        let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
+        let mut groups = simulation.world.get(&reference)?["spec"]["resourceGroups"].clone();
+        for group in groups.as_array_mut()? {
+            for of in group["flavors"].as_array_mut()?.iter_mut().filter(|f| f["name"] == **flavor) {
+                for quota in of["resources"].as_array_mut()?.iter_mut().filter(|r| r["name"] == **resource) {
+                    let old = match &quota["nominalQuota"] {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    let old = amount_of(resource, &Quantity::parse(&old).ok()?);
+                    let new = Amount(old.get().saturating_add(missing.get()));
+                    quota["nominalQuota"] = json!(quantity_of(resource, new).to_string());
+                }
+            }
+        }
+        let text = format!(
+            "needs {} more {resource} of flavor {flavor} as nominal quota of ClusterQueue {queue}",
+            show_amount(resource, missing.get())
+        );
+        Some((text, self.patch_of(&reference, json!({"spec": {"resourceGroups": groups}}))))
+    }
+
+    /// A queue that is stopped or does not select the namespace.
+    fn selected(&self, simulation: &Simulation, job: &ObjectRef) -> Vec<(String, Patch)> {
+        let Some(queue) = simulation.record().job(job).and_then(|j| j.cluster_queue.clone()) else {
+            return Vec::new();
+        };
+        let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
+        let Some(value) = simulation.world.get(&reference) else { return Vec::new() };
+        let mut all = Vec::new();
+        if !["", "None"].contains(&text(&value["spec"]["stopPolicy"])) {
+            let patch = self.patch_of(&reference, json!({"spec": {"stopPolicy": "None"}}));
+            all.push((format!("starts now if ClusterQueue {queue} is resumed (stopPolicy None)"), patch));
+        }
+        if value["spec"]["namespaceSelector"].is_null() {
+            let patch = self.patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
+            all.push((
+                format!("starts now if ClusterQueue {queue} selects the namespace (namespaceSelector: {{}})"),
+                patch,
+            ));
+        }
+        all
+    }
+
+    /// The lowest priority class that is above its own.
+    fn higher_priority(&self, simulation: &Simulation, job: &ObjectRef) -> Option<(String, Patch)> {
+        let own = simulation.record().job(job)?.priority;
+        let classes = simulation.world.of_kind(Kind::WorkloadPriorityClass);
+        let higher = classes.filter_map(|(r, v)| Some((v["value"].as_i64()?, &r.name)));
+        let (_, class) = higher.filter(|(value, _)| *value > i64::from(own)).min()?;
+        let merge = json!({"metadata": {"labels": {sluice_api::labels::PRIORITY_CLASS: &**class}}});
+        Some((format!("starts now with the WorkloadPriorityClass {class}"), self.patch_of(job, merge)))
+    }
+}

@@ -1,0 +1,248 @@
+//! Whole simulations: the scenarios of `examples/simulate`, determinism, conservation of quota, reports, what-if, replay.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use sluice_sim::replay::Replay;
+use sluice_sim::{
+    File, Manifests, Options, Record, Report, Simulation, html, prepare, prepare_with_log, series, settings,
+    whatif,
+};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate")
+}
+
+fn options(manifests: &Manifests) -> Options {
+    let mut options = Options::new(Options::default_configuration());
+    settings(&mut options, &manifests.scenarios, false);
+    options.audit = true;
+    options
+}
+
+fn example(name: &str) -> (Manifests, BTreeMap<String, String>) {
+    let text = fs::read_to_string(folder().join(name)).unwrap();
+    let manifests = Manifests::read(&[File { name: name.to_owned(), text, named: true }]).unwrap();
+    let files =
+        manifests.scenarios.iter().flat_map(|(_, s)| s.files().map(str::to_owned).collect::<Vec<_>>());
+    let files = files.map(|name| (name.clone(), fs::read_to_string(folder().join(&name)).unwrap())).collect();
+    (manifests, files)
+}
+
+fn run(name: &str) -> Simulation {
+    let (manifests, files) = example(name);
+    let mut simulation = prepare(&manifests, &files, options(&manifests)).unwrap();
+    simulation.run(|_| {}).unwrap();
+    simulation
+}
+
+fn report(simulation: &Simulation) -> Report {
+    Report::new(simulation.record(), simulation.lasted(), 0, Vec::new())
+}
+
+fn events(record: &Record) -> Vec<String> {
+    let known = ["admitted", "preempted", "finished"];
+    let entries = record.entries.iter().filter(|e| known.contains(&e.what.word()));
+    entries.filter_map(|e| Some(format!("{} {}", e.what.word(), record.jobs[e.job?].key()))).collect()
+}
+
+/// Each scenario of an example brings the order of events that the example's `expected.yaml` says of a control plane.
+#[test]
+fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
+    let mut compared = 0;
+    for entry in fs::read_dir(folder()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let (manifests, _) = example(&name);
+        let title = manifests.scenarios[0].1.metadata["name"].as_str().unwrap().to_owned();
+        let Some((story, scenario)) = title.split_once('/') else { continue };
+        let expected = fs::read_to_string(folder().join("..").join(story).join("expected.yaml")).unwrap();
+        let expected: serde_json::Value = serde_saphyr::from_str(&expected).unwrap();
+        let all = expected["scenarios"].as_array().unwrap();
+        let wanted = all.iter().find(|s| s["name"] == scenario).unwrap();
+        let happened = events(run(&name).record());
+        let orders = wanted["orders"].as_array().cloned().unwrap_or_default();
+        for order in orders.iter().chain(wanted.get("order")) {
+            let mut rest = happened.iter();
+            for event in order.as_array().unwrap() {
+                assert!(
+                    rest.any(|e| event == e.as_str()),
+                    "{title}: {event} is missing in its place: {happened:#?}"
+                );
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared >= 5, "only {compared} orders were compared");
+}
+
+#[test]
+fn a_small_world_reads_as_it_always_did() {
+    let simulation = run("tpu-preemption.yaml");
+    insta::assert_snapshot!(report(&simulation).table(None));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+    let json = |seed| {
+        let (manifests, files) = example("arrivals.yaml");
+        let options = Options { seed, audit: false, ..options(&manifests) };
+        let mut simulation = prepare(&manifests, &files, options).unwrap();
+        simulation.run(|_| {}).unwrap();
+        serde_json::to_string(&report(&simulation)).unwrap()
+    };
+    let first = json(3);
+    assert_eq!(first, json(3));
+    assert_ne!(first, json(4));
+}
+
+#[test]
+fn a_drained_queue_and_a_failed_node_cost_work() {
+    let simulation = run("arrivals.yaml");
+    let report = report(&simulation);
+    assert!(report.totals.finished > 40, "{:?}", report.totals);
+    let team_b = report.queues.iter().find(|q| &*q.name == "team-b").unwrap();
+    assert!(team_b.work_lost > 0.0);
+    assert!(team_b.usage[0].borrowed_hours > 0.0);
+    conserved(simulation.record(), simulation.lasted());
+}
+
+/// At no time do the queues of a cohort use more than all of them have, nor one more than it may borrow.
+fn conserved(record: &Record, end: i64) {
+    let mut total: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<i64, (i64, i64)>> = BTreeMap::new();
+    for ((_, flavor, resource), points) in series::steps(record, end) {
+        let (mut used, mut nominal) = (0, 0);
+        for point in points {
+            assert!(point.used >= 0);
+            let delta =
+                total.entry((flavor.clone(), resource.clone())).or_default().entry(point.at).or_default();
+            delta.0 += point.used - used;
+            delta.1 += point.nominal - nominal;
+            (used, nominal) = (point.used, point.nominal);
+        }
+    }
+    for (slot, moves) in total {
+        let (mut used, mut nominal) = (0, 0);
+        for (at, delta) in moves {
+            used += delta.0;
+            nominal += delta.1;
+            assert!(used <= nominal, "at {at} {slot:?}: {used} of {nominal}");
+        }
+    }
+}
+
+fn random_world(quotas: &[u32], jobs: &[(usize, u32, u32, bool)]) -> String {
+    let mut text = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: f}\n---\n\
+                    apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: high}\nvalue: 5\n"
+        .to_owned();
+    for (number, quota) in quotas.iter().enumerate() {
+        text += &format!(
+            "---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: q{number}}}\nspec:\n  cohortName: all\n  \
+             namespaceSelector: {{}}\n  preemption: {{reclaimWithinCohort: Any, withinClusterQueue: LowerPriority}}\n  resourceGroups:\n  \
+             - coveredResources: [cpu]\n    flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: {quota}}}]}}]\n---\n\
+             apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {{name: q{number}}}\nspec: {{clusterQueue: q{number}}}\n"
+        );
+    }
+    for (number, (queue, cpus, seconds, high)) in jobs.iter().enumerate() {
+        let queue = queue % quotas.len();
+        let class = if *high { ", kueue.x-k8s.io/priority-class: high" } else { "" };
+        text += &format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j{number}\n  labels: {{kueue.x-k8s.io/queue-name: q{queue}{class}}}\n  \
+             annotations: {{sluice.dev/run-seconds: \"{seconds}\", sluice.dev/submit-after-seconds: \"{}\"}}\nspec:\n  template:\n    spec:\n      \
+             restartPolicy: Never\n      containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpus}}}}}}}]\n",
+            number * 7
+        );
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Usage equals what is recomputed in every step (audit), never exceeds quota, and whatever can run runs in the end.
+    #[test]
+    fn random_worlds_conserve_quota_and_starve_nobody(
+        quotas in prop::collection::vec(2_u32..10, 1..4),
+        jobs in prop::collection::vec((0_usize..4, 1_u32..6, 1_u32..200, any::<bool>()), 1..25),
+    ) {
+        let text = random_world(&quotas, &jobs);
+        let manifests = Manifests::read(&[File { name: "w".to_owned(), text, named: true }]).unwrap();
+        let mut simulation = prepare(&manifests, &BTreeMap::new(), options(&manifests)).unwrap();
+        simulation.run(|_| {}).unwrap();
+        conserved(simulation.record(), simulation.lasted());
+        let all: u32 = quotas.iter().sum();
+        for (job, (_, cpus, ..)) in simulation.record().jobs.iter().zip(&jobs) {
+            prop_assert!(job.finished.is_some() || *cpus > all, "{} never ends", job.key());
+        }
+    }
+
+    /// No text makes it panic.
+    #[test]
+    fn arbitrary_documents_are_told_apart_or_refused(text in "(?s)(kind|spec|metadata|Job|:|-|\\{|\\}|\\[|\\]| |\n|[a-z0-9\"]){0,60}") {
+        let _ = Manifests::read(&[File { name: "x".to_owned(), text, named: true }]);
+    }
+}
+
+#[test]
+fn a_changed_quota_is_compared_with_the_future_without_it() {
+    let (base, files) = example("arrivals.yaml");
+    let mut changed = base.clone();
+    let mut queue = base.objects.iter().find(|m| m.object["metadata"]["name"] == "team-b").unwrap().clone();
+    let queue_object = base
+        .objects
+        .iter()
+        .find(|m| m.object["kind"] == "ClusterQueue" && m.object["metadata"]["name"] == "team-b");
+    queue.clone_from(queue_object.unwrap());
+    queue.object["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = 8.into();
+    changed.objects = whatif::overlay(changed.objects, vec![queue]);
+    let play = |manifests: &Manifests| {
+        let options = Options { audit: false, ..options(manifests) };
+        let mut simulation = prepare(manifests, &files, options).unwrap();
+        simulation.run(|_| {}).unwrap();
+        simulation
+    };
+    let (before, after) = (play(&base), play(&changed));
+    let same = whatif::Difference::new(before.record(), before.lasted(), before.record(), before.lasted(), 0);
+    assert!(same.moved.is_empty() && same.queues.is_empty() && same.flavors.is_empty());
+    let difference =
+        whatif::Difference::new(before.record(), before.lasted(), after.record(), after.lasted(), 0);
+    let later = difference.moved.iter().filter(|m| m.job.starts_with("team-b/")).count();
+    assert!(later > 0, "{}", difference.table());
+    assert!(difference.table().contains("later"), "{}", difference.table());
+}
+
+#[test]
+fn a_recorded_run_replays_byte_for_byte_and_a_changed_one_is_told() {
+    let (manifests, files) = example("cohort-borrowing.yaml");
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&lines);
+    let log = Box::new(move |line: &str| sink.lock().unwrap().push(line.to_owned()));
+    let mut simulation = prepare_with_log(&manifests, &files, options(&manifests), Some(log)).unwrap();
+    simulation.run(|_| {}).unwrap();
+    let lines = lines.lock().unwrap().clone();
+    let replay = |lines: &[String]| {
+        let mut replay = Replay::default();
+        lines.iter().for_each(|line| replay.line(line).unwrap());
+        replay.finish()
+    };
+    let outcome = replay(&lines);
+    assert!(outcome.mismatches.is_empty() && outcome.effects > 50, "{outcome:?}");
+    let changed: Vec<_> =
+        lines.iter().map(|l| l.replace("\"nominalQuota\":8", "\"nominalQuota\":9")).collect();
+    assert_ne!(changed, lines);
+    assert!(!replay(&changed).mismatches.is_empty());
+}
+
+#[test]
+fn the_page_needs_no_network_and_stays_small() {
+    let simulation = run("arrivals.yaml");
+    let page = html::page(simulation.record(), &report(&simulation), simulation.lasted());
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(page.contains("preempted") && page.contains("Queue depth"));
+}
