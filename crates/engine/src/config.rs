@@ -141,6 +141,7 @@ impl From<&file::Configuration> for EngineConfig {
             resources: ResourceConfig::from(&file.resources),
             retention_after_finished_seconds: retention.after_finished.map(seconds),
             retention_after_deactivated_seconds: retention.after_deactivated_by_kueue.map(seconds),
+            old_provisioning_annotations: file.provisioning_requests.old_pod_annotations,
             cluster_queue_resource_metrics: file.metrics.enable_cluster_queue_resources,
             local_queue_metrics: file.metrics.local_queue_metrics.enable
                 && file.gates.enabled(Gate::LocalQueueMetrics),

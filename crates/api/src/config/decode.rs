@@ -9,7 +9,8 @@ use super::{
     selector,
     types::{
         ClientConnection, Configuration, Controller, Health, InternalCertManagement, LeaderElection,
-        ObjectRetentionPolicies, Tls, VisibilityServer, Webhook, WorkloadRetentionPolicy,
+        ObjectRetentionPolicies, ProvisioningRequests, Tls, VisibilityServer, Webhook,
+        WorkloadRetentionPolicy,
     },
 };
 use crate::labels;
@@ -51,6 +52,7 @@ pub(super) fn configuration(
         admission_fair_sharing: file.object("admissionFairSharing").map(sections::admission_fair_sharing),
         resources: sections::resources(file.object("resources"), version),
         object_retention_policies: object_retention(file.object("objectRetentionPolicies")),
+        provisioning_requests: provisioning_requests(file.object("provisioningRequests")),
         visibility_server: visibility(file, version, warnings),
         namespace,
         managed_jobs_namespace_selector,
@@ -160,6 +162,13 @@ fn object_retention(reader: Option<Reader<'_>>) -> ObjectRetentionPolicies {
             after_finished: not_negative(&mut reader, "afterFinished"),
             after_deactivated_by_kueue: not_negative(&mut reader, "afterDeactivatedByKueue"),
         }),
+    }
+}
+
+fn provisioning_requests(mut reader: Option<Reader<'_>>) -> ProvisioningRequests {
+    let reader = &mut reader;
+    ProvisioningRequests {
+        old_pod_annotations: field(reader, |r| r.bool("oldPodAnnotations")).unwrap_or(false),
     }
 }
 

@@ -296,3 +296,13 @@ proptest::proptest! {
         let _ = v1beta2(&format!("{field}: {value}"));
     }
 }
+
+#[test]
+fn the_older_annotations_are_a_field_of_ours() {
+    let (plain, _) = v1beta2("").unwrap();
+    assert!(!plain.provisioning_requests.old_pod_annotations);
+    let (asked, warnings) = v1beta2("provisioningRequests: {oldPodAnnotations: true}").unwrap();
+    assert!(asked.provisioning_requests.old_pod_annotations);
+    assert!(!warnings.iter().any(|w| w.to_string().contains("provisioningRequests")));
+    assert!(v1beta2("provisioningRequests: {annotations: true}").is_err());
+}

@@ -60,6 +60,9 @@ pub struct Configuration {
     pub gates: Gates,
     /// When finished or deactivated objects are deleted.
     pub object_retention_policies: ObjectRetentionPolicies,
+    /// Requests for nodes (not in Kueue); left out of the effective configuration while it is as by default.
+    #[serde(skip_serializing_if = "ProvisioningRequests::is_default")]
+    pub provisioning_requests: ProvisioningRequests,
     /// The aggregated visibility API.
     pub visibility_server: VisibilityServer,
 }
@@ -391,6 +394,23 @@ pub struct WorkloadRetentionPolicy {
     /// Age at which the job of a deactivated Workload is deleted; `None` never, zero at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_deactivated_by_kueue: Option<Duration>,
+}
+
+/// `provisioningRequests`: a section of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvisioningRequests {
+    /// Pods also get the older pair of annotations (`cluster-autoscaler.kubernetes.io/…`), for autoscalers that read only
+    /// those.
+    pub old_pod_annotations: bool,
+}
+
+impl ProvisioningRequests {
+    /// Whether nothing is set.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// `visibilityServer`.

@@ -1,0 +1,127 @@
+//! The guide to GPUs by the Dynamic Workload Scheduler, followed on a control plane whose autoscaler is an older one: it serves
+//! ProvisioningRequests in v1beta1 only.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::time::Duration;
+
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, kubectl, workloads};
+
+const DEADLINE: Duration = Duration::from_secs(90);
+
+fn file(name: &str) -> String {
+    assets::workspace().join("examples/dws").join(name).to_str().unwrap().to_owned()
+}
+
+async fn run(plane: &ControlPlane, args: &[&str]) -> String {
+    kubectl::kubectl(plane, args).await.unwrap()
+}
+
+async fn requests(plane: &ControlPlane) -> Vec<Value> {
+    let api = autoscaler::requests(&plane.client().await.unwrap(), "v1beta1");
+    let all = api.list(&ListParams::default()).await.unwrap().items;
+    all.iter().map(|request| serde_json::to_value(request).unwrap()).collect()
+}
+
+/// Waits until the Workload of a job is as wanted, and gives it.
+async fn workload(plane: &ControlPlane, job: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let client = plane.client().await.unwrap();
+    eventually(&format!("the Workload of {job}"), DEADLINE, || async {
+        let found = workloads::of_job(&client, "default", job).await?;
+        Ok(match found {
+            Some(workload) if wanted(&workload) => Look::Done(workload),
+            other => Look::NotYet(format!("{:?}", other.map(|w| w["status"].to_string()))),
+        })
+    })
+    .await
+    .unwrap()
+}
+
+async fn nothing_is_asked_for(plane: &ControlPlane) {
+    eventually("the requests and templates to go", DEADLINE, || async {
+        let templates = run(plane, &["get", "podtemplates", "-o", "name"]).await;
+        let left = requests(plane).await;
+        Ok(look(left.is_empty() && templates.is_empty(), format!("{left:?} {templates}")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    let _autoscaler =
+        autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Older).await.unwrap();
+    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let old = json!({"provisioningRequests": {"oldPodAnnotations": true}});
+    let manager = Manager::start(&plane, setup.with(&old)).await.unwrap();
+    run(&plane, &["apply", "-f", &file("nodes.yaml"), "-f", &file("queues.yaml")]).await;
+
+    run(&plane, &["create", "-f", &file("job.yaml")]).await;
+    run(&plane, &["wait", "--for=condition=Complete", "--timeout=90s", "job/sample-job"]).await;
+    let described = run(&plane, &["describe", "job", "sample-job"]).await;
+    for (reason, reporter, note) in [
+        ("Suspended", "job-controller", "Job suspended"),
+        ("CreatedWorkload", "batch/job-kueue-controller", "Created Workload: default/job-sample-job-"),
+        ("Started", "batch/job-kueue-controller", "Admitted by clusterQueue dws-cluster-queue"),
+        ("SuccessfulCreate", "job-controller", "Created pod: sample-job-"),
+        ("Resumed", "job-controller", "Job resumed"),
+        ("Completed", "job-controller", "Job completed"),
+    ] {
+        let line = described.lines().find(|line| line.contains(&format!(" {reason} ")));
+        let line = line.unwrap_or_else(|| panic!("no event {reason}:\n{described}"));
+        assert!(line.contains(reporter) && line.contains(note), "{line}");
+    }
+    let pods = run(&plane, &["get", "pods", "-l", "job-name=sample-job", "-o", "json"]).await;
+    let pods: Value = serde_json::from_str(&pods).unwrap();
+    let annotations = &pods["items"][0]["metadata"]["annotations"];
+    for prefix in ["autoscaling.x-k8s.io", "cluster-autoscaler.kubernetes.io"] {
+        let name = annotations[format!("{prefix}/consume-provisioning-request")].as_str().unwrap();
+        assert!(name.starts_with("job-sample-job-") && name.ends_with("-dws-prov-1"), "{name}");
+        assert_eq!(annotations[format!("{prefix}/provisioning-class-name")], "queued-provisioning.gke.io");
+    }
+    nothing_is_asked_for(&plane).await;
+
+    // The provider's quota keeps a request waiting: the user sees which one. A crash of the manager changes nothing.
+    run(&plane, &["create", "-f", &file("waiting-job.yaml")]).await;
+    let says = |w: &Value| w["status"]["admissionChecks"][0]["message"] == autoscaler::QUOTA_EXCEEDED;
+    workload(&plane, "waiting-job", says).await;
+    let before = requests(&plane).await;
+    assert_eq!(before.len(), 1);
+    assert_eq!(before[0]["spec"]["parameters"]["maxRunDurationSeconds"], "600");
+    let owner = &before[0]["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Workload"), &json!(true)));
+    let manager = manager.restart(&plane).await.unwrap();
+    let described = run(&plane, &["describe", "job", "waiting-job"]).await;
+    assert!(described.contains(&format!("dws-prov: {}", autoscaler::QUOTA_EXCEEDED)), "{described}");
+    let after = requests(&plane).await;
+    let uid = |all: &[Value]| all.iter().map(|r| r["metadata"]["uid"].clone()).collect::<Vec<_>>();
+    assert_eq!(uid(&before), uid(&after));
+    run(&plane, &["delete", "job", "waiting-job"]).await;
+    nothing_is_asked_for(&plane).await;
+
+    // A failure gives the quota back, and a second attempt brings the nodes.
+    let sooner = json!({"spec": {"retryStrategy": {"backoffBaseSeconds": 1}}}).to_string();
+    run(&plane, &["patch", "provisioningrequestconfig", "dws-config", "--type=merge", "-p", &sooner]).await;
+    run(&plane, &["create", "-f", &file("retried-job.yaml")]).await;
+    let done = workload(&plane, "retried-job", |w| workloads::holds(w, "Finished")).await;
+    let check = &done["status"]["admissionChecks"][0];
+    assert_eq!((&check["state"], &check["retryCount"]), (&json!("Ready"), &json!(1)));
+    let evictions = &done["status"]["schedulingStats"]["evictions"];
+    assert_eq!((&evictions[0]["reason"], &evictions[0]["count"]), (&json!("AdmissionCheck"), &json!(1)));
+    let events = run(&plane, &["get", "events.v1.events.k8s.io", "-o", "json"]).await;
+    let events: Value = serde_json::from_str(&events).unwrap();
+    let noted = |reason: &str, part: &str| {
+        events["items"].as_array().unwrap().iter().any(|e| {
+            e["reason"] == reason
+                && e["reportingController"] == "kueue-provisioning-request-controller"
+                && e["note"].as_str().is_some_and(|note| note.contains(part))
+        })
+    };
+    assert!(noted("ProvisioningRequestCreated", "-dws-prov-2\""), "{events:#}");
+    assert!(noted("AdmissionCheckUpdated", "updated state from Pending to Retry"), "{events:#}");
+    drop(manager);
+}
