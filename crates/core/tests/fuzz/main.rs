@@ -1,0 +1,47 @@
+//! The fuzz targets of this crate on a fixed set of inputs: quick, the same every time, on the stable compiler.
+#![cfg(test)]
+
+mod events;
+
+use sluice_core::Outcome;
+
+/// Bytes from SplitMix64.
+fn input(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+#[test]
+fn event_streams_never_panic_and_never_break_the_accounting() {
+    let (mut admitted, mut preempting) = (0_usize, 0_usize);
+    for seed in 0..1_200 {
+        let length = 400 + usize::try_from(seed % 7).expect("small") * 900;
+        let run = std::panic::catch_unwind(|| events::run(&input(seed, length)));
+        let reports = run.unwrap_or_else(|_| panic!("the input of seed {seed}, {length} bytes"));
+        for entry in reports.iter().flat_map(|report| &report.entries) {
+            admitted += usize::from(matches!(entry.outcome, Outcome::Admitted { .. }));
+            preempting += usize::from(matches!(entry.outcome, Outcome::Preempting { .. }));
+        }
+    }
+    assert!(
+        admitted > 400 && preempting > 20,
+        "the inputs get nowhere: {admitted} admitted, {preempting} preempting"
+    );
+}
+
+#[test]
+fn the_same_stream_gives_the_same_reports() {
+    for seed in 0..100 {
+        let bytes = input(seed, 1_500);
+        assert_eq!(format!("{:?}", events::run(&bytes)), format!("{:?}", events::run(&bytes)), "seed {seed}");
+    }
+}
