@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 12] = [
+const SECTIONS: [(&str, &str); 16] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
-    ("s6_4_", include_str!("s6_4_queues.rs")),
-    ("s6_5_", include_str!("s6_5_cycle.rs")),
+    ("s6_4_", include_str!("s6_4_order.rs")),
+    ("s6_4_", include_str!("s6_4_requeue.rs")),
+    ("s6_5_", include_str!("s6_5_order.rs")),
+    ("s6_5_", include_str!("s6_5_process.rs")),
     ("s6_6_", include_str!("s6_6_flavors.rs")),
+    ("s6_6_", include_str!("s6_6_fungibility.rs")),
+    ("s6_6_", include_str!("s6_6_partial_admission.rs")),
     ("s6_7_", include_str!("s6_7_classical_preemption.rs")),
     ("s6_8_", include_str!("s6_8_fair_sharing.rs")),
     ("s6_9_", include_str!("s6_9_admission_fair_sharing.rs")),

@@ -5,6 +5,7 @@
 //! each. All worlds have the reference's rules only: the gates that are ours are off, except where a test says so.
 #![cfg(test)]
 
+mod build;
 mod index;
 mod s6_10_checks;
 mod s6_17_eviction;
@@ -12,9 +13,13 @@ mod s6_18_stop_policy;
 mod s6_28_amounts;
 mod s6_2_resources;
 mod s6_3_quota_tree;
-mod s6_4_queues;
-mod s6_5_cycle;
+mod s6_4_order;
+mod s6_4_requeue;
+mod s6_5_order;
+mod s6_5_process;
 mod s6_6_flavors;
+mod s6_6_fungibility;
+mod s6_6_partial_admission;
 mod s6_7_classical_preemption;
 mod s6_8_fair_sharing;
 mod s6_9_admission_fair_sharing;
