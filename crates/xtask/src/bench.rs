@@ -10,6 +10,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
+use crate::case::{CaseResult, Figures};
+
 /// Measure the engine on its cases and check the counts against tests/performance/budgets.toml.
 #[derive(clap::Args)]
 pub struct Args {
@@ -24,37 +26,62 @@ pub struct Args {
     no_scale: bool,
 }
 
+/// What callgrind counts: from the entry of `Scheduler::cycle` to its end.
+const TOGGLE: &str = "--toggle-collect=sluice_core::*Scheduler*::cycle";
+
 /// `tests/performance/budgets.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Budgets {
+pub struct Budgets {
     /// By the case's name, in the order of the table.
-    case: BTreeMap<String, CaseBudget>,
-    /// Instructions of whole small runs, by the case's name.
+    pub case: BTreeMap<String, CaseBudget>,
+    /// Instructions inside the cycles of small cases, by the case's name.
     instructions: BTreeMap<String, InstructionBudget>,
 }
 
 /// What one case is measured against.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CaseBudget {
-    /// Admissions per second of Kueue's own core on the same case, for comparison.
-    kueue_admissions_per_second: Option<f64>,
+pub struct CaseBudget {
+    /// What Kueue's own core took for the same case, for comparison.
+    kueue: Option<Kueue>,
     /// What Sluice wants to reach.
-    goal_admissions_per_second: Option<f64>,
-    /// Peak memory that Sluice wants to stay under, MiB.
-    goal_peak_rss_mib: Option<f64>,
-    /// The longest median snapshot that Sluice wants, µs.
-    goal_snapshot_us: Option<f64>,
+    #[serde(default)]
+    goal: Goal,
     /// Exact number of cycles.
-    cycles: u64,
+    pub cycles: u64,
     /// At most so many flavor assignments.
-    evaluations: u64,
+    pub evaluations: u64,
+    /// At most so many searches for victims.
+    pub preemption_searches: u64,
     /// At most so many allocations inside cycles, per admission.
     allocations_per_admission: f64,
 }
 
-/// Instructions that callgrind may count for one run of a small case.
+/// Figures of Kueue's own core: CPU time of its process in cycles, garbage collection included.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kueue {
+    cpu_us_per_admission: Option<f64>,
+    admissions_per_second: Option<f64>,
+    cycle_p99_ms: Option<f64>,
+    snapshot_us: Option<f64>,
+    peak_rss_mib: f64,
+}
+
+/// Goals: reported, never a failure.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goal {
+    admissions_per_second: Option<f64>,
+    /// 99th percentile of the cycles.
+    cycle_p99_us: Option<f64>,
+    /// Median.
+    snapshot_us: Option<f64>,
+    peak_rss_mib: Option<f64>,
+}
+
+/// Instructions that callgrind may count in the cycles of a small case.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InstructionBudget {
@@ -64,44 +91,59 @@ struct InstructionBudget {
     tolerance_percent: u64,
 }
 
-/// The part of `xtask case --json` that the table needs.
-#[derive(Clone, Deserialize)]
-struct CaseReport {
-    matches: bool,
-    counts: BTreeMap<String, u64>,
-    figures: Figures,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Figures {
-    admissions_per_second: f64,
-    cycle_p99_us: f64,
-    snapshot_p50_us: f64,
-    peak_rss_mib: f64,
-    allocations_per_admission: f64,
+/// `tests/performance/budgets.toml` and the folder of the cases.
+pub fn budgets() -> anyhow::Result<(Budgets, PathBuf)> {
+    let root = workspace_root();
+    let path = root.join("tests/performance/budgets.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let budgets = toml::from_str(&text).with_context(|| format!("parse {}", path.display()))?;
+    Ok((budgets, root.join("tests/data/bench")))
 }
 
 /// Runs the command; a count over its budget, or a case that does not match, gives exit code 1.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     ensure!(args.runs > 0, "--runs must be at least 1");
-    let root = workspace_root();
-    let path = root.join("tests/performance/budgets.toml");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let budgets: Budgets = toml::from_str(&text).with_context(|| format!("parse {}", path.display()))?;
+    let (budgets, cases) = budgets()?;
     let mut failures = Vec::new();
+    println!("Median of {} runs, each in a process of its own; one thread, CPU time in cycles.", args.runs);
+    println!();
     println!(
-        "{:<22} {:>10} {:>10} {:>12} {:>21} {:>7} {:>10} {:>10} {:>9}",
-        "case", "Kueue/s", "goal/s", "Sluice/s", "(min – max)", "×Kueue", "p99 cycle", "snapshot", "peak RSS"
+        "{:<22} | {:>9} {:>9} {:>9} {:>9} | {:>9} | {:>9} {:>9} {:>17} {:>10} {:>10} {:>10} | {:>6}",
+        "case",
+        "Kueue/adm",
+        "adm/s",
+        "cycle p99",
+        "RSS",
+        "goal",
+        "Sluice/adm",
+        "adm/s",
+        "(min - max)",
+        "cycle p99",
+        "snapshot",
+        "RSS",
+        "factor"
     );
+    let mut counts = Vec::new();
     for (name, budget) in budgets.case.iter().filter(|(name, _)| name.contains(&args.only)) {
-        let file = root.join(format!("tests/data/bench/{name}.yaml"));
-        let reports = (0..args.runs).map(|_| measure(&file)).collect::<anyhow::Result<Vec<_>>>()?;
-        print_row(name, budget, &reports);
-        check_counts(name, budget, &reports[0], &mut failures);
+        let file = cases.join(format!("{name}.yaml"));
+        let runs =
+            (0..args.runs).map(|_| crate::case::run_apart(&file)).collect::<anyhow::Result<Vec<_>>>()?;
+        print_row(name, budget, &runs);
+        counts.push(check_counts(name, budget, &runs[0], &mut failures));
     }
-    println!("goals marked * were missed on this machine; timings are reported, they never fail");
-    check_instructions(&root, &budgets, &args.only, &mut failures)?;
+    println!("* a goal missed on this machine: timings are reported, they never fail");
+    println!();
+    println!(
+        "{:<22} | {:>8} | {:>24} | {:>24} | {:>24}",
+        "count (budget)", "cycles", "evaluations", "searches for victims", "allocations/admission"
+    );
+    for line in counts {
+        println!("{line}");
+    }
+    println!();
+    check_instructions(&cases, &budgets, &args.only, &mut failures)?;
     if !args.no_scale && args.only.is_empty() {
+        println!();
         crate::scale::table()?;
     }
     for failure in &failures {
@@ -119,88 +161,98 @@ pub fn workspace_root() -> PathBuf {
         .to_owned()
 }
 
-fn measure(file: &Path) -> anyhow::Result<CaseReport> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["case", "--json"])
-        .arg(file)
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("run case {}", file.display()))?;
-    let mut reports: Vec<CaseReport> = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("the report of {}", file.display()))?;
-    reports.pop().context("the case gave no report")
-}
-
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-fn print_row(name: &str, budget: &CaseBudget, reports: &[CaseReport]) {
-    let all = |pick: fn(&Figures) -> f64| reports.iter().map(|r| pick(&r.figures)).collect::<Vec<f64>>();
-    let rates = all(|f| f.admissions_per_second);
-    let rate = median(rates.clone());
-    let (min, max) =
-        rates.iter().fold((f64::INFINITY, 0.0_f64), |(min, max), &rate| (min.min(rate), max.max(rate)));
-    let (rss, snapshot) = (median(all(|f| f.peak_rss_mib)), median(all(|f| f.snapshot_p50_us)));
-    let mark = |missed: bool| if missed { "*" } else { " " };
-    let slow = budget.goal_admissions_per_second.is_some_and(|goal| rate < goal);
-    let large = budget.goal_peak_rss_mib.is_some_and(|goal| rss > goal);
-    let late = budget.goal_snapshot_us.is_some_and(|goal| snapshot > goal);
-    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"));
-    let ratio = budget.kueue_admissions_per_second.map(|kueue| rate / kueue);
+fn print_row(name: &str, budget: &CaseBudget, runs: &[CaseResult]) {
+    let all = |pick: fn(&Figures) -> f64| runs.iter().map(|run| pick(&run.figures)).collect::<Vec<f64>>();
+    let rates = all(|figures| figures.admissions_per_second);
+    let (rate, per_admission) =
+        (median(rates.clone()), median(all(|figures| figures.cycle_us_per_admission)));
+    let min = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = rates.iter().copied().fold(0.0, f64::max);
+    let (rss, p99) =
+        (median(all(|figures| figures.peak_rss_mib)), median(all(|figures| figures.cycle_p99_us)));
+    let snapshot = median(all(|figures| figures.snapshot_p50_us));
+    let mark = |missed: bool| if missed { '*' } else { ' ' };
+    let above = |value: f64, goal: Option<f64>| mark(goal.is_some_and(|goal| value > goal));
+    let slow = mark(budget.goal.admissions_per_second.is_some_and(|goal| rate < goal));
+    let text = |value: Option<f64>, unit: &str| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0}{unit}"))
+    };
+    let theirs =
+        |pick: fn(&Kueue) -> Option<f64>, unit: &str| text(budget.kueue.as_ref().and_then(pick), unit);
+    let factor = budget.kueue.as_ref().and_then(|kueue| {
+        kueue
+            .cpu_us_per_admission
+            .map(|cpu| cpu / per_admission)
+            .or_else(|| kueue.snapshot_us.map(|theirs| theirs / snapshot))
+    });
     println!(
-        "{name:<22} {:>10} {:>10} {rate:>11.0}{} {:>21} {:>7} {:>7.0} µs {snapshot:>6.1} µs{} {rss:>4.0} MiB{}",
-        or_dash(budget.kueue_admissions_per_second),
-        or_dash(budget.goal_admissions_per_second),
-        mark(slow),
-        format!("({min:.0} – {max:.0})"),
-        ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.0}×")),
-        median(all(|f| f.cycle_p99_us)),
-        mark(late),
-        mark(large),
+        "{name:<22} | {:>9} {:>9} {:>9} {:>9} | {:>9} | {:>7.2} µs {rate:>8.0}{slow} {:>17} {p99:>7.0} µs{} {snapshot:>6.1} µs{} {rss:>5.0} MiB{} | {:>6}",
+        theirs(|kueue| kueue.cpu_us_per_admission, " µs"),
+        theirs(|kueue| kueue.admissions_per_second, ""),
+        theirs(|kueue| kueue.cycle_p99_ms.or(kueue.snapshot_us.map(|us| us / 1000.0)), " ms"),
+        theirs(|kueue| Some(kueue.peak_rss_mib), " MiB"),
+        text(budget.goal.admissions_per_second, ""),
+        per_admission,
+        format!("({min:.0} - {max:.0})"),
+        above(p99, budget.goal.cycle_p99_us),
+        above(snapshot, budget.goal.snapshot_us),
+        above(rss, budget.goal.peak_rss_mib),
+        text(factor, "x"),
     );
 }
 
-fn check_counts(name: &str, budget: &CaseBudget, report: &CaseReport, failures: &mut Vec<String>) {
-    if !report.matches {
+/// Compares the counts with their budgets; the line of the table of counts.
+fn check_counts(name: &str, budget: &CaseBudget, result: &CaseResult, failures: &mut Vec<String>) -> String {
+    if !result.matches {
         failures.push(format!("{name}: the decisions differ from the expected ones (cargo xtask case)"));
     }
-    let cycles = report.counts.get("cycles").copied().unwrap_or(0);
+    let count = |count: &str| result.counts.get(count).copied().unwrap_or(0);
+    let cycles = count("cycles");
     if cycles != budget.cycles {
         failures.push(format!("{name}: {cycles} cycles, expected exactly {}", budget.cycles));
     }
-    let evaluations = report.counts.get("evaluations").copied().unwrap_or(0);
-    if evaluations > budget.evaluations {
-        failures.push(format!("{name}: {evaluations} evaluations, at most {}", budget.evaluations));
+    let limits = [("evaluations", budget.evaluations), ("preemptionSearches", budget.preemption_searches)];
+    for (what, most) in limits {
+        if count(what) > most {
+            failures.push(format!("{name}: {} {what}, at most {most}", count(what)));
+        }
     }
-    let allocations = report.figures.allocations_per_admission;
-    if allocations > budget.allocations_per_admission {
-        failures.push(format!(
-            "{name}: {allocations:.2} allocations per admission, at most {}",
-            budget.allocations_per_admission
-        ));
+    let (allocations, most) = (result.figures.allocations_per_admission, budget.allocations_per_admission);
+    if allocations > most {
+        failures.push(format!("{name}: {allocations:.2} allocations per admission, at most {most}"));
     }
+    let of = |(what, most): (&str, u64)| format!("{} ({most})", count(what));
+    format!(
+        "{name:<22} | {cycles:>8} | {:>24} | {:>24} | {:>24}",
+        of(limits[0]),
+        of(limits[1]),
+        format!("{allocations:.2} ({most})")
+    )
 }
 
+/// Instructions inside cycles, by callgrind: the reading of files, the building of objects and the table do not count.
 fn check_instructions(
-    root: &Path,
+    cases: &Path,
     budgets: &Budgets,
     only: &str,
     failures: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    if Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
-    {
+    let valgrind = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if valgrind(Command::new("valgrind").arg("--version")).is_err() {
         println!("SKIPPED: instruction counts (valgrind is not installed)");
         return Ok(());
     }
     for (name, budget) in budgets.instructions.iter().filter(|(name, _)| name.contains(only)) {
-        let file = root.join(format!("tests/data/bench/{name}.yaml"));
         let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", TOGGLE])
             .arg(std::env::current_exe()?)
             .arg("case")
-            .arg(&file)
+            .arg(cases.join(format!("{name}.yaml")))
             .output()
             .context("run valgrind")?;
         let report = String::from_utf8_lossy(&output.stderr);
@@ -208,11 +260,15 @@ fn check_instructions(
             .lines()
             .find_map(|line| line.split("Collected :").nth(1))
             .and_then(|count| count.trim().parse().ok())
+            .filter(|&count| count > 0)
             .with_context(|| format!("no instruction count in valgrind's report on {name}: {report}"))?;
         let most = budget.instructions + budget.instructions * budget.tolerance_percent / 100;
-        println!("{name:<22} {counted} instructions (calibrated {}, at most {most})", budget.instructions);
+        println!(
+            "{name:<22} {counted:>12} instructions in cycles (calibrated {}, at most {most})",
+            budget.instructions
+        );
         if counted > most {
-            failures.push(format!("{name}: {counted} instructions, at most {most}"));
+            failures.push(format!("{name}: {counted} instructions in cycles, at most {most}"));
         }
     }
     Ok(())

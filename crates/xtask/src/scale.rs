@@ -1,10 +1,12 @@
 //! Four worlds, each ten times the one before: does the time per event grow with the world?
 //!
 //! Each world is measured in a process of its own (`xtask scale N`): single events while everything waits, the drain of
-//! all that is pending, and single events while the quota is used up (one workload ends, the next one takes its place).
+//! all that is pending, and single events while the quota is used up: one workload ends, everything that is parked in its
+//! cohort tree is tried again (reference 06, 6.4 "Flush"), and the next one takes its place. What such an event touches are
+//! the heads of that tree, so the table has the time per head, too. Times are CPU time.
 
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -12,14 +14,15 @@ use sluice_core::{Outcome, Scheduler, Time};
 
 use crate::case::format::Case;
 use crate::case::plan::{self, CLOCK_EPOCH, PlannedQueue, PlannedWorkload};
+use crate::case::stopwatch::Stopwatch;
 use crate::case::world::World;
 
-/// Measure one world of the table of sizes, in this process, and print it as JSON.
+/// Measure worlds of four sizes, and print a table.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which world: 1 (smallest) to 4.
+    /// Only this world, 1 (smallest) to 4: in this process, as JSON.
     #[arg(value_parser = clap::value_parser!(u8).range(1..=4))]
-    size: u8,
+    size: Option<u8>,
 }
 
 /// Fan-out of the cohort tree, and queues per leaf cohort.
@@ -30,6 +33,9 @@ const PENDING: usize = 100;
 const ADMITTED: usize = 20;
 /// Single events that are timed in each world.
 const EVENTS: usize = 4_000;
+/// The goals for the largest world: the 99th percentile of a single event in µs, admissions per second of a drain, and
+/// peak memory in MiB.
+const GOALS: (f64, f64, f64) = (100.0, 100_000.0, 2_048.0);
 
 /// The figures of one world. Times in microseconds.
 #[derive(Debug, Deserialize, Serialize)]
@@ -39,25 +45,37 @@ struct Row {
     admitted: usize,
     event_p50_us: f64,
     event_p99_us: f64,
+    /// Heads decided per event while the quota is used up.
+    full_heads: f64,
     full_p50_us: f64,
     full_p99_us: f64,
+    full_us_per_head: f64,
     drain_per_second: f64,
     peak_rss_mib: f64,
 }
 
-/// Measures one world.
+/// Measures one world, or all.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let row = measure(usize::from(args.size) - 1)?;
-    println!("{}", serde_json::to_string(&row)?);
+    match args.size {
+        Some(size) => println!("{}", serde_json::to_string(&measure(usize::from(size) - 1)?)?),
+        None => table()?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Measures all worlds, each in a process of its own, and prints the table.
 pub fn table() -> anyhow::Result<()> {
-    println!();
     println!(
-        "{:>7} {:>9} {:>9} | {:>21} | {:>21} | {:>12} {:>9}",
-        "queues", "pending", "admitted", "event p50 / p99", "full p50 / p99", "drain/s", "peak RSS"
+        "{:>7} {:>9} {:>9} | {:>20} | {:>8} {:>22} {:>11} | {:>12} {:>9}",
+        "queues",
+        "pending",
+        "admitted",
+        "event p50 / p99",
+        "heads",
+        "end when full p50/p99",
+        "per head",
+        "drain/s",
+        "peak RSS"
     );
     for size in 1..=SIZES.len() {
         let output = Command::new(std::env::current_exe()?)
@@ -67,17 +85,30 @@ pub fn table() -> anyhow::Result<()> {
             .context("measure a world")?;
         let row: Row = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
         println!(
-            "{:>7} {:>9} {:>9} | {:>7.1} / {:>8.1} µs | {:>7.1} / {:>8.1} µs | {:>12.0} {:>5.0} MiB",
+            "{:>7} {:>9} {:>9} | {:>6.1} / {:>8.1} µs | {:>8.1} {:>8.0} / {:>8.0} µs {:>8.2} µs | {:>12.0} {:>5.0} MiB",
             row.queues,
             row.pending,
             row.admitted,
             row.event_p50_us,
             row.event_p99_us,
+            row.full_heads,
             row.full_p50_us,
             row.full_p99_us,
+            row.full_us_per_head,
             row.drain_per_second,
             row.peak_rss_mib
         );
+        let missed =
+            row.event_p99_us > GOALS.0 || row.drain_per_second < GOALS.1 || row.peak_rss_mib > GOALS.2;
+        if size == SIZES.len() {
+            println!(
+                "goals of the largest: event p99 < {} µs, drain > {}/s, peak < {} MiB: {}",
+                GOALS.0,
+                GOALS.1,
+                GOALS.2,
+                if missed { "MISSED on this machine" } else { "reached" }
+            );
+        }
     }
     Ok(())
 }
@@ -112,17 +143,23 @@ fn measure(size: usize) -> anyhow::Result<Row> {
             _ => extra.push((workload, seq)),
         }
     }
+    // Cohort trees and quota are computed when they are first needed.
+    scheduler.take_changed();
     let events = single_events(&world, &mut scheduler, &held, &extra, now);
     let drain_per_second = drain(&mut scheduler, now);
-    let full = events_when_full(&world, &mut scheduler, &held, now);
+    let (full, heads) = events_when_full(&world, &mut scheduler, &held, now);
+    let ends = u32::try_from(full.len()).map_or(f64::INFINITY, f64::from);
+    let total: Duration = full.iter().sum();
     Ok(Row {
         queues: queues.len(),
         pending: PENDING * queues.len(),
         admitted: ADMITTED * queues.len(),
         event_p50_us: percentile(&events, 50),
         event_p99_us: percentile(&events, 99),
+        full_heads: f64::from(heads) / ends,
         full_p50_us: percentile(&full, 50),
         full_p99_us: percentile(&full, 99),
+        full_us_per_head: total.as_secs_f64() * 1e6 / f64::from(heads.max(1)),
         drain_per_second,
         peak_rss_mib: crate::case::peak_rss_mib().unwrap_or(0.0),
     })
@@ -142,26 +179,26 @@ fn single_events(
     now: Time,
 ) -> Vec<Duration> {
     let mut times = Vec::with_capacity(EVENTS);
-    let mut timed = |event: &mut dyn FnMut()| {
-        let start = Instant::now();
+    let mut measured = |event: &mut dyn FnMut()| {
+        let watch = Stopwatch::start();
         event();
-        times.push(start.elapsed());
+        times.push(watch.elapsed());
     };
     for index in 0..EVENTS / 4 {
         let (workload, seq) = extra[scattered(extra.len(), index)];
         let (spec, key) = (world.pending(workload, seq), world.key(workload));
         let mut spec = Some(spec);
-        timed(&mut || {
+        measured(&mut || {
             if let Some(spec) = spec.take() {
                 scheduler.set_workload(spec, now);
             }
         });
-        timed(&mut || scheduler.remove_workload(&key, now));
+        measured(&mut || scheduler.remove_workload(&key, now));
         // A running workload ends, and comes back as it was, so that the world stays the same.
         let at = scattered(held.len(), index);
         let (key, mut spec) = (world.key(held[at]), Some(world.preadmitted(held[at], at)));
-        timed(&mut || scheduler.remove_workload(&key, now));
-        timed(&mut || {
+        measured(&mut || scheduler.remove_workload(&key, now));
+        measured(&mut || {
             if let Some(spec) = spec.take() {
                 scheduler.set_workload(spec, now);
             }
@@ -172,34 +209,36 @@ fn single_events(
 
 /// Runs cycles until no head can move; admissions per second.
 fn drain(scheduler: &mut Scheduler, now: Time) -> f64 {
-    let (start, mut admitted) = (Instant::now(), 0_u32);
+    let (watch, mut admitted) = (Stopwatch::start(), 0_u32);
     while scheduler.has_heads() {
         let report = scheduler.cycle(now);
         let of_cycle =
             report.entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Admitted { .. })).count();
         admitted += u32::try_from(of_cycle).unwrap_or(0);
     }
-    f64::from(admitted) / start.elapsed().as_secs_f64()
+    f64::from(admitted) / watch.elapsed().as_secs_f64()
 }
 
-/// With all quota used: a workload ends and everything that follows from it is decided.
+/// With all quota used: a workload ends and everything that follows from it is decided. Times, and the heads decided.
 fn events_when_full(
     world: &World<'_>,
     scheduler: &mut Scheduler,
     held: &[PlannedWorkload],
     now: Time,
-) -> Vec<Duration> {
+) -> (Vec<Duration>, u32) {
     let mut times = Vec::with_capacity(EVENTS / 4);
+    let mut heads = 0;
     for index in 0..(EVENTS / 4).min(held.len()) {
         let key = world.key(held[scattered(held.len(), index)]);
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         scheduler.remove_workload(&key, now);
         while scheduler.has_heads() {
-            std::hint::black_box(scheduler.cycle(now));
+            let report = std::hint::black_box(scheduler.cycle(now));
+            heads += u32::try_from(report.entries.len()).unwrap_or(0);
         }
-        times.push(start.elapsed());
+        times.push(watch.elapsed());
     }
-    times
+    (times, heads)
 }
 
 fn percentile(times: &[Duration], percent: usize) -> f64 {

@@ -127,7 +127,8 @@ pub struct Quota {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Class {
     /// The class's name, the first part of its workloads' names.
-    pub class: String,
+    #[serde(rename = "class")]
+    pub name: String,
     /// How many per ClusterQueue.
     #[serde(rename = "countPerCQ")]
     pub count_per_cq: usize,

@@ -4,14 +4,16 @@ mod digest;
 pub mod format;
 pub mod plan;
 pub mod run;
+pub mod stopwatch;
 pub mod world;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use format::Case;
 use run::Outcome;
@@ -28,7 +30,7 @@ pub struct Args {
 }
 
 /// One difference between the expectation and the outcome.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Mismatch {
     /// The name of the count or digest.
     what: String,
@@ -37,12 +39,12 @@ pub struct Mismatch {
     /// What came out.
     got: String,
     /// The first differing line, when a golden file is beside the case.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     first_difference: Option<String>,
 }
 
 /// The result of one case.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct CaseResult {
     /// The case's name.
     pub name: String,
@@ -51,17 +53,17 @@ pub struct CaseResult {
     /// What did not.
     pub mismatches: Vec<Mismatch>,
     /// The counts.
-    pub counts: std::collections::BTreeMap<&'static str, u64>,
+    pub counts: BTreeMap<String, u64>,
     /// How the run ended.
-    pub end: &'static str,
+    pub end: String,
     /// The digests.
-    pub digests: std::collections::BTreeMap<&'static str, String>,
+    pub digests: BTreeMap<String, String>,
     /// The figures.
     pub figures: Figures,
 }
 
-/// What a run took. Times in microseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+/// What a run took. Times in microseconds; those of cycles and events are CPU time.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Figures {
     /// Admissions per second of cycle time.
     pub admissions_per_second: f64,
@@ -87,7 +89,9 @@ pub struct Figures {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut results = Vec::new();
     for file in &args.files {
-        let result = run_file(file).with_context(|| format!("case {}", file.display()))?;
+        // A process of its own for each, so that peak memory and the state of the allocator are that of one case.
+        let result = if args.files.len() == 1 { run_file(file) } else { run_apart(file) };
+        let result = result.with_context(|| format!("case {}", file.display()))?;
         if !args.json {
             print_result(&result);
         }
@@ -100,6 +104,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         println!("{} passed, {failed} failed", results.len() - failed);
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs one case file in a process of its own.
+pub fn run_apart(file: &Path) -> anyhow::Result<CaseResult> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["case", "--json"])
+        .arg(file)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("start a process for the case")?;
+    let mut results: Vec<CaseResult> =
+        serde_json::from_slice(&output.stdout).context("the process gave no report")?;
+    results.pop().context("the process reported no case")
 }
 
 /// Runs one case file and compares.
@@ -143,9 +160,9 @@ pub fn run_file(file: &Path) -> anyhow::Result<CaseResult> {
         matches: mismatches.is_empty(),
         mismatches,
         figures: figures(&outcome),
-        counts: outcome.counts,
-        end: outcome.end,
-        digests,
+        counts: outcome.counts.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
+        end: outcome.end.to_owned(),
+        digests: digests.into_iter().map(|(name, digest)| (name.to_owned(), digest)).collect(),
     })
 }
 
@@ -204,8 +221,6 @@ fn figures(outcome: &Outcome) -> Figures {
     let total: Duration = outcome.cycle_times.iter().sum();
     let admissions = u32::try_from(outcome.admissions.len()).map_or(f64::INFINITY, f64::from);
     let events = u32::try_from(outcome.events).map_or(f64::INFINITY, f64::from);
-    let snapshots =
-        if outcome.end == "snapshotOnly" { &outcome.cycle_times } else { &outcome.snapshot_times };
     let allocations = u32::try_from(outcome.allocations).map_or(f64::INFINITY, f64::from);
     Figures {
         allocations_per_admission: if admissions > 0.0 { allocations / admissions } else { 0.0 },
@@ -215,7 +230,7 @@ fn figures(outcome: &Outcome) -> Figures {
         cycle_p99_us: percentile(&outcome.cycle_times, 99),
         cycle_max_us: percentile(&outcome.cycle_times, 100),
         event_us: if events > 0.0 { micros(outcome.event_time) / events } else { 0.0 },
-        snapshot_p50_us: percentile(snapshots, 50),
+        snapshot_p50_us: percentile(&outcome.snapshot_times, 50),
         peak_rss_mib: peak_rss_mib().unwrap_or(0.0),
     }
 }
@@ -250,5 +265,66 @@ fn print_result(result: &CaseResult) {
         if let Some(difference) = &mismatch.first_difference {
             println!("     first difference: {difference}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A changed decision, or more work for the same ones, is noticed without a release build.
+    fn check(name: &str) {
+        let (budgets, folder) = crate::bench::budgets().unwrap();
+        let result = run_file(&folder.join(format!("{name}.yaml"))).unwrap();
+        assert!(result.matches, "{:#?}", result.mismatches);
+        let budget = &budgets.case[name];
+        assert_eq!(result.counts["cycles"], budget.cycles, "cycles");
+        let [evaluations, searches] = ["evaluations", "preemptionSearches"].map(|count| result.counts[count]);
+        assert!(
+            evaluations <= budget.evaluations,
+            "{evaluations} evaluations, at most {}",
+            budget.evaluations
+        );
+        let most = budget.preemption_searches;
+        assert!(searches <= most, "{searches} searches for victims, at most {most}");
+    }
+
+    macro_rules! cases {
+        ($($test:ident: $case:literal,)*) => {
+            $(#[test]
+            fn $test() {
+                check($case);
+            })*
+        };
+    }
+
+    cases! {
+        borrow_threshold: "borrow-threshold",
+        churn_borrow: "churn-borrow",
+        fair_churn_baseline: "fair-churn-baseline",
+        fair_preempt: "fair-preempt",
+        fair_tree_limits: "fair-tree-limits",
+        fair_weights_borrow: "fair-weights-borrow",
+        fit_one_queue: "fit-1cq-10k",
+        preempt_cascade: "preempt-cascade",
+        preempt_reclaim: "preempt-reclaim",
+        preempt_within_queue: "preempt-within-cq",
+        snapshot_30_queues: "snapshot-30cq-15k",
+        strict_fifo: "strict-fifo",
+        tree_limits: "tree-limits",
+        two_resources: "two-resources",
+    }
+
+    #[test]
+    fn every_case_has_a_budget_and_every_budget_a_case() {
+        let (budgets, folder) = crate::bench::budgets().unwrap();
+        let mut cases: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        cases.sort();
+        assert_eq!(cases, budgets.case.into_keys().collect::<Vec<_>>());
     }
 }

@@ -8,6 +8,7 @@ use sluice_core::{Outcome as Decision, Scheduler, Time};
 
 use super::format::Case;
 use super::plan::{self, CLOCK_EPOCH, PlannedQueue, PlannedWorkload};
+use super::stopwatch::Stopwatch;
 use super::world::World;
 
 /// Non-idle cycles without any progress after which a case counts as stalled.
@@ -25,15 +26,15 @@ pub struct Outcome {
     pub evictions: Vec<(u64, usize)>,
     /// Who holds quota at the end.
     pub holding: Vec<usize>,
-    /// Wall time of each non-idle cycle (or each snapshot, when `snapshotOnly`).
+    /// CPU time of each non-idle cycle.
     pub cycle_times: Vec<Duration>,
     /// Allocations inside cycles.
     pub allocations: u64,
-    /// Time spent feeding events to the core, outside the cycles.
+    /// CPU time spent feeding events to the core, outside the cycles.
     pub event_time: Duration,
     /// Events fed outside the cycles.
     pub events: u64,
-    /// Wall time of each snapshot taken beside the cycles.
+    /// Wall time of each snapshot taken beside the cycles, or of each of a series when `snapshotOnly`.
     pub snapshot_times: Vec<Duration>,
 }
 
@@ -97,7 +98,10 @@ pub fn run(case: &Case) -> anyhow::Result<(Outcome, Vec<String>)> {
         planned,
     };
     state.deliver_initial();
+    // Cohort trees and quota are computed when they are first needed; in an operator by then long ago.
+    state.scheduler.take_changed();
     if case.snapshot_only {
+        state.check_snapshot(case)?;
         state.snapshots(case.max_cycles);
     } else {
         state.drive(case)?;
@@ -126,9 +130,9 @@ impl Loop<'_> {
     }
 
     fn feed<T>(&mut self, event: impl FnOnce(&mut Scheduler) -> T) -> T {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let out = event(&mut self.scheduler);
-        self.out.event_time += start.elapsed();
+        self.out.event_time += watch.elapsed();
         self.out.events += 1;
         out
     }
@@ -143,9 +147,33 @@ impl Loop<'_> {
         for _ in 0..count {
             let start = Instant::now();
             std::hint::black_box(self.scheduler.snapshot());
-            self.out.cycle_times.push(start.elapsed());
+            self.out.snapshot_times.push(start.elapsed());
         }
         self.out.end = "snapshotOnly";
+    }
+
+    /// A snapshot holds what the case's workloads hold: what is timed is the snapshot of this world.
+    fn check_snapshot(&self, case: &Case) -> anyhow::Result<()> {
+        let mut held: BTreeMap<(usize, &str), i64> = BTreeMap::new();
+        for (seq, &planned) in self.planned.iter().enumerate() {
+            if matches!(self.places[seq], Place::Running { .. }) {
+                for (resource, amount) in self.world.total(planned) {
+                    *held.entry((planned.queue, resource)).or_insert(0) += amount.get();
+                }
+            }
+        }
+        let snapshot = self.scheduler.snapshot();
+        for (at, queue) in self.world.queue_names().iter().enumerate() {
+            for resource in case.cluster_queues.quota.keys() {
+                let expected = held.get(&(at, resource.as_str())).copied().unwrap_or(0);
+                let used = snapshot.used(&self.scheduler, queue, &case.flavor, resource);
+                anyhow::ensure!(
+                    used.map(sluice_core::Amount::get) == Some(expected),
+                    "the snapshot has {used:?} of {resource} for {queue}, its workloads hold {expected}"
+                );
+            }
+        }
+        Ok(())
     }
 
     fn drive(&mut self, case: &Case) -> anyhow::Result<()> {
@@ -189,9 +217,9 @@ impl Loop<'_> {
     /// Step 3: one cycle, then its admissions and evictions in uid order.
     fn one_cycle(&mut self, n: u64, now: Time) -> anyhow::Result<bool> {
         let mut report = None;
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let allocated = allocation_counter::measure(|| report = Some(self.scheduler.cycle(now)));
-        self.out.cycle_times.push(start.elapsed());
+        self.out.cycle_times.push(watch.elapsed());
         self.out.allocations += allocated.count_total;
         self.cycles += 1;
         let report = report.context("the cycle was run")?;
@@ -272,6 +300,7 @@ impl Loop<'_> {
             ("pendingActive", active),
             ("pendingInadmissible", inadmissible),
             ("evaluations", self.scheduler.stats().evaluations),
+            ("preemptionSearches", self.scheduler.stats().preemption_searches),
         ]);
         let lines = (0..self.planned.len()).map(|seq| self.key_line(seq)).collect();
         (self.out, lines)

@@ -124,7 +124,7 @@ impl<'a> World<'a> {
 
     /// The workload's key.
     pub fn key(&self, workload: PlannedWorkload) -> WorkloadKey {
-        let class = &self.class(workload).class;
+        let class = &self.class(workload).name;
         WorkloadKey {
             namespace: self.queue_names[workload.queue].clone(),
             name: Name::from(format!("{class}-{:05}", workload.number)),
@@ -133,8 +133,16 @@ impl<'a> World<'a> {
 
     /// The key as digests have it: `namespace/name`.
     pub fn key_line(&self, workload: PlannedWorkload) -> String {
-        let class = &self.class(workload).class;
+        let class = &self.class(workload).name;
         format!("{}/{class}-{:05}", self.queue_names[workload.queue], workload.number)
+    }
+
+    /// What a workload requests in all.
+    pub fn total(&self, workload: PlannedWorkload) -> impl Iterator<Item = (&str, Amount)> {
+        let pods = self.class(workload).pods;
+        self.requests[workload.class]
+            .iter()
+            .map(move |(resource, amount)| (&**resource, amount.saturating_mul(pods)))
     }
 
     /// A workload that waits.

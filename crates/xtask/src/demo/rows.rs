@@ -96,7 +96,9 @@ pub async fn rows(client: &Client) -> Result<Vec<Row>> {
             waiting.entry(cluster_queue(workload)).or_default().push(order(workload));
         }
     }
-    waiting.values_mut().for_each(|queue| queue.sort());
+    for queue in waiting.values_mut() {
+        queue.sort();
+    }
     let mut rows: Vec<Row> = workloads
         .iter()
         .map(|workload| {
