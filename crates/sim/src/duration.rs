@@ -60,7 +60,7 @@ pub fn show(millis: i64) -> String {
     let seconds = millis / 1000;
     let (d, h, m, s) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let text = match (d, h, m) {
-        (0, 0, 0) if millis % 1000 != 0 => format!("{millis}ms"),
+        (0, 0, 0) if !millis.is_multiple_of(1000) => format!("{millis}ms"),
         (0, 0, 0) => format!("{s}s"),
         (0, 0, _) if s == 0 => format!("{m}m"),
         (0, 0, _) => format!("{m}m{s:02}s"),

@@ -162,6 +162,15 @@ impl Question<'_> {
         Ok(explained)
     }
 
+    /// Only when the job will start, if it waits.
+    pub fn forecast_only(&self) -> Result<Option<Forecast>, ExplainError> {
+        let simulation = self.world()?;
+        let (job, _) = self.find(&simulation)?;
+        let held = |j: &crate::JobRecord| j.holds.last().is_some_and(|h| h.to.is_none());
+        let waits = simulation.record().job(&job).is_some_and(|j| j.finished.is_none() && !held(j));
+        if waits { self.forecast(&job).map(Some) } else { Ok(None) }
+    }
+
     /// The job and its Workload.
     fn find(&self, simulation: &Simulation) -> Result<(ObjectRef, ObjectRef), ExplainError> {
         for (reference, workload) in simulation.engine().workloads() {

@@ -34,7 +34,7 @@ struct PodGroup<'a> {
 /// The nodes, and which pods are where.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nodes {
-    nodes: BTreeMap<Arc<str>, Node>,
+    by_name: BTreeMap<Arc<str>, Node>,
     placed: BTreeMap<ObjectRef, Vec<(Arc<str>, Amounts)>>,
     waiting: BTreeSet<ObjectRef>,
 }
@@ -125,7 +125,7 @@ impl Nodes {
         let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
         let ready = value["status"]["conditions"].as_array().into_iter().flatten();
         let failed = ready.into_iter().any(|c| c["type"] == "Ready" && c["status"] != "True");
-        let old = self.nodes.remove(name);
+        let old = self.by_name.remove(name);
         let mut free = capacity.clone();
         if let Some(old) = &old {
             for (resource, amount) in &mut free {
@@ -138,14 +138,14 @@ impl Nodes {
             taints: value["spec"]["taints"].as_array().cloned().unwrap_or_default(),
             free,
             capacity,
-            up: old.map_or(true, |o| o.up) && !failed && value["spec"]["unschedulable"] != true,
+            up: old.is_none_or(|o| o.up) && !failed && value["spec"]["unschedulable"] != true,
         };
-        self.nodes.insert(name.into(), node);
+        self.by_name.insert(name.into(), node);
     }
 
     /// A node fails or comes back.
     pub fn set_up(&mut self, name: &str, up: bool) {
-        if let Some(node) = self.nodes.get_mut(name) {
+        if let Some(node) = self.by_name.get_mut(name) {
             node.up = up;
         }
     }
@@ -158,13 +158,13 @@ impl Nodes {
 
     /// Finds room for all pods of a job or for none, first fit by name.
     pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value) -> bool {
-        if self.nodes.is_empty() || self.placed.contains_key(job) {
+        if self.by_name.is_empty() || self.placed.contains_key(job) {
             return true;
         }
         let mut placed = Vec::new();
         for group in groups(kind, value) {
             let mut left = group.count;
-            for (name, node) in &mut self.nodes {
+            for (name, node) in &mut self.by_name {
                 while left > 0 && node.takes(&group) {
                     for (resource, amount) in &group.requests {
                         if let Some(free) = node.free.get_mut(resource) {
@@ -188,7 +188,7 @@ impl Nodes {
 
     fn give_back(&mut self, pods: &[(Arc<str>, Amounts)]) {
         for (name, requests) in pods {
-            let Some(node) = self.nodes.get_mut(name) else { continue };
+            let Some(node) = self.by_name.get_mut(name) else { continue };
             for (resource, amount) in requests {
                 if let Some(free) = node.free.get_mut(resource) {
                     *free += amount;

@@ -92,7 +92,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
 /// same rules as on a cluster.
 pub(crate) fn admit(kind: Kind, object: &mut Value, old: Option<&Value>, gates: Gates) -> Result<(), Wrong> {
     let Some(root) = object.as_object_mut() else { return Err(Wrong::new("", "expected an object")) };
-    if !root.get("metadata").is_some_and(|m| m["name"].as_str().is_some_and(|n| !n.is_empty())) {
+    if root.get("metadata").is_none_or(|m| text(&m["name"]).is_empty()) {
         return Err(Wrong::new("metadata.name", "expected a name"));
     }
     if kind.group() == GROUP {

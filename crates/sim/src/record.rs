@@ -203,6 +203,7 @@ pub struct QuotaChange {
 
 /// What is known of a Workload from its last status.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a condition of the Workload")]
 struct Seen {
     job: usize,
     reserved: bool,
@@ -338,7 +339,7 @@ impl Record {
                 hold.end = HoldEnd::Evicted;
             }
         }
-        if self.by_uid.get(uid).is_some() && self.by_ref.contains_key(reference) {
+        if self.by_uid.contains_key(uid) && self.by_ref.contains_key(reference) {
             let index = self.by_ref.remove(reference).unwrap_or_default();
             self.by_uid.remove(uid);
             if self.jobs[index].finished.is_none() {
@@ -459,14 +460,12 @@ impl Record {
     fn open_hold(&mut self, index: usize, at: i64, admission: &Admission) {
         let queue = self.text(&admission.cluster_queue);
         let found = holdings(admission);
-        let holdings = match self.holdings.get(&found[..]) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let new: Arc<[Holding]> = found.into();
-                self.holdings.insert(Arc::clone(&new));
-                new
-            }
-        };
+        let known = self.holdings.get(&found[..]).cloned();
+        let holdings = known.unwrap_or_else(|| {
+            let new: Arc<[Holding]> = found.into();
+            self.holdings.insert(Arc::clone(&new));
+            new
+        });
         let job = &mut self.jobs[index];
         job.cluster_queue = Some(Arc::clone(&queue));
         let (admitted, evicted, to) = (None, None, None);

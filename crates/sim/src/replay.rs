@@ -236,7 +236,7 @@ impl Replay {
             serde_json::from_str(line).map_err(|e| wrong(format!("not a line of a decision log: {e}")))?;
         self.take(parsed).map_err(|error| match error {
             ReplayError::Unreadable(message) => wrong(message),
-            other => other,
+            other @ ReplayError::Line { .. } => other,
         })
     }
 

@@ -311,10 +311,13 @@ fn slot(flavor: &Arc<str>, resource: &Arc<str>, points: &[Point], end: i64) -> S
     }
 }
 
+/// What a flavor and resource comes to, and how its use changes at which times.
+type Flavors = BTreeMap<(Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>)>;
+
 fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> Vec<FlavorReport> {
     let queues: std::collections::BTreeSet<_> =
         record.quotas.iter().filter(|c| c.is_queue).map(|c| &c.node).collect();
-    let mut all: BTreeMap<(Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>)> = BTreeMap::new();
+    let mut all = Flavors::new();
     for ((node, flavor, resource), points) in slots {
         let (total, moves) = all.entry((Arc::clone(flavor), Arc::clone(resource))).or_default();
         let own = sums(points, end);
@@ -330,23 +333,24 @@ fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> 
             before = point.used;
         }
     }
-    let of = |((flavor, resource), (sums, moves)): ((Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>))| {
+    let mut reports = Vec::new();
+    for ((flavor, resource), (sums, moves)) in all {
         let mut used = 0;
         let most = moves.values().map(|delta| {
             used += delta;
             used
         });
         let most = most.max().unwrap_or(0);
-        FlavorReport {
+        reports.push(FlavorReport {
             nominal: crate::show_amount(&resource, sums.last_nominal),
             utilisation: percent(sums.used, sums.nominal),
             borrowed_hours: hours(&resource, sums.borrowed),
             most_used: crate::show_amount(&resource, most),
             flavor,
             resource,
-        }
-    };
-    all.into_iter().map(of).collect()
+        });
+    }
+    reports
 }
 
 #[cfg(test)]
@@ -365,6 +369,6 @@ mod tests {
         assert_eq!(percent(1, 3), Some(33.3));
         assert_eq!(percent(2, 3), Some(66.7));
         assert_eq!(percent(1, 0), None);
-        assert_eq!(hours("cpu", 2000 * 3_600_000), 2.0);
+        assert_eq!(hours("cpu", 2500 * 3_600_000).to_string(), "2.5");
     }
 }

@@ -272,10 +272,11 @@ impl Simulation {
             gates: configuration.gates,
         };
         // One that was read from a cluster is as its webhooks left it.
-        if old.is_none() && text(&value["metadata"]["uid"]).is_empty() {
-            if let Patch::Json(operations) = mutate(Operation::Create, value, &context) {
-                json::apply(value, &operations).map_err(|why| Wrong::new("", why))?;
-            }
+        if old.is_none()
+            && text(&value["metadata"]["uid"]).is_empty()
+            && let Patch::Json(operations) = mutate(Operation::Create, value, &context)
+        {
+            json::apply(value, &operations).map_err(|why| Wrong::new("", why))?;
         }
         if old.is_some() && value["spec"].get("suspend").is_none() {
             value["spec"]["suspend"] = old.map(|o| o["spec"]["suspend"].clone()).unwrap_or_default();

@@ -106,14 +106,14 @@ pub fn overlay(mut objects: Vec<Manifest>, changes: Vec<Manifest>) -> Vec<Manife
         match objects.iter_mut().find(|m| name(m) == wanted) {
             Some(known) => {
                 // The document may be of the other version; it replaces all but where the object came from.
-                let mut changed = change.object;
+                let mut object = change.object;
                 for key in ["uid", "creationTimestamp"] {
                     let old = known.object["metadata"][key].clone();
                     if !old.is_null() {
-                        changed["metadata"][key] = old;
+                        object["metadata"][key] = old;
                     }
                 }
-                known.object = changed;
+                known.object = object;
             }
             None => objects.push(change),
         }
@@ -139,8 +139,8 @@ impl Difference {
         let first = Report::new(before, end, seed, Vec::new());
         let second = Report::new(after, end, seed, Vec::new());
         let (old, new) = (by_name(before), by_name(after));
-        let both = || old.iter().filter_map(|(key, job)| Some((key, *job, *new.get(key)?)));
-        let mut moved: Vec<_> = both()
+        let in_both = || old.iter().filter_map(|(key, job)| Some((key, *job, *new.get(key)?)));
+        let mut moved: Vec<_> = in_both()
             .filter(|(_, a, b)| a.admitted != b.admitted)
             .map(|(key, a, b)| {
                 let gain = a.admitted.unwrap_or(i64::MAX / 2) - b.admitted.unwrap_or(i64::MAX / 2);
@@ -150,11 +150,11 @@ impl Difference {
             .collect();
         moved.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.job.cmp(&b.1.job)));
         let names = |of: &dyn Fn(&JobRecord, &JobRecord) -> bool| -> Vec<String> {
-            both().filter(|(_, a, b)| of(a, b)).map(|(key, ..)| key.clone()).collect()
+            in_both().filter(|(_, a, b)| of(a, b)).map(|(key, ..)| key.clone()).collect()
         };
         let fresh = new.iter().filter(|(key, _)| !old.contains_key(*key));
         Self {
-            moved: moved.into_iter().map(|(_, moved)| moved).collect(),
+            moved: moved.into_iter().map(|(_, shift)| shift).collect(),
             newly_preempted: names(&|a, b| a.preempted == 0 && b.preempted > 0),
             no_longer_preempted: names(&|a, b| a.preempted > 0 && b.preempted == 0),
             starved: names(&|a, b| a.admitted.is_some() && b.admitted.is_none()),
@@ -287,7 +287,8 @@ fn queues(before: &Report, after: &Report) -> Vec<QueueDifference> {
 }
 
 fn flavors(before: &Report, after: &Report) -> Vec<FlavorDifference> {
-    let mut both: BTreeMap<(Arc<str>, Arc<str>), (Option<f64>, Option<f64>)> = BTreeMap::new();
+    type Used = (Option<f64>, Option<f64>);
+    let mut both: BTreeMap<(Arc<str>, Arc<str>), Used> = BTreeMap::new();
     for f in &before.flavors {
         both.entry((Arc::clone(&f.flavor), Arc::clone(&f.resource))).or_default().0 = f.utilisation;
     }

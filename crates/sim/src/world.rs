@@ -288,7 +288,7 @@ impl World {
             match &step.patch {
                 Patch::Merge(body) => json::merge(&mut value, body),
                 Patch::Json(operations) => {
-                    json::apply(&mut value, operations).map_err(WriteError::Refused)?
+                    json::apply(&mut value, operations).map_err(WriteError::Refused)?;
                 }
             }
         }

@@ -62,7 +62,7 @@ impl Question<'_> {
             _ => Vec::new(),
         };
         found.extend(self.fewer_pods(simulation, job)?);
-        for (text, patch) in self.candidates(simulation, job, &refusals) {
+        for (text, patch) in candidates(simulation, job, &refusals) {
             if found.len() >= MOST {
                 break;
             }
@@ -118,7 +118,7 @@ impl Question<'_> {
         if job.kind != Kind::Job(JobKind::Job) || parallel < 2 {
             return Ok(None);
         }
-        let patch = |pods: i64| self.patch_of(job, json!({"spec": {"parallelism": pods}}));
+        let patch = |pods: i64| patch_of(job, json!({"spec": {"parallelism": pods}}));
         let (mut works, mut fails) = (0, parallel);
         while works + 1 < fails {
             let middle = i64::midpoint(works, fails);
@@ -133,124 +133,112 @@ impl Question<'_> {
         }
         self.tried(job, format!("starts now with parallelism {works}"), vec![patch(works)])
     }
+}
 
-    fn patch_of(&self, object: &ObjectRef, merge: Value) -> Patch {
-        Patch {
-            kind: object.kind.as_str().to_owned(),
-            namespace: object.namespace.to_string(),
-            name: object.name.to_string(),
-            merge,
+/// What may help, most modest first.
+fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
+    let mut all = Vec::new();
+    all.extend(flavor_allowed(simulation, job, refusals));
+    all.extend(more_quota(simulation, job, refusals));
+    all.extend(selected(simulation, job));
+    all.extend(higher_priority(simulation, job));
+    all
+}
+
+/// A toleration for a flavor that the pods do not tolerate.
+fn flavor_allowed(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    refusals: &[&Refusal],
+) -> Option<(String, Patch)> {
+    let (flavor, taint) = refusals.iter().find_map(|r| match r {
+        Refusal::UntoleratedTaint { flavor, taint } => Some((flavor, taint)),
+        _ => None,
+    })?;
+    if job.kind != Kind::Job(JobKind::Job) {
+        return None;
+    }
+    let value = simulation.world.get(job)?;
+    let mut tolerations =
+        value["spec"]["template"]["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    tolerations.push(json!({"key": &*taint.key, "operator": "Exists"}));
+    let merge = json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
+    Some((
+        format!("starts now if flavor {flavor} is allowed: tolerate the taint {}", taint.key),
+        patch_of(job, merge),
+    ))
+}
+
+/// As much more nominal quota of its own queue as is missing.
+fn more_quota(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Option<(String, Patch)> {
+    let (flavor, resource, missing) = refusals.iter().find_map(|r| match r {
+        Refusal::InsufficientQuota { flavor, resource, missing, .. } => Some((flavor, resource, *missing)),
+        Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
+            Some((flavor, resource, previous.add(*needed).sub(*max)))
         }
-    }
-
-    /// What may help, most modest first.
-    fn candidates(
-        &self,
-        simulation: &Simulation,
-        job: &ObjectRef,
-        refusals: &[&Refusal],
-    ) -> Vec<(String, Patch)> {
-        let mut all = Vec::new();
-        all.extend(self.flavor_allowed(simulation, job, refusals));
-        all.extend(self.more_quota(simulation, job, refusals));
-        all.extend(self.selected(simulation, job));
-        all.extend(self.higher_priority(simulation, job));
-        all
-    }
-
-    /// A toleration for a flavor that the pods do not tolerate.
-    fn flavor_allowed(
-        &self,
-        simulation: &Simulation,
-        job: &ObjectRef,
-        refusals: &[&Refusal],
-    ) -> Option<(String, Patch)> {
-        let (flavor, taint) = refusals.iter().find_map(|r| match r {
-            Refusal::UntoleratedTaint { flavor, taint } => Some((flavor, taint)),
-            _ => None,
-        })?;
-        if job.kind != Kind::Job(JobKind::Job) {
-            return None;
-        }
-        let value = simulation.world.get(job)?;
-        let mut tolerations =
-            value["spec"]["template"]["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
-        tolerations.push(json!({"key": &*taint.key, "operator": "Exists"}));
-        let merge = json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
-        Some((
-            format!("starts now if flavor {flavor} is allowed: tolerate the taint {}", taint.key),
-            self.patch_of(job, merge),
-        ))
-    }
-
-    /// As much more nominal quota of its own queue as is missing.
-    fn more_quota(
-        &self,
-        simulation: &Simulation,
-        job: &ObjectRef,
-        refusals: &[&Refusal],
-    ) -> Option<(String, Patch)> {
-        let (flavor, resource, missing) = refusals.iter().find_map(|r| match r {
-            Refusal::InsufficientQuota { flavor, resource, missing, .. } => {
-                Some((flavor, resource, *missing))
-            }
-            Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
-                Some((flavor, resource, previous.add(*needed).sub(*max)))
-            }
-            _ => None,
-        })?;
-        let queue = simulation.record().job(job)?.cluster_queue.clone()?;
-        let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
-        let mut groups = simulation.world.get(&reference)?["spec"]["resourceGroups"].clone();
-        for group in groups.as_array_mut()? {
-            for of in group["flavors"].as_array_mut()?.iter_mut().filter(|f| f["name"] == **flavor) {
-                for quota in of["resources"].as_array_mut()?.iter_mut().filter(|r| r["name"] == **resource) {
-                    let old = match &quota["nominalQuota"] {
-                        Value::String(text) => text.clone(),
-                        other => other.to_string(),
-                    };
-                    let old = amount_of(resource, &Quantity::parse(&old).ok()?);
-                    let new = Amount(old.get().saturating_add(missing.get()));
-                    quota["nominalQuota"] = json!(quantity_of(resource, new).to_string());
-                }
+        _ => None,
+    })?;
+    let queue = simulation.record().job(job)?.cluster_queue.clone()?;
+    let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
+    let mut groups = simulation.world.get(&reference)?["spec"]["resourceGroups"].clone();
+    for group in groups.as_array_mut()? {
+        for of in group["flavors"].as_array_mut()?.iter_mut().filter(|f| f["name"] == **flavor) {
+            for quota in of["resources"].as_array_mut()?.iter_mut().filter(|r| r["name"] == **resource) {
+                let old = match &quota["nominalQuota"] {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                let old = amount_of(resource, &Quantity::parse(&old).ok()?);
+                let new = Amount(old.get().saturating_add(missing.get()));
+                quota["nominalQuota"] = json!(quantity_of(resource, new).to_string());
             }
         }
-        let text = format!(
-            "needs {} more {resource} of flavor {flavor} as nominal quota of ClusterQueue {queue}",
-            show_amount(resource, missing.get())
-        );
-        Some((text, self.patch_of(&reference, json!({"spec": {"resourceGroups": groups}}))))
     }
+    let text = format!(
+        "needs {} more {resource} of flavor {flavor} as nominal quota of ClusterQueue {queue}",
+        show_amount(resource, missing.get())
+    );
+    Some((text, patch_of(&reference, json!({"spec": {"resourceGroups": groups}}))))
+}
 
-    /// A queue that is stopped or does not select the namespace.
-    fn selected(&self, simulation: &Simulation, job: &ObjectRef) -> Vec<(String, Patch)> {
-        let Some(queue) = simulation.record().job(job).and_then(|j| j.cluster_queue.clone()) else {
-            return Vec::new();
-        };
-        let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
-        let Some(value) = simulation.world.get(&reference) else { return Vec::new() };
-        let mut all = Vec::new();
-        if !["", "None"].contains(&text(&value["spec"]["stopPolicy"])) {
-            let patch = self.patch_of(&reference, json!({"spec": {"stopPolicy": "None"}}));
-            all.push((format!("starts now if ClusterQueue {queue} is resumed (stopPolicy None)"), patch));
-        }
-        if value["spec"]["namespaceSelector"].is_null() {
-            let patch = self.patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
-            all.push((
-                format!("starts now if ClusterQueue {queue} selects the namespace (namespaceSelector: {{}})"),
-                patch,
-            ));
-        }
-        all
+/// A queue that is stopped or does not select the namespace.
+fn selected(simulation: &Simulation, job: &ObjectRef) -> Vec<(String, Patch)> {
+    let Some(queue) = simulation.record().job(job).and_then(|j| j.cluster_queue.clone()) else {
+        return Vec::new();
+    };
+    let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
+    let Some(value) = simulation.world.get(&reference) else { return Vec::new() };
+    let mut all = Vec::new();
+    if !["", "None"].contains(&text(&value["spec"]["stopPolicy"])) {
+        let patch = patch_of(&reference, json!({"spec": {"stopPolicy": "None"}}));
+        all.push((format!("starts now if ClusterQueue {queue} is resumed (stopPolicy None)"), patch));
     }
+    if value["spec"]["namespaceSelector"].is_null() {
+        let patch = patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
+        all.push((
+            format!("starts now if ClusterQueue {queue} selects the namespace (namespaceSelector: {{}})"),
+            patch,
+        ));
+    }
+    all
+}
 
-    /// The lowest priority class that is above its own.
-    fn higher_priority(&self, simulation: &Simulation, job: &ObjectRef) -> Option<(String, Patch)> {
-        let own = simulation.record().job(job)?.priority;
-        let classes = simulation.world.of_kind(Kind::WorkloadPriorityClass);
-        let higher = classes.filter_map(|(r, v)| Some((v["value"].as_i64()?, &r.name)));
-        let (_, class) = higher.filter(|(value, _)| *value > i64::from(own)).min()?;
-        let merge = json!({"metadata": {"labels": {sluice_api::labels::PRIORITY_CLASS: &**class}}});
-        Some((format!("starts now with the WorkloadPriorityClass {class}"), self.patch_of(job, merge)))
+/// The lowest priority class that is above its own.
+fn higher_priority(simulation: &Simulation, job: &ObjectRef) -> Option<(String, Patch)> {
+    let own = simulation.record().job(job)?.priority;
+    let classes = simulation.world.of_kind(Kind::WorkloadPriorityClass);
+    let higher = classes.filter_map(|(r, v)| Some((v["value"].as_i64()?, &r.name)));
+    let (_, class) = higher.filter(|(value, _)| *value > i64::from(own)).min()?;
+    let merge = json!({"metadata": {"labels": {sluice_api::labels::PRIORITY_CLASS: &**class}}});
+    Some((format!("starts now with the WorkloadPriorityClass {class}"), patch_of(job, merge)))
+}
+
+/// A merge patch of an object.
+fn patch_of(object: &ObjectRef, merge: Value) -> Patch {
+    Patch {
+        kind: object.kind.as_str().to_owned(),
+        namespace: object.namespace.to_string(),
+        name: object.name.to_string(),
+        merge,
     }
 }
