@@ -107,9 +107,13 @@ fn the_chart_has_the_version_of_the_workspace() {
     assert!(read("CHANGELOG.md").contains("## [Unreleased]"));
 }
 
+/// The folders that tell a story; `simulate` holds the same stories for the simulator.
 fn examples() -> Vec<PathBuf> {
     let entries = fs::read_dir(assets::workspace().join("examples")).unwrap();
-    entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir() && !path.ends_with("simulate"))
+        .collect()
 }
 
 /// Every YAML file of an example but `expected.yaml`, relative to its folder.
