@@ -79,3 +79,64 @@ impl LoopGuard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: NodeId = NodeId(0);
+    const A: WorkloadId = WorkloadId(1);
+    const B: WorkloadId = WorkloadId(2);
+    const C: WorkloadId = WorkloadId(3);
+
+    fn objects(guard: &LoopGuard, by: WorkloadId, victims: &[WorkloadId]) -> Option<(WorkloadId, LoopKind)> {
+        guard.objection(TREE, by, victims.iter().copied())
+    }
+
+    #[test]
+    fn an_eviction_in_return_is_refused() {
+        let mut guard = LoopGuard::default();
+        guard.evicted(TREE, A, B);
+        assert_eq!(objects(&guard, B, &[C, A]), Some((A, LoopKind::InReturn)));
+        assert_eq!(objects(&guard, B, &[C]), None);
+        assert_eq!(objects(&guard, C, &[A, B]), None);
+        assert_eq!(guard.objection(NodeId(1), B, std::iter::once(A)), None, "another tree");
+    }
+
+    #[test]
+    fn the_second_eviction_is_allowed_and_the_third_is_not() {
+        let mut guard = LoopGuard::default();
+        guard.evicted(TREE, A, B);
+        assert!(!guard.goes_first(TREE, A));
+        assert_eq!(objects(&guard, A, &[B]), None);
+        guard.evicted(TREE, A, B);
+        assert_eq!(objects(&guard, A, &[C, B]), Some((B, LoopKind::Repeated)));
+    }
+
+    #[test]
+    fn who_evicts_again_goes_first_until_admitted() {
+        let mut guard = LoopGuard::default();
+        guard.evicted(TREE, A, B);
+        guard.evicted(TREE, A, B);
+        assert!(guard.goes_first(TREE, A));
+        assert!(!guard.goes_first(TREE, B));
+        assert!(!guard.goes_first(NodeId(1), A));
+        guard.admitted(TREE, A);
+        assert!(!guard.goes_first(TREE, A));
+    }
+
+    #[test]
+    fn a_change_from_outside_forgets_the_tree() {
+        let mut guard = LoopGuard::default();
+        for _ in 0..2 {
+            guard.evicted(TREE, A, B);
+            guard.evicted(NodeId(1), C, B);
+        }
+        guard.outside_change(TREE);
+        assert_eq!(objects(&guard, B, &[A]), None);
+        assert!(!guard.goes_first(TREE, A));
+        assert!(guard.goes_first(NodeId(1), C));
+        guard.outside_change_anywhere();
+        assert!(!guard.goes_first(NodeId(1), C));
+    }
+}

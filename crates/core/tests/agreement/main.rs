@@ -3,6 +3,7 @@
 //! * `cases`: the oracle reproduces the outcome of Kueue's own core on the engine cases.
 //! * `alone`: promises that need no oracle: the same again, rebuilt, settling.
 //! * `fairness`: fair sharing converges.
+//! * `loops`: the preemption-loop guard on the smallest loop.
 //! * `hostile`: whatever happens, no panic and no wrong accounting.
 //! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
 //! * `exhaustive`: the core agrees with the oracle over every small world; here a sample, all with `SLUICE_EXHAUSTIVE=all`.
@@ -18,6 +19,7 @@ mod covering;
 mod exhaustive;
 mod fairness;
 mod hostile;
+mod loops;
 mod pair;
 mod properties;
 mod random_worlds;

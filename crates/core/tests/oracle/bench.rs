@@ -205,7 +205,9 @@ impl Case {
                             .borrow_within_cohort
                             .as_ref()
                             .filter(|borrow| borrow.policy == "LowerPriority")
-                            .map(|borrow| super::world::BorrowWithinCohort { threshold: borrow.max_priority_threshold }),
+                            .map(|borrow| super::world::BorrowWithinCohort {
+                                threshold: borrow.max_priority_threshold,
+                            }),
                     },
                     fungibility: Fungibility { try_next_when_preempting: true, ..Fungibility::default() },
                     weight: cycled(&spec.fair_weights, order.len()),
