@@ -51,10 +51,10 @@ image: ## Build the container image (needs docker or podman)
 	@test -n "$(ENGINE)" || { echo "make image needs docker or podman" >&2; exit 1; }
 	$(ENGINE) build --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --tag $(IMAGE) .
 
-mutants: ## Change the core's code on purpose and see whether a test notices (needs cargo-mutants)
-	cargo mutants --package sluice-core
+mutants: ## Change the core's code on purpose and see whether a test notices (needs cargo-mutants; SHARD=1/20 does a part)
+	cargo mutants --package sluice-core $(if $(SHARD),--shard $(SHARD))
 
-exhaustive: ## Enumerate all small worlds against the oracle (long)
+exhaustive: ## Enumerate all small worlds against the oracle (hours; `test` takes a sample of seconds)
 	SLUICE_EXHAUSTIVE=all cargo test --release --locked --package sluice-core --features exhaustive --test agreement
 
 clean: ## Remove everything that was built, the control plane too
