@@ -329,11 +329,10 @@ fn check_report(core: &Scheduler, report: &CycleReport) {
 /// One event; what a cycle reported.
 fn event(c: &mut Choices<'_>, core: &mut Scheduler, now: Time) -> Option<CycleReport> {
     match c.below(32) {
-        0..9 => core.set_workload(workload(c, now), now),
+        0..9 | 12..14 => core.set_workload(workload(c, now), now),
         9..11 => core.set_cluster_queue(cluster_queue(c)),
 
         11 => core.remove_cluster_queue(&c.name("q", 4)),
-        12..14 => core.set_workload(workload(c, now), now),
         14..16 => core.set_local_queue(local_queue(c)),
         16 => core.remove_local_queue(&c.name("ns", 2), &c.name("lq", 3)),
         17 => core.set_cohort(CohortSpec {

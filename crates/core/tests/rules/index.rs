@@ -55,9 +55,10 @@ fn rules() -> Vec<Rule> {
         let mut file = None;
         let mut tests = Vec::new();
         for text in quoted {
-            match text.ends_with(".rs") {
-                true => file = Some(text.to_owned()),
-                false => tests.push((file.clone(), text.to_owned())),
+            if text.contains('/') {
+                file = Some(text.to_owned());
+            } else {
+                tests.push((file.clone(), text.to_owned()));
             }
         }
         Rule { id: cells[0].to_owned(), tests }
@@ -117,4 +118,21 @@ fn every_test_is_in_the_list_at_the_rule_of_its_number() {
             assert_eq!(listed.get(test), Some(&id), "{test}");
         }
     }
+}
+
+#[test]
+fn every_trap_refers_to_rules_that_exist() {
+    let known: BTreeSet<String> = rules().into_iter().map(|rule| rule.id).collect();
+    let mut traps = 0;
+    for line in include_str!("README.md")
+        .lines()
+        .filter(|line| line.starts_with("| trap ") && !line.starts_with("| trap |"))
+    {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        traps += 1;
+        for id in cells[3].split(", ") {
+            assert!(known.contains(id), "{}: there is no rule {id}", cells[1]);
+        }
+    }
+    assert!(traps > 10, "{traps} traps");
 }

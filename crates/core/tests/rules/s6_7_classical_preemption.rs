@@ -88,9 +88,8 @@ fn s6_7_08_when_no_set_of_candidates_is_enough_nobody_is_preempted() {
 }
 
 /// `a` (4, of which `own` are used) wants 3; `b` (4) borrows with `v` of priority −1.
-fn borrowing(own: i64, borrow: Option<Option<i32>>, head: Job) -> String {
+fn borrowing(own: i64, borrow: Option<BorrowWithinCohort>, head: Job) -> String {
     let mut w = World::new();
-    let borrow = borrow.map(|max_priority_threshold| BorrowWithinCohort { max_priority_threshold });
     let queue = cq("a").cohort("co").quota(q(4)).reclaim(Any);
     w.cq(queue.with(|spec| spec.preemption.borrow_within_cohort = borrow));
     w.cq(cq("b").cohort("co").quota(q(4)));
@@ -100,28 +99,36 @@ fn borrowing(own: i64, borrow: Option<Option<i32>>, head: Job) -> String {
     w.cycle().pop().unwrap()
 }
 
+/// `borrowWithinCohort`, up to this priority.
+fn threshold(max_priority_threshold: Option<i32>) -> BorrowWithinCohort {
+    BorrowWithinCohort { max_priority_threshold }
+}
+
 fn three() -> Job {
     job("j", "a").gpu(3)
 }
 
 #[test]
 fn s6_7_09_who_fits_into_its_own_quota_has_the_hierarchical_advantage() {
-    assert_eq!(borrowing(1, Some(None), three()), "j preempts v:InCohortReclamation");
+    assert_eq!(borrowing(1, Some(threshold(None)), three()), "j preempts v:InCohortReclamation");
     assert_eq!(borrowing(1, None, three()), "j preempts v:InCohortReclamation");
-    assert_eq!(borrowing(1, Some(None), three().priority(-1)), "j preempts v:InCohortReclamation");
+    assert_eq!(borrowing(1, Some(threshold(None)), three().priority(-1)), "j preempts v:InCohortReclamation");
 }
 
 #[test]
 fn s6_7_10_who_would_borrow_needs_borrow_within_cohort() {
-    assert_eq!(borrowing(2, Some(None), three()), "j preempts v:InCohortReclaimWhileBorrowing");
+    assert_eq!(borrowing(2, Some(threshold(None)), three()), "j preempts v:InCohortReclaimWhileBorrowing");
     assert_eq!(borrowing(2, None, three()), "j WaitingForQuota");
 }
 
 #[test]
 fn s6_7_11_while_borrowing_only_lower_priorities_up_to_the_threshold_are_taken() {
-    assert_eq!(borrowing(2, Some(None), three().priority(-1)), "j WaitingForQuota");
-    assert_eq!(borrowing(2, Some(Some(-1)), three()), "j preempts v:InCohortReclaimWhileBorrowing");
-    assert_eq!(borrowing(2, Some(Some(-2)), three()), "j WaitingForQuota");
+    assert_eq!(borrowing(2, Some(threshold(None)), three().priority(-1)), "j WaitingForQuota");
+    assert_eq!(
+        borrowing(2, Some(threshold(Some(-1))), three()),
+        "j preempts v:InCohortReclaimWhileBorrowing"
+    );
+    assert_eq!(borrowing(2, Some(threshold(Some(-2))), three()), "j WaitingForQuota");
 }
 
 #[test]

@@ -176,7 +176,8 @@ fn s6_9_08_the_penalty_becomes_consumed_when_the_workload_is_admitted() {
 
 #[test]
 fn s6_9_09_the_penalty_is_taken_back_when_the_workload_is_not_admitted_after_all() {
-    let undo: [(&str, fn(&mut World)); 4] = [
+    type Undo = (&'static str, fn(&mut World));
+    let undo: [Undo; 4] = [
         ("the write failed", |w| w.core.admission_failed(&WorkloadKey::new(NS, "j"), w.now())),
         ("it lost its reservation", |w| w.released("j")),
         ("it was deactivated", |w| w.state("j", WorkloadState::Parked)),
