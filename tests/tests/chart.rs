@@ -291,3 +291,35 @@ fn a_values_file_with_the_defaults_of_kueues_chart_is_accepted() {
     let objects = objects(&defaults);
     assert!(!objects.contains_key("PodDisruptionBudget/kueue-controller-manager"));
 }
+
+#[test]
+fn alert_rules_and_the_dashboard_come_when_they_are_asked_for() {
+    let plain = objects(&[]);
+    assert!(!plain.keys().any(|name| name.starts_with("PrometheusRule/") || name.ends_with("-dashboard")));
+    let asked = objects(&[
+        "metrics.prometheusRule.enabled=true",
+        "metrics.prometheusRule.labels.release=prometheus",
+        "metrics.prometheusRule.pendingAgeSeconds=60",
+        "metrics.grafanaDashboard.enabled=true",
+    ]);
+    let rules = &asked["PrometheusRule/kueue-alerts"];
+    assert_eq!(rules["metadata"]["labels"]["release"], "prometheus");
+    let alerts = rules["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let names: Vec<_> = alerts.iter().map(|alert| alert["alert"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "SluiceNothingAdmitted",
+            "SluiceWorkloadsWaitLong",
+            "SluiceLeaderMissing",
+            "SluiceWebhookFailing",
+            "SluiceQuotaExceeded",
+            "SluiceCohortQuotaExceeded"
+        ]
+    );
+    assert!(alerts[1]["expr"].as_str().unwrap().trim_end().ends_with("> 60"));
+    let board = asked["ConfigMap/kueue-dashboard"]["data"]["sluice.json"].as_str().unwrap();
+    let board: Value = serde_json::from_str(board).unwrap();
+    assert!(board["panels"].as_array().unwrap().len() >= 8);
+    assert_eq!(asked["ConfigMap/kueue-dashboard"]["metadata"]["labels"]["grafana_dashboard"], "1");
+}

@@ -66,6 +66,8 @@ pub struct Engine {
     pub(crate) statuses: BTreeMap<ObjectRef, StatusEntry>,
     /// Whether each ClusterQueue was active when it was last looked at.
     pub(crate) active: BTreeMap<Name, bool>,
+    /// By ClusterQueue: heads of the last cycle whose victims others took.
+    pub(crate) preemption_skips: BTreeMap<Name, usize>,
     /// What was made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
     /// Objects that made the engine panic, with the version that did, and why.
@@ -96,6 +98,7 @@ impl Engine {
             timers: BTreeSet::new(),
             statuses: BTreeMap::new(),
             active: BTreeMap::new(),
+            preemption_skips: BTreeMap::new(),
             made: crate::provisioning::Made::default(),
             aside: BTreeMap::new(),
             activity_stale: false,

@@ -1,10 +1,13 @@
 //! The metrics that the engine moves, and the gauges that it can read off its state (reference 05).
 
+mod pending;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_api::v1beta2;
 use sluice_core::{Amount, Name};
@@ -59,6 +62,10 @@ metrics! {
     ADMISSION_ATTEMPTS_TOTAL = "kueue_admission_attempts_total" Counter ["result"];
     /// How long a cycle took: measured by whoever calls it, as the engine has no clock.
     ADMISSION_ATTEMPT_DURATION_SECONDS = "kueue_admission_attempt_duration_seconds" HistogramDefault ["result"];
+    /// Heads of the last cycle whose victims others took.
+    ADMISSION_CYCLE_PREEMPTION_SKIPS = "kueue_admission_cycle_preemption_skips" Gauge ["cluster_queue"];
+    /// Heads whose victims others took, by what became of them.
+    PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL = "kueue_preemption_target_recomputations_total" Counter ["cluster_queue", "result"];
     /// Workloads that got quota.
     QUOTA_RESERVED_WORKLOADS_TOTAL = "kueue_quota_reserved_workloads_total" Counter ["cluster_queue", "priority_class"];
     /// The same by LocalQueue.
@@ -139,6 +146,8 @@ metrics! {
     CLUSTER_QUEUE_RESOURCE_RESERVATION = "kueue_cluster_queue_resource_reservation" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
     /// Quota of admitted workloads.
     CLUSTER_QUEUE_RESOURCE_USAGE = "kueue_cluster_queue_resource_usage" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
+    /// What waiting workloads ask for.
+    CLUSTER_QUEUE_RESOURCE_PENDING = "kueue_cluster_queue_resource_pending" Gauge ["cluster_queue", "resource"];
     /// Nominal quota.
     CLUSTER_QUEUE_NOMINAL_QUOTA = "kueue_cluster_queue_nominal_quota" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
     /// Borrowing limit.
@@ -230,8 +239,15 @@ impl Engine {
         self.cluster_queue_gauges(&mut out);
         if self.config.local_queue_metrics {
             self.local_queue_gauges(&mut out);
+            self.local_pending_gauges(&mut out);
         }
-        self.cohort_gauges(&mut out);
+        if self.config.cluster_queue_resource_metrics {
+            self.pending_resource_gauges(&mut out);
+        }
+        if self.config.on(Gate::MetricsForCohorts) {
+            self.cohort_gauges(&mut out);
+        }
+        self.skip_gauges(&mut out);
         self.workload_gauges(&mut out);
         out.add(OBJECTS_SET_ASIDE, &[], number(self.aside.len()));
         out.0
@@ -269,7 +285,6 @@ impl Engine {
     fn local_queue_gauges(&self, out: &mut Snapshot) {
         for ((namespace, name), queue) in &self.world.local_queues {
             let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { continue };
-            out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "active"], number(figures.pending));
             out.add(LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS, &[name, namespace], number(figures.reserving));
             out.add(LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS, &[name, namespace], number(figures.admitted));
             let is = if figures.inactive.is_none() { "True" } else { "False" };
@@ -339,14 +354,19 @@ impl Engine {
         let mut by_queue: BTreeMap<Name, usize> = BTreeMap::new();
         for ((queue, local, namespace), n) in finished {
             *by_queue.entry(queue).or_default() += n;
-            out.add(LOCAL_QUEUE_FINISHED_WORKLOADS, &[&local, &namespace], number(n));
+            if self.config.local_queue_metrics {
+                out.add(LOCAL_QUEUE_FINISHED_WORKLOADS, &[&local, &namespace], number(n));
+            }
         }
         for (queue, n) in by_queue {
             out.add(FINISHED_WORKLOADS, &[&queue], number(n));
         }
         let mut by_queue: BTreeMap<(Name, String, String), usize> = BTreeMap::new();
         for ((queue, local, namespace, why, cause), n) in unadmitted {
-            out.add(LOCAL_QUEUE_UNADMITTED_WORKLOADS, &[&local, &namespace, &queue, &why, &cause], number(n));
+            if self.config.local_queue_metrics {
+                let labels = [&*local, &namespace, &queue, &why, &cause];
+                out.add(LOCAL_QUEUE_UNADMITTED_WORKLOADS, &labels, number(n));
+            }
             *by_queue.entry((queue, why, cause)).or_default() += n;
         }
         for ((queue, why, cause), n) in by_queue {

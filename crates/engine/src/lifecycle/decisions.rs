@@ -42,6 +42,7 @@ impl Engine {
             || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
         let result = if report.progress { "success" } else { "inadmissible" };
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
+        self.count_skips(&report.entries);
         for entry in report.entries {
             self.working_on = Some(workload_ref(&entry.key));
             self.decided(entry);

@@ -4,9 +4,11 @@
 mod model;
 
 mod checks;
+mod metrics;
 mod provisioning;
 mod queues;
 mod readiness;
 mod requests;
+mod restart;
 mod retention;
 mod sources;

@@ -47,3 +47,27 @@ fn own_definitions() -> Vec<Definition> {
     definitions.extend(process::definitions());
     definitions
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alert_rules_and_dashboard_use_metrics_that_exist() {
+        let texts = [
+            include_str!("../../../../charts/sluice/files/dashboard.json"),
+            include_str!("../../../../charts/sluice/templates/prometheus/rules.yaml"),
+        ];
+        let known: Vec<_> = definitions().into_iter().map(|d| d.name).collect();
+        for text in texts {
+            let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit()));
+            let used = words.filter(|w| w.starts_with("kueue_") || w.starts_with("leader_election_"));
+            let mut count = 0;
+            for name in used {
+                assert!(known.contains(&name.trim_end_matches("_bucket")), "{name}");
+                count += 1;
+            }
+            assert!(count > 5, "{count}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Metrics of a workload's life: names, labels and values (reference 05).
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use sluice_engine::EngineConfig;
+use sluice_engine::metrics::METRICS;
+
+use crate::model::Cluster;
+use crate::model::build::job;
+
+/// The gauges whose name has this part, by name and labels.
+fn gauges(c: &Cluster, part: &str) -> BTreeMap<String, f64> {
+    let all = c.engine.metrics_snapshot().into_iter().filter(|g| g.metric.contains(part));
+    all.map(|g| (format!("{}{:?}", g.metric, g.labels), g.value)).collect()
+}
+
+fn with(change: impl FnOnce(&mut EngineConfig)) -> Cluster {
+    let mut config = EngineConfig {
+        status_interval_ms: 0,
+        cluster_queue_resource_metrics: true,
+        ..EngineConfig::default()
+    };
+    change(&mut config);
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    for (name, cpu) in [("a", "2"), ("b", "500m"), ("large", "4")] {
+        c.api.add_job(job("team-a", name, "lq", 2, cpu));
+    }
+    c.settle();
+    c
+}
+
+#[test]
+fn what_waits_is_counted_by_queue_and_resource() {
+    let c = with(|_| {});
+    // b runs; a and large wait.
+    assert!(!c.api.job("b").view.suspended);
+    assert_eq!(
+        gauges(&c, "local_queue_pending_workloads"),
+        BTreeMap::from([
+            (r#"kueue_local_queue_pending_workloads["lq", "team-a", "active"]"#.to_owned(), 0.0),
+            (r#"kueue_local_queue_pending_workloads["lq", "team-a", "inadmissible"]"#.to_owned(), 2.0),
+        ])
+    );
+    assert_eq!(
+        gauges(&c, "resource_pending"),
+        BTreeMap::from([(r#"kueue_cluster_queue_resource_pending["cq", "cpu"]"#.to_owned(), 12.0)])
+    );
+    assert_eq!(
+        gauges(&c, "cluster_queue_resource_usage"),
+        BTreeMap::from([(
+            r#"kueue_cluster_queue_resource_usage["", "cq", "default", "cpu"]"#.to_owned(),
+            1.0
+        )])
+    );
+    assert_eq!(
+        gauges(&c, "cycle_preemption_skips"),
+        BTreeMap::from([(r#"kueue_admission_cycle_preemption_skips["cq"]"#.to_owned(), 0.0)])
+    );
+}
+
+#[test]
+fn gauges_of_a_deleted_queue_are_gone() {
+    let mut c = with(|_| {});
+    for name in ["a", "b", "large"] {
+        c.api.delete_job(name);
+    }
+    c.settle();
+    c.api.delete(&sluice_engine::ObjectRef::cluster(sluice_engine::Kind::ClusterQueue, "cq"));
+    c.api.delete(&sluice_engine::ObjectRef::namespaced(sluice_engine::Kind::LocalQueue, "team-a", "lq"));
+    c.settle();
+    let left: Vec<_> = c.engine.metrics_snapshot().into_iter().filter(|g| !g.labels.is_empty()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn local_queues_have_no_series_when_their_metrics_are_off() {
+    let mut c = with(|config| config.local_queue_metrics = false);
+    c.api.finish_job("b", true);
+    c.settle();
+    assert_eq!(gauges(&c, "local_queue"), BTreeMap::new());
+    assert!(c.observed.iter().all(|(name, _)| !name.contains("local_queue")));
+    assert!(!gauges(&c, "unadmitted_workloads").is_empty());
+}
+
+#[test]
+fn every_observation_and_gauge_is_defined_with_its_labels() {
+    let mut c = with(|_| {});
+    c.api.finish_job("b", true);
+    c.settle();
+    let labels_of = |name: &str| METRICS.iter().find(|m| m.name == name).map(|m| m.labels.len());
+    assert!(c.observed.len() > 10);
+    for (name, labels) in &c.observed {
+        assert_eq!(labels_of(name), Some(labels.len()), "{name}{labels:?}");
+    }
+    for gauge in c.engine.metrics_snapshot() {
+        assert_eq!(labels_of(gauge.metric), Some(gauge.labels.len()), "{gauge:?}");
+    }
+}
