@@ -26,6 +26,8 @@ pub struct Write {
     pub method: Method,
     /// The path without the query.
     pub path: String,
+    /// The query, as in `fieldManager=kueue-admission&force=true`.
+    pub query: String,
     /// The API server's answer.
     pub status: u16,
 }
@@ -237,6 +239,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let query = request.uri().query().unwrap_or_default().to_owned();
     let refusal = shared.state().refusal(&method, &path);
     if let Some(status) = refusal {
         return Ok(refuse(status));
@@ -252,7 +255,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     head.uri = local.map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))?;
     let response = shared.upstream.send(Request::from_parts(head, Body::from(body.to_vec()))).await?;
     if [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&method) {
-        let last = shared.state().note(Write { method, path, status: response.status().as_u16() });
+        let last = shared.state().note(Write { method, path, query, status: response.status().as_u16() });
         if last {
             shared.state().cut();
             // This task is aborted by the cut; the answer is never sent.
@@ -288,7 +291,7 @@ mod tests {
     use super::*;
 
     fn write(path: &str) -> Write {
-        Write { method: Method::PATCH, path: path.to_owned(), status: 200 }
+        Write { method: Method::PATCH, path: path.to_owned(), query: String::new(), status: 200 }
     }
 
     #[test]

@@ -16,12 +16,16 @@ use crate::effect::{EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{event, observe};
-use crate::world::workload_ref;
+use crate::world::{JobKey, workload_ref};
 use crate::{REPORTER_WORKLOAD, metrics};
 
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 const ALL_READY: &str = "All pods reached readiness and the workload is running";
 const FAILED_POD: &str = "At least one pod has failed, waiting for recovery";
+
+/// For so many seconds after its admission a workload is not told that its pods are not ready yet: most get ready before, which
+/// saves a write each, and the write that starts the job never waits behind it.
+const TELL_AFTER_SECONDS: i64 = 10;
 
 /// What the condition PodsReady is to say, if it is to change (reference 06, 6.16).
 fn wanted_ready(
@@ -64,6 +68,14 @@ impl Engine {
             return false;
         }
         let Some(wanted) = wanted_ready(view, is(status, Type::Admitted), status) else { return false };
+        if !wanted.status && wanted.reason == reason::WAIT_FOR_START {
+            let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str());
+            let until = admitted.map(|since| later(since, TELL_AFTER_SECONDS));
+            if let Some(until) = until.filter(|until| *until > self.now) {
+                self.wake_at(until, Alarm::Job(JobKey::of(&view.job)));
+                return false;
+            }
+        }
         let first = wanted.status && wanted.reason == reason::STARTED;
         let mut next = status.clone();
         let at = self.at(&entry.object);

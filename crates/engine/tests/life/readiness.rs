@@ -41,6 +41,8 @@ fn readiness_is_told_lost_and_recovered() {
     let mut c = wait(|_| {});
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.settle();
+    assert_eq!(condition(&c.workload("a"), "PodsReady"), "", "a workload that just started is not told so");
+    c.advance(11);
     assert_eq!(
         told(&c.workload("a"), "PodsReady"),
         "False/WaitForStart: Not all pods are ready or succeeded"
