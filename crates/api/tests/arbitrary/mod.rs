@@ -70,7 +70,7 @@ impl Random {
             Some("array") => {
                 // Distinct by construction: lists may be sets or maps.
                 let mut items: Vec<Value> = Vec::new();
-                for _ in 0..1 + self.below(3) {
+                for _ in 0..=self.below(3) {
                     let item = self.value("", &schema["items"]);
                     let key = |v: &Value| v.get("name").or(v.get("type")).unwrap_or(v).clone();
                     if items.iter().all(|other| key(other) != key(&item)) {
@@ -86,7 +86,7 @@ impl Random {
     fn object(&mut self, schema: &Value) -> Value {
         let mut object = Map::new();
         if schema["additionalProperties"].is_object() {
-            for _ in 0..1 + self.below(2) {
+            for _ in 0..=self.below(2) {
                 object.insert(self.name(), self.value("", &schema["additionalProperties"]));
             }
         }
@@ -123,13 +123,12 @@ fn obey_rules(document: &mut Value, random: &mut Random) {
         source.remove("kubeConfig");
         source.insert("clusterProfileRef".into(), json!({"name": "p"}));
     }
-    if document["spec"]["priorityClassSource"] == "" || document["spec"]["priorityClassName"].is_null() {
-        if let Some(Value::Object(spec)) = document.get_mut("spec")
-            && spec.contains_key("priorityClassSource")
-        {
-            spec.remove("priorityClassName");
-            spec.insert("priorityClassSource".into(), "".into());
-        }
+    if (document["spec"]["priorityClassSource"] == "" || document["spec"]["priorityClassName"].is_null())
+        && let Some(Value::Object(spec)) = document.get_mut("spec")
+        && spec.contains_key("priorityClassSource")
+    {
+        spec.remove("priorityClassName");
+        spec.insert("priorityClassSource".into(), "".into());
     }
     // Free strings in v1beta1, where v1beta2 knows two values.
     if let Some(mode) = document.pointer_mut("/spec/admissionScope/admissionMode") {

@@ -2,6 +2,7 @@
 //! a snapshot; then what the mutating ones fill in.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::needless_pass_by_value, reason = "cases are written where they are passed")]
 
 mod queues;
 mod table;

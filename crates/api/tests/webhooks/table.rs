@@ -1,5 +1,7 @@
 //! Asking a webhook, and cases of one kind.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::webhooks::{AdmissionRequest, AdmissionResponse, AdmissionReview, review};
@@ -83,7 +85,7 @@ impl Table {
     pub fn refuse(&mut self, rule: &str, refused: Value, old: Option<Value>) {
         let message = self.validate(&refused, old.as_ref());
         let message = message.unwrap_or_else(|| panic!("{rule}: should be refused"));
-        self.report.push_str(&format!("{rule}\n    {message}\n"));
+        writeln!(self.report, "{rule}\n    {message}").unwrap();
     }
 
     /// A rule that holds only with a gate, or only without one.
