@@ -458,8 +458,7 @@ impl Simulation {
         let result = self.world.perform(&request);
         if result.is_ok() {
             if let Ok(Some(Object::Workload(workload))) = &result {
-                let workload = (**workload).clone();
-                self.workload_changed(&request.object, &workload);
+                self.workload_changed(&request.object, workload);
             }
             if matches!(
                 request.write,

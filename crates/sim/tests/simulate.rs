@@ -55,6 +55,9 @@ fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
     let mut compared = 0;
     for entry in fs::read_dir(folder()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
+        if !name.ends_with(".yaml") {
+            continue;
+        }
         let (manifests, _) = example(&name);
         let title = manifests.scenarios[0].1.metadata["name"].as_str().unwrap().to_owned();
         let Some((story, scenario)) = title.split_once('/') else { continue };

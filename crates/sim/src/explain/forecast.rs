@@ -73,9 +73,10 @@ impl Question<'_> {
         }
         starts.sort_unstable();
         let count = u64::try_from(starts.len()).unwrap_or(0);
+        // The place among n draws below which the next one lies with that probability: counted among n + 1.
         let quantile = |part: u64| {
-            let at = (futures * part).div_ceil(100).saturating_sub(1);
-            usize::try_from(at).ok().and_then(|at| starts.get(at).copied())
+            let rank = ((futures + 1) * part).div_ceil(100).clamp(1, futures);
+            usize::try_from(rank - 1).ok().and_then(|at| starts.get(at).copied())
         };
         Ok(Forecast { p50: quantile(50), p90: quantile(90), futures, starts: count, basis, after })
     }

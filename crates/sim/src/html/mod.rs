@@ -61,21 +61,31 @@ pub fn page(record: &Record, report: &Report, end: i64) -> String {
     page.whole()
 }
 
+/// A step, and how much of what is used is borrowed.
+type Step = (Point, i64);
+
+/// The steps of one slot.
+fn own_steps(points: &[Point]) -> Vec<Step> {
+    points.iter().map(|point| (*point, point.borrowed())).collect()
+}
+
 /// At most so many steps: of each stretch the highest.
-fn thinned(points: &[Point], end: i64) -> Vec<Point> {
-    if points.len() <= MOST_POINTS {
-        return points.to_vec();
+fn thinned(steps: &[Step], end: i64) -> Vec<Step> {
+    if steps.len() <= MOST_POINTS {
+        return steps.to_vec();
     }
     let stretch = (end / i64::try_from(MOST_POINTS).unwrap_or(1)).max(1);
-    let mut thin: Vec<Point> = Vec::new();
-    for point in points {
+    let mut thin: Vec<Step> = Vec::new();
+    for (point, borrowed) in steps {
         let at = point.at / stretch * stretch;
         match thin.last_mut() {
-            Some(last) if last.at == at => {
-                last.used = last.used.max(point.used);
+            Some((last, last_borrowed)) if last.at == at => {
+                if point.used >= last.used {
+                    (last.used, *last_borrowed) = (point.used, *borrowed);
+                }
                 last.nominal = point.nominal;
             }
-            _ => thin.push(Point { at, ..*point }),
+            _ => thin.push((Point { at, ..*point }, *borrowed)),
         }
     }
     thin
@@ -93,11 +103,11 @@ impl Page<'_> {
         text.push_str("<h2>Usage against quota</h2>\n");
         text.push_str(&self.key());
         for flavor in &self.report.flavors {
-            let points = self.total(&flavor.flavor, &flavor.resource);
+            let steps = self.total(&flavor.flavor, &flavor.resource);
             let title = format!("{} of {}", flavor.resource, flavor.flavor);
             let used = flavor.utilisation.map_or(String::new(), |u| format!(", {u:.1} % used"));
             let _ = write!(text, "<div class=\"card\"><h3>{}{used}</h3>", escape(&title));
-            text.push_str(&self.usage(&points, &flavor.flavor, &flavor.resource, &title));
+            text.push_str(&self.usage(&steps, &flavor.flavor, &flavor.resource, &title));
             text.push_str("</div>\n");
         }
         text.push_str("<h2>Queues</h2>\n");
@@ -156,30 +166,32 @@ impl Page<'_> {
     }
 
     /// The steps of a flavor and resource over all nodes.
-    fn total(&self, flavor: &str, resource: &str) -> Vec<Point> {
+    fn total(&self, flavor: &str, resource: &str) -> Vec<Step> {
         let of = |key: &SlotKey| *key.1 == *flavor && *key.2 == *resource;
-        let mut moves: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+        let mut moves: BTreeMap<i64, (i64, i64, i64)> = BTreeMap::new();
         for (_, points) in self.slots.iter().filter(|(key, _)| of(key)) {
-            let (mut used, mut nominal) = (0, 0);
-            for point in points {
+            let mut before = (0, 0, 0);
+            for (point, borrowed) in own_steps(points) {
                 let delta = moves.entry(point.at).or_default();
-                delta.0 += point.used - used;
-                delta.1 = delta.1.saturating_add(point.nominal.saturating_sub(nominal));
-                (used, nominal) = (point.used, point.nominal);
+                delta.0 += point.used - before.0;
+                delta.1 = delta.1.saturating_add(point.nominal.saturating_sub(before.1));
+                delta.2 += borrowed - before.2;
+                before = (point.used, point.nominal, borrowed);
             }
         }
-        let mut last = Point { at: 0, used: 0, nominal: 0 };
-        let step = |(at, (used, nominal)): (i64, (i64, i64))| {
+        let (mut last, mut lent) = (Point { at: 0, used: 0, nominal: 0 }, 0);
+        let step = |(at, (used, nominal, borrowed)): (i64, (i64, i64, i64))| {
             last = Point { at, used: last.used + used, nominal: last.nominal.saturating_add(nominal) };
-            last
+            lent += borrowed;
+            (last, lent)
         };
         moves.into_iter().map(step).collect()
     }
 
     /// Usage as areas, nominal quota as a dashed line.
-    fn usage(&self, points: &[Point], flavor: &str, resource: &str, label: &str) -> String {
-        let points = thinned(points, self.end);
-        let most = points.iter().map(|p| p.used.max(p.nominal)).max().unwrap_or(0).max(1);
+    fn usage(&self, steps: &[Step], flavor: &str, resource: &str, label: &str) -> String {
+        let steps = thinned(steps, self.end);
+        let most = steps.iter().map(|(p, _)| p.used.max(p.nominal)).max().unwrap_or(0).max(1);
         let height = |amount: i64| {
             let h = i128::from(amount.clamp(0, most)) * i128::from(CURVE) / i128::from(most);
             i64::try_from(h).unwrap_or(CURVE)
@@ -187,13 +199,13 @@ impl Page<'_> {
         let mut svg = Svg::new(CURVE + 28, self.end);
         let top = 8;
         let colour = self.colours.get(flavor).copied();
-        for (i, point) in points.iter().enumerate() {
-            let until = points.get(i + 1).map_or(self.end, |p| p.at);
+        for (i, (point, borrowed)) in steps.iter().enumerate() {
+            let until = steps.get(i + 1).map_or(self.end, |(p, _)| p.at);
             let (x, right) = (svg.x(point.at), svg.x(until));
             if right <= x || point.used <= 0 {
                 continue;
             }
-            let own = height(point.used.min(point.nominal.max(0)));
+            let own = height(point.used - borrowed);
             let all = height(point.used);
             let tip = format!(
                 "{} – {}\nused {} of nominal {}{}",
@@ -201,7 +213,7 @@ impl Page<'_> {
                 show(until),
                 show_amount(resource, point.used),
                 show_amount(resource, point.nominal),
-                match point.borrowed() {
+                match *borrowed {
                     0 => String::new(),
                     borrowed => format!("\nborrowed {}", show_amount(resource, borrowed)),
                 }
@@ -213,7 +225,7 @@ impl Page<'_> {
                 svg.rect("borrowed", colour, (x, top + CURVE - all, right - x, all - own), &tip);
             }
         }
-        let line: Vec<_> = points.iter().map(|p| (p.at, top + CURVE - height(p.nominal))).collect();
+        let line: Vec<_> = steps.iter().map(|(p, _)| (p.at, top + CURVE - height(p.nominal))).collect();
         svg.steps("nominal", &line);
         svg.text(LEFT - 8, top + 8, "end", &show_amount(resource, most));
         svg.text(LEFT - 8, top + CURVE, "end", "0");
@@ -310,7 +322,7 @@ impl Page<'_> {
             let title = format!("{} of {}", slot.resource, slot.flavor);
             let _ = write!(text, "<h3>{}</h3>", escape(&title));
             text.push_str(&self.usage(
-                points,
+                &own_steps(points),
                 &slot.flavor,
                 &slot.resource,
                 &format!("{title} by {}", queue.name),
@@ -447,15 +459,15 @@ impl Page<'_> {
         let mut waiting = 0;
         let step = |(at, delta): (i64, i64)| {
             waiting += delta;
-            Point { at, used: waiting, nominal: 0 }
+            (Point { at, used: waiting, nominal: 0 }, 0)
         };
-        let points: Vec<_> = moves.into_iter().map(step).collect();
-        let points = thinned(&points, self.end);
-        let most = points.iter().map(|p| p.used).max().unwrap_or(0).max(1);
+        let steps: Vec<_> = moves.into_iter().map(step).collect();
+        let steps = thinned(&steps, self.end);
+        let most = steps.iter().map(|(p, _)| p.used).max().unwrap_or(0).max(1);
         let high = 40;
         let mut svg = Svg::new(high + 28, self.end);
-        for (i, point) in points.iter().enumerate() {
-            let until = points.get(i + 1).map_or(self.end, |p| p.at);
+        for (i, (point, _)) in steps.iter().enumerate() {
+            let until = steps.get(i + 1).map_or(self.end, |(p, _)| p.at);
             let (x, right) = (svg.x(point.at), svg.x(until));
             if point.used > 0 && right > x {
                 let h = (point.used * high / most).max(1);
@@ -505,10 +517,10 @@ mod tests {
 
     #[test]
     fn long_curves_keep_their_peaks() {
-        let points: Vec<_> =
-            (0..10_000).map(|at| Point { at, used: if at == 5003 { 9 } else { 1 }, nominal: 2 }).collect();
-        let thin = thinned(&points, 10_000);
+        let step = |at| (Point { at, used: if at == 5003 { 9 } else { 1 }, nominal: 2 }, 0);
+        let steps: Vec<_> = (0..10_000).map(step).collect();
+        let thin = thinned(&steps, 10_000);
         assert!(thin.len() <= MOST_POINTS + 1);
-        assert_eq!(thin.iter().map(|p| p.used).max(), Some(9));
+        assert_eq!(thin.iter().map(|(p, _)| p.used).max(), Some(9));
     }
 }
