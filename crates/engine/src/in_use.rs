@@ -1,6 +1,8 @@
 //! The finalizer that keeps a ClusterQueue, ResourceFlavor or AdmissionCheck while it is in use (reference 04, 4.3), and the event
 //! that says what holds one that is being deleted.
 
+use std::fmt::Write as _;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use sluice_api::labels::RESOURCE_IN_USE_FINALIZER;
@@ -79,7 +81,8 @@ impl Engine {
         let more = names.len().saturating_sub(NAMES);
         let mut text = names.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
         if more > 0 {
-            text.push_str(&format!(" and {more} more"));
+            // Writing into a String does not fail.
+            let _ = write!(text, " and {more} more");
         }
         (!names.is_empty()).then_some(text)
     }
