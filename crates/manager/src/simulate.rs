@@ -148,15 +148,10 @@ fn lines<T: ToString>(errors: &[T]) -> String {
 /// The options that the arguments and the scenarios ask for.
 pub fn options(args: &WorldArgs, loaded: &Loaded) -> anyhow::Result<Options> {
     let environment = files::environment(args.feature_gates.clone());
-    let configuration = match &args.config {
-        Some(file) => files::load(Some(file), &environment)?.0,
-        None => {
-            let (mut configuration, _) = files::load(None, &environment)?;
-            let every = Options::default_configuration();
-            configuration.integrations.frameworks = every.integrations.frameworks;
-            configuration
-        }
-    };
+    let (mut configuration, _) = files::load(args.config.as_deref(), &environment)?;
+    if args.config.is_none() {
+        configuration.integrations.frameworks = Options::default_configuration().integrations.frameworks;
+    }
     let mut options = Options::new(configuration);
     options.seed = args.seed.unwrap_or(0);
     options.run_time = args.run_time.map(Distribution::Fixed);
