@@ -1,6 +1,8 @@
 //! Rules of the reference that the engine sees to before the core does: what a pod asks for (06, 6.2), and its place in
 //! the queue (06, 6.4). The list of all rules and their tests is in the core's `tests/rules/README.md`.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
 mod model;
 
 use std::collections::BTreeMap;
@@ -260,7 +262,7 @@ fn a_negative_output_is_nothing() {
     assert_eq!(used(&mut c, &one(&json!({"cpu": "1", "example.com/card": "3"}))), pairs(&expected));
 }
 
-/// `a` was created first and gave its quota back because of its check; then `b` finished, and `a` and `c` wait.
+/// `a` was created first and gave its quota back because of its check; then `b` ended, and `a` and `c` waited.
 #[test]
 fn after_an_eviction_by_a_check_the_eviction_orders_the_queue() {
     let mut c = Cluster::plain();
