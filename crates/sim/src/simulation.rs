@@ -1,22 +1,17 @@
 //! The virtual cluster: objects, time, the real engine and the real job adapters.
 
-use std::collections::BTreeMap;
+mod applying;
+mod controllers;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-use sluice_api::job::JobKind;
-use sluice_api::{conditions, labels, slim};
+use serde_json::json;
 use sluice_engine::{Effect, Engine, Input, Kind, Object, ObjectRef, Write};
-use sluice_jobs::Patch;
-use sluice_jobs::webhook::{Context, Operation, mutate, validate};
 
 use crate::agenda::{Action, Agenda, after};
-use crate::json::{self, text};
-use crate::manifest::Manifest;
-use crate::object::{KINDS, Wrong};
+use crate::object::KINDS;
 use crate::options::Options;
 use crate::play::Play;
-use crate::pods::{self, Phase, Pods, SUBMIT_AFTER_SECONDS};
+use crate::pods::{self, Phase, Pods};
 use crate::record::Record;
 use crate::replay::{self, Sink};
 use crate::world::{Change, World};
@@ -193,97 +188,6 @@ impl Simulation {
         self.engine.apply(self.now, input);
     }
 
-    /// Makes a namespace that nobody declared.
-    fn namespace(&mut self, name: &str) {
-        if name.is_empty() || self.world.get(&ObjectRef::cluster(Kind::Namespace, name)).is_some() {
-            return;
-        }
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let gates = self.options.configuration.gates;
-        self.world.put(Kind::Namespace, object, gates).expect("a namespace that has a name is taken");
-    }
-
-    /// Applies a manifest now, as `kubectl apply` would; one that says that it comes later is put on the agenda.
-    pub fn apply(&mut self, manifest: &Manifest) -> Result<(), SimError> {
-        let later = text(&manifest.object["metadata"]["annotations"][SUBMIT_AFTER_SECONDS]);
-        if let Some(seconds) = later.parse::<i64>().ok().filter(|s| *s > 0) {
-            let at = after(self.options.start, SignedDuration::from_secs(seconds));
-            if at > self.now {
-                self.agenda.put(at, Action::Submit(Box::new(manifest.clone())));
-                return Ok(());
-            }
-        }
-        self.put(manifest.kind, manifest.object.clone()).map(|_| ())
-    }
-
-    /// Creates or replaces an object now.
-    pub(crate) fn put(&mut self, kind: Kind, mut value: Value) -> Result<ObjectRef, SimError> {
-        let refused = |value: &Value, wrong: Wrong| SimError::Refused {
-            object: format!("{} {}", kind.as_str(), text(&value["metadata"]["name"])),
-            path: wrong.path,
-            message: wrong.message,
-        };
-        if kind.namespaced() {
-            let namespace = text(&value["metadata"]["namespace"]);
-            let namespace = if namespace.is_empty() { "default" } else { namespace }.to_owned();
-            value["metadata"]["namespace"] = json!(namespace);
-            self.namespace(&namespace);
-        }
-        if let Kind::Job(job) = kind {
-            self.admit_job(job, &mut value).map_err(|wrong| refused(&value, wrong))?;
-        }
-        if kind == Kind::AdmissionCheck {
-            // Its controller is played here: it is there.
-            value["status"]["conditions"] = json!([{
-                "type": conditions::ACTIVE, "status": "True", "reason": "Active", "message": "",
-                "lastTransitionTime": crate::world::seconds(self.now),
-            }]);
-        }
-        let shown = value.clone();
-        let gates = self.options.configuration.gates;
-        let reference = self.world.put(kind, value, gates).map_err(|wrong| refused(&shown, wrong))?;
-        self.last_event = self.now;
-        Ok(reference)
-    }
-
-    /// What the webhooks of jobs do with a new one.
-    fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<(), Wrong> {
-        let namespace = text(&value["metadata"]["namespace"]).to_owned();
-        let reference = crate::object::reference(Kind::Job(kind), value);
-        let old = self.world.get(&reference);
-        let labels_of = |v: &Value| -> BTreeMap<String, String> {
-            let map = v["metadata"]["labels"].as_object();
-            map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
-        };
-        let known = self.world.get(&ObjectRef::cluster(Kind::Namespace, namespace.as_str()));
-        let namespace_labels = known.map(labels_of).unwrap_or_default();
-        let default_queue =
-            ObjectRef::namespaced(Kind::LocalQueue, namespace.as_str(), labels::DEFAULT_LOCAL_QUEUE);
-        let default_class =
-            ObjectRef::cluster(Kind::WorkloadPriorityClass, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS);
-        let configuration = &self.options.configuration;
-        let context = Context {
-            manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
-            managed_jobs_namespace_selector: &configuration.managed_jobs_namespace_selector,
-            namespace_labels: &namespace_labels,
-            default_local_queue: self.world.get(&default_queue).is_some(),
-            default_priority_class: self.world.get(&default_class).is_some(),
-            managed_owner: false,
-            gates: configuration.gates,
-        };
-        // One that was read from a cluster is as its webhooks left it.
-        if old.is_none()
-            && text(&value["metadata"]["uid"]).is_empty()
-            && let Patch::Json(operations) = mutate(Operation::Create, value, &context)
-        {
-            json::apply(value, &operations).map_err(|why| Wrong::new("", why))?;
-        }
-        if old.is_some() && value["spec"].get("suspend").is_none() {
-            value["spec"]["suspend"] = old.map(|o| o["spec"]["suspend"].clone()).unwrap_or_default();
-        }
-        validate(kind, value, old, &context).map_err(|denied| Wrong::new("", denied.to_string()))
-    }
-
     /// Tells the engine what changed, and lets the job controllers see it.
     fn deliver(&mut self) -> bool {
         let mut any = false;
@@ -333,93 +237,6 @@ impl Simulation {
                 self.workload_changed(reference, workload);
             }
             self.tell(Input::Applied(object));
-        }
-    }
-
-    /// What the job controller and the kubelets do about a job as it is now.
-    fn sync_job(&mut self, reference: &ObjectRef, kind: JobKind) {
-        let Some(value) = self.world.get(reference) else { return };
-        if pods::has_ended(value) {
-            return;
-        }
-        match (pods::wants_to_run(value), self.pods.run(reference).map(|r| r.phase)) {
-            (true, None) => self.start_pods(reference, kind),
-            (false, Some(Phase::Running { since })) => {
-                let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
-                self.pods.stop(reference);
-                let ran = self.now.as_millisecond() - since.as_millisecond();
-                self.record.lost(reference, ran);
-                let at = after(self.now, self.pods.termination);
-                self.agenda.put(at, Action::Gone(reference.clone(), attempt));
-            }
-            _ => {}
-        }
-    }
-
-    fn start_pods(&mut self, reference: &ObjectRef, kind: JobKind) {
-        let Some(value) = self.world.get(reference) else { return };
-        if !self.play.place(reference, kind, value) {
-            // Its pods wait for room on the nodes.
-            return;
-        }
-        let (run, _) = self.pods.run_time(reference, value);
-        // One that was read from a cluster has run for a while.
-        let known = text(&value["status"]["startTime"]).parse::<Timestamp>().ok();
-        let since = known.filter(|t| *t <= self.now && value["status"]["active"].as_i64() > Some(0));
-        let since = since.unwrap_or(self.now);
-        let attempt = self.pods.start(reference, since);
-        let startup = self.pods.startup;
-        let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
-        self.agenda.put(end, Action::Finish(reference.clone(), attempt));
-        if !startup.is_zero() {
-            self.agenda.put(after(self.now, startup), Action::Ready(reference.clone(), attempt));
-        }
-        let status = pods::running_status(kind, value, startup.is_zero(), since);
-        self.world.set_status(reference, |old| *old = status);
-    }
-
-    /// Plays the controllers of admission checks, and the owner of a Workload that has no job.
-    fn workload_changed(&mut self, reference: &ObjectRef, workload: &slim::Workload) {
-        self.record.observe(self.now, workload);
-        let status = &workload.status;
-        let pending =
-            status.admission_checks.iter().any(|c| c.state == sluice_api::v1beta2::CheckState::Pending);
-        if pending && conditions::is_true(&status.conditions, "QuotaReserved") {
-            self.agenda.put(after(self.now, self.check_delay), Action::Checks(reference.clone()));
-        }
-        let is = |type_: &str| conditions::is_true(&status.conditions, type_);
-        if is("Finished") {
-            let job =
-                workload.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
-            let ended = match job {
-                Some(owner) => JobKind::from_owner(&owner.api_version, &owner.kind).map(|kind| {
-                    ObjectRef::namespaced(Kind::Job(kind), reference.namespace.clone(), owner.name.as_str())
-                }),
-                None => Some(reference.clone()),
-            };
-            self.ended.extend(ended);
-            return;
-        }
-        if self.record.job(reference).is_none() {
-            return;
-        }
-        match (is("Admitted") && !is("Evicted"), self.pods.run(reference).map(|r| r.phase)) {
-            (true, None) => {
-                let Some(value) = self.world.get(reference) else { return };
-                let (run, _) = self.pods.run_time(reference, value);
-                let since = conditions::true_since(&status.conditions, "Admitted").unwrap_or(self.now);
-                let attempt = self.pods.start(reference, since);
-                let end = after(since, run).max(after(self.now, SignedDuration::from_millis(1)));
-                self.agenda.put(end, Action::Finish(reference.clone(), attempt));
-            }
-            (false, Some(Phase::Running { since })) => {
-                let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
-                self.pods.stop(reference);
-                self.record.lost(reference, self.now.as_millisecond() - since.as_millisecond());
-                let at = after(self.now, self.pods.termination);
-                self.agenda.put(at, Action::Gone(reference.clone(), attempt));
-            }
-            _ => {}
         }
     }
 
@@ -550,26 +367,6 @@ impl Simulation {
         self.settle()
     }
 
-    /// Changes an object now, as `kubectl patch --type=merge` would.
-    pub fn patch(
-        &mut self,
-        kind: &str,
-        namespace: Option<&str>,
-        name: &str,
-        merge: &Value,
-    ) -> Result<(), SimError> {
-        let refused = |wrong: Wrong| SimError::Refused {
-            object: format!("{kind} {name}"),
-            path: wrong.path,
-            message: wrong.message,
-        };
-        let reference = crate::play::reference(kind, namespace, name)
-            .ok_or_else(|| refused(Wrong::new("", "expected a simulated kind")))?;
-        let gates = self.options.configuration.gates;
-        self.last_event = self.now;
-        self.world.patch(&reference, merge, gates).map_err(refused)
-    }
-
     /// Runs until something is so. False if it never is.
     pub fn run_until(&mut self, so: impl Fn(&Self) -> bool) -> Result<bool, SimError> {
         self.settle()?;
@@ -615,113 +412,6 @@ impl Simulation {
         }
     }
 
-    fn finish(&mut self, job: &ObjectRef, attempt: u64) {
-        let Some(run) = self.pods.attempt(job, attempt) else { return };
-        if run.phase == Phase::Stopping {
-            return;
-        }
-        self.pods.end(job);
-        self.play.placements_end(job);
-        let now = self.now;
-        let Some(value) = self.world.get(job) else { return };
-        let (_, success) = self.pods.run_time(job, value);
-        self.pods.drawn.remove(job);
-        match job.kind {
-            Kind::Job(kind) => {
-                let status = pods::ended_status(kind, value, success, now);
-                self.world.set_status(job, |old| *old = status);
-                self.record.ended(now, job, success);
-                if self.record.job(job).is_some_and(|record| !record.managed) {
-                    self.ended.push(job.clone());
-                }
-            }
-            _ => self.world.set_status(job, |status| {
-                set_condition(status, "Finished", true, "Succeeded", "Job finished successfully", now);
-            }),
-        }
-        self.start_waiting();
-    }
-
-    fn pods_gone(&mut self, job: &ObjectRef, attempt: u64) {
-        if self.pods.attempt(job, attempt).is_none() {
-            return;
-        }
-        self.pods.end(job);
-        self.play.placements_end(job);
-        let now = self.now;
-        let Some(value) = self.world.get(job) else { return };
-        if let Kind::Job(kind) = job.kind {
-            let status = pods::idle_status(kind, value);
-            self.world.set_status(job, |old| *old = status);
-        } else {
-            self.world.set_status(job, |status| {
-                set_condition(status, "QuotaReserved", false, "Pending", "The workload was evicted", now);
-                set_condition(
-                    status,
-                    "Admitted",
-                    false,
-                    "NoReservation",
-                    "The workload has no reservation",
-                    now,
-                );
-                let why = status["conditions"].as_array().into_iter().flatten();
-                let why = why.filter(|c| c["type"] == "Evicted").map(|c| c["reason"].clone()).next();
-                let why = why.unwrap_or_default();
-                let requeued = why == "Preempted";
-                set_condition(status, "Requeued", requeued, text(&why), "", now);
-                if let Some(status) = status.as_object_mut() {
-                    status.remove("admission");
-                }
-            });
-        }
-        self.start_waiting();
-    }
-
-    /// Tries to place the pods of started jobs that found no room.
-    fn start_waiting(&mut self) {
-        for job in self.play.take_waiting() {
-            if let Kind::Job(kind) = job.kind {
-                self.sync_job(&job, kind);
-            }
-        }
-    }
-
-    /// Draws the run times of what runs anew, after the seed changed: another future from here on.
-    ///
-    /// A job that has already run for longer than what is drawn for it is drawn for again, as often as it takes: that it
-    /// still runs is known.
-    pub(crate) fn redraw(&mut self) {
-        let (world, pods, now) = (&self.world, &mut self.pods, self.now);
-        let seed = pods.seed;
-        self.agenda.move_ends(|job| {
-            let value = world.get(job)?;
-            let Phase::Running { since } = pods.run(job)?.phase else { return None };
-            for again in 0..64_u64 {
-                pods.seed = seed.wrapping_add(again.wrapping_mul(1_000_003));
-                let end = after(after(since, pods.startup), pods.run_time(job, value).0);
-                if end > now {
-                    pods.seed = seed;
-                    return Some(end);
-                }
-            }
-            pods.seed = seed;
-            None
-        });
-    }
-
-    /// Loses the pods of a job: it starts again from the beginning, elsewhere if there is room.
-    pub(crate) fn lose_pods(&mut self, job: &ObjectRef) {
-        let (Some(run), Kind::Job(kind)) = (self.pods.run(job), job.kind) else { return };
-        let Phase::Running { since } = run.phase else { return };
-        self.record.lost(job, self.now.as_millisecond() - since.as_millisecond());
-        self.pods.end(job);
-        self.play.placements_end(job);
-        let Some(value) = self.world.get(job) else { return };
-        let status = pods::idle_status(kind, value);
-        self.world.set_status(job, |old| *old = status);
-        self.sync_job(job, kind);
-    }
-
     /// Notes something that the scenario did.
     pub(crate) fn note(&mut self, what: &str) {
         self.last_event = self.now;
@@ -733,21 +423,5 @@ impl Simulation {
     pub(crate) fn note_refused(&mut self, who: &str, why: &str) {
         let now = self.now;
         self.record.refused(now, who, why);
-    }
-}
-
-/// Sets a condition of a status document.
-fn set_condition(status: &mut Value, type_: &str, yes: bool, reason: &str, message: &str, now: Timestamp) {
-    let condition = json!({
-        "type": type_, "status": if yes { "True" } else { "False" }, "reason": reason, "message": message,
-        "lastTransitionTime": crate::world::seconds(now),
-    });
-    if !status["conditions"].is_array() {
-        status["conditions"] = json!([]);
-    }
-    let Some(list) = status["conditions"].as_array_mut() else { return };
-    match list.iter_mut().find(|c| c["type"] == type_) {
-        Some(known) => *known = condition,
-        None => list.push(condition),
     }
 }

@@ -3,12 +3,14 @@
 //! Large worlds are aggregated: above [`MOST_BARS`] bars, or [`MOST_ROWS`] rows of one queue, jobs are not drawn singly,
 //! and only the [`MOST_QUEUES`] queues with the most waiting get pictures.
 
+mod curve;
 mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use curve::{Step, own_steps, thinned};
 use svg::{LEFT, Svg, escape};
 
 use crate::duration::show;
@@ -23,8 +25,6 @@ const MOST_BARS: usize = 6000;
 const MOST_ROWS: usize = 120;
 /// The most queues with pictures.
 const MOST_QUEUES: usize = 60;
-/// The most steps of one curve.
-const MOST_POINTS: usize = 400;
 /// The most lines of the timeline.
 const MOST_LINES: usize = 2000;
 /// Pixels per row of jobs.
@@ -59,36 +59,6 @@ pub fn page(record: &Record, report: &Report, end: i64) -> String {
     let colours = flavors.into_iter().enumerate().map(|(i, flavor)| (flavor, i)).collect();
     let page = Page { record, report, end, slots, colours, entries, bars };
     page.whole()
-}
-
-/// A step, and how much of what is used is borrowed.
-type Step = (Point, i64);
-
-/// The steps of one slot.
-fn own_steps(points: &[Point]) -> Vec<Step> {
-    points.iter().map(|point| (*point, point.borrowed())).collect()
-}
-
-/// At most so many steps: of each stretch the highest.
-fn thinned(steps: &[Step], end: i64) -> Vec<Step> {
-    if steps.len() <= MOST_POINTS {
-        return steps.to_vec();
-    }
-    let stretch = (end / i64::try_from(MOST_POINTS).unwrap_or(1)).max(1);
-    let mut thin: Vec<Step> = Vec::new();
-    for (point, borrowed) in steps {
-        let at = point.at / stretch * stretch;
-        match thin.last_mut() {
-            Some((last, last_borrowed)) if last.at == at => {
-                if point.used >= last.used {
-                    (last.used, *last_borrowed) = (point.used, *borrowed);
-                }
-                last.nominal = point.nominal;
-            }
-            _ => thin.push((Point { at, ..*point }, *borrowed)),
-        }
-    }
-    thin
 }
 
 impl Page<'_> {
@@ -509,18 +479,4 @@ fn short(name: &str) -> String {
     }
     let head: String = name.chars().take(21).collect();
     format!("{head}…")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_curves_keep_their_peaks() {
-        let step = |at| (Point { at, used: if at == 5003 { 9 } else { 1 }, nominal: 2 }, 0);
-        let steps: Vec<_> = (0..10_000).map(step).collect();
-        let thin = thinned(&steps, 10_000);
-        assert!(thin.len() <= MOST_POINTS + 1);
-        assert_eq!(thin.iter().map(|(p, _)| p.used).max(), Some(9));
-    }
 }

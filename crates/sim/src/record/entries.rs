@@ -1,0 +1,192 @@
+//! What a record consists of. Times in milliseconds from the beginning.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use sluice_engine::Kind;
+
+/// An amount of one resource of one flavor: millicores for `cpu`, whole units otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holding {
+    /// The flavor.
+    pub flavor: Arc<str>,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// How much.
+    pub amount: i64,
+}
+
+/// Why a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEnd {
+    /// It has not.
+    Open,
+    /// The job finished.
+    Finished,
+    /// Somebody else got the quota.
+    Preempted,
+    /// It was evicted for another reason, or deleted.
+    Evicted,
+}
+
+/// A time during which a job held quota.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// From the reservation.
+    pub from: i64,
+    /// From the admission, if it came to that.
+    pub admitted: Option<i64>,
+    /// From the eviction until the quota was given back, if it was evicted.
+    pub evicted: Option<i64>,
+    /// Until it was given back.
+    pub to: Option<i64>,
+    /// Why it ended.
+    pub end: HoldEnd,
+    /// The ClusterQueue.
+    pub queue: Arc<str>,
+    /// What it held.
+    pub holdings: Arc<[Holding]>,
+}
+
+/// A job, or a Workload without one.
+#[derive(Clone, Debug)]
+pub struct JobRecord {
+    /// `Job`, `JobSet` or `Workload`.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its LocalQueue.
+    pub local_queue: Arc<str>,
+    /// The ClusterQueue behind it, as far as it is known.
+    pub cluster_queue: Option<Arc<str>>,
+    /// The priority of its Workload.
+    pub priority: i32,
+    /// When it was submitted.
+    pub submitted: i64,
+    /// When it was first admitted.
+    pub admitted: Option<i64>,
+    /// When it ended.
+    pub finished: Option<i64>,
+    /// Whether it ended well.
+    pub success: bool,
+    /// Whether it has a Workload.
+    pub managed: bool,
+    /// What it held, in order.
+    pub holds: Vec<Hold>,
+    /// How often somebody else got its quota.
+    pub preempted: u32,
+    /// How often it got somebody else's quota.
+    pub preempts: u32,
+    /// Run time that evictions made worthless.
+    pub lost: i64,
+    /// The last reason why it waited.
+    pub waits_for: Option<(Arc<str>, Arc<str>)>,
+}
+
+impl JobRecord {
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What happened to a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "camelCase")]
+pub enum What {
+    /// It was created.
+    Submitted,
+    /// It waits, and this is why.
+    Waiting {
+        /// The reason of the condition.
+        reason: Arc<str>,
+        /// Its message.
+        message: Arc<str>,
+    },
+    /// It is admitted.
+    Admitted {
+        /// By which ClusterQueue.
+        queue: Arc<str>,
+        /// What it got, as people read it.
+        flavors: Arc<str>,
+    },
+    /// Somebody else gets its quota.
+    Preempted {
+        /// Who, if that is known.
+        by: Option<Arc<str>>,
+        /// The reason of the condition Preempted.
+        reason: Arc<str>,
+        /// The message.
+        message: Arc<str>,
+    },
+    /// It was evicted for another reason.
+    Evicted {
+        /// The reason of the condition.
+        reason: Arc<str>,
+        /// Its message.
+        message: Arc<str>,
+    },
+    /// It ended.
+    Finished {
+        /// Whether well.
+        success: bool,
+    },
+    /// The API server would not take it.
+    Refused {
+        /// Why.
+        message: Arc<str>,
+    },
+    /// It was deleted before it ended.
+    Deleted,
+    /// The scenario did something: not about a job.
+    Scenario {
+        /// What.
+        message: Arc<str>,
+    },
+}
+
+impl What {
+    /// One word.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Submitted => "submitted",
+            Self::Waiting { .. } => "waiting",
+            Self::Admitted { .. } => "admitted",
+            Self::Preempted { .. } => "preempted",
+            Self::Evicted { .. } => "evicted",
+            Self::Finished { success: true } => "finished",
+            Self::Finished { success: false } => "failed",
+            Self::Refused { .. } => "refused",
+            Self::Deleted => "deleted",
+            Self::Scenario { .. } => "scenario",
+        }
+    }
+}
+
+/// One line of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When.
+    pub at: i64,
+    /// Which job: an index into [`Record::jobs`]; none of what the scenario does.
+    pub job: Option<usize>,
+    /// What.
+    pub what: What,
+}
+
+/// A change of nominal quota.
+#[derive(Clone, Debug)]
+pub struct QuotaChange {
+    /// When.
+    pub at: i64,
+    /// The ClusterQueue, or the Cohort.
+    pub node: Arc<str>,
+    /// Whether it is a ClusterQueue.
+    pub is_queue: bool,
+    /// The Cohort above it.
+    pub cohort: Option<Arc<str>>,
+    /// All of its quota now.
+    pub nominal: Vec<Holding>,
+}

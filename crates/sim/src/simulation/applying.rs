@@ -1,0 +1,131 @@
+//! Objects come in: as `kubectl apply` and `kubectl patch` bring them, past the webhooks.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_api::{conditions, labels};
+use sluice_engine::{Kind, ObjectRef};
+use sluice_jobs::Patch;
+use sluice_jobs::webhook::{Context, Operation, mutate, validate};
+
+use super::{SimError, Simulation};
+use crate::agenda::{Action, after};
+use crate::json::{self, text};
+use crate::manifest::Manifest;
+use crate::object::Wrong;
+use crate::pods::SUBMIT_AFTER_SECONDS;
+
+impl Simulation {
+    /// Makes a namespace that nobody declared.
+    pub(super) fn namespace(&mut self, name: &str) {
+        if name.is_empty() || self.world.get(&ObjectRef::cluster(Kind::Namespace, name)).is_some() {
+            return;
+        }
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let gates = self.options.configuration.gates;
+        self.world.put(Kind::Namespace, object, gates).expect("a namespace that has a name is taken");
+    }
+
+    /// Applies a manifest now, as `kubectl apply` would; one that says that it comes later is put on the agenda.
+    pub fn apply(&mut self, manifest: &Manifest) -> Result<(), SimError> {
+        let later = text(&manifest.object["metadata"]["annotations"][SUBMIT_AFTER_SECONDS]);
+        if let Some(seconds) = later.parse::<i64>().ok().filter(|s| *s > 0) {
+            let at = after(self.options.start, SignedDuration::from_secs(seconds));
+            if at > self.now {
+                self.agenda.put(at, Action::Submit(Box::new(manifest.clone())));
+                return Ok(());
+            }
+        }
+        self.put(manifest.kind, manifest.object.clone()).map(|_| ())
+    }
+
+    /// Creates or replaces an object now.
+    pub(crate) fn put(&mut self, kind: Kind, mut value: Value) -> Result<ObjectRef, SimError> {
+        let refused = |value: &Value, wrong: Wrong| SimError::Refused {
+            object: format!("{} {}", kind.as_str(), text(&value["metadata"]["name"])),
+            path: wrong.path,
+            message: wrong.message,
+        };
+        if kind.namespaced() {
+            let namespace = text(&value["metadata"]["namespace"]);
+            let namespace = if namespace.is_empty() { "default" } else { namespace }.to_owned();
+            value["metadata"]["namespace"] = json!(namespace);
+            self.namespace(&namespace);
+        }
+        if let Kind::Job(job) = kind {
+            self.admit_job(job, &mut value).map_err(|wrong| refused(&value, wrong))?;
+        }
+        if kind == Kind::AdmissionCheck {
+            // Its controller is played here: it is there.
+            value["status"]["conditions"] = json!([{
+                "type": conditions::ACTIVE, "status": "True", "reason": "Active", "message": "",
+                "lastTransitionTime": crate::world::seconds(self.now),
+            }]);
+        }
+        let shown = value.clone();
+        let gates = self.options.configuration.gates;
+        let reference = self.world.put(kind, value, gates).map_err(|wrong| refused(&shown, wrong))?;
+        self.last_event = self.now;
+        Ok(reference)
+    }
+
+    /// What the webhooks of jobs do with a new one.
+    fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<(), Wrong> {
+        let namespace = text(&value["metadata"]["namespace"]).to_owned();
+        let reference = crate::object::reference(Kind::Job(kind), value);
+        let old = self.world.get(&reference);
+        let labels_of = |v: &Value| -> BTreeMap<String, String> {
+            let map = v["metadata"]["labels"].as_object();
+            map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
+        };
+        let known = self.world.get(&ObjectRef::cluster(Kind::Namespace, namespace.as_str()));
+        let namespace_labels = known.map(labels_of).unwrap_or_default();
+        let default_queue =
+            ObjectRef::namespaced(Kind::LocalQueue, namespace.as_str(), labels::DEFAULT_LOCAL_QUEUE);
+        let default_class =
+            ObjectRef::cluster(Kind::WorkloadPriorityClass, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS);
+        let configuration = &self.options.configuration;
+        let context = Context {
+            manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector: &configuration.managed_jobs_namespace_selector,
+            namespace_labels: &namespace_labels,
+            default_local_queue: self.world.get(&default_queue).is_some(),
+            default_priority_class: self.world.get(&default_class).is_some(),
+            managed_owner: false,
+            gates: configuration.gates,
+        };
+        // One that was read from a cluster is as its webhooks left it.
+        if old.is_none()
+            && text(&value["metadata"]["uid"]).is_empty()
+            && let Patch::Json(operations) = mutate(Operation::Create, value, &context)
+        {
+            json::apply(value, &operations).map_err(|why| Wrong::new("", why))?;
+        }
+        if old.is_some() && value["spec"].get("suspend").is_none() {
+            value["spec"]["suspend"] = old.map(|o| o["spec"]["suspend"].clone()).unwrap_or_default();
+        }
+        validate(kind, value, old, &context).map_err(|denied| Wrong::new("", denied.to_string()))
+    }
+
+    /// Changes an object now, as `kubectl patch --type=merge` would.
+    pub fn patch(
+        &mut self,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+        merge: &Value,
+    ) -> Result<(), SimError> {
+        let refused = |wrong: Wrong| SimError::Refused {
+            object: format!("{kind} {name}"),
+            path: wrong.path,
+            message: wrong.message,
+        };
+        let reference = crate::play::reference(kind, namespace, name)
+            .ok_or_else(|| refused(Wrong::new("", "expected a simulated kind")))?;
+        let gates = self.options.configuration.gates;
+        self.last_event = self.now;
+        self.world.patch(&reference, merge, gates).map_err(refused)
+    }
+}

@@ -1,0 +1,224 @@
+//! Plays the controllers of jobs and of admission checks, and the owners of Workloads without a job.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_api::{conditions, slim};
+use sluice_engine::{Kind, ObjectRef};
+
+use super::Simulation;
+use crate::agenda::{Action, after};
+use crate::json::text;
+use crate::pods::{self, Phase};
+
+impl Simulation {
+    /// What the job controller and the kubelets do about a job as it is now.
+    pub(super) fn sync_job(&mut self, reference: &ObjectRef, kind: JobKind) {
+        let Some(value) = self.world.get(reference) else { return };
+        if pods::has_ended(value) {
+            return;
+        }
+        match (pods::wants_to_run(value), self.pods.run(reference).map(|r| r.phase)) {
+            (true, None) => self.start_pods(reference, kind),
+            (false, Some(Phase::Running { since })) => {
+                let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
+                self.pods.stop(reference);
+                let ran = self.now.as_millisecond() - since.as_millisecond();
+                self.record.lost(reference, ran);
+                let at = after(self.now, self.pods.termination);
+                self.agenda.put(at, Action::Gone(reference.clone(), attempt));
+            }
+            _ => {}
+        }
+    }
+
+    fn start_pods(&mut self, reference: &ObjectRef, kind: JobKind) {
+        let Some(value) = self.world.get(reference) else { return };
+        if !self.play.place(reference, kind, value) {
+            // Its pods wait for room on the nodes.
+            return;
+        }
+        let (run, _) = self.pods.run_time(reference, value);
+        // One that was read from a cluster has run for a while.
+        let known = text(&value["status"]["startTime"]).parse::<Timestamp>().ok();
+        let since = known.filter(|t| *t <= self.now && value["status"]["active"].as_i64() > Some(0));
+        let since = since.unwrap_or(self.now);
+        let attempt = self.pods.start(reference, since);
+        let startup = self.pods.startup;
+        let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
+        self.agenda.put(end, Action::Finish(reference.clone(), attempt));
+        if !startup.is_zero() {
+            self.agenda.put(after(self.now, startup), Action::Ready(reference.clone(), attempt));
+        }
+        let status = pods::running_status(kind, value, startup.is_zero(), since);
+        self.world.set_status(reference, |old| *old = status);
+    }
+
+    /// Plays the controllers of admission checks, and the owner of a Workload that has no job.
+    pub(super) fn workload_changed(&mut self, reference: &ObjectRef, workload: &slim::Workload) {
+        self.record.observe(self.now, workload);
+        let status = &workload.status;
+        let pending =
+            status.admission_checks.iter().any(|c| c.state == sluice_api::v1beta2::CheckState::Pending);
+        if pending && conditions::is_true(&status.conditions, "QuotaReserved") {
+            self.agenda.put(after(self.now, self.check_delay), Action::Checks(reference.clone()));
+        }
+        let is = |type_: &str| conditions::is_true(&status.conditions, type_);
+        if is("Finished") {
+            let job =
+                workload.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+            let ended = match job {
+                Some(owner) => JobKind::from_owner(&owner.api_version, &owner.kind).map(|kind| {
+                    ObjectRef::namespaced(Kind::Job(kind), reference.namespace.clone(), owner.name.as_str())
+                }),
+                None => Some(reference.clone()),
+            };
+            self.ended.extend(ended);
+            return;
+        }
+        if self.record.job(reference).is_none() {
+            return;
+        }
+        match (is("Admitted") && !is("Evicted"), self.pods.run(reference).map(|r| r.phase)) {
+            (true, None) => {
+                let Some(value) = self.world.get(reference) else { return };
+                let (run, _) = self.pods.run_time(reference, value);
+                let since = conditions::true_since(&status.conditions, "Admitted").unwrap_or(self.now);
+                let attempt = self.pods.start(reference, since);
+                let end = after(since, run).max(after(self.now, SignedDuration::from_millis(1)));
+                self.agenda.put(end, Action::Finish(reference.clone(), attempt));
+            }
+            (false, Some(Phase::Running { since })) => {
+                let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
+                self.pods.stop(reference);
+                self.record.lost(reference, self.now.as_millisecond() - since.as_millisecond());
+                let at = after(self.now, self.pods.termination);
+                self.agenda.put(at, Action::Gone(reference.clone(), attempt));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn finish(&mut self, job: &ObjectRef, attempt: u64) {
+        let Some(run) = self.pods.attempt(job, attempt) else { return };
+        if run.phase == Phase::Stopping {
+            return;
+        }
+        self.pods.end(job);
+        self.play.placements_end(job);
+        let now = self.now;
+        let Some(value) = self.world.get(job) else { return };
+        let (_, success) = self.pods.run_time(job, value);
+        self.pods.drawn.remove(job);
+        match job.kind {
+            Kind::Job(kind) => {
+                let status = pods::ended_status(kind, value, success, now);
+                self.world.set_status(job, |old| *old = status);
+                self.record.ended(now, job, success);
+                if self.record.job(job).is_some_and(|record| !record.managed) {
+                    self.ended.push(job.clone());
+                }
+            }
+            _ => self.world.set_status(job, |status| {
+                set_condition(status, "Finished", true, "Succeeded", "Job finished successfully", now);
+            }),
+        }
+        self.start_waiting();
+    }
+
+    pub(super) fn pods_gone(&mut self, job: &ObjectRef, attempt: u64) {
+        if self.pods.attempt(job, attempt).is_none() {
+            return;
+        }
+        self.pods.end(job);
+        self.play.placements_end(job);
+        let now = self.now;
+        let Some(value) = self.world.get(job) else { return };
+        if let Kind::Job(kind) = job.kind {
+            let status = pods::idle_status(kind, value);
+            self.world.set_status(job, |old| *old = status);
+        } else {
+            self.world.set_status(job, |status| {
+                set_condition(status, "QuotaReserved", false, "Pending", "The workload was evicted", now);
+                set_condition(
+                    status,
+                    "Admitted",
+                    false,
+                    "NoReservation",
+                    "The workload has no reservation",
+                    now,
+                );
+                let why = status["conditions"].as_array().into_iter().flatten();
+                let why = why.filter(|c| c["type"] == "Evicted").map(|c| c["reason"].clone()).next();
+                let why = why.unwrap_or_default();
+                let requeued = why == "Preempted";
+                set_condition(status, "Requeued", requeued, text(&why), "", now);
+                if let Some(status) = status.as_object_mut() {
+                    status.remove("admission");
+                }
+            });
+        }
+        self.start_waiting();
+    }
+
+    /// Tries to place the pods of started jobs that found no room.
+    fn start_waiting(&mut self) {
+        for job in self.play.take_waiting() {
+            if let Kind::Job(kind) = job.kind {
+                self.sync_job(&job, kind);
+            }
+        }
+    }
+
+    /// Draws the run times of what runs anew, after the seed changed: another future from here on.
+    ///
+    /// A job that has already run for longer than what is drawn for it is drawn for again, as often as it takes: that it
+    /// still runs is known.
+    pub(crate) fn redraw(&mut self) {
+        let (world, pods, now) = (&self.world, &mut self.pods, self.now);
+        let seed = pods.seed;
+        self.agenda.move_ends(|job| {
+            let value = world.get(job)?;
+            let Phase::Running { since } = pods.run(job)?.phase else { return None };
+            for again in 0..64_u64 {
+                pods.seed = seed.wrapping_add(again.wrapping_mul(1_000_003));
+                let end = after(after(since, pods.startup), pods.run_time(job, value).0);
+                if end > now {
+                    pods.seed = seed;
+                    return Some(end);
+                }
+            }
+            pods.seed = seed;
+            None
+        });
+    }
+
+    /// Loses the pods of a job: it starts again from the beginning, elsewhere if there is room.
+    pub(crate) fn lose_pods(&mut self, job: &ObjectRef) {
+        let (Some(run), Kind::Job(kind)) = (self.pods.run(job), job.kind) else { return };
+        let Phase::Running { since } = run.phase else { return };
+        self.record.lost(job, self.now.as_millisecond() - since.as_millisecond());
+        self.pods.end(job);
+        self.play.placements_end(job);
+        let Some(value) = self.world.get(job) else { return };
+        let status = pods::idle_status(kind, value);
+        self.world.set_status(job, |old| *old = status);
+        self.sync_job(job, kind);
+    }
+}
+
+/// Sets a condition of a status document.
+fn set_condition(status: &mut Value, type_: &str, yes: bool, reason: &str, message: &str, now: Timestamp) {
+    let condition = json!({
+        "type": type_, "status": if yes { "True" } else { "False" }, "reason": reason, "message": message,
+        "lastTransitionTime": crate::world::seconds(now),
+    });
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(list) = status["conditions"].as_array_mut() else { return };
+    match list.iter_mut().find(|c| c["type"] == type_) {
+        Some(known) => *known = condition,
+        None => list.push(condition),
+    }
+}
