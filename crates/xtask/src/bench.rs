@@ -184,17 +184,23 @@ fn print_row(name: &str, budget: &CaseBudget, runs: &[CaseResult]) {
     };
     let theirs =
         |pick: fn(&Kueue) -> Option<f64>, unit: &str| text(budget.kueue.as_ref().and_then(pick), unit);
-    let factor = budget.kueue.as_ref().and_then(|kueue| {
-        kueue
-            .cpu_us_per_admission
-            .map(|cpu| cpu / per_admission)
-            .or_else(|| kueue.snapshot_us.map(|theirs| theirs / snapshot))
-    });
+    if runs[0].end == "snapshotOnly" {
+        println!(
+            "{name:<22} | no cycles; {} workloads hold quota; a snapshot: Kueue {}, {}; Sluice {snapshot:.1} µs{}, {rss:.0} MiB{}",
+            runs[0].counts["holdingAtEnd"],
+            theirs(|kueue| kueue.snapshot_us, " µs"),
+            theirs(|kueue| Some(kueue.peak_rss_mib), " MiB"),
+            above(snapshot, budget.goal.snapshot_us),
+            above(rss, budget.goal.peak_rss_mib),
+        );
+        return;
+    }
+    let factor = budget.kueue.as_ref().and_then(|kueue| Some(kueue.cpu_us_per_admission? / per_admission));
     println!(
         "{name:<22} | {:>9} {:>9} {:>9} {:>9} | {:>9} | {:>7.2} µs {rate:>8.0}{slow} {:>17} {p99:>7.0} µs{} {snapshot:>6.1} µs{} {rss:>5.0} MiB{} | {:>6}",
         theirs(|kueue| kueue.cpu_us_per_admission, " µs"),
         theirs(|kueue| kueue.admissions_per_second, ""),
-        theirs(|kueue| kueue.cycle_p99_ms.or(kueue.snapshot_us.map(|us| us / 1000.0)), " ms"),
+        theirs(|kueue| kueue.cycle_p99_ms, " ms"),
         theirs(|kueue| Some(kueue.peak_rss_mib), " MiB"),
         text(budget.goal.admissions_per_second, ""),
         per_admission,
