@@ -13,8 +13,12 @@ use super::rows::{Row, TITLES, rows};
 
 /// How often the table looks.
 const PERIOD: Duration = Duration::from_millis(250);
+/// The longest line of a reason on a terminal, which is drawn below its row so that the table fits into 100 columns.
+const REASON_WIDTH: usize = 92;
+/// What a reason's lines begin with.
+const INDENT: &str = "      ";
 /// The widest a column may be on a terminal.
-const WIDEST: usize = 70;
+const WIDEST: usize = 30;
 /// The columns' widths where rows are printed one by one.
 const LOG_WIDTHS: [usize; 7] = [26, 18, 16, 8, 8, 20, 0];
 
@@ -95,6 +99,7 @@ impl Table {
     fn draw(&mut self, rows: &[Row]) {
         let mut lines: Vec<[String; 7]> = vec![TITLES.map(str::to_owned)];
         lines.extend(rows.iter().map(Row::columns));
+        let reasons: Vec<String> = lines.iter_mut().map(|columns| std::mem::take(&mut columns[6])).collect();
         let mut widths = [0; 7];
         for columns in &mut lines {
             for (column, width) in columns.iter_mut().zip(&mut widths) {
@@ -109,10 +114,18 @@ impl Table {
             // Up to the first line of the last drawing.
             let _ = write!(screen, "\x1b[{}A", self.drawn);
         }
-        for columns in &lines {
+        self.drawn = 0;
+        for (number, (columns, reason)) in lines.iter().zip(&reasons).enumerate() {
             let _ = writeln!(screen, "\x1b[2K{}", line(columns, &widths));
+            // The first line has the titles.
+            let below = if number == 0 { Vec::new() } else { wrapped(reason) };
+            for text in &below {
+                let _ = writeln!(screen, "\x1b[2K{INDENT}{text}");
+            }
+            self.drawn += 1 + below.len();
         }
-        self.drawn = lines.len();
+        // What was longer before.
+        screen.push_str("\x1b[J");
         let mut out = std::io::stdout().lock();
         // A closed terminal ends the demo by a signal, not here.
         let _ = out.write_all(screen.as_bytes()).and_then(|()| out.flush());
@@ -128,8 +141,41 @@ impl Table {
     }
 }
 
+/// A reason in lines of at most [`REASON_WIDTH`] characters, broken at blanks.
+fn wrapped(reason: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in reason.split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= REASON_WIDTH => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn line(columns: &[String; 7], widths: &[usize; 7]) -> String {
     let padded: Vec<String> =
         columns.iter().zip(widths).map(|(column, width)| format!("{column:<width$}")).collect();
     padded.join("  ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_broken_at_blanks_and_keeps_every_word() {
+        let reason =
+            "insufficient unused quota for google.com/tpu in flavor vlp-24, 24 more needed. ".repeat(3);
+        let lines = wrapped(&reason);
+        assert!(
+            lines.len() > 2 && lines.iter().all(|line| line.chars().count() <= REASON_WIDTH),
+            "{lines:?}"
+        );
+        assert_eq!(lines.join(" "), reason.trim());
+        assert!(wrapped("").is_empty());
+    }
 }
