@@ -1,6 +1,8 @@
 //! Every example, played on a control plane with the installed chart, the manager under the chart's ServiceAccount and the
 //! stand-ins for JobSet and the cluster autoscaler.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
+
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart};
 use sluice_tests::story;
 use tokio::sync::{Mutex, OnceCell};

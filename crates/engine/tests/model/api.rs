@@ -189,11 +189,11 @@ impl Api {
                     }
                     return;
                 }
-                self.remove(reference, string(&value["metadata"]["uid"]));
+                self.remove(reference, &string(&value["metadata"]["uid"]));
             }
             Some(Stored::Job(job)) => {
                 let uid = Arc::clone(&job.view.job.uid);
-                self.remove(reference, Arc::clone(&uid));
+                self.remove(reference, &uid);
                 for workload in self.names(Kind::Workload) {
                     let owned = self.json(&workload).is_some_and(|w| {
                         w["metadata"]["ownerReferences"]
@@ -209,14 +209,14 @@ impl Api {
         }
     }
 
-    fn remove(&mut self, reference: &ObjectRef, uid: Arc<str>) {
+    fn remove(&mut self, reference: &ObjectRef, uid: &Arc<str>) {
         self.objects.remove(reference);
         let revision = self.next();
-        self.log.push((revision, reference.clone(), Some(Arc::clone(&uid))));
+        self.log.push((revision, reference.clone(), Some(Arc::clone(uid))));
         for kind in [Kind::ProvisioningRequest, Kind::PodTemplate] {
             for owned in self.names(kind) {
                 let owners = self.json(&owned).and_then(|o| o["metadata"]["ownerReferences"].as_array());
-                if owners.is_some_and(|o| o.iter().all(|o| string(&o["uid"]) == uid)) {
+                if owners.is_some_and(|o| o.iter().all(|o| string(&o["uid"]) == *uid)) {
                     self.delete(&owned);
                 }
             }
@@ -368,7 +368,7 @@ impl Api {
                     && value["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
                 if leaves {
                     let uid = string(&value["metadata"]["uid"]);
-                    self.remove(reference, uid);
+                    self.remove(reference, &uid);
                     return Ok(None);
                 }
                 if value != before {
