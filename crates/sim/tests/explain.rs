@@ -1,4 +1,5 @@
 //! Explanations: the reason, the holders, remedies that were tried, the forecast.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,8 @@
 //! Whole simulations: the scenarios of `examples/simulate`, determinism, conservation of quota, reports, what-if, replay.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -55,7 +57,7 @@ fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
     let mut compared = 0;
     for entry in fs::read_dir(folder()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        if !name.ends_with(".yaml") {
+        if PathBuf::from(&name).extension().is_none_or(|e| e != "yaml") {
             continue;
         }
         let (manifests, _) = example(&name);
@@ -114,7 +116,9 @@ fn a_drained_queue_and_a_failed_node_cost_work() {
 
 /// At no time do the queues of a cohort use more than all of them have, nor one more than it may borrow.
 fn conserved(record: &Record, end: i64) {
-    let mut total: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<i64, (i64, i64)>> = BTreeMap::new();
+    /// When use and quota change, and by how much.
+    type Moves = BTreeMap<i64, (i64, i64)>;
+    let mut total: BTreeMap<(Arc<str>, Arc<str>), Moves> = BTreeMap::new();
     for ((_, flavor, resource), points) in series::steps(record, end) {
         let (mut used, mut nominal) = (0, 0);
         for point in points {
@@ -141,7 +145,8 @@ fn random_world(quotas: &[u32], jobs: &[(usize, u32, u32, bool)]) -> String {
                     apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: high}\nvalue: 5\n"
         .to_owned();
     for (number, quota) in quotas.iter().enumerate() {
-        text += &format!(
+        let _ = write!(
+            text,
             "---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: q{number}}}\nspec:\n  cohortName: all\n  \
              namespaceSelector: {{}}\n  preemption: {{reclaimWithinCohort: Any, withinClusterQueue: LowerPriority}}\n  resourceGroups:\n  \
              - coveredResources: [cpu]\n    flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: {quota}}}]}}]\n---\n\
@@ -151,7 +156,8 @@ fn random_world(quotas: &[u32], jobs: &[(usize, u32, u32, bool)]) -> String {
     for (number, (queue, cpus, seconds, high)) in jobs.iter().enumerate() {
         let queue = queue % quotas.len();
         let class = if *high { ", kueue.x-k8s.io/priority-class: high" } else { "" };
-        text += &format!(
+        let _ = write!(
+            text,
             "---\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j{number}\n  labels: {{kueue.x-k8s.io/queue-name: q{queue}{class}}}\n  \
              annotations: {{sluice.dev/run-seconds: \"{seconds}\", sluice.dev/submit-after-seconds: \"{}\"}}\nspec:\n  template:\n    spec:\n      \
              restartPolicy: Never\n      containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpus}}}}}}}]\n",
@@ -227,7 +233,9 @@ fn a_recorded_run_replays_byte_for_byte_and_a_changed_one_is_told() {
     let lines = lines.lock().unwrap().clone();
     let replay = |lines: &[String]| {
         let mut replay = Replay::default();
-        lines.iter().for_each(|line| replay.line(line).unwrap());
+        for line in lines {
+            replay.line(line).unwrap();
+        }
         replay.finish()
     };
     let outcome = replay(&lines);
