@@ -1,0 +1,213 @@
+//! How fast Jobs get through, and with how many writes: counted at the API server's door, and compared with a bare loop
+//! that makes the same writes in the same run. Figures are printed; only the counts can fail the test.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::batch::v1::Job;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::kubectl::apply;
+use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, Write, client_of, crds, workloads};
+use sluice_tests::place::QUEUE_NAME;
+
+const JOBS: usize = 1_000;
+const QUEUES: usize = 20;
+const DEADLINE: Duration = Duration::from_mins(5);
+/// Jobs that their users make at once.
+const USERS: usize = 16;
+/// As many writes at once as the manager makes.
+const AT_ONCE: usize = 64;
+const NAMESPACE: &str = "default";
+
+const SETUP: &str = r"
+apiVersion: v1
+kind: Namespace
+metadata: {name: kueue-system}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: rate, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: rate}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, namespace: default, name: rate}]
+";
+
+/// One flavor and the queues, each with room for its share of the Jobs.
+fn queues() -> String {
+    let mut text =
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: default}\n".to_owned();
+    for number in 0..QUEUES {
+        let queue = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue",
+            "metadata": {"name": format!("cq-{number}")},
+            "spec": {"namespaceSelector": {}, "resourceGroups": [{
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": JOBS / QUEUES}]}],
+            }]},
+        });
+        let local = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+            "metadata": {"name": format!("lq-{number}"), "namespace": NAMESPACE},
+            "spec": {"clusterQueue": format!("cq-{number}")},
+        });
+        text = format!("{text}---\n{queue}\n---\n{local}\n");
+    }
+    text
+}
+
+/// Suspended as the webhook leaves it: admission webhooks are none of the manager's writes, and not part of this plane.
+fn job(name: &str, queue: usize, template: &Value) -> Job {
+    let labels = if queue < QUEUES { json!({QUEUE_NAME: format!("lq-{queue}")}) } else { json!({}) };
+    let object = json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"suspend": true, "template": template},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn template() -> Value {
+    json!({"spec": {
+        "restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+    }})
+}
+
+/// Makes a Job, as its user does: not through the door at which the writes are counted.
+async fn make_job(jobs: &Api<Job>, prefix: &str, number: usize, queue: usize) {
+    let job = job(&format!("{prefix}-{number}"), queue, &template());
+    jobs.create(&PostParams::default(), &job).await.unwrap();
+}
+
+/// What a write was on, without names; what tells of pods comes after the start, and is counted apart.
+fn sort(write: &Write) -> String {
+    if write.is_housekeeping() {
+        return "leases, events, reviews".to_owned();
+    }
+    if write.query.contains("PodsReady") {
+        return "workloads/status of pods".to_owned();
+    }
+    let path = &write.path;
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let kinds = ["jobs", "workloads", "clusterqueues", "localqueues", "resourceflavors"];
+    let Some(at) = parts.iter().position(|part| kinds.contains(part)) else { return "other".to_owned() };
+    if parts.last() == Some(&"status") { format!("{}/status", parts[at]) } else { parts[at].to_owned() }
+}
+
+/// The writes that Sluice makes for a Job, decided by nobody.
+struct Bare {
+    jobs: Api<Job>,
+    workloads: Api<DynamicObject>,
+    workload: Value,
+    status: Value,
+}
+
+impl Bare {
+    /// Copies one of the Workloads that Sluice made.
+    fn like(client: &Client, model: &Value) -> Self {
+        let kept =
+            ["finalizers", "labels", "ownerReferences"].map(|key| (key, model["metadata"][key].clone()));
+        let (version, kind) = ("kueue.x-k8s.io/v1beta2", "Workload");
+        Self {
+            jobs: Api::namespaced(client.clone(), NAMESPACE),
+            workloads: workloads::namespaced(client, NAMESPACE, "Workload", "workloads"),
+            workload: json!({
+                "apiVersion": version, "kind": kind, "metadata": BTreeMap::from(kept), "spec": model["spec"],
+            }),
+            status: json!({"apiVersion": version, "kind": kind, "metadata": {}, "status": model["status"]}),
+        }
+    }
+
+    async fn write(&self, number: usize) {
+        let name = format!("bare-{number}");
+        let (mut workload, mut status) = (self.workload.clone(), self.status.clone());
+        workload["metadata"]["name"] = json!(name);
+        status["metadata"]["name"] = json!(name);
+        let object = serde_json::from_value(workload).unwrap();
+        self.workloads.create(&PostParams::default(), &object).await.unwrap();
+        let apply = PatchParams::apply("bare-loop").force();
+        self.workloads.patch_status(&name, &apply, &Patch::Apply(status)).await.unwrap();
+        let start = Patch::Merge(json!({"spec": {"suspend": false}}));
+        self.jobs.patch(&name, &PatchParams::default(), &start).await.unwrap();
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a printed figure")]
+fn rate(took: Duration) -> f64 {
+    JOBS as f64 / took.as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_jobs_take_three_writes_each() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    apply(&plane, SETUP).await.unwrap();
+    let proxy = FaultProxy::start(&plane).await.unwrap();
+    // Everybody goes through the same door, so that it costs both the same.
+    let kubeconfig = plane.kubeconfig_through(&proxy.url(), NAMESPACE, "rate").await.unwrap();
+    let client = client_of(&kubeconfig).await.unwrap();
+    // Leases are not the subject, and a busy machine could lose one in between.
+    let lease = json!({"leaderElection": {"leaderElect": false}});
+    let setup = Setup::new(&plane).unwrap().acting_as(kubeconfig).with(&lease);
+    crds::install(&plane.client().await.unwrap(), Some(&setup.webhook_url())).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
+    apply(&plane, &queues()).await.unwrap();
+    let jobs: Api<Job> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
+
+    let user = &jobs;
+    proxy.forget_writes();
+    let began = Instant::now();
+    futures::stream::iter(0..JOBS)
+        .for_each_concurrent(USERS, |number| make_job(user, "job", number, number % QUEUES))
+        .await;
+    eventually("all Jobs to be started", DEADLINE, || async {
+        let started = proxy.writes().iter().filter(|write| sort(write) == "jobs").count();
+        Ok(look(started == JOBS, format!("{started} of {JOBS}")))
+    })
+    .await
+    .unwrap();
+    let took = began.elapsed();
+
+    let mut counts = BTreeMap::<String, usize>::new();
+    let mut refused = Vec::new();
+    for write in proxy.writes() {
+        if write.status >= 400 && !write.is_housekeeping() {
+            refused.push(write.clone());
+        }
+        *counts.entry(sort(&write)).or_default() += 1;
+    }
+    let model = workloads::list(&client, NAMESPACE).await.unwrap().swap_remove(0);
+    manager.stop().await.unwrap();
+
+    let loop_ = Bare::like(&client, &model);
+    let began = Instant::now();
+    futures::stream::iter(0..JOBS)
+        .map(|number| async move {
+            make_job(user, "bare", number, QUEUES).await;
+            number
+        })
+        .buffer_unordered(USERS)
+        .for_each_concurrent(AT_ONCE, |number| loop_.write(number))
+        .await;
+    let bare = began.elapsed();
+    println!(
+        "{JOBS} Jobs in {QUEUES} queues: {:.0}/s with Sluice, {:.0}/s by a bare loop of the same writes",
+        rate(took),
+        rate(bare)
+    );
+    println!("share of the bare loop: {:.0} %", 100.0 * rate(took) / rate(bare));
+    println!("writes: {counts:?}, of which refused: {refused:?}");
+    for sort in ["workloads", "workloads/status", "jobs"] {
+        assert_eq!(counts.get(sort), Some(&JOBS), "{sort}: {counts:?}");
+    }
+    assert!(refused.iter().all(|write| sort(write).contains("queues")), "{refused:?}");
+    plane.stop();
+}
