@@ -3,8 +3,7 @@
 use super::definitions::{Definition, Found, definitions};
 use super::objects::{Tally, look_at_all};
 use super::report::KindLine;
-use super::{MigrateError, Place, Report, surroundings};
-use crate::error_chain::Chain;
+use super::{MigrateError, Place, Report, surroundings, told};
 
 /// The version that Sluice's definitions store.
 const STORAGE: &str = "v1beta2";
@@ -45,7 +44,7 @@ async fn kind(place: &Place, definition: &Definition, tally: &mut Tally, report:
     let objects = match look_at_all(&place.client, definition, found, tally).await {
         Ok(count) => Some(count),
         Err(error) => {
-            report.obstacles.push(format!("{plural} cannot be read: {}", Chain(&error)));
+            report.obstacles.push(format!("{plural} cannot be read: {}", told(&error)));
             None
         }
     };

@@ -10,6 +10,9 @@ use crate::client::{client, connection};
 /// Something is not supported, has to be done first, or is left to do: not a failure, but not the end either.
 const NOT_CLEAR: u8 = 3;
 
+/// Refusals that are told of a kind: they often have one cause.
+const EXAMPLES: usize = 10;
+
 /// `sluice migrate …`.
 #[derive(Debug, Subcommand)]
 pub enum MigrateCommand {
@@ -78,7 +81,7 @@ async fn storage(args: &StorageArgs) -> anyhow::Result<u8> {
             Outcome::Refused { objects, failures } => {
                 complete = false;
                 println!("{plural}: {objects} rewritten, {} refused; storedVersions stays", failures.len());
-                for failure in failures {
+                for failure in failures.iter().take(EXAMPLES) {
                     eprintln!("refused: {failure}");
                 }
             }

@@ -14,6 +14,8 @@ mod surroundings;
 
 use kube::Client;
 
+use crate::error_chain::Chain;
+
 pub use check::check;
 pub use definitions::{Definition, Found, definitions};
 pub use report::Report;
@@ -61,5 +63,13 @@ fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
+    }
+}
+
+/// What an error says to a reader: the API server's message, if it answered.
+fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => Chain(other).to_string(),
     }
 }

@@ -13,8 +13,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde_json::json;
 
 use super::definitions::{Definition, Found};
-use super::{MigrateError, code};
-use crate::error_chain::Chain;
+use super::{MigrateError, code, told};
 
 /// Writes under way at the same time.
 const IN_FLIGHT: usize = 8;
@@ -127,7 +126,7 @@ async fn rewrite(
         Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
         Err(error) => {
             let place = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-            Err(format!("{} {place}{name}: {}", definition.plural, Chain(&error)))
+            Err(format!("{} {place}{name}: {}", definition.plural, told(&error)))
         }
     }
 }
