@@ -31,11 +31,11 @@ pub struct Place<'a> {
 impl<'a> Place<'a> {
     /// Makes the namespace with a flavor and queues of this many processors.
     pub async fn new(plane: &'a ControlPlane, name: &str, cpu: u32) -> Result<Self> {
-        let place = Self::bare(plane, name).await?;
-        place.flavor(name).await?;
-        place.cluster_queue(name, cpu, &json!({})).await?;
-        place.local_queue("lq", name).await?;
-        Ok(place)
+        let made = Self::bare(plane, name).await?;
+        made.flavor(name).await?;
+        made.cluster_queue(name, cpu, &json!({})).await?;
+        made.local_queue("lq", name).await?;
+        Ok(made)
     }
 
     /// Makes the namespace, without any queue.

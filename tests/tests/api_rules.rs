@@ -2,11 +2,14 @@
 //! that is refused, whose message is a snapshot. The rules of the webhooks are tested in `sluice-api`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::needless_pass_by_value, reason = "cases are written where they are passed")]
 
 #[path = "api_rules/table.rs"]
 mod table;
 #[path = "api_rules/workload.rs"]
 mod workload;
+
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use sluice_testkit::{ControlPlane, crds, kubectl};
@@ -435,7 +438,7 @@ spec:
     ] {
         let printed = kubectl::kubectl(&plane, &["get", object, "-o", "json"]).await.unwrap();
         let document: Value = serde_json::from_str(&printed).unwrap();
-        report.push_str(&format!("{object} {:#}\n", document["spec"]));
+        writeln!(report, "{object} {:#}", document["spec"]).unwrap();
     }
     insta::assert_snapshot!("api_rules_defaults", report);
     plane.stop();

@@ -73,7 +73,10 @@ async fn cluster_of_kueue() -> ControlPlane {
 
 /// Installs the chart over what is there, and starts its manager. Only that can read what is stored in v1beta1, so nothing is waited for before.
 async fn install(plane: &ControlPlane) -> Manager {
-    let setup = Setup::new(plane).unwrap();
+    // A lease that outlasts a busy machine: with the manager gone nothing can be written.
+    let lease =
+        json!({"leaderElection": {"leaseDuration": "60s", "renewDeadline": "40s", "retryPeriod": "2s"}});
+    let setup = Setup::new(plane).unwrap().with(&lease);
     let values = json!({
         "controllerManager": {"replicas": 0},
         "webhooks": {"urlBase": setup.webhook_url()},

@@ -33,12 +33,12 @@ fn writes(proxy: &FaultProxy, path: &str) -> usize {
 #[tokio::test]
 async fn figures_are_true_and_written_no_more_often_than_they_change() {
     let (plane, proxy, manager) = start().await;
-    let place = Place::new(&plane, "figures", 4).await.unwrap();
+    let here = Place::new(&plane, "figures", 4).await.unwrap();
     for n in 0..12 {
-        place.job(&format!("j{n}"), "lq", 1).await.unwrap();
+        here.job(&format!("j{n}"), "lq", 1).await.unwrap();
     }
-    place.wait_for_counts([8, 4, 4]).await.unwrap();
-    let queue = place.cluster_queues().get("figures").await.unwrap();
+    here.wait_for_counts([8, 4, 4]).await.unwrap();
+    let queue = here.cluster_queues().get("figures").await.unwrap();
     let usage = json!([{"name": "figures", "resources": [{"name": "cpu", "total": "4", "borrowed": "0"}]}]);
     let status = &queue.data["status"];
     assert_eq!((&status["flavorsReservation"], &status["flavorsUsage"]), (&usage, &usage), "{status:#}");
@@ -47,7 +47,7 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     let expected = json!({"pendingWorkloads": 8, "reservingWorkloads": 4, "admittedWorkloads": 4,
                           "flavorsReservation": usage, "flavorsUsage": usage});
     eventually("the LocalQueue to have the same figures", DEADLINE, || async {
-        let mut status = place.local_queues().get("lq").await?.data["status"].take();
+        let mut status = here.local_queues().get("lq").await?.data["status"].take();
         status.as_object_mut().map(|status| status.remove("conditions"));
         Ok(look(status == expected, status))
     })
@@ -63,8 +63,8 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     // What does not change the status does not write it, and a status that is right is left alone.
     let before = paths.map(|path| writes(&proxy, path));
     let note = json!({"metadata": {"annotations": {"note": "a"}}});
-    patch(&place.cluster_queues(), "figures", note.clone()).await.unwrap();
-    patch(&place.local_queues(), "lq", note).await.unwrap();
+    patch(&here.cluster_queues(), "figures", note.clone()).await.unwrap();
+    patch(&here.local_queues(), "lq", note).await.unwrap();
     consistently("no more writes", Duration::from_secs(4), || async {
         let now = paths.map(|path| writes(&proxy, path));
         Ok(look(now == before, format!("{now:?} after {before:?}")))
@@ -75,7 +75,7 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     let wrong = json!({"status": {"pendingWorkloads": 99}}).to_string();
     let args = ["patch", "clusterqueue", "figures", "--subresource=status", "--type=merge", "-p", &wrong];
     kubectl(&plane, &args).await.unwrap();
-    place.wait_for_counts([8, 4, 4]).await.unwrap();
+    here.wait_for_counts([8, 4, 4]).await.unwrap();
     manager.stop().await.unwrap();
     plane.stop();
 }
@@ -136,14 +136,14 @@ spec:
 #[tokio::test]
 async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
     let (plane, _proxy, manager) = start().await;
-    let place = Place::bare(&plane, "reasons").await.unwrap();
-    let (queues, locals) = (place.cluster_queues(), place.local_queues());
-    place.local_queue("lq", "reasons").await.unwrap();
+    let here = Place::bare(&plane, "reasons").await.unwrap();
+    let (queues, locals) = (here.cluster_queues(), here.local_queues());
+    here.local_queue("lq", "reasons").await.unwrap();
     active(&locals, "lq", "False/ClusterQueueDoesNotExist: Can't submit new workloads to clusterQueue").await;
 
     let checks =
         json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "mine"}]}, "stopPolicy": "Hold"});
-    place.cluster_queue("reasons", 1, &checks).await.unwrap();
+    here.cluster_queue("reasons", 1, &checks).await.unwrap();
     active(
         &queues,
         "reasons",
@@ -160,7 +160,7 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
          AdmissionCheck(s): mine.",
     )
     .await;
-    place.flavor("reasons").await.unwrap();
+    here.flavor("reasons").await.unwrap();
     active(
         &queues,
         "reasons",
@@ -187,10 +187,8 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
 
     // Whoever deletes what is in use is told by what; it goes when it is free.
     apply(&plane, COHORT).await.unwrap();
-    let (flavors, checks) = (
-        place.global("ResourceFlavor", "resourceflavors"),
-        place.global("AdmissionCheck", "admissionchecks"),
-    );
+    let (flavors, checks) =
+        (here.global("ResourceFlavor", "resourceflavors"), here.global("AdmissionCheck", "admissionchecks"));
     checks.delete("mine", &DeleteParams::default()).await.unwrap();
     flavors.delete("reasons", &DeleteParams::default()).await.unwrap();
     wait_for_note(&plane, "mine", "Kept until it is no longer used by: ClusterQueue reasons").await;
@@ -200,7 +198,7 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
     gone(&checks, "mine").await;
     patch(&queues, "reasons", json!({"spec": {"resourceGroups": null}})).await.unwrap();
     assert!(flavors.get("reasons").await.is_ok(), "the cohort still names it");
-    place.global("Cohort", "cohorts").delete("team", &DeleteParams::default()).await.unwrap();
+    here.global("Cohort", "cohorts").delete("team", &DeleteParams::default()).await.unwrap();
     gone(&flavors, "reasons").await;
     queues.delete("reasons", &DeleteParams::default()).await.unwrap();
     gone(&queues, "reasons").await;

@@ -48,14 +48,18 @@ impl<'a> Table<'a> {
         serde_json::from_value(object).unwrap()
     }
 
+    /// What comes of creating an object with this change, without keeping it.
+    pub async fn created(&self, change: &Value) -> kube::Result<DynamicObject> {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        strictly(&self.api(), &params, &self.object("x", change)).await
+    }
+
     /// A rule of creation.
     pub async fn create(&mut self, rule: &str, accepted: Value, refused: Value) {
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        let api = self.api();
-        if let Err(error) = strictly(&api, &params, &self.object("x", &accepted)).await {
+        if let Err(error) = self.created(&accepted).await {
             panic!("{}: {rule}: should be accepted: {error}", self.kind);
         }
-        let answer = strictly(&api, &params, &self.object("x", &refused)).await;
+        let answer = self.created(&refused).await;
         self.refused(rule, answer);
     }
 
@@ -75,19 +79,6 @@ impl<'a> Table<'a> {
         let answer = replace(&refused).await;
         self.refused(rule, answer);
         self.remove(&name).await;
-    }
-
-    /// A rule that these gates switch on or off, by whether it holds now.
-    pub async fn creates(&mut self, rule: &str, object: Value, accepted: bool) {
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        let answer = strictly(&self.api(), &params, &self.object("x", &object)).await;
-        match answer {
-            Ok(_) if accepted => writeln!(self.report, "{rule}\n    accepted").unwrap(),
-            answer => {
-                assert!(!accepted, "{}: {rule}: should be accepted: {answer:?}", self.kind);
-                self.refused(rule, answer);
-            }
-        }
     }
 
     /// A rule of the status, where the old object may have one too.
@@ -125,7 +116,8 @@ impl<'a> Table<'a> {
         self.api().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    fn refused(&mut self, rule: &str, answer: kube::Result<DynamicObject>) {
+    /// Notes the message of a refusal.
+    pub fn refused(&mut self, rule: &str, answer: kube::Result<DynamicObject>) {
         match answer {
             Err(Error::Api(status)) => {
                 assert!([400, 403, 422].contains(&status.code), "{rule}: {status:?}");

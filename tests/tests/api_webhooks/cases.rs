@@ -18,7 +18,7 @@ pub fn queue() -> Value {
     }})
 }
 
-fn groups(resources: &[&str], flavor: &str, quota: Value) -> Value {
+fn groups(resources: &[&str], flavor: &str, quota: &Value) -> Value {
     let quotas: Vec<Value> = resources
         .iter()
         .map(|resource| {
@@ -40,13 +40,13 @@ fn plain() -> Value {
 
 pub async fn cluster_queue(mut t: Table<'_>) -> String {
     let two = |resource: &str, flavor: &str| {
-        spec("resourceGroups", vec![groups(&["cpu"], "f", plain()), groups(&[resource], flavor, plain())])
+        spec("resourceGroups", vec![groups(&["cpu"], "f", &plain()), groups(&[resource], flavor, &plain())])
     };
     t.create("a resource belongs to one group", two("memory", "g"), two("cpu", "g")).await;
     t.create("a flavor belongs to one group", two("memory", "g"), two("memory", "f")).await;
     let lending = |amount: &str| {
         let limited = json!({"nominalQuota": 1, "lendingLimit": amount});
-        spec("resourceGroups", vec![groups(&["cpu"], "f", limited)])
+        spec("resourceGroups", vec![groups(&["cpu"], "f", &limited)])
     };
     t.create("lendingLimit is at most the nominal quota", lending("1"), lending("1001m")).await;
     let mut alone = lending("1");
@@ -56,7 +56,7 @@ pub async fn cluster_queue(mut t: Table<'_>) -> String {
     t.create(
         "nominalQuota is not negative",
         json!({}),
-        spec("resourceGroups", vec![groups(&["cpu"], "f", negative)]),
+        spec("resourceGroups", vec![groups(&["cpu"], "f", &negative)]),
     )
     .await;
     let mut disordered = queue();
@@ -88,7 +88,7 @@ pub async fn cohort(mut t: Table<'_>) -> String {
         for (key, value) in limits.as_object().unwrap() {
             quota[key] = value.clone();
         }
-        json!({"spec": {"parentName": parent, "resourceGroups": [groups(&["cpu"], "f", quota)]}})
+        json!({"spec": {"parentName": parent, "resourceGroups": [groups(&["cpu"], "f", &quota)]}})
     };
     for limit in ["borrowingLimit", "lendingLimit"] {
         let limits = json!({limit: 5});
@@ -130,7 +130,7 @@ pub async fn resource_flavor(mut t: Table<'_>) -> String {
     t.report
 }
 
-fn pod_set(name: &str, extra: Value) -> Value {
+fn pod_set(name: &str, extra: &Value) -> Value {
     let mut pod_set = json!({
         "name": name, "count": 3, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
     });
@@ -142,7 +142,7 @@ fn pod_set(name: &str, extra: Value) -> Value {
 
 /// A Workload of one pod set.
 pub fn workload_base() -> Value {
-    spec("podSets", vec![pod_set("main", json!({}))])
+    spec("podSets", vec![pod_set("main", &json!({}))])
 }
 
 fn condition(kind: &str) -> Value {
@@ -152,7 +152,7 @@ fn condition(kind: &str) -> Value {
     })
 }
 
-fn admission(change: Value) -> Value {
+fn admission(change: &Value) -> Value {
     let mut assignment =
         json!({"name": "main", "count": 3, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}});
     for (key, value) in change.as_object().unwrap() {
@@ -165,37 +165,37 @@ fn admission(change: Value) -> Value {
 
 fn reserved(change: Value) -> Value {
     let mut object = change;
-    object["status"] = admission(json!({}));
+    object["status"] = admission(&json!({}));
     object
 }
 
 pub async fn workload(mut t: Table<'_>) -> String {
     let sets =
-        |second: Value| spec("podSets", vec![pod_set("a", json!({"minCount": 1})), pod_set("b", second)]);
+        |second: Value| spec("podSets", vec![pod_set("a", &json!({"minCount": 1})), pod_set("b", &second)]);
     t.create("one pod set may use minCount", sets(json!({})), sets(json!({"minCount": 1}))).await;
     let asks = |resource: &str| {
         let template = json!({"spec": {"containers": [
             {"name": "c", "image": "i", "resources": {"requests": {resource: "1"}}},
         ]}});
-        spec("podSets", vec![pod_set("main", json!({"template": template}))])
+        spec("podSets", vec![pod_set("main", &json!({"template": template}))])
     };
     t.create("requests do not name pods", asks("cpu"), asks("pods")).await;
-    let resized = |count: u32| spec("podSets", vec![pod_set("main", json!({"count": count}))]);
+    let resized = |count: u32| spec("podSets", vec![pod_set("main", &json!({"count": count}))]);
     t.update("pod sets are fixed while quota is reserved", reserved(json!({})), json!({}), resized(2)).await;
     let gated =
         |gates: &str| json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": gates}}});
     t.update("gates can only be removed", gated("a,b"), gated("b"), gated("b,c")).await;
 
     let conditions = json!({"conditions": [condition("QuotaReserved")]});
-    t.status("a reservation is in the status", json!({}), admission(json!({})), conditions).await;
+    t.status("a reservation is in the status", json!({}), admission(&json!({})), conditions).await;
     t.status(
         "assignments name pod sets",
         json!({}),
-        admission(json!({})),
-        admission(json!({"name": "other"})),
+        admission(&json!({})),
+        admission(&json!({"name": "other"})),
     )
     .await;
-    let usage = |cpu: &str| admission(json!({"resourceUsage": {"cpu": cpu}}));
+    let usage = |cpu: &str| admission(&json!({"resourceUsage": {"cpu": cpu}}));
     t.status("usage is a multiple of the count", json!({}), usage("300m"), usage("100m")).await;
     let reclaimable = |count: u32| json!({"reclaimablePods": [{"name": "main", "count": count}]});
     t.status("not more pods are reclaimable than there are", json!({}), reclaimable(3), reclaimable(4)).await;
@@ -209,8 +209,8 @@ pub async fn workload(mut t: Table<'_>) -> String {
     t.status(
         "the flavors of a reservation are fixed",
         reserved(json!({})),
-        admission(placed),
-        admission(json!({"flavors": {"cpu": "g"}})),
+        admission(&placed),
+        admission(&json!({"flavors": {"cpu": "g"}})),
     )
     .await;
     let cluster = |name: &str| json!({"clusterName": name, "nominatedClusterNames": []});
@@ -219,27 +219,38 @@ pub async fn workload(mut t: Table<'_>) -> String {
     t.report
 }
 
+/// A rule that a gate switches: whether it lets the object pass now.
+async fn switched(t: &mut Table<'_>, gate: &str, object: Value, accepted: bool) {
+    let answer = t.created(&object).await;
+    if accepted {
+        assert!(answer.is_ok(), "{gate}: should be accepted: {answer:?}");
+        t.report.push_str(&[gate, "\n    accepted\n"].concat());
+    } else {
+        t.refused(gate, answer);
+    }
+}
+
 /// Rules that gates switch; by default, and with [`super::GATES`].
 pub async fn gates(client: &Client, default: bool) -> String {
     let mut t = Table::new(client, "Workload", workload_base());
     let asks = json!({"spec": {"containers": [
         {"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1"}}},
     ]}});
-    let template = |template: Value| spec("podSets", vec![pod_set("main", json!({"template": template}))]);
-    t.creates("WorkloadValidateResourcesAreNonNegative", template(asks), !default).await;
+    let template = |template: Value| spec("podSets", vec![pod_set("main", &json!({"template": template}))]);
+    switched(&mut t, "WorkloadValidateResourcesAreNonNegative", template(asks), !default).await;
     let labelled = json!({
         "metadata": {"labels": {"a b": "v"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
     });
-    t.creates("WorkloadValidationForPodSetMetadata", template(labelled), !default).await;
-    let slices = pod_set("main", json!({"topologyRequest": {"podSetSliceSize": 2}}));
-    t.creates("TASValidateWorkloadSliceSize", spec("podSets", vec![slices]), !default).await;
+    switched(&mut t, "WorkloadValidationForPodSetMetadata", template(labelled), !default).await;
+    let slices = pod_set("main", &json!({"topologyRequest": {"podSetSliceSize": 2}}));
+    switched(&mut t, "TASValidateWorkloadSliceSize", spec("podSets", vec![slices]), !default).await;
     let boost = json!({"metadata": {"annotations": {"kueue.x-k8s.io/priority-boost": "high"}}});
-    t.creates("PriorityBoost", boost, default).await;
+    switched(&mut t, "PriorityBoost", boost, default).await;
     let mut queues = Table::new(client, "ClusterQueue", queue());
     let policy = json!({"spec": {
         "queueingStrategy": "StrictFIFO",
         "concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}},
     }});
-    queues.creates("ConcurrentAdmission", policy, default).await;
+    switched(&mut queues, "ConcurrentAdmission", policy, default).await;
     t.report + &queues.report
 }
