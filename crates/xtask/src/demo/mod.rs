@@ -102,8 +102,7 @@ async fn set_up(narrator: &Narrator) -> Result<Stage> {
     let plane = ControlPlane::builder().complete().start().await?;
     narrator.say(&format!("etcd, API server, controller-manager, scheduler and kwok run: {}", plane.url()));
     let jobset = StandIn::start(&plane.kubeconfig_path()).await?;
-    let autoscaler =
-        autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await?;
+    let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await?;
     narrator.say("stand-ins for JobSet's controller and the cluster autoscaler run");
     let setup = chart::install(&plane, Setup::new(&plane)?, &json!({})).await?;
     narrator.say("the chart is installed (no replica, webhooks by URL)");
