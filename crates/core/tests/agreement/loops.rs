@@ -11,14 +11,15 @@ use sluice_core::{Detail, Gates, LoopKind, Outcome, Scheduler, WorkloadState};
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
 
-const NOBODY: PreemptionPolicies = PreemptionPolicies {
+/// Preempts nobody.
+pub const NOBODY: PreemptionPolicies = PreemptionPolicies {
     within_cluster_queue: Policy::Never,
     reclaim_within_cohort: Policy::Never,
     borrow_within_cohort: None,
 };
 
 /// A queue that takes back what it lent, also while it borrows.
-fn queue(cohort: &str, cpu: i64, gpu: i64) -> Queue {
+pub fn queue(cohort: &str, cpu: i64, gpu: i64) -> Queue {
     let quota = |nominal| Quota { nominal: Amount(nominal), borrowing_limit: None, lending_limit: None };
     let quotas = BTreeMap::from([(name("cpu"), quota(cpu)), (name("gpu"), quota(gpu))]);
     Queue {
@@ -50,7 +51,7 @@ fn world() -> World {
     world
 }
 
-fn workload(queue: &str, priority: i32, requests: &[&str]) -> Workload {
+pub fn workload(queue: &str, priority: i32, requests: &[&str]) -> Workload {
     Workload {
         key: name(&format!("{queue}/w")),
         uid: name(queue),

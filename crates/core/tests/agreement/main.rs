@@ -5,6 +5,7 @@
 //! * `fairness`: fair sharing converges.
 //! * `loops`: the preemption-loop guard on the smallest loop.
 //! * `hostile`: whatever happens, no panic and no wrong accounting.
+//! * `rare`: worlds that random ones hardly ever are.
 //! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
 //! * `exhaustive`: the core agrees with the oracle over every small world; here a sample, all with `SLUICE_EXHAUSTIVE=all`.
 
@@ -23,5 +24,6 @@ mod loops;
 mod pair;
 mod properties;
 mod random_worlds;
+mod rare;
 mod small_worlds;
 mod translate;
