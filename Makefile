@@ -8,12 +8,14 @@ XTASK  := $(TARGET)/debug/sluice-xtask
 BUILD := cargo build --release --locked --package sluice-manager
 
 EXAMPLE ?= tpu-multislice
+# How long `make fuzz` runs each target.
+FUZZ_SECONDS ?= 60
 ENGINE  ?= $(shell command -v docker || command -v podman)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 IMAGE   ?= sluice:$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: ci-test help build test lint demo bench crds image clean mutants exhaustive dev control-plane
+.PHONY: help build test lint demo bench crds image clean mutants exhaustive dev control-plane fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,14 +26,9 @@ build: ## Build the release binary, target/release/sluice
 test: control-plane ## Run all tests, including those on a real control plane
 	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --workspace --locked --no-fail-fast
 
-# The suites that CI insists on; `test` runs these and the rest.
-ci-test: control-plane
-	cargo test --workspace --exclude sluice-tests --locked --no-fail-fast
-	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --package sluice-tests --locked --no-fail-fast --lib --test chart --test packaging --test adapters --test control_plane
-
 lint: control-plane ## Check format, lints, rules of the house and generated files
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(XTASK) crds --check
 	$(XTASK) manifests --check
 	$(XTASK) tidy
@@ -56,6 +53,12 @@ mutants: ## Change the core's code on purpose and see whether a test notices (ne
 
 exhaustive: ## Enumerate all small worlds against the oracle (hours; `test` takes a sample of seconds)
 	SLUICE_EXHAUSTIVE=all cargo test --release --locked --package sluice-core --features exhaustive --test agreement
+
+fuzz: ## Fuzz the engine and the API, FUZZ_SECONDS each (needs cargo-fuzz)
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz --locked" >&2; exit 1; }
+	set -e; for target in core/core_events api/api_conversion api/api_validation; do \
+		cargo fuzz run --fuzz-dir tests/fuzz/$${target%/*} --sanitizer none $${target#*/} -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096; \
+	done
 
 clean: ## Remove everything that was built, the control plane too
 	cargo clean
