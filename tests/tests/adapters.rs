@@ -1,6 +1,6 @@
 //! The adapters' patches on a real API server: what it accepts, what it refuses, and that nothing is left behind.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

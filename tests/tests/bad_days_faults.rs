@@ -2,6 +2,7 @@
 //! judged over the whole history of each day, not only at its end.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::similar_names, reason = "a place is on a plane")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -282,6 +283,8 @@ fn expired(secret: &Secret) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
+const SECRET: &str = "kueue-webhook-server-cert";
+
 #[tokio::test]
 async fn an_expired_certificate_is_replaced_without_a_restart() {
     let (bed, _guard) = bed().await;
@@ -289,16 +292,15 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
     let place = Place::new(bed.plane, "expired", 1).await.unwrap();
     let id = manager.id();
     let secrets: Api<Secret> = Api::namespaced(place.client.clone(), chart::NAMESPACE);
-    const NAME: &str = "kueue-webhook-server-cert";
-    let before = secrets.get(NAME).await.unwrap();
+    let before = secrets.get(SECRET).await.unwrap();
     let (certificate, key) = expired(&before);
     let data: Value = json!({"data": {
         "tls.crt": ByteString(certificate.clone().into_bytes()),
         "tls.key": ByteString(key.into_bytes()),
     }});
-    secrets.patch(NAME, &PatchParams::default(), &Patch::Merge(data)).await.unwrap();
+    secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(data)).await.unwrap();
     eventually("another certificate", DEADLINE, || async {
-        let now = secrets.get(NAME).await?;
+        let now = secrets.get(SECRET).await?;
         let replaced =
             text(&now, "tls.crt") != certificate && text(&now, "ca.crt") == text(&before, "ca.crt");
         Ok(look(replaced, "the expired one"))

@@ -73,7 +73,7 @@ fn world(jobs: usize, queues: usize) -> String {
     documents.push(json!({
         "apiVersion": "sluice.dev/v1alpha1", "kind": "Scenario", "spec": {"until": "24h", "seed": 1, "arrivals": streams},
     }));
-    documents.iter().map(|d| format!("---\n{d}\n")).collect()
+    documents.iter().fold(String::new(), |text, document| text + "---\n" + &document.to_string() + "\n")
 }
 
 /// The most memory that the process had, as the kernel tells it.
