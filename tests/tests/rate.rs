@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{eventually, look};
@@ -140,6 +140,19 @@ impl Bare {
     }
 }
 
+/// A Workload that is made before its queue is known is told so, with a write that is not one of the three.
+async fn wait_for_queues(client: &Client) {
+    let queues = workloads::namespaced(client, NAMESPACE, "LocalQueue", "localqueues");
+    eventually("all LocalQueues to be ready", DEADLINE, || async {
+        let all = queues.list(&ListParams::default()).await?.items;
+        let ready = |queue: &&DynamicObject| queue.data["status"]["conditions"][0]["status"] == "True";
+        let count = all.iter().filter(ready).count();
+        Ok(look(count == QUEUES, format!("{count} of {QUEUES}")))
+    })
+    .await
+    .unwrap();
+}
+
 #[expect(clippy::cast_precision_loss, reason = "for a printed figure")]
 fn rate(took: Duration) -> f64 {
     JOBS as f64 / took.as_secs_f64()
@@ -160,6 +173,7 @@ async fn a_thousand_jobs_take_three_writes_each() {
     let manager = Manager::start(&plane, setup).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     apply(&plane, &queues()).await.unwrap();
+    wait_for_queues(&plane.client().await.unwrap()).await;
     let jobs: Api<Job> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
 
     let user = &jobs;
