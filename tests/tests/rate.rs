@@ -24,6 +24,8 @@ const USERS: usize = 16;
 /// As many writes at once as the manager makes.
 const AT_ONCE: usize = 64;
 const NAMESPACE: &str = "default";
+/// One in so many writes may be a second one: a conflict with somebody else's write is tried again.
+const MORE: usize = 20;
 
 const SETUP: &str = r"
 apiVersion: v1
@@ -220,8 +222,10 @@ async fn a_thousand_jobs_take_three_writes_each() {
     println!("share of the bare loop: {:.0} %", 100.0 * rate(took) / rate(bare));
     println!("writes: {counts:?}, of which refused: {refused:?}");
     for sort in ["workloads", "workloads/status", "jobs"] {
-        assert_eq!(counts.get(sort), Some(&JOBS), "{sort}: {counts:?}");
+        let count = counts.get(sort).copied().unwrap_or(0);
+        assert!((JOBS..=JOBS + JOBS / MORE).contains(&count), "{sort}: {counts:?}");
     }
-    assert!(refused.iter().all(|write| sort(write).contains("queues")), "{refused:?}");
+    let others = refused.iter().filter(|write| !sort(write).contains("queues")).count();
+    assert!(others <= JOBS / MORE, "{refused:?}");
     plane.stop();
 }
