@@ -7,6 +7,7 @@ pub mod job;
 pub mod labels;
 pub mod names;
 pub mod slim;
+pub mod status_apply;
 
 pub mod conversion;
 pub mod crds;

@@ -217,13 +217,7 @@ fn conflicts_and_failures_on_the_way_change_nothing_in_the_end() {
 #[test]
 fn checks_stand_between_reservation_and_admission() {
     let mut c = Cluster::plain();
-    let check = c.api.put(
-        Kind::AdmissionCheck,
-        json!({"metadata": {"name": "prov"}, "spec": {"controllerName": "example.com/x"}}),
-    );
-    let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    c.api.edit_status(&check, |s| *s = json!({"conditions": active}));
+    c.api.active_check("prov");
     c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();

@@ -266,13 +266,7 @@ fn a_negative_output_is_nothing() {
 #[test]
 fn after_an_eviction_by_a_check_the_eviction_orders_the_queue() {
     let mut c = Cluster::plain();
-    let check = c.api.put(
-        Kind::AdmissionCheck,
-        json!({"metadata": {"name": "prov"}, "spec": {"controllerName": "example.com/x"}}),
-    );
-    let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    c.api.edit_status(&check, |s| *s = json!({"conditions": active}));
+    c.api.active_check("prov");
     c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.advance(10);

@@ -116,20 +116,8 @@ impl Report {
             "WORK LOST",
         ];
         let row = |q: &QueueReport| {
-            vec![
-                q.name.to_string(),
-                q.cohort.as_deref().unwrap_or("-").to_owned(),
-                q.jobs.to_string(),
-                q.admitted.to_string(),
-                q.finished.to_string(),
-                q.waiting.to_string(),
-                time(q.wait.p50),
-                time(q.wait.p90),
-                time(q.wait.max),
-                q.preempted.to_string(),
-                q.preempts.to_string(),
-                time(q.work_lost),
-            ]
+            let names = [q.name.to_string(), q.cohort.as_deref().unwrap_or("-").to_owned()];
+            names.into_iter().chain(q.figures(time)).collect::<Vec<_>>()
         };
         let rows: Vec<_> = self.queues.iter().map(row).collect();
         columns(&heading, &rows)

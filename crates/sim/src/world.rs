@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::conditions::WorkloadCondition;
 use sluice_api::gates::Gates;
+use sluice_api::status_apply::apply_status;
 use sluice_engine::{Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
 use sluice_jobs::{Patch, Step};
 
@@ -34,21 +34,6 @@ pub(crate) struct World {
     revision: u64,
     uids: u64,
 }
-
-/// The fields of a Workload's status that the manager `kueue-admission` owns besides its conditions: an apply without
-/// one removes it.
-const ADMISSION_FIELDS: [&str; 10] = [
-    "admission",
-    "requeueState",
-    "admissionChecks",
-    "resourceRequests",
-    "accumulatedPastExecutionTimeSeconds",
-    "schedulingStats",
-    "clusterName",
-    "nominatedClusterNames",
-    "unhealthyNodes",
-    "preemptionGates",
-];
 
 fn owner_uids(value: &Value) -> Vec<Arc<str>> {
     let owners = value["metadata"]["ownerReferences"].as_array();
@@ -318,64 +303,9 @@ fn has_finalizers(value: &Value) -> bool {
     value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty())
 }
 
-/// Server-side apply of a Workload's status, by the field managers of reference 06, 6.19.
-fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
-    if !status.is_object() {
-        *status = json!({});
-    }
-    let admission = manager == "kueue-admission";
-    let theirs = |condition: &Value| {
-        let name = text(&condition["type"]);
-        if admission {
-            WorkloadCondition::ADMISSION_MANAGED.iter().any(|t| t.as_str() == name)
-        } else {
-            manager.strip_suffix(name).is_some_and(|rest| rest.ends_with('-'))
-        }
-    };
-    let mut conditions = match status["conditions"].take() {
-        Value::Array(list) => list,
-        _ => Vec::new(),
-    };
-    conditions.retain(|c| !theirs(c));
-    conditions.extend(applied["conditions"].as_array().into_iter().flatten().cloned());
-    status["conditions"] = Value::Array(conditions);
-    let fields: &[&str] = match manager {
-        "kueue-admission" => &ADMISSION_FIELDS,
-        "kueue-reclaimable-pods" => &["reclaimablePods"],
-        _ => &[],
-    };
-    for field in fields {
-        match applied.get(field) {
-            Some(value) => status[field] = value.clone(),
-            None => {
-                if let Some(status) = status.as_object_mut() {
-                    status.remove(*field);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_apply_replaces_what_its_manager_owns_and_nothing_else() {
-        let mut status = json!({
-            "conditions": [{"type": "PodsReady", "status": "True"}, {"type": "Admitted", "status": "True"}],
-            "admission": {"clusterQueue": "a"}, "reclaimablePods": [],
-        });
-        let applied = json!({"conditions": [{"type": "Evicted", "status": "True"}]});
-        apply_status(&mut status, &applied, "kueue-admission");
-        assert_eq!(
-            status,
-            json!({
-                "conditions": [{"type": "PodsReady", "status": "True"}, {"type": "Evicted", "status": "True"}],
-                "reclaimablePods": [],
-            })
-        );
-    }
 
     #[test]
     fn an_object_with_a_finalizer_stays_until_it_is_dropped() {

@@ -1,22 +1,11 @@
 //! The fuzz targets of this crate on a fixed set of inputs: quick, the same every time, on the stable compiler.
 #![cfg(test)]
 
+#[path = "../../../core/tests/fuzz/bytes.rs"]
+mod bytes;
 mod objects;
 
-/// Bytes from SplitMix64.
-fn input(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
+use bytes::input;
 
 fn each(body: fn(&[u8])) {
     for seed in 0..400 {

@@ -1,24 +1,11 @@
 //! The fuzz targets of this crate on a fixed set of inputs: quick, the same every time, on the stable compiler.
 #![cfg(test)]
 
+mod bytes;
 mod events;
 
+use bytes::input;
 use sluice_core::Outcome;
-
-/// Bytes from SplitMix64.
-fn input(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 #[test]
 fn event_streams_never_panic_and_never_break_the_accounting() {

@@ -6,21 +6,10 @@ use sluice_engine::{Kind, ObjectRef, Purpose};
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, told};
 
-/// A check of somebody else's, active.
-fn check(c: &mut Cluster, name: &str) {
-    let check = c.api.put(
-        Kind::AdmissionCheck,
-        json!({"metadata": {"name": name}, "spec": {"controllerName": "example.com/x"}}),
-    );
-    let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    c.api.edit_status(&check, |s| *s = json!({"conditions": active}));
-}
-
 /// A queue with check `prov` and a job that has its quota.
 fn waiting() -> (Cluster, ObjectRef) {
     let mut c = Cluster::plain();
-    check(&mut c, "prov");
+    c.api.active_check("prov");
     c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.settle();
@@ -69,8 +58,8 @@ fn a_retry_frees_the_quota_until_its_delay_is_over() {
 #[test]
 fn the_longest_delay_of_several_checks_counts_and_all_are_named() {
     let mut c = Cluster::plain();
-    check(&mut c, "one");
-    check(&mut c, "two");
+    c.api.active_check("one");
+    c.api.active_check("two");
     let checks = json!([{"name": "two"}, {"name": "one"}]);
     c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": checks}}));
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
@@ -145,8 +134,8 @@ fn a_rejection_deactivates_for_good() {
 #[test]
 fn only_checks_of_the_assigned_flavors_apply() {
     let mut c = Cluster::plain();
-    check(&mut c, "here");
-    check(&mut c, "elsewhere");
+    c.api.active_check("here");
+    c.api.active_check("elsewhere");
     c.api.flavor("other", &[]);
     let rules =
         json!([{"name": "here", "onFlavors": ["default"]}, {"name": "elsewhere", "onFlavors": ["other"]}]);

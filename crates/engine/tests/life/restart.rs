@@ -62,13 +62,7 @@ fn answer(c: &mut Cluster, type_: &str, reason: &str) {
 fn check_and_start() {
     let play = |cut| {
         let mut c = Cluster::plain();
-        let check = c.api.put(
-            Kind::AdmissionCheck,
-            json!({"metadata": {"name": "prov"}, "spec": {"controllerName": "example.com/x"}}),
-        );
-        let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-        c.api.edit_status(&check, |s| *s = json!({"conditions": active}));
+        c.api.active_check("prov");
         c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
         c.writes_left = cut;
         c.api.add_job(job("team-a", "a", "lq", 3, "1"));

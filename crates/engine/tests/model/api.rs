@@ -7,10 +7,9 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling, PodSetInfo};
+use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
-
-use super::apply::apply_status;
 
 /// A job and its pods.
 #[derive(Clone, Debug)]

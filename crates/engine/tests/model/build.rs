@@ -107,6 +107,17 @@ impl Api {
         )
     }
 
+    /// A check of somebody else's, active.
+    pub fn active_check(&mut self, name: &str) {
+        let check = self.put(
+            Kind::AdmissionCheck,
+            json!({"metadata": {"name": name}, "spec": {"controllerName": "example.com/x"}}),
+        );
+        let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        self.edit_status(&check, |s| *s = json!({"conditions": active}));
+    }
+
     pub fn priority_class(&mut self, name: &str, value: i32) {
         self.put(Kind::WorkloadPriorityClass, json!({"metadata": {"name": name}, "value": value}));
     }

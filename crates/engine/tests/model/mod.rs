@@ -7,7 +7,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
 pub mod api;
-mod apply;
 pub mod build;
 
 use std::collections::VecDeque;

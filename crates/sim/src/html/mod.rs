@@ -246,19 +246,7 @@ impl Page<'_> {
                 escape(&q.name),
                 escape(q.cohort.as_deref().unwrap_or("–"))
             );
-            let cells = [
-                q.jobs.to_string(),
-                q.admitted.to_string(),
-                q.finished.to_string(),
-                q.waiting.to_string(),
-                time(q.wait.p50),
-                time(q.wait.p90),
-                time(q.wait.max),
-                q.preempted.to_string(),
-                q.preempts.to_string(),
-                time(q.work_lost),
-            ];
-            for cell in cells {
+            for cell in q.figures(time) {
                 let _ = write!(text, "<td class=\"n\">{cell}</td>");
             }
             text.push_str("</tr>\n");
