@@ -8,7 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::StreamExt as _;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams};
+use kube::ResourceExt as _;
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, VersionMatch, WatchEvent, WatchParams,
+};
 use serde_json::Value;
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::workloads::holds;
@@ -120,23 +123,68 @@ fn note(moments: &Moments, kind: Kind, deleted: bool, object: &DynamicObject) ->
 /// Goes on where it left off when a watch breaks: nothing is missed, whatever happens to the API server.
 async fn follow(api: Api<DynamicObject>, kind: Kind, mut from: String, moments: Moments) {
     loop {
-        if let Ok(stream) = api.watch(&WatchParams::default().timeout(290), &from).await {
-            let mut stream = std::pin::pin!(stream);
-            while let Some(Ok(event)) = stream.next().await {
-                let noted = match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        note(&moments, kind, false, &object)
+        let mut expired = false;
+        match api.watch(&WatchParams::default().timeout(290), &from).await {
+            Ok(stream) => {
+                let mut stream = std::pin::pin!(stream);
+                while let Some(Ok(event)) = stream.next().await {
+                    let noted = match event {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                            note(&moments, kind, false, &object)
+                        }
+                        WatchEvent::Deleted(object) => note(&moments, kind, true, &object),
+                        WatchEvent::Bookmark(mark) => Ok(mark.metadata.resource_version),
+                        WatchEvent::Error(status) => {
+                            expired = status.code == 410;
+                            break;
+                        }
+                    };
+                    if let Ok(at) = noted {
+                        from = at;
                     }
-                    WatchEvent::Deleted(object) => note(&moments, kind, true, &object),
-                    WatchEvent::Bookmark(_) | WatchEvent::Error(_) => continue,
-                };
-                if let Ok(at) = noted {
-                    from = at;
                 }
             }
+            Err(kube::Error::Api(status)) => expired = status.code == 410,
+            Err(_) => {}
+        }
+        if expired && let Ok(at) = fill(&api, kind, &from, &moments).await {
+            from = at;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// What happened after a version that the API server watches no more, such as one from before its restart: etcd still has
+/// the state at each version, so they are read one by one.
+async fn fill(api: &Api<DynamicObject>, kind: Kind, from: &str, moments: &Moments) -> Result<String> {
+    let now = api.list(&ListParams::default().limit(1)).await.context("listing")?;
+    let until = now.metadata.resource_version.context("reading the newest version")?;
+    let from: u64 = from.parse().context("reading the version to begin with")?;
+    let mut before = at_version(api, from).await?;
+    for version in from + 1..=until.parse().context("reading the newest version")? {
+        let objects = at_version(api, version).await?;
+        for (name, object) in &objects {
+            if before
+                .get(name)
+                .is_none_or(|old| old.metadata.resource_version != object.metadata.resource_version)
+            {
+                note(moments, kind, false, object)?;
+            }
+        }
+        for (_, mut gone) in before.into_iter().filter(|(name, _)| !objects.contains_key(name)) {
+            gone.metadata.resource_version = Some(version.to_string());
+            note(moments, kind, true, &gone)?;
+        }
+        before = objects;
+    }
+    Ok(until)
+}
+
+/// All objects as they were at a version.
+async fn at_version(api: &Api<DynamicObject>, version: u64) -> Result<BTreeMap<String, DynamicObject>> {
+    let exactly = ListParams::default().at(&version.to_string()).matching(VersionMatch::Exact);
+    let objects = api.list(&exactly).await.with_context(|| format!("listing version {version}"))?;
+    Ok(objects.items.into_iter().map(|object| (object.name_any(), object)).collect())
 }
 
 #[derive(Default)]

@@ -15,6 +15,12 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        if open.purpose == Purpose::StartJob
+            && let Some(job) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
+        {
+            // Whatever is to become of its Workload has waited for this.
+            self.dirty.workloads.extend(self.world.owned(&job.view.job.uid));
+        }
         match result {
             Ok(object) => self.succeeded(id, open, object),
             Err(error) => self.failed(id, &open, &error),

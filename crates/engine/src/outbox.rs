@@ -70,6 +70,11 @@ impl Outbox {
         self.open.remove(&id)
     }
 
+    /// What a write that has not been answered is for.
+    pub fn purpose(&self, id: EffectId) -> Option<Purpose> {
+        self.open.get(&id).map(|open| open.purpose)
+    }
+
     /// Writes that have not been answered.
     pub fn open(&self) -> impl Iterator<Item = (EffectId, &Open)> {
         self.open.iter().map(|(id, open)| (*id, open))

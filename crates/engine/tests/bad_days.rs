@@ -241,3 +241,23 @@ fn checks_stand_between_reservation_and_admission() {
     assert!(told(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToAdmissionCheck: "));
     assert_eq!(c.workload("a").spec.active, Some(false));
 }
+
+#[test]
+fn a_job_that_is_just_being_started_is_evicted_once_it_was() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.priority_class("high", 1000);
+    c.api.add_job(job("team-a", "low", "lq", 1, "1"));
+    c.slow = Some(Purpose::StartJob);
+    c.settle();
+    assert_eq!(condition(&c.workload("low"), "Admitted"), "True");
+    let mut high = job("team-a", "high", "lq", 1, "1");
+    high.workload_priority_class = Some("high".into());
+    c.api.add_job(high);
+    c.settle();
+    assert_eq!(c.written(Purpose::Evict), 0, "the start may still arrive, and would come after the eviction");
+    c.release();
+    assert_eq!(c.written(Purpose::Evict), 1);
+    assert!(c.api.job("low").view.suspended);
+    assert!(!c.api.job("high").view.suspended);
+}

@@ -96,7 +96,7 @@ impl Engine {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
         entry.untold = None;
-        if entry.open.is_none() {
+        if entry.open.is_none() && !self.is_starting(key) {
             self.carry_out(key);
         }
     }

@@ -28,6 +28,14 @@ impl Engine {
         self.write_status(key, Purpose::Evict, next, then);
     }
 
+    /// Whether a workload's job is just being let run. It is evicted once that was answered: the two are different objects, and a
+    /// job that begins to run after its Workload was evicted would run without quota.
+    pub(crate) fn is_starting(&self, key: &WorkloadKey) -> bool {
+        let job = self.world.workloads.get(key).and_then(|entry| self.world.job_of(entry));
+        let open = job.and_then(|job| self.world.jobs.get(&job)).and_then(|job| job.open);
+        open.is_some_and(|id| self.outbox.purpose(id) == Some(Purpose::StartJob))
+    }
+
     fn tell_evicted(
         &self,
         key: &WorkloadKey,

@@ -61,7 +61,7 @@ impl Engine {
             return;
         }
         let Some(entry) = self.world.workloads.get(key) else { return };
-        if entry.open.is_some() {
+        if entry.open.is_some() || self.is_starting(key) {
             return;
         }
         if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::v1beta2;
 use sluice_engine::{
-    Effect, Engine, EngineConfig, Event, Input, Kind, ObjectRef, Purpose, Write, WriteError,
+    Effect, Engine, EngineConfig, Event, Input, Kind, ObjectRef, Purpose, Write, WriteError, WriteRequest,
 };
 
 pub use api::Api;
@@ -55,6 +55,9 @@ pub struct Cluster {
     pub pods_vanish: bool,
     /// Fail the next writes of these purposes so.
     pub fail: VecDeque<(Purpose, WriteError)>,
+    /// Hold back the writes of this purpose, as a slow API server does, until [`Cluster::release`].
+    pub slow: Option<Purpose>,
+    held: Vec<WriteRequest>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
     seen: u64,
@@ -73,6 +76,8 @@ impl Cluster {
             observed: Vec::new(),
             pods_vanish: true,
             fail: VecDeque::new(),
+            slow: None,
+            held: Vec::new(),
             writes_left: None,
             seen: 0,
         };
@@ -129,6 +134,10 @@ impl Cluster {
                 if !matches!(request.write, Write::Read) {
                     self.writes.push((request.object.clone(), request.purpose));
                 }
+                if self.slow == Some(request.purpose) {
+                    self.held.push(request);
+                    return true;
+                }
                 let injected = self.fail.iter().position(|(p, _)| *p == request.purpose);
                 let result = match injected.and_then(|at| self.fail.remove(at)) {
                     Some((_, error)) => Err(error),
@@ -143,6 +152,16 @@ impl Cluster {
             Effect::Log(_) => {}
         }
         true
+    }
+
+    /// Carries out what was held back.
+    pub fn release(&mut self) {
+        self.slow = None;
+        for request in std::mem::take(&mut self.held) {
+            let result = self.api.perform(&request);
+            self.engine.apply(self.now, Input::Written { id: request.id, result });
+        }
+        self.settle();
     }
 
     /// Runs until nothing happens any more at this instant, and checks the invariants after every step.
