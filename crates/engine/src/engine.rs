@@ -127,7 +127,7 @@ impl Engine {
         match input {
             Input::Applied(object) => self.observe_object(object),
             Input::Deleted { object, uid } => self.forget_object(&object, uid.as_deref()),
-            Input::Listed { kind, present } => self.reconcile_list(kind, present),
+            Input::Listed { kind, present, as_of } => self.reconcile_list(kind, present, as_of),
             Input::Synced => {
                 self.synced = true;
                 self.look_at_everything();

@@ -275,12 +275,15 @@ pub enum Input {
         /// Its UID.
         uid: Option<Arc<str>>,
     },
-    /// A list is complete: what is known of the kind and not in `present` is gone.
+    /// A list is complete: what is known of the kind and not in `present` is gone, unless it may be younger than the list.
     Listed {
         /// The kind.
         kind: Kind,
         /// Every object of the kind.
         present: Vec<ObjectRef>,
+        /// A version that the list is not older than: an object that we know in a newer one, from the answer to a write of ours,
+        /// may have been made since. Nothing if no object of the kind can exist.
+        as_of: Option<u64>,
     },
     /// All kinds have been listed once. No decision is made before.
     Synced,

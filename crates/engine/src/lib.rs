@@ -19,6 +19,7 @@ mod in_use;
 mod ingest;
 pub mod input;
 mod lifecycle;
+mod list;
 pub mod metrics;
 mod observe;
 mod outbox;

@@ -1,6 +1,5 @@
 //! Taking in what was seen: objects, deletions, complete lists, objects that are set aside.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_api::job::JobView;
@@ -297,55 +296,6 @@ impl Engine {
         let uid = &entry.view.job.uid;
         self.dirty.workloads.extend(self.world.owned(uid));
         self.dirty.jobs.extend(self.world.children.get(uid).into_iter().flatten().cloned());
-    }
-
-    /// Takes in a complete list: what it lacks is gone.
-    pub(crate) fn reconcile_list(&mut self, kind: Kind, present: Vec<ObjectRef>) {
-        let first = self.listed.insert(kind);
-        let present: BTreeSet<_> = present.into_iter().collect();
-        for gone in self.known(kind).into_iter().filter(|o| !present.contains(o)) {
-            self.forget_object(&gone, None);
-        }
-        if first && let Kind::Job(_) = kind {
-            self.dirty.workloads.extend(self.world.workloads.keys().cloned());
-        }
-    }
-
-    /// Every object of a kind that is known.
-    fn known(&self, kind: Kind) -> Vec<ObjectRef> {
-        let world = &self.world;
-        let cluster =
-            |names: Vec<&Name>| names.into_iter().map(|n| ObjectRef::cluster(kind, Arc::clone(n))).collect();
-        match kind {
-            Kind::ResourceFlavor => cluster(world.flavors.keys().collect()),
-            Kind::ClusterQueue => cluster(world.cluster_queues.keys().collect()),
-            Kind::Cohort => cluster(world.cohorts.keys().collect()),
-            Kind::AdmissionCheck => cluster(world.checks.keys().collect()),
-            Kind::WorkloadPriorityClass => cluster(world.workload_priority_classes.keys().collect()),
-            Kind::PriorityClass => cluster(world.priority_classes.keys().collect()),
-            Kind::Namespace => cluster(world.namespaces.keys().collect()),
-            Kind::Node => cluster(world.nodes.keys().collect()),
-            Kind::RuntimeClass => cluster(world.runtime_classes.keys().collect()),
-            Kind::ProvisioningRequestConfig => cluster(world.provisioning_configs.keys().collect()),
-            Kind::ProvisioningRequest => {
-                world.provisioning_requests.keys().map(crate::provisioning::seen::request_ref).collect()
-            }
-            // Never watched, so never listed.
-            Kind::PodTemplate => Vec::new(),
-            Kind::Workload => world.workloads.keys().map(crate::world::workload_ref).collect(),
-            Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
-            Kind::LocalQueue => world
-                .local_queues
-                .keys()
-                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
-                .collect(),
-            Kind::LimitRange => world
-                .limit_ranges
-                .iter()
-                .flat_map(|(ns, m)| m.keys().map(move |n| (ns, n)))
-                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
-                .collect(),
-        }
     }
 
     /// Leaves an object out until it changes.

@@ -5,6 +5,7 @@ mod model;
 use model::build::job;
 use model::{Cluster, condition};
 use serde_json::json;
+use sluice_engine::{Kind, Purpose};
 
 /// Two jobs, the second of which preempts the first; the first runs again when the second is done.
 fn play(cut_after: Option<usize>) -> (Cluster, usize) {
@@ -48,5 +49,37 @@ fn a_cut_after_any_write_leads_to_the_same_end() {
         assert_ne!(condition(&low, "Evicted"), "True", "cut after {cut}");
         assert!(!c.api.job("low").view.suspended, "cut after {cut}");
         assert_eq!(c.api.workloads().len(), 2, "cut after {cut}");
+    }
+}
+
+#[test]
+fn a_list_that_is_older_than_our_own_writes_takes_nothing_away() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({}));
+    let before = c.api.revision();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    let writes = c.writes.len();
+    c.list(Kind::Workload, Vec::new(), before);
+    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(c.written(Purpose::CreateWorkload), 2, "one of each: {:?}", &c.writes[writes..]);
+    assert!(c.api.job("b").view.suspended, "the quota is not free");
+}
+
+#[test]
+fn what_a_list_lacks_is_gone_if_it_does_not_exist() {
+    for newer in [true, false] {
+        let mut c = Cluster::plain();
+        c.api.simple("0", &json!({}));
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        c.settle();
+        let workload = c.api.names(Kind::Workload).swap_remove(0);
+        c.api.vanish(&workload);
+        let revision = if newer { c.api.revision() } else { 0 };
+        c.list(Kind::Workload, Vec::new(), revision);
+        c.settle();
+        assert_eq!(c.written(Purpose::CreateWorkload), 2, "it is made anew");
     }
 }

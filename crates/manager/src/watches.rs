@@ -214,7 +214,7 @@ where
     let ended = pump(api, kind, true, shared.clone()).await;
     if ended == Ended::Gone {
         info!(kind = kind.plural(), "the CRD is gone");
-        (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new() }));
+        (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new(), as_of: None }));
     }
     ended
 }

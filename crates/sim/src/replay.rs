@@ -69,6 +69,8 @@ enum Line {
         at: Timestamp,
         kind: Name,
         present: Vec<Name>,
+        #[serde(default)]
+        as_of: Option<u64>,
     },
     Synced {
         at: Timestamp,
@@ -164,9 +166,10 @@ pub(crate) fn input(at: Timestamp, input: &Input, document: Option<&Value>) -> S
         Input::Deleted { object, uid } => {
             Line::Deleted { at, name: object.into(), uid: uid.as_deref().map(str::to_owned) }
         }
-        Input::Listed { kind, present } => {
+        Input::Listed { kind, present, as_of } => {
             let kind = &ObjectRef { kind: *kind, namespace: "".into(), name: "".into() };
-            Line::Listed { at, kind: kind.into(), present: present.iter().map(Name::from).collect() }
+            let present = present.iter().map(Name::from).collect();
+            Line::Listed { at, kind: kind.into(), present, as_of: *as_of }
         }
         Input::Synced => Line::Synced { at },
         Input::Leader(leads) => Line::Leader { at, leads: *leads },
@@ -295,9 +298,9 @@ fn input_of(line: Line) -> Result<(Timestamp, Input), ReplayError> {
         Line::Deleted { at, name, uid } => {
             (at, Input::Deleted { object: name.reference()?, uid: uid.map(Into::into) })
         }
-        Line::Listed { at, kind, present } => {
+        Line::Listed { at, kind, present, as_of } => {
             let present = present.iter().map(Name::reference).collect::<Result<_, _>>()?;
-            (at, Input::Listed { kind: kind.kind()?, present })
+            (at, Input::Listed { kind: kind.kind()?, present, as_of })
         }
         Line::Synced { at } => (at, Input::Synced),
         Line::Leader { at, leads } => (at, Input::Leader(leads)),

@@ -129,7 +129,7 @@ impl Simulation {
         self.deliver();
         for kind in KINDS {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
-            self.tell(Input::Listed { kind, present });
+            self.tell(Input::Listed { kind, present, as_of: None });
         }
         self.tell(Input::Synced);
         self.tell(Input::Leader(true));

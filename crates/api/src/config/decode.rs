@@ -150,7 +150,7 @@ fn internal_cert_management(mut reader: Option<Reader<'_>>) -> InternalCertManag
 fn client_connection(mut reader: Option<Reader<'_>>) -> ClientConnection {
     let reader = &mut reader;
     ClientConnection {
-        qps: field(reader, |r| r.f64("qps")).unwrap_or(300.0),
+        qps: field(reader, |r| r.f64("qps")).unwrap_or(-1.0),
         burst: field(reader, |r| r.i32("burst")).unwrap_or(500),
     }
 }

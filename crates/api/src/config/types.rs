@@ -252,9 +252,9 @@ pub enum RequeuingTimestamp {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientConnection {
-    /// Requests per second; negative for no limit.
+    /// Writes per second; 0 or less for no limit, which is the default (a deviation: reference 01 has 300).
     pub qps: f64,
-    /// Requests above that for a moment.
+    /// Writes above that for a moment; 500 by default.
     pub burst: i32,
 }
 

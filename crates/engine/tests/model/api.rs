@@ -210,6 +210,11 @@ impl Api {
         }
     }
 
+    /// Removes an object while nobody watches.
+    pub fn vanish(&mut self, reference: &ObjectRef) {
+        self.objects.remove(reference);
+    }
+
     fn remove(&mut self, reference: &ObjectRef, uid: &Arc<str>) {
         self.objects.remove(reference);
         let revision = self.next();

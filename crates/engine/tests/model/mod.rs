@@ -104,10 +104,15 @@ impl Cluster {
         }
         for kind in KINDS {
             let present = self.api.names(kind);
-            self.engine.apply(self.now, Input::Listed { kind, present });
+            self.list(kind, present, self.seen);
         }
         self.engine.apply(self.now, Input::Synced);
         self.engine.apply(self.now, Input::Leader(true));
+    }
+
+    /// Delivers a complete list, as the API server had it at a revision.
+    pub fn list(&mut self, kind: Kind, present: Vec<ObjectRef>, revision: u64) {
+        self.engine.apply(self.now, Input::Listed { kind, present, as_of: Some(revision) });
     }
 
     /// Delivers what the watches have seen since.

@@ -102,7 +102,7 @@ async fn run<K: Watched>(
     shared: &mut Shared,
 ) -> Option<Ended> {
     let mut stream = Box::pin(watcher(api.clone(), watcher::Config::default()));
-    let mut listing = None;
+    let mut listing = Listing::default();
     let mut failures = 0_u32;
     loop {
         let event = tokio::select! {
@@ -133,23 +133,27 @@ async fn run<K: Watched>(
     }
 }
 
-fn deliver<K: Watched>(
-    event: Event<K>,
-    kind: Kind,
-    epoch: u64,
-    shared: &Shared,
-    listing: &mut Option<Vec<ObjectRef>>,
-) {
+/// A list that is under way.
+#[derive(Default)]
+struct Listing {
+    present: Vec<ObjectRef>,
+    /// The newest version in it. The list itself is at least as new; the watcher does not tell its version.
+    as_of: u64,
+}
+
+fn deliver<K: Watched>(event: Event<K>, kind: Kind, epoch: u64, shared: &Shared, listing: &mut Listing) {
     match event {
-        Event::Init => *listing = Some(Vec::new()),
+        Event::Init => *listing = Listing::default(),
         Event::InitApply(object) => {
             let found = reference(&object, kind);
+            let version = object.resource_version().and_then(|version| version.parse().ok());
+            listing.as_of = listing.as_of.max(version.unwrap_or(0));
             apply(object, &found, shared);
-            listing.get_or_insert_default().push(found);
+            listing.present.push(found);
         }
         Event::InitDone => {
-            let present = listing.take().unwrap_or_default();
-            (shared.sink)(Feed::Input(Input::Listed { kind, present }));
+            let Listing { present, as_of } = std::mem::take(listing);
+            (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }));
             if shared.sync.listed(kind, epoch) {
                 (shared.sink)(Feed::Synced(epoch));
             }
@@ -223,13 +227,15 @@ mod tests {
     }
 
     fn namespace(name: &str) -> slim::Namespace {
-        slim::Namespace { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() } }
+        let version = Some(if name == "a" { "7" } else { "5" }.to_owned());
+        let name = Some(name.to_owned());
+        slim::Namespace { metadata: ObjectMeta { name, resource_version: version, ..ObjectMeta::default() } }
     }
 
     #[test]
     fn a_list_ends_with_everything_that_is_present_and_completes_the_sync() {
         let (shared, inputs) = shared();
-        let mut listing = None;
+        let mut listing = Listing::default();
         let events = [
             Event::Init,
             Event::InitApply(namespace("a")),
@@ -245,7 +251,7 @@ mod tests {
         assert_eq!(inputs.len(), 5);
         assert!(matches!(&inputs[0], Feed::Input(Input::Applied(o)) if o.object_ref() == at("a")));
         let present = vec![at("a"), at("b")];
-        assert_eq!(inputs[2], Feed::Input(Input::Listed { kind: Kind::Namespace, present }));
+        assert_eq!(inputs[2], Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(7) }));
         assert_eq!(inputs[3], Feed::Synced(0));
         assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }));
     }
@@ -253,7 +259,7 @@ mod tests {
     #[test]
     fn a_malformed_object_is_left_as_it_was_known() {
         let (shared, inputs) = shared();
-        let mut listing = None;
+        let mut listing = Listing::default();
         let invalid = kube::core::error_boundary::InvalidObject {
             error: "wrong type".to_owned(),
             metadata: ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() },
@@ -267,7 +273,7 @@ mod tests {
         }
         let inputs = inputs.lock().unwrap();
         let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];
-        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present });
+        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(0) });
         assert_eq!(*inputs, [listed, Feed::Synced(0)]);
     }
 }

@@ -77,7 +77,7 @@ impl Facts {
         match input {
             Input::Applied(object) => self.applied(object),
             Input::Deleted { object, .. } => self.remove(object),
-            Input::Listed { kind, present } => {
+            Input::Listed { kind, present, .. } => {
                 let present: BTreeSet<_> = present.iter().collect();
                 let gone: Vec<_> = self.known(*kind).into_iter().filter(|o| !present.contains(o)).collect();
                 gone.iter().fold(false, |changed, object| self.remove(object) | changed)
@@ -174,7 +174,7 @@ mod tests {
         store.note(&queue("c", "other"));
         assert_eq!(store.now().default_queues, ["a", "b"].map(str::to_owned).into());
         let present = vec![ObjectRef::namespaced(Kind::LocalQueue, "b", "default")];
-        store.note(&Input::Listed { kind: Kind::LocalQueue, present });
+        store.note(&Input::Listed { kind: Kind::LocalQueue, present, as_of: None });
         assert_eq!(store.now().default_queues, ["b".to_owned()].into());
         let object = ObjectRef::namespaced(Kind::LocalQueue, "b", "default");
         store.note(&Input::Deleted { object, uid: None });
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(store.now().job_sets.get(&key), Some(&true));
         store.note(&job_set(None));
         assert_eq!(store.now().job_sets.get(&key), Some(&false));
-        store.note(&Input::Listed { kind: Kind::Job(JobKind::JobSet), present: Vec::new() });
+        store.note(&Input::Listed { kind: Kind::Job(JobKind::JobSet), present: Vec::new(), as_of: None });
         assert!(store.now().job_sets.is_empty());
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let store = FactStore::default();
         let before = store.now();
         store.note(&Input::Synced);
-        store.note(&Input::Listed { kind: Kind::Node, present: Vec::new() });
+        store.note(&Input::Listed { kind: Kind::Node, present: Vec::new(), as_of: None });
         assert!(Arc::ptr_eq(&before, &store.now()));
     }
 }

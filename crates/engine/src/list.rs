@@ -1,0 +1,78 @@
+//! Complete lists: what they lack is gone, unless it may be younger.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_core::{Name, WorkloadKey};
+
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+use crate::world::JobKey;
+
+impl Engine {
+    /// Takes in a complete list: what it lacks is gone. What was made while the list was under way may not be in it: forgetting that
+    /// would give its quota away, so it is read first.
+    pub(crate) fn reconcile_list(&mut self, kind: Kind, present: Vec<ObjectRef>, as_of: Option<u64>) {
+        let first = self.listed.insert(kind);
+        let present: BTreeSet<_> = present.into_iter().collect();
+        for lacking in self.known(kind).into_iter().filter(|o| !present.contains(o)) {
+            let version = self.made_version(&lacking).and_then(|version| version.parse::<u64>().ok());
+            if as_of.zip(version).is_some_and(|(as_of, version)| version > as_of) {
+                self.read_again(&lacking);
+            } else {
+                self.forget_object(&lacking, None);
+            }
+        }
+        if first && let Kind::Job(_) = kind {
+            self.dirty.workloads.extend(self.world.workloads.keys().cloned());
+        }
+    }
+
+    /// The version in which an object is known, of the kinds that we make ourselves.
+    fn made_version(&self, object: &ObjectRef) -> Option<&str> {
+        let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+        let metadata = match object.kind {
+            Kind::Workload => &self.world.workloads.get(&WorkloadKey::new(namespace, name))?.object.metadata,
+            Kind::ProvisioningRequest => &self.world.provisioning_requests.get(&(namespace, name))?.metadata,
+            _ => return None,
+        };
+        metadata.resource_version.as_deref()
+    }
+
+    /// Every object of a kind that is known.
+    fn known(&self, kind: Kind) -> Vec<ObjectRef> {
+        let world = &self.world;
+        let cluster =
+            |names: Vec<&Name>| names.into_iter().map(|n| ObjectRef::cluster(kind, Arc::clone(n))).collect();
+        match kind {
+            Kind::ResourceFlavor => cluster(world.flavors.keys().collect()),
+            Kind::ClusterQueue => cluster(world.cluster_queues.keys().collect()),
+            Kind::Cohort => cluster(world.cohorts.keys().collect()),
+            Kind::AdmissionCheck => cluster(world.checks.keys().collect()),
+            Kind::WorkloadPriorityClass => cluster(world.workload_priority_classes.keys().collect()),
+            Kind::PriorityClass => cluster(world.priority_classes.keys().collect()),
+            Kind::Namespace => cluster(world.namespaces.keys().collect()),
+            Kind::Node => cluster(world.nodes.keys().collect()),
+            Kind::RuntimeClass => cluster(world.runtime_classes.keys().collect()),
+            Kind::ProvisioningRequestConfig => cluster(world.provisioning_configs.keys().collect()),
+            Kind::ProvisioningRequest => {
+                world.provisioning_requests.keys().map(crate::provisioning::seen::request_ref).collect()
+            }
+            // Never watched, so never listed.
+            Kind::PodTemplate => Vec::new(),
+            Kind::Workload => world.workloads.keys().map(crate::world::workload_ref).collect(),
+            Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
+            Kind::LocalQueue => world
+                .local_queues
+                .keys()
+                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
+                .collect(),
+            Kind::LimitRange => world
+                .limit_ranges
+                .iter()
+                .flat_map(|(ns, m)| m.keys().map(move |n| (ns, n)))
+                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
+                .collect(),
+        }
+    }
+}
