@@ -1,4 +1,4 @@
-//! Carries out the engine's writes: a bounded number at once, in order per object, paced, retried for a short while; the
+//! Carries out the engine's writes: a bounded number at once, in order per object, urgent ones first, paced, retried for a short while; the
 //! answer of each goes back to the engine.
 
 pub mod lanes;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
-use sluice_engine::effect::{EffectId, Write, WriteRequest};
+use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
 use sluice_engine::input::{Object, ObjectRef, WriteError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use crate::api_call::{Call, CallError};
 use crate::error_chain::Chain;
 use crate::watch::versions::Versions;
-use lanes::Lanes;
+use lanes::{Class, Lanes};
 use pace::{ATTEMPTS, Bucket, pause};
 use request::{Plan, answer, failure, plan, step_call, view};
 
@@ -105,18 +105,18 @@ async fn pool(
     answers: Answers,
 ) {
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
-    let mut running: JoinSet<(ObjectRef, u64, EffectId, Answer)> = JoinSet::new();
+    let mut running: JoinSet<(ObjectRef, Class, u64, EffectId, Answer)> = JoinSet::new();
     let mut open = true;
     loop {
         while running.len() < IN_FLIGHT {
-            let Some((object, (generation, request))) = lanes.pop() else { break };
+            let Some((object, class, (generation, request))) = lanes.pop() else { break };
             let (client, versions, wait) = (sender.client.clone(), sender.versions.clone(), sender.slot());
             running.spawn(async move {
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
                 let outcome = carry_out(&client, &versions, &request).await;
-                (object, generation, request.id, outcome)
+                (object, class, generation, request.id, outcome)
             });
         }
         let resting = lanes.is_idle() && running.is_empty();
@@ -127,7 +127,7 @@ async fn pool(
         tokio::select! {
             order = orders.recv(), if open => match order {
                 Some(Order::Write((generation, request))) => {
-                    lanes.push(request.object.clone(), (generation, request));
+                    lanes.push(request.object.clone(), class(&request), (generation, request));
                 }
                 Some(Order::Abandon) => {
                     lanes = Lanes::default();
@@ -136,15 +136,23 @@ async fn pool(
                 None => open = false,
             },
             Some(done) = running.join_next() => {
-                let Ok((object, generation, id, outcome)) = done else {
+                let Ok((object, class, generation, id, outcome)) = done else {
                     // Only a bug here can make a send panic; its lane then stays shut, and the log says so.
                     warn!("a write ended abnormally");
                     continue;
                 };
-                lanes.done(&object);
+                lanes.done(&object, class);
                 answers(generation, id, outcome);
             }
         }
+    }
+}
+
+/// Whether a job waits for a write.
+fn class(request: &WriteRequest) -> Class {
+    match request.purpose {
+        Purpose::QueueStatus | Purpose::PodsReady => Class::Background,
+        _ => Class::Urgent,
     }
 }
 
