@@ -7,6 +7,7 @@ mod decode;
 mod duration;
 mod features;
 mod frameworks;
+mod hotswap;
 mod reader;
 mod sections;
 mod selector;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use duration::Duration;
+pub use hotswap::Hotswap;
 pub use selector::matches as selector_matches;
 pub use types::*;
 

@@ -132,6 +132,17 @@ pub struct JobPodSet {
     pub scheduling: PodScheduling,
     /// Which parents of the patched fields exist in the object, for JSON patches.
     pub has_template_metadata: bool,
+    /// Whether its pods take whole groups of nodes.
+    pub exclusive_topology: Option<ExclusiveTopology>,
+}
+
+/// `alpha.jobset.sigs.k8s.io/exclusive-topology`: each replica has a group of nodes to itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExclusiveTopology {
+    /// The node label whose values are the groups.
+    pub key: String,
+    /// How many replicas share the pods of the pod set evenly.
+    pub replicas: i32,
 }
 
 /// The parts of a pod template that a start injects and a stop restores (reference 07, 7.1 "Run" and "Restore").

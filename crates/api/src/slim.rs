@@ -5,15 +5,18 @@
 //! Every type has `metadata` (with `managedFields` dropped), so that a typed watch can be built on it.
 //!
 //! * [`pod`]: the reduced pod template.
+//! * [`bound_pod`]: the Pod.
 //! * [`workload`]: the Workload.
 //! * [`provisioning`]: the ProvisioningRequest of the cluster autoscaler.
 //! * [`cluster`]: Namespace, Node, PriorityClass, RuntimeClass, LimitRange.
 
+pub mod bound_pod;
 pub mod cluster;
 pub mod pod;
 pub mod provisioning;
 pub mod workload;
 
+pub use bound_pod::Pod;
 pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, RuntimeClass};
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;

@@ -16,6 +16,7 @@ impl Scheduler {
         self.audit_holders(&mut found);
         self.audit_pending(&mut found);
         self.audit_locals(&mut found);
+        self.audit_capacity(&mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 

@@ -17,6 +17,7 @@ impl Scheduler {
         row.admitted += usize::from(hold.admitted);
         for (pair, slot, amount) in hold.charged() {
             self.tree.usage.add(&self.tree.forest.quota, slot, amount);
+            self.capacity.add(pair, amount);
             let sums = row.held.entry(pair).or_insert((0, 0));
             sums.0 += amount;
             if hold.admitted {
@@ -43,6 +44,7 @@ impl Scheduler {
         row.admitted -= usize::from(hold.admitted);
         for (pair, slot, amount) in hold.charged() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
+            self.capacity.add(pair, -amount);
             if let Some(held) = row.held.get_mut(&pair) {
                 held.0 -= amount;
                 if hold.admitted {

@@ -128,6 +128,7 @@ impl Scheduler {
             if freed {
                 let node = self.queues[before.queue.at()].node;
                 self.tree.forest.capacity_changed(node);
+                self.capacity_freed(&before);
                 if self.workloads.get(id).hold().is_some() {
                     self.loops.outside_change(self.tree.forest.node(node).root);
                 }
@@ -162,6 +163,7 @@ impl Scheduler {
         self.workloads.remove(id);
         if let Some(before) = before {
             self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+            self.capacity_freed(&before);
             self.flush_around(before.queue);
         }
     }
@@ -177,6 +179,7 @@ impl Scheduler {
         self.workloads.get_mut(id).place = Place::Pending(Box::default());
         self.queue_pending(id, now);
         self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+        self.capacity_freed(&before);
         self.flush_around(before.queue);
     }
 

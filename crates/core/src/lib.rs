@@ -11,6 +11,7 @@
 
 mod admission_fair_sharing;
 mod audit;
+mod capacity;
 mod changed;
 mod cluster_queue;
 mod config;
@@ -42,6 +43,7 @@ mod view;
 mod workload;
 mod workloads;
 
+pub use capacity::Displaced;
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use reason::{
     Detail, LoopKind, PodSetRefusal, PodSetRequests, PreemptionOutlook, Reason, Refusal, Unadmitted,

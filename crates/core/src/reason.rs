@@ -19,6 +19,8 @@ pub enum Reason {
     ExceedsMaxQuota,
     /// No topology domain fits.
     TopologyPlacementFailed,
+    /// Quota is free, but the flavor's healthy nodes have no room. Ours.
+    WaitingForCapacity,
     /// Victims were chosen and have to go first.
     WaitingForPreemptedWorkloads,
     /// Admission is blocked until all admitted pods are ready.
@@ -45,6 +47,7 @@ impl Reason {
             Reason::WaitingForQuota => "WaitingForQuota",
             Reason::ExceedsMaxQuota => "ExceedsMaxQuota",
             Reason::TopologyPlacementFailed => "TopologyPlacementFailed",
+            Reason::WaitingForCapacity => "WaitingForCapacity",
             Reason::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
             Reason::WaitingForPodsReady => "WaitingForPodsReady",
             Reason::Misconfigured => "Misconfigured",
@@ -63,6 +66,7 @@ impl Reason {
             | Reason::WaitingForQuota
             | Reason::ExceedsMaxQuota
             | Reason::TopologyPlacementFailed
+            | Reason::WaitingForCapacity
             | Reason::WaitingForPreemptedWorkloads
             | Reason::PendingEvaluation => "Pending",
             Reason::WaitingForPodsReady => "Waiting",
@@ -77,7 +81,7 @@ impl Reason {
     /// ExceedsMaxQuota < NoMatchingFlavor`).
     pub(crate) const fn severity(self) -> u8 {
         match self {
-            Reason::TopologyPlacementFailed => 0,
+            Reason::TopologyPlacementFailed | Reason::WaitingForCapacity => 0,
             Reason::WaitingForQuota => 1,
             Reason::ExceedsMaxQuota => 2,
             _ => 3,
@@ -217,6 +221,19 @@ pub enum Refusal {
         /// What a preemption for this resource alone would bring.
         preemption: PreemptionOutlook,
     },
+    /// Quota is free, but the flavor's healthy nodes have no room. Ours.
+    InsufficientCapacity {
+        /// The flavor.
+        flavor: Name,
+        /// The resource.
+        resource: Name,
+        /// Needed by this and earlier pod sets.
+        needed: Amount,
+        /// What is left for it on the nodes.
+        free: Amount,
+        /// Missing.
+        missing: Amount,
+    },
 }
 
 /// What a preemption would bring for one resource of one flavor (reference 06, 6.6).
@@ -311,6 +328,11 @@ impl Display for Refusal {
             Refusal::InsufficientQuota { flavor, resource, missing, .. } => write!(
                 f,
                 "insufficient unused quota for {resource} in flavor {flavor}, {} more needed",
+                quantity_of(resource, *missing)
+            ),
+            Refusal::InsufficientCapacity { flavor, resource, missing, .. } => write!(
+                f,
+                "insufficient capacity of healthy nodes for {resource} in flavor {flavor}, {} more needed",
                 quantity_of(resource, *missing)
             ),
         }

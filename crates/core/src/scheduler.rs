@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use crate::Name;
+use crate::capacity::Capacity;
 use crate::changed::Marks;
 use crate::cluster_queue::{ClusterQueue, compile_groups};
 use crate::config::Config;
@@ -31,6 +32,8 @@ pub struct Scheduler {
     pub(crate) checks: BTreeMap<Name, bool>,
     pub(crate) namespaces: IndexMap<Name, Vec<(Name, Name)>>,
     pub(crate) tree: Tree,
+    /// Limits across all queues.
+    pub(crate) capacity: Capacity,
     pub(crate) queues: Vec<ClusterQueue>,
     pub(crate) queue_index: IndexMap<Name, QueueId>,
     pub(crate) locals: Vec<LocalQueue>,
@@ -88,6 +91,7 @@ impl Scheduler {
             checks: BTreeMap::new(),
             namespaces: IndexMap::new(),
             tree: Tree::default(),
+            capacity: Capacity::default(),
             queues: Vec::new(),
             queue_index: IndexMap::new(),
             locals: Vec::new(),

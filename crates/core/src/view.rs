@@ -1,5 +1,6 @@
 //! What the search of one head works on: the world, read only, and the usage, which it may change and restores.
 
+use crate::capacity::Capacity;
 use crate::cluster_queue::ClusterQueue;
 use crate::config::Config;
 use crate::fair_sharing::Lendable;
@@ -17,6 +18,7 @@ pub(crate) struct View<'a> {
     pub(crate) names: &'a Names,
     pub(crate) forest: &'a Forest,
     pub(crate) usage: &'a mut Usage,
+    pub(crate) capacity: &'a Capacity,
     pub(crate) queues: &'a [ClusterQueue],
     pub(crate) workloads: &'a Workloads,
     pub(crate) lendable: &'a Lendable,

@@ -49,6 +49,8 @@ pub struct EngineConfig {
     pub provisioning: bool,
     /// `provisioningRequests.oldPodAnnotations`: pods get the older pair of annotations, too.
     pub old_provisioning_annotations: bool,
+    /// `hotswap`: which nodes count as failing.
+    pub hotswap: file::Hotswap,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,
 }
@@ -115,6 +117,7 @@ impl Default for EngineConfig {
             scheduling: true,
             provisioning: false,
             old_provisioning_annotations: false,
+            hotswap: file::Hotswap::default(),
             inject_panics: false,
         }
     }
@@ -142,6 +145,7 @@ impl From<&file::Configuration> for EngineConfig {
             retention_after_finished_seconds: retention.after_finished.map(seconds),
             retention_after_deactivated_seconds: retention.after_deactivated_by_kueue.map(seconds),
             old_provisioning_annotations: file.provisioning_requests.old_pod_annotations,
+            hotswap: file.hotswap.clone(),
             cluster_queue_resource_metrics: file.metrics.enable_cluster_queue_resources,
             local_queue_metrics: file.metrics.local_queue_metrics.enable
                 && file.gates.enabled(Gate::LocalQueueMetrics),

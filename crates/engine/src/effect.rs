@@ -73,6 +73,8 @@ pub enum Purpose {
     PodsReady,
     /// Pods ended that will not come again.
     Reclaim,
+    /// Which of its nodes are lost.
+    UnhealthyNodes,
     /// Start a job.
     StartJob,
     /// Stop a job and restore its templates.

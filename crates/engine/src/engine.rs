@@ -21,6 +21,8 @@ pub(crate) enum Alarm {
     Job(JobKey),
     /// The status of a queue, cohort, flavor or check is to be looked at.
     Object(ObjectRef),
+    /// Nodes are to be looked at.
+    Hotswap,
 }
 
 /// What is to be looked at, in a fixed order.
@@ -70,6 +72,8 @@ pub struct Engine {
     pub(crate) preemption_skips: BTreeMap<Name, usize>,
     /// What was made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
+    /// What is kept about failing nodes.
+    pub(crate) hotswap: crate::hotswap::State,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
     /// Whether it is to be looked up again which ClusterQueues are active.
@@ -100,6 +104,7 @@ impl Engine {
             active: BTreeMap::new(),
             preemption_skips: BTreeMap::new(),
             made: crate::provisioning::Made::default(),
+            hotswap: crate::hotswap::State::default(),
             aside: BTreeMap::new(),
             activity_stale: false,
             listed: BTreeSet::new(),
@@ -211,6 +216,7 @@ impl Engine {
                 Alarm::Object(object) => {
                     self.dirty.objects.insert(object);
                 }
+                Alarm::Hotswap => self.hotswap_stale(),
             }
         }
         let now = ingest::time(self.now);
@@ -225,6 +231,9 @@ impl Engine {
         loop {
             self.collect_queue_changes();
             if self.dirty.is_empty() {
+                if self.hotswap() {
+                    continue;
+                }
                 return;
             }
             if let Some(key) = self.dirty.workloads.pop_first() {
@@ -249,6 +258,7 @@ impl Engine {
         self.dirty.workloads.extend(self.world.workloads.keys().cloned());
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());
         self.mark_all_statuses();
+        self.hotswap_stale();
         self.restless = true;
     }
 }

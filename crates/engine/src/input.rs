@@ -30,6 +30,8 @@ pub enum Kind {
     Namespace,
     /// core
     Node,
+    /// core; watched only for ClusterQueues with `reclaimOutOfCohort` (gate `Hotswap`)
+    Pod,
     /// core
     LimitRange,
     /// node.k8s.io
@@ -58,7 +60,7 @@ impl Kind {
             | Self::ProvisioningRequestConfig => "kueue.x-k8s.io",
             Self::ProvisioningRequest => slim::provisioning::GROUP,
             Self::PriorityClass => "scheduling.k8s.io",
-            Self::Namespace | Self::Node | Self::LimitRange | Self::PodTemplate => "",
+            Self::Namespace | Self::Node | Self::Pod | Self::LimitRange | Self::PodTemplate => "",
             Self::RuntimeClass => "node.k8s.io",
             Self::Job(kind) => kind.group(),
         }
@@ -78,6 +80,7 @@ impl Kind {
             Self::PriorityClass
             | Self::Namespace
             | Self::Node
+            | Self::Pod
             | Self::LimitRange
             | Self::RuntimeClass
             | Self::ProvisioningRequest
@@ -107,6 +110,7 @@ impl Kind {
             Self::PriorityClass => "PriorityClass",
             Self::Namespace => "Namespace",
             Self::Node => "Node",
+            Self::Pod => "Pod",
             Self::LimitRange => "LimitRange",
             Self::RuntimeClass => "RuntimeClass",
             Self::ProvisioningRequestConfig => "ProvisioningRequestConfig",
@@ -129,6 +133,7 @@ impl Kind {
             Self::PriorityClass => "priorityclasses",
             Self::Namespace => "namespaces",
             Self::Node => "nodes",
+            Self::Pod => "pods",
             Self::LimitRange => "limitranges",
             Self::RuntimeClass => "runtimeclasses",
             Self::ProvisioningRequestConfig => "provisioningrequestconfigs",
@@ -144,6 +149,7 @@ impl Kind {
             self,
             Self::LocalQueue
                 | Self::Workload
+                | Self::Pod
                 | Self::LimitRange
                 | Self::ProvisioningRequest
                 | Self::PodTemplate
@@ -199,6 +205,7 @@ pub enum Object {
     PriorityClass(Box<slim::PriorityClass>),
     Namespace(Box<slim::Namespace>),
     Node(Box<slim::Node>),
+    Pod(Box<slim::Pod>),
     LimitRange(Box<slim::LimitRange>),
     RuntimeClass(Box<slim::RuntimeClass>),
     ProvisioningRequestConfig(Box<v1beta2::ProvisioningRequestConfig>),
@@ -220,6 +227,7 @@ impl Object {
             Self::PriorityClass(o) => (Kind::PriorityClass, &o.metadata),
             Self::Namespace(o) => (Kind::Namespace, &o.metadata),
             Self::Node(o) => (Kind::Node, &o.metadata),
+            Self::Pod(o) => (Kind::Pod, &o.metadata),
             Self::LimitRange(o) => (Kind::LimitRange, &o.metadata),
             Self::RuntimeClass(o) => (Kind::RuntimeClass, &o.metadata),
             Self::ProvisioningRequestConfig(o) => (Kind::ProvisioningRequestConfig, &o.metadata),

@@ -15,6 +15,7 @@ pub mod config;
 mod debug;
 pub mod effect;
 mod engine;
+mod hotswap;
 mod in_use;
 mod ingest;
 pub mod input;

@@ -23,6 +23,9 @@ impl Engine {
                 self.forget_object(&lacking, None);
             }
         }
+        if matches!(kind, Kind::Pod | Kind::Node) {
+            self.hotswap_stale();
+        }
         if first && let Kind::Job(_) = kind {
             self.dirty.workloads.extend(self.world.workloads.keys().cloned());
         }
@@ -53,6 +56,11 @@ impl Engine {
             Kind::PriorityClass => cluster(world.priority_classes.keys().collect()),
             Kind::Namespace => cluster(world.namespaces.keys().collect()),
             Kind::Node => cluster(world.nodes.keys().collect()),
+            Kind::Pod => world
+                .pods
+                .keys()
+                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
+                .collect(),
             Kind::RuntimeClass => cluster(world.runtime_classes.keys().collect()),
             Kind::ProvisioningRequestConfig => cluster(world.provisioning_configs.keys().collect()),
             Kind::ProvisioningRequest => {

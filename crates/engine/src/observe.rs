@@ -107,8 +107,18 @@ impl Engine {
                 }
             }
             Object::Node(node) => {
+                let same = |old: &slim::Node| {
+                    let mut old = old.clone();
+                    old.metadata.resource_version.clone_from(&node.metadata.resource_version);
+                    old == *node
+                };
+                // Nodes say every few seconds that they are there.
+                if !self.world.nodes.get(&name).is_some_and(|old| same(old)) {
+                    self.hotswap_stale();
+                }
                 self.world.nodes.insert(name, node);
             }
+            Object::Pod(pod) => self.observe_pod(&reference, &pod),
             Object::LimitRange(range) => {
                 let namespace = Arc::clone(&reference.namespace);
                 self.world.limit_ranges.entry(Arc::clone(&namespace)).or_default().insert(name, *range);
@@ -172,6 +182,7 @@ impl Engine {
         }
         self.world.put_workload(&key, workload);
         self.touch_workload(&key);
+        self.hotswap_workload_changed();
     }
 
     fn observe_job(&mut self, view: JobView) {
@@ -259,7 +270,9 @@ impl Engine {
             }
             Kind::Node => {
                 self.world.nodes.remove(name);
+                self.hotswap_stale();
             }
+            Kind::Pod => self.forget_pod(object, uid),
             Kind::LimitRange => {
                 if let Some(ranges) = self.world.limit_ranges.get_mut(&object.namespace) {
                     ranges.remove(name);
@@ -287,6 +300,7 @@ impl Engine {
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.made.forget(key);
+        self.hotswap_workload_changed();
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.restless = true;
     }
@@ -370,6 +384,7 @@ impl Engine {
     /// Quota, flavors or checks changed: any queue's status may have.
     fn quota_changed(&mut self) {
         self.restless = true;
+        self.hotswap_stale();
         self.mark_all_statuses();
     }
 

@@ -170,6 +170,8 @@ pub(crate) struct World {
     pub priority_classes: BTreeMap<Name, (i32, bool)>,
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
     pub nodes: BTreeMap<Name, Box<slim::Node>>,
+    /// Pods that are bound and have not ended, by namespace and name.
+    pub pods: BTreeMap<(Name, Name), crate::hotswap::pods::Pod>,
     pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,
     pub limits: BTreeMap<Name, LimitSummary>,
     pub runtime_classes: BTreeMap<Name, slim::RuntimeClass>,

@@ -1,11 +1,14 @@
 //! The adapter of jobset.x-k8s.io/v1alpha2 JobSet (reference 07, 7.1 and 7.2).
 
 use serde_json::{Value, json};
-use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
 
 use crate::object;
 use crate::patch::{Patch, Step};
 use crate::scheduling::{StartError, merged, paired, restored, template_operations};
+
+/// Each replica has a group of nodes to itself: those with the same value of the label that it names.
+const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
 
 /// A JobSet as the engine sees it.
 pub fn observe(jobset: &Value) -> JobView {
@@ -26,7 +29,7 @@ pub fn observe(jobset: &Value) -> JobView {
     view.reclaimable = jobs.iter().filter_map(|job| reclaimable(job, statuses)).collect();
     object::set_pod_sets(
         &mut view,
-        jobs.iter().enumerate().map(|(index, job)| pod_set(index, job)).collect(),
+        jobs.iter().enumerate().map(|(index, job)| pod_set(index, job, &jobset["metadata"])).collect(),
     );
     view
 }
@@ -43,10 +46,19 @@ fn pods_per_replica(job: &Value) -> i32 {
     object::pods_of_job_spec(&job["template"]["spec"])
 }
 
-fn pod_set(index: usize, job: &Value) -> Result<JobPodSet, String> {
+fn pod_set(index: usize, job: &Value, jobset: &Value) -> Result<JobPodSet, String> {
     let count = replicas(job).saturating_mul(pods_per_replica(job));
     let path = format!("spec.replicatedJobs[{index}].template.spec.template");
-    object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])
+    let mut pod_set = object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])?;
+    pod_set.exclusive_topology = exclusive_topology(job, jobset);
+    Ok(pod_set)
+}
+
+/// One group of nodes per replica: the annotation of the replicated Job's template, else that of the JobSet.
+fn exclusive_topology(job: &Value, jobset: &Value) -> Option<ExclusiveTopology> {
+    let of = |metadata: &Value| metadata["annotations"][EXCLUSIVE_TOPOLOGY].as_str().map(str::to_owned);
+    let key = of(&job["template"]["metadata"]).or_else(|| of(jobset))?;
+    Some(ExclusiveTopology { key, replicas: replicas(job) })
 }
 
 /// The pods of the replicas that succeeded.

@@ -123,6 +123,7 @@ pub(crate) fn pod_set(
         containers_hash,
         scheduling,
         has_template_metadata: template["metadata"].is_object(),
+        exclusive_topology: None,
     })
 }
 

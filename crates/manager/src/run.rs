@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use kube::Client;
 use sluice_api::config::Configuration;
+use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_engine::input::Input;
 use sluice_engine::{Engine, EngineConfig};
@@ -109,7 +110,7 @@ impl Parts {
         let elected = self.configuration.leader_election.leader_elect;
         let role = if elected { Role::Follower } else { Role::Standalone };
         let registry = Arc::new(Registry::new(metrics::definitions(), role).context("setting up metrics")?);
-        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions())));
+        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions(), self.pods())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
         let (sink, events) = events::start(self.client.clone(), &lease::identity());
@@ -140,7 +141,11 @@ impl Parts {
 
         let facts = Arc::new(FactStore::default());
         let crds = Arc::new(Crds::default());
-        let wanted = Wanted { jobs: self.jobs(), provisioning: self.provisions().then(|| versions.clone()) };
+        let wanted = Wanted {
+            jobs: self.jobs(),
+            provisioning: self.provisions().then(|| versions.clone()),
+            pods: self.pods(),
+        };
         let shared = Shared {
             sink: feed(engine.clone(), Arc::clone(&facts)),
             sync: Arc::clone(&sync),
@@ -174,6 +179,11 @@ impl Parts {
 
     fn provisions(&self) -> bool {
         self.controllers.has(Controller::Provisioning)
+    }
+
+    /// Whether pods may be looked at.
+    fn pods(&self) -> bool {
+        self.configuration.gates.enabled(Gate::Hotswap) && self.controllers.has(Controller::Scheduler)
     }
 
     fn engine_config(&self) -> EngineConfig {

@@ -15,6 +15,7 @@ use tracing::{debug, info, warn};
 use crate::error_chain::Chain;
 use crate::watch::discovery::{missing, served};
 use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
+use crate::watch::pods;
 use crate::watch::pump::{Ended, Feed, Shared, Watched, pump};
 use crate::watch::versions::{OLDER, Versions};
 
@@ -55,21 +56,29 @@ pub struct Wanted {
     pub jobs: Vec<JobKind>,
     /// ProvisioningRequests; the version that is served is noted here.
     pub provisioning: Option<Versions>,
+    /// Pods, as soon as some ClusterQueue needs them.
+    pub pods: bool,
 }
 
-/// The kinds that are watched with these job kinds, and with or without the controller of provisioning checks.
-pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item = Kind> {
+/// The kinds that are watched with these job kinds, with or without the controller of provisioning checks, with or without pods.
+pub fn watched_kinds(jobs: &[JobKind], provisioning: bool, pods: bool) -> impl Iterator<Item = Kind> {
     let provisioning = kinds::PROVISIONING.into_iter().filter(move |_| provisioning);
     kinds::OWN
         .into_iter()
         .chain(kinds::CLUSTER)
         .chain(provisioning)
+        .chain(pods.then_some(Kind::Pod))
         .chain(jobs.iter().copied().map(Kind::Job))
 }
 
 /// Watches everything until stopped.
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = JoinSet::new();
+    if wanted.pods {
+        let (sink, need) = pods::noting(shared.sink);
+        shared.sink = sink;
+        tasks.spawn(pods::watch(client.clone(), need, shared.clone()));
+    }
     cluster_kinds(&client, &shared, &mut tasks);
     if let Some(versions) = wanted.provisioning {
         tasks.spawn(when_it_exists::<DeserializeGuard<v1beta2::ProvisioningRequestConfig>>(

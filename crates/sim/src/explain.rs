@@ -248,6 +248,13 @@ impl Question<'_> {
                 refused.preemption = Some(outlook(*preemption));
                 refused.held_by = self.holders(simulation, flavor, resource);
             }
+            Refusal::InsufficientCapacity { flavor, resource, needed, free, .. } => {
+                refused.flavor = Some(Arc::clone(flavor));
+                refused.resource = Some(Arc::clone(resource));
+                refused.needed = Some(show_amount(resource, needed.get()));
+                refused.free = Some(show_amount(resource, free.get().max(0)));
+                refused.held_by = self.holders(simulation, flavor, resource);
+            }
         }
         refused
     }

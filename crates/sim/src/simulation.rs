@@ -131,6 +131,8 @@ impl Simulation {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
             self.tell(Input::Listed { kind, present, as_of: None });
         }
+        // Pods are played as a whole, per job: none is an object.
+        self.tell(Input::Listed { kind: Kind::Pod, present: Vec::new(), as_of: None });
         self.tell(Input::Synced);
         self.tell(Input::Leader(true));
     }

@@ -53,6 +53,7 @@ pub(super) fn configuration(
         resources: sections::resources(file.object("resources"), version),
         object_retention_policies: object_retention(file.object("objectRetentionPolicies")),
         provisioning_requests: provisioning_requests(file.object("provisioningRequests")),
+        hotswap: super::hotswap::hotswap(file.object("hotswap")),
         visibility_server: visibility(file, version, warnings),
         namespace,
         managed_jobs_namespace_selector,

@@ -63,6 +63,9 @@ pub struct Configuration {
     /// Requests for nodes (not in Kueue); left out of the effective configuration while it is as by default.
     #[serde(skip_serializing_if = "ProvisioningRequests::is_default")]
     pub provisioning_requests: ProvisioningRequests,
+    /// Failing nodes (not in Kueue); left out of the effective configuration while it is as by default.
+    #[serde(skip_serializing_if = "super::Hotswap::is_default")]
+    pub hotswap: super::Hotswap,
     /// The aggregated visibility API.
     pub visibility_server: VisibilityServer,
 }

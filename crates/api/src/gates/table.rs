@@ -153,6 +153,7 @@ gates! {
     ValidateRayAndSparkJobUpdates: Beta, true, "0.18", [], "check updates of Ray and Spark jobs";
     // Ours: there is none of them in Kueue (tests/compat/deviations.md).
     PreemptionLoopGuard: Beta, true, "0.19", [], "end preemption that goes round in circles without a change from outside";
+    Hotswap: Beta, true, "0.19", [], "move jobs off failing nodes, with room made by evicting lower priorities";
     AdmitOnlyFreeQuota: Beta, true, "0.19", [], "what a victim holds is free only when the victim is gone";
 }
 

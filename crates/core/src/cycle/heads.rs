@@ -26,7 +26,7 @@ impl Scheduler {
             if self.tree.forest.node(node).in_cycle {
                 continue;
             }
-            let sticky = self.sticky(id);
+            let sticky = self.first_displaced(id).or_else(|| self.sticky(id));
             let rank = self.orders_by_usage(&self.queues[id.at()]).then_some(local_usage);
             let Some((lane, key)) = self.queues[id.at()].pending.pop(sticky, rank) else { continue };
             let workload = self.workloads.get(key.id);
@@ -44,7 +44,8 @@ impl Scheduler {
                 lane,
                 preemptor,
                 first: (preemptor && self.config.gates.prioritize_preemptor_workloads)
-                    || self.loops.goes_first(root, key.id),
+                    || self.loops.goes_first(root, key.id)
+                    || self.is_displaced(key.id),
                 key,
                 plan: None,
                 assignment: Assignment::default(),

@@ -9,6 +9,7 @@ macro_rules! view {
             forest: &$self.tree.forest,
             usage: &mut $self.tree.usage,
             lendable: &$self.tree.lendable,
+            capacity: &$self.capacity,
             queues: &$self.queues,
             workloads: &$self.workloads,
             local_usage: $local_usage,

@@ -5,7 +5,7 @@ use super::requeue::{flavors, why};
 use super::{Entry, Progress, Requeue};
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
-use crate::reason::{Detail, Reason};
+use crate::reason::{Detail, PodSetRefusal, Reason};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::{PreemptionPolicy, Time};
@@ -104,6 +104,9 @@ impl Scheduler {
         }
         if let Some(detail) = self.would_loop(entry) {
             return Decision::Refuse(detail, Reason::WaitingForQuota, Requeue::Generic);
+        }
+        if let Some(detail) = self.lacks_nodes(entry) {
+            return Decision::Refuse(detail, Reason::WaitingForCapacity, Requeue::Generic);
         }
         if !self.is_free(entry, progress) || !self.fits_still(entry, progress) {
             return Decision::Refuse(
@@ -213,6 +216,19 @@ impl Scheduler {
             let amount = demand.amount.min(crate::quota::exact(limit) - used).max(0);
             self.add_transient(entry, demand.slot, amount, progress);
         }
+    }
+
+    /// Whether physical capacity has no room, even with the entry's victims gone; earlier heads of the cycle may have
+    /// taken it. The room of victims that others chose is not free before they are gone.
+    fn lacks_nodes(&mut self, entry: &Entry) -> Option<Detail> {
+        let plan = entry.plan.as_ref()?;
+        let gone: Vec<WorkloadId> = entry.targets.iter().map(|target| target.workload).collect();
+        let lack = view!(self, &[]).first_lack(entry.head.workload, &entry.assignment.demands, &gone)?;
+        let pod_sets = plan
+            .requests
+            .iter()
+            .map(|(name, _)| PodSetRefusal { name: name.clone(), refusals: vec![lack.clone()] });
+        Some(Detail::Flavors { pod_sets: pod_sets.collect(), pending_preemptions: 0 })
     }
 
     /// The preemption-loop guard has something against these victims.

@@ -204,8 +204,10 @@ fn try_flavor(
             assignment.demands.iter().find(|demand| demand.pair == pair).map_or(0, |demand| demand.amount);
         let (granular, refusal) = fits_quota(view, request.head, (pair, slot), amount, earlier);
         if let Some(refusal) = refusal {
-            if matches!(refusal, Refusal::ExceedsMaxQuota { .. }) {
-                reason = Reason::ExceedsMaxQuota;
+            match refusal {
+                Refusal::ExceedsMaxQuota { .. } => reason = Reason::ExceedsMaxQuota,
+                Refusal::InsufficientCapacity { .. } => reason = Reason::WaitingForCapacity,
+                _ => {}
             }
             refusals.push(refusal);
         }
@@ -249,7 +251,10 @@ fn fits_quota(
     let (height, reclaimable) = forest.borrowing_height(view.usage, head.node, slot, wanted);
     let available = quota.available(view.usage, slot);
     if wanted <= exact(available) {
-        return (Granular { mode: FlavorMode::Fit, height }, None);
+        // What is missing of the machines themselves is not to be had by preemption.
+        let lack = view.lacks_capacity(head.workload, pair, wanted, 0);
+        let mode = if lack.is_some() { FlavorMode::NoFit } else { FlavorMode::Fit };
+        return (Granular { mode, height }, lack);
     }
     let nominal = quota.nominal(slot);
     let possible = exact(nominal) >= wanted || reclaimable || may_preempt_while_borrowing(view, head);

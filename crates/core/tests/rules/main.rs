@@ -7,6 +7,7 @@
 
 mod build;
 mod index;
+mod ours_capacity;
 mod s6_10_checks;
 mod s6_17_eviction;
 mod s6_18_stop_policy;

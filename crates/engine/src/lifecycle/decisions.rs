@@ -92,7 +92,7 @@ impl Engine {
     }
 
     /// Takes a decision on, and carries it out if nothing is under way.
-    fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
+    pub(crate) fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
         entry.untold = None;

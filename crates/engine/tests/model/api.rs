@@ -82,6 +82,10 @@ impl Api {
     }
 
     /// The object as the engine is told it.
+    pub fn seen(&self, reference: &ObjectRef) -> Object {
+        self.object(reference).expect("the object exists")
+    }
+
     fn object(&self, reference: &ObjectRef) -> Option<Object> {
         Some(match self.objects.get(reference)? {
             Stored::Job(job) => Object::Job(Box::new(job.view.clone())),
@@ -96,6 +100,7 @@ impl Api {
                 Kind::PriorityClass => Object::PriorityClass(Box::new(decode(value))),
                 Kind::Namespace => Object::Namespace(Box::new(decode(value))),
                 Kind::Node => Object::Node(Box::new(decode(value))),
+                Kind::Pod => Object::Pod(Box::new(decode(value))),
                 Kind::LimitRange => Object::LimitRange(Box::new(decode(value))),
                 Kind::RuntimeClass => Object::RuntimeClass(Box::new(decode(value))),
                 Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(Box::new(decode(value))),

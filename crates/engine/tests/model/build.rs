@@ -38,6 +38,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
         template: Some(Arc::new(template)),
         scheduling: PodScheduling::default(),
         has_template_metadata: true,
+        exclusive_topology: None,
     }
 }
 

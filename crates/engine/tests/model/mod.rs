@@ -20,7 +20,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 16] = [
+pub const KINDS: [Kind; 17] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -31,6 +31,7 @@ pub const KINDS: [Kind; 16] = [
     Kind::PriorityClass,
     Kind::Namespace,
     Kind::Node,
+    Kind::Pod,
     Kind::LimitRange,
     Kind::RuntimeClass,
     Kind::ProvisioningRequestConfig,
@@ -96,13 +97,18 @@ impl Cluster {
 
     /// Drops the engine and makes a new one from what the API server has.
     pub fn restart(&mut self) {
+        self.restart_without(&[]);
+    }
+
+    /// The same, but these kinds are not listed yet.
+    pub fn restart_without(&mut self, unseen: &[Kind]) {
         self.engine = Engine::new(self.config.clone());
         self.seen = self.api.revision();
         let all = self.api.everything();
-        for object in all {
+        for object in all.into_iter().filter(|o| !unseen.contains(&o.object_ref().kind)) {
             self.engine.apply(self.now, Input::Applied(object));
         }
-        for kind in KINDS {
+        for kind in KINDS.into_iter().filter(|kind| !unseen.contains(kind)) {
             let present = self.api.names(kind);
             self.list(kind, present, self.seen);
         }

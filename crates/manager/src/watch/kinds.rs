@@ -38,6 +38,7 @@ watched! {
     slim::PriorityClass => PriorityClass,
     slim::Namespace => Namespace,
     slim::Node => Node,
+    slim::Pod => Pod,
     slim::LimitRange => LimitRange,
     slim::RuntimeClass => RuntimeClass,
     v1beta2::ProvisioningRequestConfig => ProvisioningRequestConfig,

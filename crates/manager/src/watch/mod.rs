@@ -2,6 +2,7 @@
 
 pub mod discovery;
 pub mod kinds;
+pub mod pods;
 pub mod pump;
 pub mod sync;
 pub mod versions;

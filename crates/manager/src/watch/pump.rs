@@ -101,7 +101,11 @@ async fn run<K: Watched>(
     epoch: u64,
     shared: &mut Shared,
 ) -> Option<Ended> {
-    let mut stream = Box::pin(watcher(api.clone(), watcher::Config::default()));
+    let config = match kind {
+        Kind::Pod => watcher::Config::default().fields(super::pods::SELECTED),
+        _ => watcher::Config::default(),
+    };
+    let mut stream = Box::pin(watcher(api.clone(), config));
     let mut listing = Listing::default();
     let mut failures = 0_u32;
     loop {

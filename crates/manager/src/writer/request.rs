@@ -130,6 +130,7 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::PriorityClass => Object::PriorityClass(decode(body)?),
         Kind::Namespace => Object::Namespace(decode(body)?),
         Kind::Node => Object::Node(decode(body)?),
+        Kind::Pod => Object::Pod(decode(body)?),
         Kind::LimitRange => Object::LimitRange(decode(body)?),
         Kind::RuntimeClass => Object::RuntimeClass(decode(body)?),
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(decode(body)?),

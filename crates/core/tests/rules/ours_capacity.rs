@@ -1,0 +1,147 @@
+//! Physical capacity (gate `Hotswap`, ours): a limit across all queues beside their quotas, and who is kept room of it.
+
+use crate::world::{World, cq, job, n, q};
+use sluice_core::PreemptionPolicy::LowerPriority;
+use sluice_core::{Amount, Displaced, Name, WorkloadKey};
+
+fn limit(w: &mut World, flavor: &str, gpu: i64) {
+    w.core.set_capacity(&n(flavor), &[(n("gpu"), Amount(gpu))]);
+}
+
+fn displace(w: &mut World, all: &[(&str, i64)]) {
+    let claim = |gpu: i64| -> Vec<(Name, Name, Amount)> { vec![(n("default"), n("gpu"), Amount(gpu))] };
+    let all: Vec<_> = all
+        .iter()
+        .map(|(name, gpu)| Displaced { key: WorkloadKey::new("ns", *name), needs: claim(*gpu) })
+        .collect();
+    w.core.set_displaced(&all);
+}
+
+#[test]
+fn quota_and_capacity_are_both_needed_and_the_message_says_which_is_missing() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(10)));
+    limit(&mut w, "default", 6);
+    w.submit_all([job("x", "a").gpu(4), job("y", "a").gpu(4)]);
+    assert_eq!(w.settle(), ["x admitted default", "y WaitingForCapacity"]);
+    let text = "couldn't assign flavors to pod set main: insufficient capacity of healthy nodes for gpu in flavor default, 2 more needed";
+    assert_eq!(w.message("y"), text);
+    assert_eq!(w.why("y").reason.legacy(), "Pending");
+}
+
+#[test]
+fn capacity_is_shared_by_queues_that_share_no_cohort() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)));
+    w.cq(cq("b").quota(q(4)));
+    limit(&mut w, "default", 6);
+    w.submit_all([job("x", "a").gpu(4), job("y", "b").gpu(4)]);
+    let lines = w.settle();
+    assert!(lines.contains(&"x admitted default".to_owned()), "{lines:?}");
+    assert_eq!(w.inadmissible("b"), ["y"]);
+    w.finished("x");
+    assert_eq!(w.settle(), ["y admitted default"], "what is freed in one tree is tried in the other");
+}
+
+#[test]
+fn more_capacity_lets_the_parked_be_tried_again_and_less_evicts_nobody() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(10)));
+    limit(&mut w, "default", 0);
+    w.submit(job("x", "a").gpu(4));
+    assert_eq!(w.settle(), ["x WaitingForCapacity"]);
+    limit(&mut w, "default", 4);
+    assert_eq!(w.settle(), ["x admitted default"]);
+    limit(&mut w, "default", 1);
+    assert!(w.cycle().is_empty());
+    assert_eq!(w.used("a"), (4, 0));
+    w.core.set_capacity(&n("default"), &[]);
+    w.submit(job("y", "a").gpu(6));
+    assert_eq!(w.settle(), ["y admitted default"], "without a limit quota alone decides");
+}
+
+#[test]
+fn a_flavor_without_room_is_passed_over_for_the_next_one() {
+    let mut w = World::new();
+    w.cq(cq("a").flavor("default", &[("gpu", q(4))]).flavor("spare", &[("gpu", q(4))]));
+    limit(&mut w, "default", 2);
+    w.submit(job("x", "a").gpu(4));
+    assert_eq!(w.settle(), ["x admitted spare"]);
+}
+
+#[test]
+fn nobody_is_preempted_for_quota_where_capacity_would_still_be_missing() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).within(LowerPriority));
+    w.running(job("low", "a").gpu(4), "default");
+    limit(&mut w, "default", 3);
+    w.submit(job("high", "a").gpu(4).priority(1));
+    assert_eq!(w.settle(), ["high WaitingForCapacity"]);
+    limit(&mut w, "default", 4);
+    assert_eq!(w.cycle(), ["high preempts low:InClusterQueue"]);
+}
+
+#[test]
+fn a_displaced_workload_goes_first_and_its_room_is_kept() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(10)));
+    w.cq(cq("b").quota(q(10)));
+    w.running(job("victim", "b").gpu(4), "default");
+    limit(&mut w, "default", 6);
+    displace(&mut w, &[("d", 6)]);
+    w.submit(job("d", "a").gpu(6).at(9));
+    w.submit(job("older", "a").gpu(2).priority(7).at(1));
+    w.submit(job("other", "b").gpu(2).at(1));
+    let lines = w.settle();
+    assert!(lines.iter().all(|line| line.ends_with("WaitingForCapacity")), "{lines:?}");
+    assert_eq!(
+        lines.iter().find(|line| line.contains("older") || line.starts_with("d ")).unwrap(),
+        "d WaitingForCapacity"
+    );
+    w.finished("victim");
+    let lines = w.settle();
+    assert!(lines.contains(&"d admitted default".to_owned()), "{lines:?}");
+    assert_eq!(w.used("b"), (0, 0));
+    w.finished("d");
+    displace(&mut w, &[]);
+    let lines = w.settle();
+    for name in ["older", "other"] {
+        assert!(lines.contains(&format!("{name} admitted default")), "{lines:?}");
+    }
+}
+
+#[test]
+fn of_several_displaced_the_first_has_its_room_before_the_second() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(20)));
+    w.cq(cq("b").quota(q(20)));
+    limit(&mut w, "default", 6);
+    displace(&mut w, &[("d1", 4), ("d2", 4)]);
+    w.submit_all([job("d2", "a").gpu(4), job("d1", "b").gpu(4)]);
+    let lines = w.settle();
+    assert!(lines.contains(&"d1 admitted default".to_owned()), "{lines:?}");
+    assert_eq!(w.inadmissible("a"), ["d2"]);
+    w.finished("d1");
+    assert_eq!(w.settle(), ["d2 admitted default"]);
+}
+
+#[test]
+fn what_can_never_be_met_keeps_nobody_waiting() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(20)));
+    limit(&mut w, "default", 6);
+    displace(&mut w, &[("huge", 9)]);
+    w.submit_all([job("huge", "a").gpu(9), job("small", "a").gpu(6)]);
+    assert_eq!(w.settle(), ["huge WaitingForCapacity", "small admitted default"]);
+}
+
+#[test]
+fn room_is_kept_only_while_the_displaced_workload_waits_in_an_active_queue() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(20)));
+    w.cq(cq("b").quota(q(20)).with(|spec| spec.stop_policy = sluice_core::StopPolicy::Hold));
+    limit(&mut w, "default", 6);
+    displace(&mut w, &[("stopped", 6), ("gone", 6)]);
+    w.submit_all([job("stopped", "b").gpu(6), job("x", "a").gpu(6)]);
+    assert_eq!(w.settle(), ["x admitted default"]);
+}

@@ -1,0 +1,103 @@
+//! Hotswap (ours, gate `Hotswap`): jobs leave failing nodes, with room made by evicting lower priorities where there is none.
+//!
+//! It acts for the flavors in [`scope`]. What [`health`] says of their nodes makes their [`capacity`], which admissions need
+//! besides quota. A JobSet whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have
+//! [`room`] for it, or would have without [`victims`] of lower priority. The [`brake`] holds when most nodes look bad, and nothing
+//! is decided before all nodes and pods were seen. [`maintenance`] keeps new work away from nodes that will go.
+//!
+//! It has no memory that matters: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads.
+
+pub(crate) mod brake;
+pub(crate) mod capacity;
+pub(crate) mod decide;
+pub(crate) mod displaced;
+pub(crate) mod health;
+pub(crate) mod needs;
+pub(crate) mod pods;
+pub(crate) mod room;
+pub(crate) mod scene;
+pub(crate) mod scope;
+pub(crate) mod tell;
+pub(crate) mod victims;
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::gates::Gate;
+use sluice_core::Name;
+
+use crate::engine::{Alarm, Engine};
+
+/// Pods come and go in swarms: what they change is worked out at most this often.
+const PODS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+
+/// What is kept between two looks.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Something changed that decisions depend on.
+    stale: bool,
+    /// When it was last looked.
+    looked: Option<Timestamp>,
+    /// A look is due because of pods, and will be woken.
+    due: bool,
+    /// Some node of a flavor in scope is not healthy, or somebody is displaced: Workloads matter, too.
+    uneasy: bool,
+    /// The flavors in scope at the last look.
+    flavors: BTreeSet<Name>,
+    /// The names that pods use, shared.
+    names: BTreeSet<Name>,
+}
+
+impl State {
+    /// The shared copy of a name.
+    fn intern(&mut self, name: &str) -> Name {
+        if let Some(known) = self.names.get(name) {
+            return Name::clone(known);
+        }
+        let name = Name::from(name);
+        self.names.insert(Name::clone(&name));
+        name
+    }
+}
+
+impl Engine {
+    /// Nodes, flavors, queues or checks changed, or time passed that matters.
+    pub(crate) fn hotswap_stale(&mut self) {
+        self.hotswap.stale = true;
+    }
+
+    /// A Workload changed.
+    pub(crate) fn hotswap_workload_changed(&mut self) {
+        self.hotswap.stale |= self.hotswap.uneasy;
+    }
+
+    /// A pod of a node came or went.
+    pub(crate) fn hotswap_pods_changed(&mut self) {
+        if self.hotswap.flavors.is_empty() || self.hotswap.stale {
+            return;
+        }
+        let next = self.hotswap.looked.and_then(|at| at.checked_add(PODS_INTERVAL).ok());
+        match next.filter(|next| *next > self.now) {
+            Some(next) if !self.hotswap.due => {
+                self.hotswap.due = true;
+                self.wake_at(next, Alarm::Hotswap);
+            }
+            Some(_) => {}
+            None => self.hotswap.stale = true,
+        }
+    }
+
+    /// Looks at nodes and displaced work if something changed; says whether it did.
+    pub(crate) fn hotswap(&mut self) -> bool {
+        if !self.hotswap.stale || !self.decides() {
+            return false;
+        }
+        self.hotswap.stale = false;
+        self.hotswap.due = false;
+        self.hotswap.looked = Some(self.now);
+        if self.config.on(Gate::Hotswap) && self.config.scheduling {
+            self.look_at_nodes();
+        }
+        true
+    }
+}

@@ -1,0 +1,22 @@
+//! The brake: when most of a flavor's nodes look bad at once, it is the network, or us; nothing is evicted then.
+
+/// Whether so many bad nodes of so many are more than `most` percent.
+pub(crate) fn holds(bad: usize, all: usize, most: i32) -> bool {
+    let most = usize::try_from(most).unwrap_or(0);
+    bad.saturating_mul(100) > all.saturating_mul(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_holds_above_the_limit_and_not_at_it() {
+        assert!(!holds(0, 0, 55));
+        assert!(!holds(11, 20, 55));
+        assert!(holds(12, 20, 55));
+        assert!(!holds(4, 16, 55));
+        assert!(holds(9, 16, 55));
+        assert!(holds(1, 100, 0));
+    }
+}

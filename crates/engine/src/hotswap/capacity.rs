@@ -1,0 +1,85 @@
+//! What the healthy nodes of a flavor have for managed work: allocatable, less the requests of pods that hold no quota.
+//!
+//! Where jobs take whole groups of nodes (`exclusive-topology`; one TPU slice), a group counts only if all its nodes are healthy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_api::config::Hotswap;
+use sluice_core::{Amount, Name};
+
+use super::scene::{Scene, SeenNode, exact};
+
+/// The groups of nodes by the values of one label, and which of them are whole.
+#[derive(Debug, Default)]
+pub(crate) struct Groups<'a> {
+    /// By value: the nodes.
+    pub nodes: BTreeMap<&'a str, Vec<&'a str>>,
+    /// The groups of which every node has capacity, and none is missing.
+    pub whole: BTreeSet<&'a str>,
+}
+
+impl<'a> Groups<'a> {
+    /// The groups that a label makes.
+    pub fn by(key: &str, scene: &Scene<'a>, config: &Hotswap) -> Self {
+        let mut groups = Self::default();
+        for (name, seen) in &scene.nodes {
+            if let Some(value) = seen.node.metadata.labels.as_ref().and_then(|labels| labels.get(key)) {
+                groups.nodes.entry(value).or_default().push(name);
+            }
+        }
+        for (value, members) in &groups.nodes {
+            let healthy = members.iter().all(|name| scene.nodes[name].health.has_capacity());
+            let wanted = members.first().and_then(|name| slice_size(&scene.nodes[name], config));
+            if healthy && wanted.is_none_or(|wanted| members.len() >= wanted) {
+                groups.whole.insert(value);
+            }
+        }
+        groups
+    }
+}
+
+/// How many nodes the slice of a node has: the product of its topology (`4x4`) by what one node has of it.
+fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
+    let topology = seen.node.metadata.labels.as_ref()?.get(&config.slice_topology_label)?;
+    let sides: Option<Vec<i128>> = topology.split('x').map(|side| side.parse().ok()).collect();
+    let all = sides?.into_iter().try_fold(1_i128, i128::checked_mul)?;
+    let own = seen.allocatable.get(config.slice_resource.as_str()).copied().filter(|own| *own > 0)?;
+    usize::try_from(all / own).ok()
+}
+
+/// The capacity of a flavor for these resources; a resource that none of its nodes has at all is not limited by nodes, and so is
+/// everything while the flavor has no nodes.
+pub(crate) fn of_flavor(
+    scene: &Scene<'_>,
+    labels: &BTreeMap<String, String>,
+    resources: &BTreeSet<Name>,
+    groups: &[&Groups<'_>],
+) -> Vec<(Name, Amount)> {
+    let broken: BTreeSet<&str> = groups
+        .iter()
+        .flat_map(|g| g.nodes.iter().filter(|(value, _)| !g.whole.contains(*value)).flat_map(|(_, all)| all))
+        .copied()
+        .collect();
+    let mut sums: BTreeMap<&Name, i128> = BTreeMap::new();
+    let mut counted = BTreeSet::new();
+    for (name, seen) in scene.of_flavor(labels) {
+        let counts = seen.health.has_capacity() && !broken.contains(name);
+        if counts {
+            counted.insert(name);
+        }
+        for resource in resources {
+            if let Some(amount) = seen.allocatable.get(resource) {
+                *sums.entry(resource).or_default() += if counts { *amount } else { 0 };
+            }
+        }
+    }
+    for pod in scene.others.iter().filter(|pod| counted.contains(&*pod.node)) {
+        for (resource, amount) in &pod.requests {
+            if let Some(sum) = sums.get_mut(resource) {
+                *sum -= exact(*amount);
+            }
+        }
+    }
+    let amount = |sum: i128| Amount(i64::try_from(sum.max(0)).unwrap_or(i64::MAX));
+    sums.into_iter().map(|(resource, sum)| (Name::clone(resource), amount(sum))).collect()
+}

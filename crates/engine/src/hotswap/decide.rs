@@ -1,0 +1,343 @@
+//! One look: from nodes and pods to limits for the core, and to evictions.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
+use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_quantity::{Quantity, amount_of};
+
+use super::brake;
+use super::capacity::{self, Groups};
+use super::displaced::{Displaced, Stage, leaves, lost_nodes};
+use super::health::Health;
+use super::room::Room;
+use super::scene::{Scene, exact, holds};
+use super::scope::Scope;
+use super::victims::{Candidate, Nearness, choose};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::requests::amount_in;
+use crate::ingest::workload::effective_priority;
+use crate::input::Kind;
+use crate::world::WorkloadEntry;
+
+/// Why a displaced Workload stays where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stranded {
+    /// Too many nodes look bad.
+    Brake,
+    /// No healthy nodes are free for it, nor would be without others.
+    NoRoom,
+}
+
+/// What is to be done about a Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It goes elsewhere, after these went.
+    Move { key: WorkloadKey, nodes: Vec<String>, victims: Vec<WorkloadKey> },
+    /// These are its lost nodes, and why nothing is done.
+    List { key: WorkloadKey, nodes: Vec<String>, why: Option<Stranded> },
+}
+
+/// What one look came to.
+#[derive(Debug, Default)]
+struct Look {
+    /// By flavor: the limits.
+    capacity: BTreeMap<Name, Vec<(Name, Amount)>>,
+    /// Whose room is kept, in turn.
+    displaced: Vec<sluice_core::Displaced>,
+    actions: Vec<Action>,
+    /// When a node's wavering ends.
+    wake: Option<Timestamp>,
+    uneasy: bool,
+}
+
+impl Engine {
+    /// Looks at everything, and does what follows.
+    pub(super) fn look_at_nodes(&mut self) {
+        let scope = Scope::of(&self.world, &self.config);
+        if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
+            return;
+        }
+        let mut look = self.look(&scope);
+        if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
+            // Not everything was seen: nobody comes, and nobody goes.
+            look.actions.clear();
+            for (_, limit) in look.capacity.values_mut().flatten() {
+                *limit = Amount::ZERO;
+            }
+        }
+        if let Some(at) = look.wake {
+            self.wake_at(at, Alarm::Hotswap);
+        }
+        self.hotswap.uneasy = look.uneasy;
+        let before = std::mem::take(&mut self.hotswap.flavors);
+        for flavor in before.iter().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
+            self.restless |= self.scheduler.set_capacity(flavor, &[]);
+        }
+        for (flavor, limits) in &look.capacity {
+            self.restless |= self.scheduler.set_capacity(flavor, limits);
+        }
+        self.hotswap.flavors = scope.flavors.into_keys().collect();
+        self.restless |= self.scheduler.set_displaced(&look.displaced);
+        for action in look.actions {
+            self.act(action);
+        }
+    }
+
+    fn look(&self, scope: &Scope) -> Look {
+        let scene = Scene::of(self, self.now);
+        let labels = self.exclusive_labels(scope);
+        let groups: BTreeMap<String, Groups<'_>> = labels
+            .values()
+            .flatten()
+            .map(|label| (label.clone(), Groups::by(label, &scene, &self.config.hotswap)))
+            .collect();
+        let mut look = Look::default();
+        for (flavor, resources) in &scope.flavors {
+            let Some(object) = self.world.flavors.get(flavor) else { continue };
+            let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
+            let own: Vec<_> = own.collect();
+            let limits = capacity::of_flavor(&scene, &object.spec.node_labels, resources, &own);
+            look.capacity.insert(Name::clone(flavor), limits);
+            for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
+                look.uneasy |= seen.health != Health::Healthy;
+                if let Health::Wavering(until) = seen.health {
+                    look.wake = Some(look.wake.map_or(until, |at| at.min(until)));
+                }
+            }
+        }
+        let exclusive = |key: &WorkloadKey| {
+            self.world.workloads.get(key).map(|entry| self.exclusive_of(entry)).unwrap_or_default()
+        };
+        let mut room = Room::of(&scene, &groups, exclusive);
+        for (key, _) in self.world.workloads.iter().filter(|(_, entry)| leaves(entry)) {
+            room.release(key);
+        }
+        let displaced = self.all_displaced(scope, &scene, &room);
+        look.uneasy |= !displaced.is_empty();
+        let moved = self.moves(&displaced, scope, &scene, room, &mut look);
+        self.list_lost(&displaced, &moved, scope, &scene, &mut look);
+        look
+    }
+
+    /// The labels by which the JobSets of a flavor's queues take whole groups of nodes.
+    fn exclusive_labels(&self, scope: &Scope) -> BTreeMap<Name, BTreeSet<String>> {
+        let mut labels: BTreeMap<Name, BTreeSet<String>> = BTreeMap::new();
+        for (key, entry) in &self.world.workloads {
+            let own = self.exclusive_of(entry);
+            if own.is_empty() || conditions::is_true(&entry.status().conditions, Type::Finished.as_str()) {
+                continue;
+            }
+            let queue = self.queue_for(key, entry).and_then(|q| self.world.cluster_queues.get(&q));
+            let flavors = queue.into_iter().flat_map(|q| &q.spec.resource_groups).flat_map(|g| &g.flavors);
+            for flavor in flavors.filter_map(|f| scope.flavors.get_key_value(f.name.as_str())) {
+                labels.entry(Name::clone(flavor.0)).or_default().extend(own.iter().cloned());
+            }
+        }
+        labels
+    }
+
+    fn exclusive_of(&self, entry: &WorkloadEntry) -> BTreeSet<String> {
+        let sets = self.jobset_of(entry).map(|view| &view.pod_sets[..]).unwrap_or_default();
+        sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.clone())).collect()
+    }
+
+    /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move.
+    fn moves<'a>(
+        &self,
+        displaced: &[Displaced<'a>],
+        scope: &Scope,
+        scene: &Scene<'a>,
+        mut room: Room<'a>,
+        look: &mut Look,
+    ) -> BTreeSet<WorkloadKey> {
+        let mut gone: BTreeSet<WorkloadKey> = BTreeSet::new();
+        for one in displaced {
+            let entry = &self.world.workloads[&one.key];
+            if gone.contains(&one.key) {
+                continue;
+            }
+            let claim = self.claim(&one.key, entry, &one.flavors, scope);
+            let nodes = match &one.stage {
+                Stage::Running(nodes) => nodes.iter().cloned().collect(),
+                Stage::Evicted => Vec::new(),
+            };
+            let running = one.stage != Stage::Evicted;
+            let held = self.brake_holds(one, scene);
+            if running && held {
+                look.actions.push(Action::List { key: one.key.clone(), nodes, why: Some(Stranded::Brake) });
+                continue;
+            }
+            let mut free = room.clone();
+            if !leaves(entry) {
+                free.release(&one.key);
+            }
+            let mut victims = Some(Vec::new());
+            let mut after = free.clone();
+            if !after.place(&one.needs, None) {
+                let candidates =
+                    if held { Vec::new() } else { self.candidates(one, &claim, scope, scene, &gone) };
+                victims = choose(candidates, |gone| {
+                    let mut trial = free.clone();
+                    for key in gone {
+                        trial.release(key);
+                    }
+                    trial.place(&one.needs, None)
+                });
+                after = free;
+                for key in victims.iter().flatten() {
+                    after.release(key);
+                }
+                after.place(&one.needs, None);
+            }
+            match victims {
+                Some(victims) => {
+                    room = after;
+                    gone.extend(victims.iter().cloned());
+                    if running {
+                        gone.insert(one.key.clone());
+                    }
+                    if running || !victims.is_empty() {
+                        look.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
+                    }
+                    look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs: claim });
+                }
+                None if running => {
+                    let why = Some(Stranded::NoRoom);
+                    look.actions.push(Action::List { key: one.key.clone(), nodes, why });
+                }
+                None => look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs: claim }),
+            }
+        }
+        gone
+    }
+
+    /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under
+    /// their pods.
+    fn brake_holds(&self, one: &Displaced<'_>, scene: &Scene<'_>) -> bool {
+        one.flavors.values().any(|flavor| {
+            let Some(object) = self.world.flavors.get(flavor) else { return false };
+            let of_flavor = scene.of_flavor(&object.spec.node_labels);
+            let (mut all, mut bad) = (0, 0);
+            for (_, seen) in of_flavor {
+                all += 1;
+                bad += usize::from(seen.health.looks_bad());
+            }
+            let users = scene.of_workload.iter().filter(|(key, _)| self.uses(key, flavor));
+            let gone: BTreeSet<&str> = users
+                .flat_map(|(_, pods)| pods)
+                .map(|pod| &*pod.node)
+                .filter(|node| !scene.nodes.contains_key(node))
+                .collect();
+            brake::holds(bad + gone.len(), all + gone.len(), self.config.hotswap.max_unhealthy_percent)
+        })
+    }
+
+    /// Whether a Workload holds quota of a flavor.
+    fn uses(&self, key: &WorkloadKey, flavor: &str) -> bool {
+        let admission = self.world.workloads.get(key).and_then(|e| e.status().admission.as_ref());
+        let mut sets = admission.into_iter().flat_map(|a| &a.pod_set_assignments);
+        sets.any(|set| set.flavors.values().any(|f| f == flavor))
+    }
+
+    /// Who may have to go for a displaced Workload.
+    fn candidates(
+        &self,
+        one: &Displaced<'_>,
+        claim: &[(Name, Name, Amount)],
+        scope: &Scope,
+        scene: &Scene<'_>,
+        gone: &BTreeSet<WorkloadKey>,
+    ) -> Vec<Candidate> {
+        let usable: BTreeSet<&str> = one.needs.iter().flat_map(|set| &set.nodes).copied().collect();
+        let beyond = scope.queues.get(&one.queue).copied().unwrap_or(false)
+            || self.within_nominal(&one.queue, &one.key, claim);
+        let own_root = self.cohorts_above(&one.queue).pop();
+        let mut candidates = Vec::new();
+        for (key, entry) in &self.world.workloads {
+            let priority = effective_priority(&entry.object, &self.config);
+            let stays = *key == one.key
+                || !holds(entry)
+                || leaves(entry)
+                || gone.contains(key)
+                || priority >= one.priority
+                || !one.flavors.values().any(|flavor| self.uses(key, flavor))
+                || scene.nodes_of(key).is_disjoint(&usable);
+            if stays {
+                continue;
+            }
+            let Some(queue) = self.queue_for(key, entry) else { continue };
+            let nearness = if queue == one.queue {
+                Nearness::OwnQueue
+            } else if own_root.is_some() && self.cohorts_above(&queue).pop() == own_root {
+                Nearness::Cohort
+            } else {
+                Nearness::Elsewhere
+            };
+            if nearness != Nearness::OwnQueue && !beyond {
+                continue;
+            }
+            let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
+            candidates.push(Candidate {
+                nearness,
+                priority,
+                reserved_at: Reverse(reserved.unwrap_or(self.now)),
+                uid: entry.uid().to_string(),
+                key: key.clone(),
+            });
+        }
+        candidates
+    }
+
+    /// Whether a queue is within its nominal quota of what a Workload needs, with that Workload in it.
+    fn within_nominal(&self, queue: &Name, me: &WorkloadKey, claim: &[(Name, Name, Amount)]) -> bool {
+        let Some(object) = self.world.cluster_queues.get(queue) else { return false };
+        claim.iter().all(|(flavor, resource, _)| {
+            let quotas = object.spec.resource_groups.iter().flat_map(|g| &g.flavors);
+            let quota = quotas
+                .filter(|f| *f.name == **flavor)
+                .flat_map(|f| &f.resources)
+                .find(|r| *r.name == **resource);
+            let nominal = quota.and_then(|q| Quantity::parse(&q.nominal_quota.0).ok());
+            let nominal = nominal.map_or(0, |q| exact(amount_of(resource, &q)));
+            let own = claim.iter().filter(|c| (&c.0, &c.1) == (flavor, resource)).map(|c| exact(c.2));
+            let others = self.world.workloads.iter().filter(|(key, entry)| *key != me && holds(entry));
+            let used: i128 = others
+                .filter_map(|(_, entry)| entry.status().admission.as_ref())
+                .filter(|admission| *admission.cluster_queue == **queue)
+                .flat_map(|admission| &admission.pod_set_assignments)
+                .filter(|set| set.flavors.get(&**resource).is_some_and(|f| **f == **flavor))
+                .map(|set| exact(amount_in(&set.resource_usage, resource)))
+                .sum();
+            used + own.sum::<i128>() <= nominal
+        })
+    }
+
+    /// Keeps the lists of lost nodes of those that stay where they are.
+    fn list_lost(
+        &self,
+        displaced: &[Displaced<'_>],
+        moved: &BTreeSet<WorkloadKey>,
+        scope: &Scope,
+        scene: &Scene<'_>,
+        look: &mut Look,
+    ) {
+        let stranded: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
+        let mut lists = Vec::new();
+        for (key, entry) in &self.world.workloads {
+            if stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry) {
+                continue;
+            }
+            let managed = self.jobset_of(entry).is_some()
+                && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
+            let nodes = if managed { lost_nodes(key, entry, scene) } else { BTreeSet::new() };
+            if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {
+                lists.push(Action::List { key: key.clone(), nodes: nodes.into_iter().collect(), why: None });
+            }
+        }
+        look.uneasy |= !lists.is_empty();
+        look.actions.extend(lists);
+    }
+}

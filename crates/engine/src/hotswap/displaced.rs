@@ -1,0 +1,154 @@
+//! Which Workloads are displaced: JobSets whose pods sit on unhealthy nodes while what remains of their nodes cannot hold them, and
+//! those that were evicted for that and do not run again yet. (Plain Jobs replace pods by themselves.)
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::{Name, WorkloadKey};
+
+use super::health::Health;
+use super::needs::SetNeeds;
+use super::room::Room;
+use super::scene::{Scene, holds};
+use super::scope::Scope;
+use crate::engine::Engine;
+use crate::ingest::workload::{effective_priority, is, queue_order, reserved};
+use crate::world::{Decision, WorkloadEntry};
+
+/// The order in which displaced Workloads are cared for: priority, place in the queue.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Order {
+    priority: Reverse<i32>,
+    queued: Timestamp,
+    uid: Name,
+}
+
+/// How far its move is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It holds its place, and these nodes are lost.
+    Running(BTreeSet<String>),
+    /// It was evicted and has not run again.
+    Evicted,
+}
+
+/// One displaced Workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Displaced<'a> {
+    /// When it is its turn.
+    pub order: Order,
+    /// The Workload.
+    pub key: WorkloadKey,
+    /// Its effective priority.
+    pub priority: i32,
+    /// Its ClusterQueue.
+    pub queue: Name,
+    /// The flavor of each pod set.
+    pub flavors: BTreeMap<Name, Name>,
+    /// What its pods need.
+    pub needs: Vec<SetNeeds<'a>>,
+    /// How far its move is.
+    pub stage: Stage,
+}
+
+/// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
+pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
+    holds(entry) && (is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..))))
+}
+
+/// Whether the last eviction was for failing nodes, and it has not run since.
+fn evicted_for_nodes(status: &WorkloadStatus) -> bool {
+    conditions::find(&status.conditions, Type::Evicted.as_str())
+        .is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
+}
+
+/// The nodes of a running Workload that are lost: those of its pods, and those in its status while not all its pods run
+/// elsewhere again.
+pub(super) fn lost_nodes(key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> BTreeSet<String> {
+    let lost = |node: &str| scene.health(node) == Health::Unhealthy;
+    let on: BTreeSet<String> =
+        scene.nodes_of(key).into_iter().filter(|node| lost(node)).map(str::to_owned).collect();
+    let wanted: i64 = entry.object.spec.pod_sets.iter().map(|set| i64::from(set.count)).sum();
+    let bound = scene.of_workload.get(key).map_or(0, Vec::len);
+    if on.is_empty() && i64::try_from(bound).unwrap_or(i64::MAX) >= wanted {
+        return on;
+    }
+    let listed = entry.status().unhealthy_nodes.iter().map(|n| &n.name).filter(|n| lost(n));
+    on.into_iter().chain(listed.cloned()).collect()
+}
+
+impl Engine {
+    /// The ClusterQueue of a Workload: whose quota it holds, else whose it waits for.
+    pub(super) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
+        let admission = entry.status().admission.as_ref().filter(|_| reserved(entry.status()));
+        admission
+            .map(|a| Name::from(a.cluster_queue.as_str()))
+            .or_else(|| self.world.cluster_queue_of(key, &entry.object))
+    }
+
+    /// A Workload, if it is displaced. `room` is without those that leave.
+    fn displaced<'a>(
+        &self,
+        key: &WorkloadKey,
+        entry: &WorkloadEntry,
+        scope: &Scope,
+        scene: &Scene<'a>,
+        room: &Room<'a>,
+    ) -> Option<Displaced<'a>> {
+        let (object, status) = (&entry.object, entry.status());
+        let idle = !object.spec.active
+            || object.metadata.deletion_timestamp.is_some()
+            || is(status, Type::Finished)
+            || self.jobset_of(entry).is_none();
+        if idle {
+            return None;
+        }
+        let queue = self.queue_for(key, entry).filter(|queue| scope.queues.contains_key(queue))?;
+        let flavors = self.flavors_of(entry, &queue, scope);
+        if flavors.is_empty() {
+            return None;
+        }
+        let stage = if evicted_for_nodes(status) {
+            Stage::Evicted
+        } else if is(status, Type::Admitted) && holds(entry) && !leaves(entry) {
+            Stage::Running(lost_nodes(key, entry, scene))
+        } else {
+            return None;
+        };
+        let needs = if stage == Stage::Running(BTreeSet::new()) {
+            return None;
+        } else {
+            self.needs(entry, &flavors, scene)
+        };
+        if let Stage::Running(_) = stage {
+            let remain = scene.nodes_of(key).into_iter().filter(|n| scene.health(n) != Health::Unhealthy);
+            let remain: BTreeSet<&str> = remain.collect();
+            let mut trial = room.clone();
+            trial.release(key);
+            if trial.place(&needs, Some(&remain)) {
+                return None;
+            }
+        }
+        let priority = effective_priority(object, &self.config);
+        let queued = queue_order(object, status, &self.config);
+        let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
+        Some(Displaced { order, key: key.clone(), priority, queue, flavors, needs, stage })
+    }
+
+    /// Everybody who is displaced, in turn.
+    pub(super) fn all_displaced<'a>(
+        &self,
+        scope: &Scope,
+        scene: &Scene<'a>,
+        room: &Room<'a>,
+    ) -> Vec<Displaced<'a>> {
+        let all = self.world.workloads.iter();
+        let mut all: Vec<_> =
+            all.filter_map(|(key, entry)| self.displaced(key, entry, scope, scene, room)).collect();
+        all.sort_by(|a, b| a.order.cmp(&b.order));
+        all
+    }
+}

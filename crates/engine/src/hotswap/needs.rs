@@ -1,0 +1,123 @@
+//! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_api::job::{JobKind, JobView};
+use sluice_api::slim;
+use sluice_api::v1beta2::Admission;
+use sluice_core::{Amount, Name, WorkloadKey};
+
+use super::pods::takes;
+use super::scene::{Scene, has_affinity, has_labels, tolerates};
+use super::scope::Scope;
+use crate::engine::Engine;
+use crate::ingest::requests::per_pod;
+use crate::world::WorkloadEntry;
+
+/// The pods of one pod set.
+#[derive(Clone, Debug)]
+pub(crate) struct SetNeeds<'a> {
+    /// How many.
+    pub count: i64,
+    /// What each takes.
+    pub per_pod: Vec<(Name, Amount)>,
+    /// The nodes that they may be on, whatever those have room for.
+    pub nodes: BTreeSet<&'a str>,
+    /// The label that makes groups of nodes, and how many replicas take one each.
+    pub exclusive: Option<(String, i64)>,
+}
+
+impl Engine {
+    /// The JobSet of a Workload.
+    pub(super) fn jobset_of(&self, entry: &WorkloadEntry) -> Option<&JobView> {
+        let key = self.world.job_of(entry).filter(|key| key.kind == JobKind::JobSet)?;
+        Some(&self.world.jobs.get(&key)?.view)
+    }
+
+    /// The flavor of each pod set: what it was given, or, while it waits, the first in scope of its queue.
+    pub(super) fn flavors_of(
+        &self,
+        entry: &WorkloadEntry,
+        queue: &str,
+        scope: &Scope,
+    ) -> BTreeMap<Name, Name> {
+        if let Some(admission) = &entry.status().admission {
+            return given(admission, scope);
+        }
+        let groups = self.world.cluster_queues.get(queue).map(|q| &q.spec.resource_groups);
+        let flavors = groups.into_iter().flatten().flat_map(|group| &group.flavors);
+        let first = flavors.map(|f| Name::from(f.name.as_str())).find(|f| scope.flavors.contains_key(f));
+        let sets = entry.object.spec.pod_sets.iter();
+        first
+            .map(|f| sets.map(|s| (Name::from(s.name.as_str()), Name::clone(&f))).collect())
+            .unwrap_or_default()
+    }
+
+    /// What a Workload's pods need of the nodes of these flavors.
+    pub(super) fn needs<'a>(
+        &self,
+        entry: &WorkloadEntry,
+        flavors: &BTreeMap<Name, Name>,
+        scene: &Scene<'a>,
+    ) -> Vec<SetNeeds<'a>> {
+        let view = self.jobset_of(entry);
+        let sets = entry.object.spec.pod_sets.iter();
+        sets.filter_map(|set| {
+            let flavor = self.world.flavors.get(flavors.get(set.name.as_str())?)?;
+            let around = self.world.around(entry.object.metadata.namespace.as_deref()?, &self.config);
+            let mut tolerations = set.template.tolerations.clone();
+            tolerations.extend(flavor.spec.tolerations.iter().cloned());
+            let usable = |node: &slim::Node| {
+                has_labels(node, &flavor.spec.node_labels)
+                    && has_labels(node, &set.template.node_selector)
+                    && has_affinity(node, &set.template.node_affinity)
+                    && tolerates(node, &tolerations)
+            };
+            let exclusive = view
+                .and_then(|view| view.pod_sets.iter().find(|p| p.name == set.name))
+                .and_then(|p| p.exclusive_topology.as_ref())
+                .map(|e| (e.key.clone(), i64::from(e.replicas.max(1))));
+            let healthy = scene.nodes.iter().filter(|(_, seen)| seen.health.has_capacity());
+            Some(SetNeeds {
+                count: i64::from(set.count),
+                per_pod: takes(&set.template, around.limits, around.runtime_classes),
+                nodes: healthy.filter(|(_, seen)| usable(seen.node)).map(|(name, _)| *name).collect(),
+                exclusive,
+            })
+        })
+        .collect()
+    }
+
+    /// What a Workload takes of the quota and the capacity of these flavors.
+    pub(super) fn claim(
+        &self,
+        key: &WorkloadKey,
+        entry: &WorkloadEntry,
+        flavors: &BTreeMap<Name, Name>,
+        scope: &Scope,
+    ) -> Vec<(Name, Name, Amount)> {
+        let around = self.world.around(&key.namespace, &self.config);
+        let mut claim = Vec::new();
+        for set in &entry.object.spec.pod_sets {
+            let Some(flavor) = flavors.get(set.name.as_str()) else { continue };
+            let Some(resources) = scope.flavors.get(flavor) else { continue };
+            let (requests, _) = per_pod(&set.template, "", around);
+            let counted = requests.into_iter().filter(|(resource, _)| resources.contains(resource));
+            claim.extend(counted.map(|(resource, amount)| {
+                (Name::clone(flavor), resource, amount.saturating_mul(i64::from(set.count)))
+            }));
+        }
+        claim
+    }
+}
+
+/// The flavor in scope that each pod set was given.
+fn given(admission: &Admission, scope: &Scope) -> BTreeMap<Name, Name> {
+    let sets = admission.pod_set_assignments.iter();
+    sets.filter_map(|set| {
+        let mut flavors = set.flavors.values().map(String::as_str);
+        let flavor = flavors.find_map(|f| scope.flavors.get_key_value(f).map(|(name, _)| name))?;
+        Some((Name::from(set.name.as_str()), Name::clone(flavor)))
+    })
+    .collect()
+}

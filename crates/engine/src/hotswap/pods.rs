@@ -1,0 +1,105 @@
+//! Pods that are bound to nodes: what is kept of each, and which Workload it runs for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_api::job::JobKind;
+use sluice_api::slim;
+use sluice_core::{Amount, Name, WorkloadKey};
+
+use crate::config::ResourceConfig;
+use crate::engine::Engine;
+use crate::ingest::limits::LimitSummary;
+use crate::ingest::requests::{Surroundings, per_pod};
+use crate::input::ObjectRef;
+use crate::world::JobKey;
+
+/// The resource that counts pods.
+pub(crate) const PODS: &str = "pods";
+
+/// A pod by namespace and name.
+pub(crate) type PodKey = (Name, Name);
+
+/// A pod that is bound and has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pod {
+    /// Its node.
+    pub node: Name,
+    /// Its UID.
+    uid: Name,
+    /// The UID of its controller.
+    controller: Option<Name>,
+    /// The JobSet that it names.
+    jobset: Option<Name>,
+    /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
+    pub requests: Vec<(Name, Amount)>,
+}
+
+/// What one pod of a template takes of a node: as it is, without what counts for quotas only.
+pub(crate) fn takes(
+    template: &slim::PodTemplate,
+    limits: &LimitSummary,
+    runtime_classes: &BTreeMap<Name, slim::RuntimeClass>,
+) -> Vec<(Name, Amount)> {
+    let plain = ResourceConfig::default();
+    let around = Surroundings { limits, runtime_classes, resources: &plain };
+    let (mut requests, _) = per_pod(template, "", around);
+    requests.retain(|(name, amount)| **name != *PODS && *amount > Amount::ZERO);
+    requests.push((Name::from(PODS), Amount(1)));
+    requests
+}
+
+impl Engine {
+    /// Takes a pod in.
+    pub(crate) fn observe_pod(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
+        if pod.ended || pod.node.is_empty() {
+            return self.forget_pod(reference, None);
+        }
+        let mut requests = takes(&pod.spec, &LimitSummary::default(), &BTreeMap::new());
+        for (name, _) in &mut requests {
+            *name = self.hotswap.intern(name);
+        }
+        let entry = Pod {
+            node: self.hotswap.intern(&pod.node),
+            uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
+            controller: pod.controller_uid.as_deref().map(|uid| self.hotswap.intern(uid)),
+            jobset: pod.jobset.as_deref().map(|name| self.hotswap.intern(name)),
+            requests,
+        };
+        let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
+        if self.world.pods.get(&key) != Some(&entry) {
+            self.world.pods.insert(key, entry);
+            self.hotswap_pods_changed();
+        }
+    }
+
+    /// A pod is gone.
+    pub(crate) fn forget_pod(&mut self, reference: &ObjectRef, uid: Option<&str>) {
+        let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
+        let same = |pod: &Pod| uid.is_none_or(|uid| *pod.uid == *uid);
+        if self.world.pods.get(&key).is_some_and(same) {
+            self.world.pods.remove(&key);
+            self.hotswap_pods_changed();
+        }
+    }
+
+    /// The job that a pod runs for: its controller, or that one's, or the JobSet that it names.
+    fn job_of_pod(&self, (namespace, _): &PodKey, pod: &Pod) -> Option<&JobKey> {
+        let by_uid = |uid: &str| self.world.job_by_uid.get(uid);
+        if let Some(key) = pod.controller.as_deref().and_then(by_uid) {
+            let view = &self.world.jobs.get(key)?.view;
+            let above = view.controller.as_ref().and_then(|owner| by_uid(&owner.uid));
+            return above.or(Some(key));
+        }
+        let name = Arc::clone(pod.jobset.as_ref()?);
+        let key = JobKey { kind: JobKind::JobSet, namespace: Arc::clone(namespace), name };
+        self.world.jobs.get_key_value(&key).map(|(key, _)| key)
+    }
+
+    /// The Workloads of the job that a pod runs for.
+    pub(crate) fn workloads_of_pod(&self, key: &PodKey, pod: &Pod) -> impl Iterator<Item = &WorkloadKey> {
+        let job = self.job_of_pod(key, pod).and_then(|job| self.world.jobs.get(job));
+        let owned = job.and_then(|entry| self.world.by_owner.get(&entry.view.job.uid));
+        owned.into_iter().flatten()
+    }
+}

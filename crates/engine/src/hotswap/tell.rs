@@ -1,0 +1,161 @@
+//! What is written and told: evictions with their reasons, and the lists of lost nodes.
+
+use sluice_api::conditions::reason;
+use sluice_api::v1beta2::UnhealthyNode;
+use sluice_core::{Name, WorkloadKey};
+
+use super::decide::{Action, Stranded};
+use super::displaced::leaves;
+use crate::effect::{Effect, EventType, Level, Purpose};
+use crate::engine::Engine;
+use crate::lifecycle::transition::Eviction;
+use crate::outbox::{event, log, observe};
+use crate::world::{Decision, WorkloadEntry, workload_ref};
+use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD, metrics};
+
+/// The reason of the condition Preempted of those who make room for displaced work.
+const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
+/// The reason of the event that says why nothing is done.
+const NOT_MOVED: &str = "HotswapNotPossible";
+/// So many unhealthy nodes are listed at most (reference 01, 1.5).
+const MOST_LISTED: usize = 8;
+
+/// The first few names of many.
+fn shown(nodes: &[String]) -> String {
+    match nodes {
+        [first @ .., _] if first.len() >= MOST_LISTED => {
+            format!("{} and {} more", nodes[..MOST_LISTED].join(", "), nodes.len() - MOST_LISTED)
+        }
+        nodes => nodes.join(", "),
+    }
+}
+
+impl Engine {
+    /// Does what a look came to.
+    pub(super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Move { key, nodes, victims } => {
+                // Victims first: whoever comes after a crash in between finds their room free, and the move still to be made.
+                for victim in &victims {
+                    self.make_way(&key, victim);
+                }
+                self.leave_nodes(&key, &nodes, victims.len());
+            }
+            Action::List { key, nodes, why } => self.list_nodes(&key, &nodes, why),
+        }
+    }
+
+    /// Evicts a victim.
+    fn make_way(&mut self, by: &WorkloadKey, victim: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get(victim) else { return };
+        let Some(preemptor) = self.world.workloads.get(by) else { return };
+        let known = |uid: Option<Name>| uid.filter(|u| !u.is_empty()).unwrap_or_else(|| "UNKNOWN".into());
+        let queue = |key, entry| self.queue_for(key, entry).unwrap_or_else(|| "".into());
+        let (own, other) = (queue(by, preemptor), queue(victim, entry));
+        let message = format!(
+            "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to reclamation out of the cohort for work on \
+             failing nodes; preemptor path: {}; preemptee path: {}",
+            known(Some(preemptor.uid())),
+            known(preemptor.controller_uid().map(Name::from)),
+            self.path_of(&own),
+            self.path_of(&other),
+        );
+        let note = format!("Preempted workload {victim} (UID: {}) in ClusterQueue {other}", entry.uid());
+        let told = |of: &WorkloadKey, entry: &WorkloadEntry, why: &str, note: &str| {
+            event(&workload_ref(of), &entry.uid(), EventType::Normal, why, note, REPORTER_ADMISSION)
+        };
+        let more = vec![
+            told(victim, entry, reason::PREEMPTED, &message),
+            told(by, preemptor, "PreemptedWorkload", &note),
+            observe(metrics::PREEMPTED_WORKLOADS_TOTAL, &[&own, OUT_OF_COHORT_RECLAMATION], 1.0),
+        ];
+        let eviction = Eviction {
+            reason: reason::PREEMPTED,
+            cause: String::new(),
+            message,
+            preemption: Some(OUT_OF_COHORT_RECLAMATION),
+        };
+        self.decide(victim, Decision::Evict(eviction, more));
+        self.touch_workload(victim);
+    }
+
+    /// Evicts a displaced Workload, which is admitted again where there is room.
+    fn leave_nodes(&mut self, key: &WorkloadKey, nodes: &[String], victims: usize) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        if nodes.is_empty() || leaves(entry) {
+            return;
+        }
+        let message = format!("Workload was evicted to leave unhealthy node(s): {}", shown(nodes));
+        let more = vec![log(
+            Level::Info,
+            "hotswap",
+            &[("workload", key), ("nodes", &shown(nodes)), ("victims", &victims)],
+        )];
+        let eviction =
+            Eviction { reason: reason::NODE_FAILURES, cause: String::new(), message, preemption: None };
+        self.decide(key, Decision::Evict(eviction, more));
+        self.touch_workload(key);
+    }
+
+    /// `/root/…/queue`.
+    fn path_of(&self, queue: &str) -> String {
+        let above = self.cohorts_above(queue);
+        let mut path = String::new();
+        for name in above.iter().rev().map(|cohort| &**cohort).chain([queue]) {
+            path.push('/');
+            path.push_str(name);
+        }
+        path
+    }
+
+    /// Keeps the list of lost nodes in the status, and says why nothing is done about new ones.
+    fn list_nodes(&mut self, key: &WorkloadKey, nodes: &[String], why: Option<Stranded>) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        let listed = nodes.iter().take(MOST_LISTED);
+        let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone());
+        if same || entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now) {
+            return;
+        }
+        let mut next = entry.status().clone();
+        next.unhealthy_nodes = listed.map(|name| UnhealthyNode { name: name.clone() }).collect();
+        let then = why.map(|why| self.not_moved(key, entry, nodes, why)).unwrap_or_default();
+        self.write_status(key, Purpose::UnhealthyNodes, next, then);
+    }
+
+    fn not_moved(
+        &self,
+        key: &WorkloadKey,
+        entry: &WorkloadEntry,
+        nodes: &[String],
+        why: Stranded,
+    ) -> Vec<Effect> {
+        let nodes = shown(nodes);
+        let why = match why {
+            Stranded::Brake => format!(
+                "more than {} % of the flavor's nodes look unhealthy, so that nothing is evicted",
+                self.config.hotswap.max_unhealthy_percent
+            ),
+            Stranded::NoRoom => {
+                "no healthy nodes are free for it, nor would be without workloads of lower priority"
+                    .to_owned()
+            }
+        };
+        let note = format!("Pods are on unhealthy node(s) {nodes}: {why}");
+        let told =
+            event(&workload_ref(key), &entry.uid(), EventType::Warning, NOT_MOVED, &note, REPORTER_WORKLOAD);
+        vec![told, log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_eight_nodes_are_named() {
+        let names = |n: usize| (1..=n).map(|i| i.to_string()).collect::<Vec<_>>();
+        assert_eq!(shown(&names(2)), "1, 2");
+        assert_eq!(shown(&names(8)), "1, 2, 3, 4, 5, 6, 7, 8");
+        assert_eq!(shown(&names(9)), "1, 2, 3, 4, 5, 6, 7, 8 and 1 more");
+    }
+}

@@ -1,0 +1,12 @@
+//! Hotswap on a cluster in memory: what happens to JobSets when the nodes under them fail.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+#[path = "../model/mod.rs"]
+mod model;
+
+mod bed;
+mod brakes;
+mod page;
+mod restart;
+mod rules;

@@ -1,0 +1,135 @@
+//! The guide's page as it reads: `high` on pools A and B, `low` on C and D; A fails; `low` makes way; A returns; `low` runs again.
+
+use crate::bed::Bed;
+
+/// `high` and `low` run, on four pools.
+pub fn page(chips: i64) -> Bed {
+    let mut bed = Bed::new();
+    bed.page_queue(chips);
+    bed.pools(&["a", "b", "c", "d"], 4);
+    bed.jobset("high", "q", "high", 2);
+    bed.settle();
+    bed.jobset("low", "q", "low", 2);
+    bed.pass(5);
+    bed
+}
+
+#[test]
+fn with_quota_for_both_the_low_one_makes_way_and_runs_again_when_the_pool_returns() {
+    let mut bed = page(64);
+    assert_eq!(
+        (bed.pools_of("high"), bed.pools_of("low")),
+        (vec!["a".into(), "b".into()], vec!["c".into(), "d".into()])
+    );
+    bed.fail(&["a"]);
+    bed.pass(29);
+    assert!(bed.runs("low") && bed.evictions("high").is_empty(), "NotReady counts after 30 s");
+    bed.pass(5);
+
+    assert!(bed.runs("high"));
+    assert_eq!(bed.pools_of("high"), ["b", "c"]);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    let text = bed.told("high", "Requeued");
+    assert_eq!(
+        text,
+        "True/NodeFailures: Workload was evicted to leave unhealthy node(s): a-0, a-1, a-2, a-3"
+    );
+
+    assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
+    assert!(
+        bed.told("low", "Preempted")
+            .starts_with("True/OutOfCohortReclamation: Preempted to accommodate a workload (UID: uid-")
+    );
+    assert!(bed.told("low", "Evicted").contains("preemptor path: /q; preemptee path: /q"));
+    assert!(bed.told("low", "Requeued").starts_with("True/Preempted"));
+    let waits = "False/WaitingForCapacity: couldn't assign flavors to pod set slice: insufficient capacity of healthy nodes for \
+                 google.com/tpu in flavor tpu, 16 more needed";
+    assert_eq!(bed.told("low", "QuotaReserved"), waits);
+    assert_eq!(bed.c.notes("PreemptedWorkload").len(), 1);
+
+    bed.pass(60);
+    assert!(!bed.runs("low"), "nothing changes while the pool is gone");
+    bed.come_back(&["a"]);
+    bed.pass(3);
+    assert!(bed.runs("low") && bed.runs("high"));
+    assert_eq!(bed.pools_of("low"), ["a", "d"]);
+    assert_eq!(bed.evictions("high").len() + bed.evictions("low").len(), 2, "once each");
+}
+
+#[test]
+fn with_the_pages_quota_one_runs_and_one_waits_and_the_spare_pools_are_used() {
+    let mut bed = page(32);
+    assert!(bed.runs("high") && !bed.runs("low"));
+    assert!(bed.told("low", "QuotaReserved").starts_with("False/WaitingForQuota"));
+    bed.fail(&["a"]);
+    bed.pass(35);
+    assert_eq!(bed.pools_of("high"), ["b", "c"], "the displaced one goes first in its queue");
+    assert!(!bed.runs("low") && bed.evictions("low").is_empty());
+}
+
+#[test]
+fn a_spare_pool_is_used_without_a_victim() {
+    let mut bed = page(64);
+    bed.pools(&["e"], 4);
+    bed.settle();
+    bed.fail(&["a"]);
+    bed.pass(35);
+    assert_eq!(bed.pools_of("high"), ["b", "e"]);
+    assert!(bed.runs("low") && bed.evictions("low").is_empty());
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+}
+
+#[test]
+fn one_node_of_a_pool_takes_the_whole_slice_away() {
+    let mut bed = page(64);
+    let node = bed.nodes_of(&["a"]).remove(2);
+    bed.ready(&node, "False");
+    bed.pass(35);
+    assert_eq!(bed.pools_of("high"), ["b", "c"]);
+    assert!(bed.told("low", "QuotaReserved").contains("16 more needed"), "the rest of pool a is no capacity");
+    bed.ready(&node, "True");
+    bed.pass(3);
+    assert!(bed.runs("low"));
+}
+
+#[test]
+fn a_departing_node_counts_at_once_and_a_deleted_one_too() {
+    let mut bed = page(64);
+    let node = bed.nodes_of(&["a"]).remove(0);
+    let label =
+        serde_json::json!({"metadata": {"labels": {"cloud.google.com/active-node-maintenance": "true"}}});
+    bed.c.api.edit(&node, &label);
+    bed.pass(3);
+    assert_eq!(bed.pools_of("high"), ["b", "c"]);
+    let mut bed = page(64);
+    let node = bed.nodes_of(&["b"]).remove(0);
+    bed.c.api.delete(&node);
+    bed.pass(3);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+}
+
+#[test]
+fn victims_are_admitted_again_by_priority_then_by_their_place() {
+    let mut bed = Bed::new();
+    bed.page_queue(96);
+    bed.c.api.priority_class("middle", 1_500_000);
+    bed.pools(&["a", "b", "c", "d", "e", "f"], 4);
+    bed.jobset("high", "q", "high", 3);
+    bed.settle();
+    bed.jobset("low", "q", "low", 1);
+    bed.settle();
+    bed.jobset("middle", "q", "middle", 1);
+    bed.settle();
+    bed.jobset("low-2", "q", "low", 1);
+    bed.pass(5);
+    bed.fail(&["a", "b", "c"]);
+    bed.pass(35);
+    assert_eq!(bed.pools_of("high"), ["d", "e", "f"]);
+    assert!(!bed.runs("low") && !bed.runs("middle") && !bed.runs("low-2"));
+    bed.come_back(&["a"]);
+    bed.pass(3);
+    assert!(bed.runs("middle") && !bed.runs("low"));
+    bed.come_back(&["b"]);
+    bed.pass(3);
+    assert!(bed.runs("low") && !bed.runs("low-2"));
+}

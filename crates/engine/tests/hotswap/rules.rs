@@ -1,0 +1,242 @@
+//! Who has to go and who has not, and what capacity is.
+
+use serde_json::json;
+use sluice_engine::EngineConfig;
+
+use crate::bed::Bed;
+use crate::page::page;
+
+#[test]
+fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b", "c", "d"], 4);
+    bed.jobset("one", "q", "high", 2);
+    bed.settle();
+    bed.jobset("two", "q", "high", 2);
+    bed.pass(3);
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert!(bed.runs("one") && bed.runs("two"));
+    assert!(bed.evictions("one").is_empty() && bed.evictions("two").is_empty());
+    assert_eq!(bed.listed("one"), ["a-0", "a-1", "a-2", "a-3"]);
+    let note = "Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: no healthy nodes are free for it, nor would be without \
+                workloads of lower priority";
+    assert_eq!(bed.c.notes("HotswapNotPossible"), [note], "told once");
+    bed.come_back(&["a"]);
+    bed.pass(3);
+    assert!(bed.listed("one").is_empty());
+}
+
+/// `high` in a queue of its own, `low` in another without a cohort; pool A fails.
+fn two_queues(enable: bool, more: bool, nominal_after: i64) -> Bed {
+    let mut bed = Bed::new();
+    bed.queue("x", 32, &json!({"enable": enable, "reclaimMoreThanNominalQuota": more}), &json!({}));
+    bed.queue("y", 32, &json!({"enable": true}), &json!({}));
+    bed.pools(&["a", "b", "c", "d"], 4);
+    bed.jobset("high", "x", "high", 2);
+    bed.settle();
+    bed.jobset("low", "y", "low", 2);
+    bed.pass(3);
+    bed.queue(
+        "x",
+        nominal_after,
+        &json!({"enable": enable, "reclaimMoreThanNominalQuota": more}),
+        &json!({}),
+    );
+    bed.fail(&["a"]);
+    bed.pass(35);
+    bed
+}
+
+#[test]
+fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
+    for (enable, more, nominal, gives_way) in [
+        (true, false, 32, true),
+        (true, true, 32, true),
+        (true, false, 16, false),
+        (true, true, 16, true),
+        (false, false, 32, false),
+        (false, true, 32, false),
+    ] {
+        let bed = two_queues(enable, more, nominal);
+        let at = format!("enable {enable}, more {more}, nominal {nominal}");
+        assert_eq!(!bed.evictions("low").is_empty(), gives_way, "{at}");
+        assert_eq!(!bed.evictions("high").is_empty(), gives_way, "{at}");
+        if gives_way {
+            assert!(bed.told("low", "Evicted").contains("preemptor path: /x; preemptee path: /y"), "{at}");
+        }
+        // Above its nominal quota it cannot be admitted again.
+        assert_eq!(bed.runs("high"), !gives_way || nominal == 32, "{at}");
+    }
+}
+
+#[test]
+fn the_own_queue_gives_way_before_others() {
+    let mut bed = Bed::new();
+    bed.queue("x", 48, &json!({"enable": true}), &json!({}));
+    bed.queue("y", 16, &json!({"enable": true}), &json!({}));
+    bed.pools(&["a", "b", "c", "d"], 4);
+    bed.jobset("high", "x", "high", 2);
+    bed.settle();
+    bed.jobset("other", "y", "low", 1);
+    bed.settle();
+    bed.jobset("own", "x", "low", 1);
+    bed.pass(3);
+    bed.fail(&["a"]);
+    bed.pass(35);
+    assert!(bed.runs("high") && bed.runs("other"));
+    assert_eq!(bed.evictions("own"), [("Preempted".to_owned(), 1)]);
+}
+
+#[test]
+fn nobody_goes_who_is_on_nodes_that_would_not_help() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b", "c", "d"], 4);
+    bed.jobset("high", "q", "high", 3);
+    bed.settle();
+    bed.jobset("low", "q", "low", 1);
+    bed.pass(3);
+    // Two slices are lost and one could be had.
+    bed.fail(&["a", "b"]);
+    bed.pass(40);
+    assert!(bed.runs("high") && bed.runs("low"));
+    assert_eq!(bed.c.notes("HotswapNotPossible").len(), 1);
+}
+
+#[test]
+fn new_work_needs_quota_and_capacity_and_running_work_stays_when_capacity_shrinks() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b"], 4);
+    bed.jobset("one", "q", "low", 1);
+    bed.jobset("two", "q", "low", 2);
+    bed.pass(3);
+    assert!(bed.runs("one") && !bed.runs("two"));
+    assert!(bed.told("two", "QuotaReserved").starts_with("False/WaitingForCapacity"));
+    // Somebody cordons the pool under the running one.
+    for node in bed.nodes_of(&["a"]) {
+        bed.c.api.edit(&node, &json!({"spec": {"unschedulable": true}}));
+    }
+    bed.pass(40);
+    assert!(bed.runs("one") && bed.evictions("one").is_empty() && bed.listed("one").is_empty());
+    assert!(
+        bed.told("two", "QuotaReserved").contains("32 more needed"),
+        "{}",
+        bed.told("two", "QuotaReserved")
+    );
+}
+
+#[test]
+fn pods_that_hold_no_quota_take_capacity() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b"], 4);
+    let stranger = bed.bind("stranger", None, "a-0", 4);
+    bed.pass(2);
+    bed.jobset("two", "q", "low", 2);
+    bed.pass(3);
+    assert!(
+        bed.told("two", "QuotaReserved").contains("4 more needed"),
+        "{}",
+        bed.told("two", "QuotaReserved")
+    );
+    bed.c.api.delete(&stranger);
+    bed.pass(3);
+    assert!(bed.runs("two"));
+}
+
+#[test]
+fn a_flavor_without_nodes_is_not_limited_by_nodes() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.jobset("one", "q", "low", 4);
+    bed.settle();
+    assert!(bed.runs("one"));
+}
+
+#[test]
+fn a_queue_whose_nodes_a_provisioning_check_asks_for_is_left_alone() {
+    let mut bed = Bed::new();
+    bed.c.api.put(
+        sluice_engine::Kind::AdmissionCheck,
+        json!({"metadata": {"name": "prov"}, "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"}}),
+    );
+    let check = sluice_engine::ObjectRef::cluster(sluice_engine::Kind::AdmissionCheck, "prov");
+    bed.c.api.edit_status(&check, |s| {
+        *s = json!({"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    });
+    bed.queue(
+        "dws",
+        64,
+        &json!({"enable": true}),
+        &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}),
+    );
+    bed.pools(&["a", "b"], 4);
+    bed.jobset("high", "dws", "high", 2);
+    bed.settle();
+    bed.jobset("low", "dws", "low", 2);
+    bed.settle();
+    for name in ["high", "low"] {
+        assert!(bed.told(name, "QuotaReserved").starts_with("True"), "quota alone decides: {name}");
+        let workload = crate::model::Api::workload_ref(&bed.c.workload(name));
+        bed.c.api.edit_status(&workload, |s| s["admissionChecks"][0]["state"] = json!("Ready"));
+        bed.settle();
+    }
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert!(bed.runs("high") && bed.runs("low"));
+    assert!(bed.evictions("high").is_empty() && bed.listed("high").is_empty());
+}
+
+#[test]
+fn with_the_gate_off_nothing_of_it_happens() {
+    let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    config.gates = config.gates.with(sluice_api::gates::Gate::Hotswap, false);
+    let mut bed = Bed::with(config);
+    bed.page_queue(64);
+    bed.pools(&["a", "b"], 4);
+    bed.jobset("one", "q", "high", 2);
+    bed.settle();
+    bed.jobset("two", "q", "low", 2);
+    bed.pass(2);
+    assert!(bed.runs("one") && bed.told("two", "Admitted").starts_with("True"), "quota alone decides");
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert!(bed.evictions("one").is_empty() && bed.listed("one").is_empty());
+}
+
+#[test]
+fn of_a_nine_node_pool_eight_nodes_are_listed() {
+    let mut bed = Bed::new();
+    bed.page_queue(72);
+    bed.pools(&["a", "b"], 9);
+    bed.sized_jobset("one", "q", "high", 1, 9);
+    bed.settle();
+    bed.sized_jobset("two", "q", "high", 1, 9);
+    bed.pass(3);
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert_eq!(bed.listed("one").len(), 8);
+    assert!(
+        bed.c.notes("HotswapNotPossible")[0].contains("a-7 and 1 more"),
+        "{:?}",
+        bed.c.notes("HotswapNotPossible")
+    );
+}
+
+#[test]
+fn time_to_recovery_is_the_wait_for_a_node_that_wavers_and_a_few_seconds() {
+    let mut bed = page(64);
+    let failed = bed.now();
+    bed.fail(&["a"]);
+    while bed.pools_of("high") != ["b", "c"] {
+        bed.pass(1);
+        assert!(bed.now().as_second() - failed.as_second() < 60, "{}", bed.told("high", "QuotaReserved"));
+    }
+    let seconds = bed.now().as_second() - failed.as_second();
+    println!("recovered after {seconds} s, of which 30 s until the nodes counted as lost");
+    assert!((30..40).contains(&seconds), "{seconds}");
+}
