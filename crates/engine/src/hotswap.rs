@@ -3,7 +3,7 @@
 //! It acts for the flavors in [`scope`]. What [`health`] says of their nodes makes their [`capacity`], which admissions need
 //! besides quota. A JobSet whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have
 //! [`room`] for it, or would have without [`victims`] of lower priority. The [`brake`] holds when most nodes look bad, and nothing
-//! is decided before all nodes and pods were seen. [`maintenance`] keeps new work away from nodes that will go.
+//! is decided before all nodes and pods were seen.
 //!
 //! It has no memory that matters: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads.
 
@@ -44,7 +44,7 @@ pub(crate) struct State {
     uneasy: bool,
     /// The flavors in scope at the last look.
     flavors: BTreeSet<Name>,
-    /// The names that pods use, shared.
+    /// The names of nodes and resources that pods use, shared.
     names: BTreeSet<Name>,
 }
 

@@ -62,8 +62,8 @@ impl Engine {
         let entry = Pod {
             node: self.hotswap.intern(&pod.node),
             uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
-            controller: pod.controller_uid.as_deref().map(|uid| self.hotswap.intern(uid)),
-            jobset: pod.jobset.as_deref().map(|name| self.hotswap.intern(name)),
+            controller: pod.controller_uid.as_deref().map(Name::from),
+            jobset: pod.jobset.as_deref().map(Name::from),
             requests,
         };
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
