@@ -5,9 +5,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
+use sluice_testkit::wait::{Look, eventually};
 use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart, crds};
 
 fn file(version: &str) -> PathBuf {
@@ -92,5 +94,25 @@ async fn the_manager_starts_with_every_field_at_its_default() {
         let (_, status) = manager.stop().await.unwrap();
         assert!(status.success(), "{version}");
     }
+    plane.stop();
+}
+
+#[tokio::test]
+async fn a_manager_that_has_not_seen_everything_in_time_ends_and_says_what_is_missing() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    plane.make_namespace(chart::NAMESPACE).await.unwrap();
+    // Without any definition there is nothing to list.
+    let limit = json!({"controller": {"cacheSyncTimeout": 1_000_000_000}});
+    let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap().with(&limit)).await.unwrap();
+    let status = eventually("the manager to end", Duration::from_mins(1), || {
+        let ended = manager.ended();
+        async move { Ok(ended.map_or_else(|| Look::NotYet("it runs".to_owned()), Look::Done)) }
+    })
+    .await
+    .unwrap();
+    let log = manager.log().unwrap();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("controller.cacheSyncTimeout of 1s is over, and not listed yet: "), "{log}");
+    assert!(log.contains("clusterqueues"), "{log}");
     plane.stop();
 }

@@ -5,6 +5,8 @@
 
 #[path = "api_webhooks/cases.rs"]
 mod cases;
+#[path = "api_webhooks/older.rs"]
+mod older;
 #[path = "api_rules/table.rs"]
 mod table;
 
@@ -48,6 +50,7 @@ async fn rules_hold_through_the_webhooks_and_nobody_else_is_held_up_without_them
         ("resource_flavor", cases::resource_flavor(Table::new(&client, "ResourceFlavor", json!({}))).await),
         ("workload", cases::workload(Table::new(&client, "Workload", cases::workload_base())).await),
         ("gates_by_default", cases::gates(&client, true).await),
+        ("v1beta1", older::rules(&client).await),
     ];
     mutations(&plane, true).await;
     the_older_version_obeys_the_same_rules(&plane).await;

@@ -20,6 +20,13 @@ use tokio::process::Command;
 
 const WORKLOADS: u32 = 60;
 
+/// What leaving removes again, as the README says.
+const REMOVED: [&[&str]; 3] = [
+    &["delete", "deployment", "kueue-controller-manager", "-n", "kueue-system"],
+    &["delete", "mutatingwebhookconfiguration", "kueue-mutating-webhook-configuration"],
+    &["delete", "apiservice", "v1beta1.visibility.kueue.x-k8s.io"],
+];
+
 async fn command(plane: &ControlPlane, args: &[&str]) -> Command {
     let program = tokio::task::spawn_blocking(binary).await.unwrap().unwrap();
     let mut command = Command::new(program);
@@ -104,7 +111,7 @@ async fn kueues_objects_survive_the_switch_and_the_way_back() {
     let (code, report) = migrate(&plane, &["check"]).await;
     assert_eq!(code, 3, "{report}");
     insta::assert_snapshot!("migrate_check_before", report);
-    for removal in kueue::REMOVED {
+    for removal in REMOVED {
         kubectl(&plane, removal).await.unwrap();
     }
     let manager = install(&plane).await;

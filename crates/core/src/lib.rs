@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types)]
 
+mod activity;
 mod admission_fair_sharing;
 mod audit;
 mod capacity;
@@ -57,7 +58,7 @@ pub use scheduler::Scheduler;
 pub use sluice_quantity::Amount;
 pub use snapshot::{Snapshot, Stats};
 pub use spec::{
-    BorrowWithinCohort, CheckRule, ClusterQueueSpec, CohortSpec, Expression, FlavorQuotas, FlavorSpec,
+    BorrowWithinCohort, CheckController, CheckRule, CheckSpec, ClusterQueueSpec, CohortSpec, Expression, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec, Operator, Preemption,
     PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector, StopPolicy, Taint,
     TaintEffect, Time, Toleration, Weight, WhenCanPreempt,

@@ -226,6 +226,19 @@ pub enum InactiveCause {
     AdmissionCheckNotFound(Vec<Name>),
     /// AdmissionChecks that are not active.
     AdmissionCheckInactive(Vec<Name>),
+    /// More than one AdmissionCheck sends workloads to other clusters.
+    MultipleMultiKueueAdmissionChecks(Vec<Name>),
+    /// AdmissionChecks that send workloads to other clusters are for some flavors only.
+    MultiKueueAdmissionCheckAppliedPerFlavor(Vec<Name>),
+    /// AdmissionChecks that send workloads to other clusters, beside those that ask for nodes here.
+    MultiKueueWithProvisioningRequest(Vec<Name>, Vec<Name>),
+    /// A flavor's Topology does not exist.
+    TopologyNotFound {
+        /// The flavor.
+        flavor: Name,
+        /// The Topology that it names.
+        topology: Name,
+    },
     /// It is under a cycle of Cohorts, which these form.
     CohortCycle(Vec<Name>),
 }
@@ -239,6 +252,12 @@ impl InactiveCause {
             InactiveCause::FlavorNotFound(_) => "FlavorNotFound",
             InactiveCause::AdmissionCheckNotFound(_) => "AdmissionCheckNotFound",
             InactiveCause::AdmissionCheckInactive(_) => "AdmissionCheckInactive",
+            InactiveCause::MultipleMultiKueueAdmissionChecks(_) => "MultipleMultiKueueAdmissionChecks",
+            InactiveCause::MultiKueueAdmissionCheckAppliedPerFlavor(_) => {
+                "MultiKueueAdmissionCheckAppliedPerFlavor"
+            }
+            InactiveCause::MultiKueueWithProvisioningRequest(..) => "MultiKueueWithProvisioningRequest",
+            InactiveCause::TopologyNotFound { .. } => "TopologyNotFound",
             InactiveCause::CohortCycle(_) => "CohortCycle",
         }
     }
@@ -256,6 +275,21 @@ impl InactiveCause {
             }
             InactiveCause::AdmissionCheckInactive(names) => {
                 format!("references inactive AdmissionCheck(s): {}", names.join(","))
+            }
+            InactiveCause::MultipleMultiKueueAdmissionChecks(names) => format!(
+                "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {}",
+                names.join(",")
+            ),
+            InactiveCause::MultiKueueAdmissionCheckAppliedPerFlavor(names) => {
+                format!("Cannot specify MultiKueue AdmissionCheck per flavor, found: {}", names.join(","))
+            }
+            InactiveCause::MultiKueueWithProvisioningRequest(elsewhere, here) => format!(
+                "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: {}, {}",
+                elsewhere.join(","),
+                here.join(",")
+            ),
+            InactiveCause::TopologyNotFound { flavor, topology } => {
+                format!("there is no Topology {topology:?} for TAS flavor {flavor:?}")
             }
             InactiveCause::CohortCycle(names) => format!("is under a cycle of Cohorts: {}", names.join(",")),
         }

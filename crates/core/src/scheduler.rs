@@ -14,10 +14,10 @@ use crate::forest::Forest;
 use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::local_queue::LocalQueue;
 use crate::loop_guard::LoopGuard;
-use crate::report::{Changed, InactiveCause};
+use crate::report::Changed;
 use crate::shape::Shapes;
 use crate::snapshot::Stats;
-use crate::spec::{ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, StopPolicy, Time};
+use crate::spec::{CheckSpec, ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, Time};
 use crate::usage::Usage;
 use crate::workloads::Workloads;
 
@@ -29,7 +29,9 @@ pub struct Scheduler {
     pub(crate) names: Names,
     /// By [`crate::intern::FlavorId`].
     pub(crate) flavors: Vec<Option<FlavorSpec>>,
-    pub(crate) checks: BTreeMap<Name, bool>,
+    pub(crate) checks: BTreeMap<Name, CheckSpec>,
+    /// Topologies that exist.
+    pub(crate) topologies: BTreeSet<Name>,
     pub(crate) namespaces: IndexMap<Name, Vec<(Name, Name)>>,
     pub(crate) tree: Tree,
     /// Limits across all queues.
@@ -89,6 +91,7 @@ impl Scheduler {
             names: Names::default(),
             flavors: Vec::new(),
             checks: BTreeMap::new(),
+            topologies: BTreeSet::new(),
             namespaces: IndexMap::new(),
             tree: Tree::default(),
             capacity: Capacity::default(),
@@ -144,8 +147,9 @@ impl Scheduler {
     }
 
     /// Adds an AdmissionCheck or changes whether it is active.
-    pub fn set_check(&mut self, name: &Name, active: bool) {
-        if self.checks.insert(name.clone(), active) != Some(active) {
+    pub fn set_check(&mut self, name: &Name, check: impl Into<CheckSpec>) {
+        let check = check.into();
+        if self.checks.insert(name.clone(), check) != Some(check) {
             self.check_changed(name);
         }
     }
@@ -154,6 +158,24 @@ impl Scheduler {
     pub fn remove_check(&mut self, name: &str) {
         if self.checks.remove(name).is_some() {
             self.check_changed(name);
+        }
+    }
+
+    /// Adds a Topology, or removes it.
+    pub fn set_topology(&mut self, name: &Name, exists: bool) {
+        let changed =
+            if exists { self.topologies.insert(name.clone()) } else { self.topologies.remove(name) };
+        if changed {
+            let named: BTreeSet<_> = self
+                .flavors
+                .iter()
+                .flatten()
+                .filter(|flavor| flavor.topology.as_ref() == Some(name))
+                .filter_map(|flavor| self.names.find_flavor(&flavor.name))
+                .collect();
+            self.touch_queues(|queue| {
+                queue.groups.iter().flat_map(|group| &group.flavors).any(|flavor| named.contains(flavor))
+            });
         }
     }
 
@@ -339,59 +361,6 @@ impl Scheduler {
             self.loops.outside_change_anywhere();
             self.requeue_members(id);
         }
-    }
-
-    /// Works out why a queue is not active, and whether it has heads to offer (reference 03, 3.2).
-    pub(crate) fn update_activity(&mut self, id: QueueId) {
-        let queue = &self.queues[id.at()];
-        let mut causes = Vec::new();
-        if let Some(spec) = &queue.spec {
-            if spec.terminating {
-                causes.push(InactiveCause::Terminating);
-            }
-            if spec.stop_policy != StopPolicy::None {
-                causes.push(InactiveCause::Stopped);
-            }
-            let mut missing: Vec<Name> = queue
-                .groups
-                .iter()
-                .flat_map(|group| &group.flavors)
-                .filter(|flavor| self.flavors.get(flavor.at()).is_none_or(Option::is_none))
-                .map(|&flavor| self.names.flavor_name(flavor).clone())
-                .collect();
-            missing.sort();
-            missing.dedup();
-            if !missing.is_empty() {
-                causes.push(InactiveCause::FlavorNotFound(missing));
-            }
-            let checks = |wanted: Option<bool>| {
-                let mut names: Vec<Name> = spec
-                    .admission_checks
-                    .iter()
-                    .filter(|rule| self.checks.get(&rule.name).copied() == wanted)
-                    .map(|rule| rule.name.clone())
-                    .collect();
-                names.sort();
-                names.dedup();
-                names
-            };
-            let (unknown, inactive) = (checks(None), checks(Some(false)));
-            if !unknown.is_empty() {
-                causes.push(InactiveCause::AdmissionCheckNotFound(unknown));
-            }
-            if !inactive.is_empty() {
-                causes.push(InactiveCause::AdmissionCheckInactive(inactive));
-            }
-        }
-        let locals_too = queue.inactive.is_empty() != causes.is_empty();
-        self.queues[id.at()].inactive = causes;
-        self.changed_queues.mark(id.at());
-        if locals_too {
-            for local in &self.queues[id.at()].locals {
-                self.changed_locals.mark(local.at());
-            }
-        }
-        self.sync_ready(id);
     }
 
     /// Keeps the lists of queues with heads and with parked workloads.

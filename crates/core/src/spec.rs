@@ -79,6 +79,34 @@ pub struct CohortSpec {
     pub fair_weight: Weight,
 }
 
+/// Who answers an AdmissionCheck, as far as checks of a ClusterQueue exclude each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckController {
+    /// Sends the workload to another cluster.
+    MultiKueue,
+    /// Asks an autoscaler for nodes.
+    ProvisioningRequest,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+/// An AdmissionCheck.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CheckSpec {
+    /// Its condition Active is True.
+    pub active: bool,
+    /// Who answers it.
+    pub controller: CheckController,
+}
+
+impl From<bool> for CheckSpec {
+    /// Whether a check of some other controller is active.
+    fn from(active: bool) -> Self {
+        Self { active, controller: CheckController::Other }
+    }
+}
+
 /// A ClusterQueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterQueueSpec {

@@ -89,6 +89,7 @@ impl Engine {
             Object::ClusterQueue(_) => self.world.cluster_queues.contains_key(&open.object.name),
             Object::ResourceFlavor(_) => self.world.flavors.contains_key(&open.object.name),
             Object::AdmissionCheck(_) => self.world.checks.contains_key(&open.object.name),
+            Object::Topology(_) => self.world.topologies.contains_key(&open.object.name),
             Object::Cohort(_) => self.world.cohorts.contains_key(&open.object.name),
             Object::LocalQueue(_) => {
                 let key = (Arc::clone(&open.object.namespace), Arc::clone(&open.object.name));

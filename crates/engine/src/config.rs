@@ -37,8 +37,8 @@ pub struct EngineConfig {
     pub retention_after_deactivated_seconds: Option<i64>,
     /// `metrics.enableClusterQueueResources`.
     pub cluster_queue_resource_metrics: bool,
-    /// `metrics.localQueueMetrics.enable`.
-    pub local_queue_metrics: bool,
+    /// `metrics.localQueueMetrics`.
+    pub local_queue_metrics: file::LocalQueueMetrics,
     /// A status whose figures changed is written at most this often per queue, in milliseconds.
     pub status_interval_ms: i64,
     /// A message whose numbers alone changed is written at most this often per workload, in seconds.
@@ -111,7 +111,7 @@ impl Default for EngineConfig {
             retention_after_finished_seconds: None,
             retention_after_deactivated_seconds: None,
             cluster_queue_resource_metrics: false,
-            local_queue_metrics: true,
+            local_queue_metrics: file::LocalQueueMetrics { enable: true, local_queue_selector: None },
             status_interval_ms: 1_000,
             message_interval_seconds: 30,
             scheduling: true,
@@ -147,8 +147,11 @@ impl From<&file::Configuration> for EngineConfig {
             old_provisioning_annotations: file.provisioning_requests.old_pod_annotations,
             hotswap: file.hotswap.clone(),
             cluster_queue_resource_metrics: file.metrics.enable_cluster_queue_resources,
-            local_queue_metrics: file.metrics.local_queue_metrics.enable
-                && file.gates.enabled(Gate::LocalQueueMetrics),
+            local_queue_metrics: file::LocalQueueMetrics {
+                enable: file.metrics.local_queue_metrics.enable
+                    && file.gates.enabled(Gate::LocalQueueMetrics),
+                ..file.metrics.local_queue_metrics.clone()
+            },
             ..Self::default()
         }
     }

@@ -1,10 +1,11 @@
-//! The finalizer that keeps a ClusterQueue, ResourceFlavor or AdmissionCheck while it is in use (reference 04, 4.3), and the event
+//! The finalizer that keeps a ClusterQueue, ResourceFlavor, AdmissionCheck or Topology while it is in use (reference 04, 4.3), and the event
 //! that says what holds one that is being deleted.
 
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+use sluice_api::gates::Gate;
 use sluice_api::labels::RESOURCE_IN_USE_FINALIZER;
 use sluice_api::v1beta2;
 
@@ -52,6 +53,9 @@ impl Engine {
             Kind::ClusterQueue => self.world.cluster_queues.get(name).map(|queue| &queue.metadata),
             Kind::ResourceFlavor => self.world.flavors.get(name).map(|flavor| &flavor.metadata),
             Kind::AdmissionCheck => self.world.checks.get(name).map(|check| &check.metadata),
+            Kind::Topology if self.config.gates.enabled(Gate::TopologyAwareScheduling) => {
+                self.world.topologies.get(name).map(|topology| &topology.metadata)
+            }
             _ => None,
         }
     }
@@ -75,6 +79,11 @@ impl Engine {
             Kind::AdmissionCheck => {
                 let queues = queues.filter(|(_, q)| names_check(&q.spec, name));
                 queues.map(|(queue, _)| format!("ClusterQueue {queue}")).collect()
+            }
+            Kind::Topology => {
+                let flavors = self.world.flavors.iter();
+                let flavors = flavors.filter(|(_, f)| f.spec.topology_name.as_deref() == Some(name));
+                flavors.map(|(flavor, _)| format!("ResourceFlavor {flavor}")).collect()
             }
             _ => return None,
         };

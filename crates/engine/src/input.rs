@@ -21,6 +21,8 @@ pub enum Kind {
     /// kueue.x-k8s.io
     AdmissionCheck,
     /// kueue.x-k8s.io
+    Topology,
+    /// kueue.x-k8s.io
     Workload,
     /// kueue.x-k8s.io
     WorkloadPriorityClass,
@@ -55,6 +57,7 @@ impl Kind {
             | Self::LocalQueue
             | Self::Cohort
             | Self::AdmissionCheck
+            | Self::Topology
             | Self::Workload
             | Self::WorkloadPriorityClass
             | Self::ProvisioningRequestConfig => "kueue.x-k8s.io",
@@ -74,6 +77,7 @@ impl Kind {
             | Self::LocalQueue
             | Self::Cohort
             | Self::AdmissionCheck
+            | Self::Topology
             | Self::Workload
             | Self::WorkloadPriorityClass
             | Self::ProvisioningRequestConfig => "v1beta2",
@@ -105,6 +109,7 @@ impl Kind {
             Self::LocalQueue => "LocalQueue",
             Self::Cohort => "Cohort",
             Self::AdmissionCheck => "AdmissionCheck",
+            Self::Topology => "Topology",
             Self::Workload => "Workload",
             Self::WorkloadPriorityClass => "WorkloadPriorityClass",
             Self::PriorityClass => "PriorityClass",
@@ -128,6 +133,7 @@ impl Kind {
             Self::LocalQueue => "localqueues",
             Self::Cohort => "cohorts",
             Self::AdmissionCheck => "admissionchecks",
+            Self::Topology => "topologies",
             Self::Workload => "workloads",
             Self::WorkloadPriorityClass => "workloadpriorityclasses",
             Self::PriorityClass => "priorityclasses",
@@ -200,6 +206,7 @@ pub enum Object {
     LocalQueue(Box<v1beta2::LocalQueue>),
     Cohort(Box<v1beta2::Cohort>),
     AdmissionCheck(Box<v1beta2::AdmissionCheck>),
+    Topology(Box<v1beta2::Topology>),
     Workload(Box<slim::Workload>),
     WorkloadPriorityClass(Box<v1beta2::WorkloadPriorityClass>),
     PriorityClass(Box<slim::PriorityClass>),
@@ -222,6 +229,7 @@ impl Object {
             Self::LocalQueue(o) => (Kind::LocalQueue, &o.metadata),
             Self::Cohort(o) => (Kind::Cohort, &o.metadata),
             Self::AdmissionCheck(o) => (Kind::AdmissionCheck, &o.metadata),
+            Self::Topology(o) => (Kind::Topology, &o.metadata),
             Self::Workload(o) => (Kind::Workload, &o.metadata),
             Self::WorkloadPriorityClass(o) => (Kind::WorkloadPriorityClass, &o.metadata),
             Self::PriorityClass(o) => (Kind::PriorityClass, &o.metadata),

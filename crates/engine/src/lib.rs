@@ -26,6 +26,7 @@ mod observe;
 mod outbox;
 pub mod provisioning;
 mod status;
+mod topologies;
 mod world;
 
 pub use config::{EngineConfig, ResourceConfig, Transformation, WaitForPodsReady};

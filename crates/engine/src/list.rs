@@ -52,6 +52,7 @@ impl Engine {
             Kind::ClusterQueue => cluster(world.cluster_queues.keys().collect()),
             Kind::Cohort => cluster(world.cohorts.keys().collect()),
             Kind::AdmissionCheck => cluster(world.checks.keys().collect()),
+            Kind::Topology => cluster(world.topologies.keys().collect()),
             Kind::WorkloadPriorityClass => cluster(world.workload_priority_classes.keys().collect()),
             Kind::PriorityClass => cluster(world.priority_classes.keys().collect()),
             Kind::Namespace => cluster(world.namespaces.keys().collect()),

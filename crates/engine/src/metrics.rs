@@ -1,5 +1,6 @@
 //! The metrics that the engine moves, and the gauges that it can read off its state (reference 05).
 
+mod local;
 mod pending;
 
 use std::collections::BTreeMap;
@@ -237,7 +238,7 @@ impl Engine {
     pub fn metrics_snapshot(&self) -> Vec<GaugeValue> {
         let mut out = Snapshot(Vec::new());
         self.cluster_queue_gauges(&mut out);
-        if self.config.local_queue_metrics {
+        if self.config.local_queue_metrics.enable {
             self.local_queue_gauges(&mut out);
             self.local_pending_gauges(&mut out);
         }
@@ -284,6 +285,9 @@ impl Engine {
 
     fn local_queue_gauges(&self, out: &mut Snapshot) {
         for ((namespace, name), queue) in &self.world.local_queues {
+            if !self.is_measured(queue) {
+                continue;
+            }
             let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { continue };
             out.add(LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS, &[name, namespace], number(figures.reserving));
             out.add(LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS, &[name, namespace], number(figures.admitted));
@@ -354,7 +358,7 @@ impl Engine {
         let mut by_queue: BTreeMap<Name, usize> = BTreeMap::new();
         for ((queue, local, namespace), n) in finished {
             *by_queue.entry(queue).or_default() += n;
-            if self.config.local_queue_metrics {
+            if self.measures(&namespace, &local) {
                 out.add(LOCAL_QUEUE_FINISHED_WORKLOADS, &[&local, &namespace], number(n));
             }
         }
@@ -363,7 +367,7 @@ impl Engine {
         }
         let mut by_queue: BTreeMap<(Name, String, String), usize> = BTreeMap::new();
         for ((queue, local, namespace, why, cause), n) in unadmitted {
-            if self.config.local_queue_metrics {
+            if self.measures(&namespace, &local) {
                 let labels = [&*local, &namespace, &queue, &why, &cause];
                 out.add(LOCAL_QUEUE_UNADMITTED_WORKLOADS, &labels, number(n));
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_api::job::JobView;
-use sluice_api::{conditions, slim};
+use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::{EventType, Level};
@@ -56,8 +56,8 @@ impl Engine {
             Object::Workload(workload) => self.observe_workload(*workload),
             Object::Job(view) => self.observe_job(*view),
             Object::ResourceFlavor(flavor) => {
-                let spec = queues::flavor(&flavor);
-                let changed = self.world.flavors.get(&name).is_none_or(|old| queues::flavor(old) != spec);
+                let spec = self.flavor_spec(&flavor);
+                let changed = self.world.flavors.get(&name).is_none_or(|old| self.flavor_spec(old) != spec);
                 self.world.flavors.insert(name, flavor);
                 if changed {
                     self.scheduler.set_flavor(spec);
@@ -78,14 +78,13 @@ impl Engine {
                 self.dirty.objects.insert(reference);
             }
             Object::AdmissionCheck(check) => {
-                let status = check.status.as_ref();
-                let active = status.is_some_and(|s| conditions::is_true(&s.conditions, conditions::ACTIVE));
-                self.world.checks.insert(Arc::clone(&name), check);
-                self.scheduler.set_check(&name, active);
+                self.scheduler.set_check(&name, queues::check(&check));
+                self.world.checks.insert(name, check);
                 self.quota_changed();
                 self.mark_checked_workloads();
                 self.dirty.objects.insert(reference);
             }
+            Object::Topology(topology) => self.observe_topology(reference, topology),
             Object::WorkloadPriorityClass(class) => {
                 if self.world.workload_priority_classes.insert(name, class.value) != Some(class.value) {
                     self.priority_classes_changed();
@@ -258,6 +257,7 @@ impl Engine {
                 self.scheduler.remove_check(name);
                 self.quota_changed();
             }
+            Kind::Topology => self.forget_topology(name),
             Kind::WorkloadPriorityClass => {
                 self.world.workload_priority_classes.remove(name);
             }
@@ -382,7 +382,7 @@ impl Engine {
     }
 
     /// Quota, flavors or checks changed: any queue's status may have.
-    fn quota_changed(&mut self) {
+    pub(crate) fn quota_changed(&mut self) {
         self.restless = true;
         self.hotswap_stale();
         self.mark_all_statuses();

@@ -100,7 +100,7 @@ fn status_patch(metadata: &ObjectMeta, status: Value, fields: &[&str]) -> Value 
 }
 
 impl Engine {
-    /// Marks every queue, cohort, flavor and check, and looks at which ClusterQueues are active.
+    /// Marks every queue, cohort, flavor, topology and check, and looks at which ClusterQueues are active.
     pub(crate) fn mark_all_statuses(&mut self) {
         self.activity_stale = true;
         let world = &self.world;
@@ -108,6 +108,7 @@ impl Engine {
         self.dirty.objects.extend(world.cluster_queues.keys().map(|n| cluster(Kind::ClusterQueue, n)));
         self.dirty.objects.extend(world.cohorts.keys().map(|n| cluster(Kind::Cohort, n)));
         self.dirty.objects.extend(world.flavors.keys().map(|n| cluster(Kind::ResourceFlavor, n)));
+        self.dirty.objects.extend(world.topologies.keys().map(|n| cluster(Kind::Topology, n)));
         self.dirty.objects.extend(world.checks.keys().map(|n| cluster(Kind::AdmissionCheck, n)));
         let local =
             |(ns, n): &(Name, Name)| ObjectRef::namespaced(Kind::LocalQueue, Arc::clone(ns), Arc::clone(n));

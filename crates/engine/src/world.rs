@@ -166,6 +166,7 @@ pub(crate) struct World {
     pub local_queues: BTreeMap<(Name, Name), Box<v1beta2::LocalQueue>>,
     pub cohorts: BTreeMap<Name, Box<v1beta2::Cohort>>,
     pub checks: BTreeMap<Name, Box<v1beta2::AdmissionCheck>>,
+    pub topologies: BTreeMap<Name, Box<v1beta2::Topology>>,
     pub workload_priority_classes: BTreeMap<Name, i32>,
     pub priority_classes: BTreeMap<Name, (i32, bool)>,
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,

@@ -10,8 +10,9 @@ use sluice_sim::{Manifest, Source};
 use crate::client;
 
 /// What is read, queues before jobs. A kind that the cluster does not have is left out.
-const KINDS: [(Kind, &str); 14] = [
+const KINDS: [(Kind, &str); 15] = [
     (Kind::Namespace, "/api/v1/namespaces"),
+    (Kind::Topology, "/apis/kueue.x-k8s.io/v1beta2/topologies"),
     (Kind::ResourceFlavor, "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"),
     (Kind::AdmissionCheck, "/apis/kueue.x-k8s.io/v1beta2/admissionchecks"),
     (Kind::Cohort, "/apis/kueue.x-k8s.io/v1beta2/cohorts"),

@@ -113,6 +113,7 @@ impl Parts {
         let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions(), self.pods())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
+        let gives_up = fatal.clone();
         let (sink, events) = events::start(self.client.clone(), &lease::identity());
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
 
@@ -154,6 +155,10 @@ impl Parts {
         };
         let mut tasks =
             vec![tokio::spawn(watches::run(self.client.clone(), wanted, Arc::clone(&crds), shared))];
+        if let Some(limit) = self.configuration.controller.cache_sync_timeout() {
+            let (sync, fatal, stop) = (Arc::clone(&sync), gives_up, self.stop.clone());
+            tasks.push(tokio::spawn(end_unless_synced(sync, limit, fatal, stop)));
+        }
         let certs = self.webhooks(&facts, &mut tasks)?;
         let (release, released) = pair();
         let (loss, losses) = mpsc::unbounded_channel();
@@ -231,6 +236,10 @@ impl Parts {
         if !unknown.is_empty() {
             warn!(suites = %unknown.join(", "), "cipher suites that are not available are left out");
         }
+        let (options, unknown) = options.with_curves(&tls.curve_preferences);
+        if !unknown.is_empty() {
+            warn!(curves = %unknown.join(", "), "curves that are not available are left out");
+        }
         options
     }
 
@@ -307,6 +316,27 @@ impl Parts {
         let stop = self.stop.clone();
         tasks.push(tokio::spawn(metrics::server::serve(listener, serving.config, access, scrape, stop)));
         Ok(())
+    }
+}
+
+/// `controller.cacheSyncTimeout`: a manager that has not seen everything by then ends, to be started again by whoever runs it.
+async fn end_unless_synced(
+    sync: Arc<SyncTracker>,
+    limit: Duration,
+    fatal: mpsc::UnboundedSender<String>,
+    mut stop: Stop,
+) {
+    if !stop.sleep(limit).await {
+        return;
+    }
+    let missing = sync.missing();
+    if !missing.is_empty() {
+        let why = format!(
+            "controller.cacheSyncTimeout of {limit:?} is over, and not listed yet: {}",
+            missing.join(", ")
+        );
+        // Nobody listens when it ends anyway.
+        let _ = fatal.send(why);
     }
 }
 

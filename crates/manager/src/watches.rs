@@ -134,6 +134,7 @@ fn own_kinds(client: &Client, shared: &Shared, tasks: &mut JoinSet<()>) {
     start::<DeserializeGuard<v1beta2::LocalQueue>>(client, Kind::LocalQueue, shared, tasks);
     start::<DeserializeGuard<v1beta2::Cohort>>(client, Kind::Cohort, shared, tasks);
     start::<DeserializeGuard<v1beta2::AdmissionCheck>>(client, Kind::AdmissionCheck, shared, tasks);
+    start::<DeserializeGuard<v1beta2::Topology>>(client, Kind::Topology, shared, tasks);
     start::<DeserializeGuard<v1beta2::WorkloadPriorityClass>>(
         client,
         Kind::WorkloadPriorityClass,

@@ -13,8 +13,9 @@ use sluice_engine::{Kind, Object, ObjectRef};
 use crate::json::{self, text};
 
 /// Every kind that the engine is told about.
-pub(crate) const KINDS: [Kind; 14] = [
+pub(crate) const KINDS: [Kind; 15] = [
     Kind::Namespace,
+    Kind::Topology,
     Kind::ResourceFlavor,
     Kind::AdmissionCheck,
     Kind::Cohort,
@@ -76,6 +77,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::LocalQueue => Object::LocalQueue(typed(value)?),
         Kind::Cohort => Object::Cohort(typed(value)?),
         Kind::AdmissionCheck => Object::AdmissionCheck(typed(value)?),
+        Kind::Topology => Object::Topology(typed(value)?),
         Kind::Workload => Object::Workload(typed(value)?),
         Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(typed(value)?),
         Kind::PriorityClass => Object::PriorityClass(typed(value)?),

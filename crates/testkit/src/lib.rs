@@ -6,7 +6,8 @@
 //!   when the test process is killed ([`process`]);
 //! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] is the JobSet
 //!   **stand-in**, [`autoscaler`] that of the cluster autoscaler;
-//! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad;
+//! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
+//!   is a Service in front of several managers;
 //! * [`wait`] polls conditions with a deadline and tells what was last seen.
 //!
 //! Invariants: nothing sleeps for a fixed time to let something happen; every process is stopped by its own id; nothing
@@ -14,6 +15,7 @@
 
 pub mod assets;
 pub mod autoscaler;
+mod balancer;
 mod certs;
 pub mod chart;
 pub mod crds;
@@ -33,6 +35,7 @@ mod shared;
 pub mod wait;
 pub mod workloads;
 
+pub use balancer::Balancer;
 pub use manager::{Manager, binary};
 pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
 pub use ports::free_ports;

@@ -12,6 +12,7 @@ use sluice_testkit::wait::{Look, eventually};
 
 pub struct Table<'a> {
     client: &'a Client,
+    version: &'static str,
     kind: &'static str,
     base: Value,
     /// How many objects were made.
@@ -21,11 +22,16 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     pub fn new(client: &'a Client, kind: &'static str, base: Value) -> Self {
-        Self { client, kind, base, made: 0, report: String::new() }
+        Self { client, version: "v1beta2", kind, base, made: 0, report: String::new() }
+    }
+
+    /// The same in the older version.
+    pub fn older(client: &'a Client, kind: &'static str, base: Value) -> Self {
+        Self { version: "v1beta1", ..Self::new(client, kind, base) }
     }
 
     fn api(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", self.kind);
+        let kind = GroupVersionKind::gvk("kueue.x-k8s.io", self.version, self.kind);
         let plural = match self.kind {
             "Topology" => "topologies".to_owned(),
             "WorkloadPriorityClass" => "workloadpriorityclasses".to_owned(),
@@ -42,7 +48,7 @@ impl<'a> Table<'a> {
     fn object(&self, name: &str, change: &Value) -> DynamicObject {
         let mut object = self.base.clone();
         merge(&mut object, change);
-        object["apiVersion"] = "kueue.x-k8s.io/v1beta2".into();
+        object["apiVersion"] = format!("kueue.x-k8s.io/{}", self.version).into();
         object["kind"] = self.kind.into();
         object["metadata"]["name"] = name.into();
         serde_json::from_value(object).unwrap()

@@ -64,13 +64,6 @@ spec:
   service: {name: kueue-visibility-server, namespace: kueue-system}
 ";
 
-/// What leaving removes again, as the README says.
-pub const REMOVED: [&[&str]; 3] = [
-    &["delete", "deployment", "kueue-controller-manager", "-n", "kueue-system"],
-    &["delete", "mutatingwebhookconfiguration", "kueue-mutating-webhook-configuration"],
-    &["delete", "apiservice", "v1beta1.visibility.kueue.x-k8s.io"],
-];
-
 /// What users and Kueue made.
 pub const OBJECTS: &str = r"
 apiVersion: kueue.x-k8s.io/v1beta1

@@ -44,8 +44,7 @@ fn a_fully_defaulted_v1beta2_file_is_the_default() {
     assert_eq!(
         texts(&warnings),
         [
-            "controller.groupKindConcurrency has no effect: Sluice decides on one thread and writes from one pool",
-            "controller.cacheSyncTimeout has no effect: Sluice waits for its caches as long as it takes"
+            "controller.groupKindConcurrency has no effect: Sluice decides on one thread and writes from one pool"
         ]
     );
 }
@@ -71,11 +70,11 @@ fn the_effective_configuration_reads_back_as_itself() {
     let everything = "
 manageJobsWithoutQueueName: true
 namespace: sluice
-tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}
+tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], curvePreferences: [CurveP256, X25519]}
 integrations: {frameworks: [jobset.x-k8s.io/jobset, pod], labelKeysToCopy: [team]}
 fairSharing: {preemptionStrategies: [LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 1h30m, usageSamplingInterval: 10s, resourceWeights: {cpu: 0.5}}
-metrics: {localQueueMetrics: {enable: false}}
+metrics: {localQueueMetrics: {enable: false, localQueueSelector: {matchLabels: {team: a}}}}
 resources:
   quotaCheckStrategy: IgnoreUndeclared
   transformations:
@@ -106,6 +105,15 @@ fn waiting_for_pods_is_on_by_default_in_v1beta2_only() {
     assert_eq!(gated.wait_for_pods_ready, None);
     let unlimited = v1beta2("waitForPodsReady: {timeout: 1m, recoveryTimeout: 0s}").unwrap().0;
     assert_eq!(unlimited.wait_for_pods_ready.unwrap().recovery_timeout, Duration::ZERO);
+}
+
+#[test]
+fn waiting_for_caches_is_limited_only_by_a_time_above_zero() {
+    let limit = |fields| v1beta2(fields).unwrap().0.controller.cache_sync_timeout();
+    assert_eq!(limit(""), None);
+    assert_eq!(limit("controller: {cacheSyncTimeout: 0}"), None);
+    let set = limit("controller: {cacheSyncTimeout: 120000000000}");
+    assert_eq!(set, Some(std::time::Duration::from_mins(2)));
 }
 
 #[test]
@@ -210,7 +218,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("gates", "featureGates: {Bogus: true, PartialAdmission: maybe, TLSOptions: false}"),
     ("concurrency", "controller: {groupKindConcurrency: {Pod: 0}, cacheSyncTimeout: -1}"),
-    ("not built", "metrics: {localQueueMetrics: {localQueueSelector: {}}}"),
+    (
+        "selector of LocalQueues",
+        "metrics: {localQueueMetrics: {localQueueSelector: {matchExpressions: [{key: a, operator: In}]}}}",
+    ),
     ("retention", "objectRetentionPolicies: {workloads: {afterFinished: -1s, afterwards: 1s}}"),
 ];
 

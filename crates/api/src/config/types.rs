@@ -175,16 +175,24 @@ pub struct LeaderElection {
     pub resource_namespace: String,
 }
 
-/// `controller`. Sluice decides on one thread and has no controllers to set up; the fields are read and reported.
+/// `controller`. Sluice decides on one thread: there is no concurrency of controllers to set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Controller {
     /// Concurrent reconciliations per `Kind.group`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub group_kind_concurrency: BTreeMap<String, i32>,
-    /// How long caches may take to fill before the manager gives up, in nanoseconds; `None` for upstream's 2 minutes.
+    /// How long caches may take to fill before the manager gives up, in nanoseconds; `None` and 0: as long as it takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_sync_timeout: Option<i64>,
+}
+
+impl Controller {
+    /// How long caches may take to fill, if that is limited.
+    pub fn cache_sync_timeout(&self) -> Option<std::time::Duration> {
+        let nanos = self.cache_sync_timeout.and_then(|nanos| u64::try_from(nanos).ok())?;
+        Some(std::time::Duration::from_nanos(nanos)).filter(|limit| !limit.is_zero())
+    }
 }
 
 /// `tls`.

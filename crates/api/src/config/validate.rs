@@ -185,10 +185,11 @@ fn check_tls(tls: &Tls, errors: &Errors, warnings: &mut Vec<Warning>) {
         ),
     }
     names_among(&tls.cipher_suites, "tls.cipherSuites", &CIPHER_SUITES, errors);
-    if !tls.curve_preferences.is_empty() {
-        report(errors, "tls.curvePreferences", "not built yet: leave it out for the library's choice");
-    }
+    names_among(&tls.curve_preferences, "tls.curvePreferences", &CURVES, errors);
 }
+
+const CURVES: [&str; 3] = ["X25519", "CurveP256", "CurveP384"];
+
 
 const CIPHER_SUITES: [&str; 6] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
@@ -235,16 +236,6 @@ fn without_effect(configuration: &Configuration, errors: &Errors, warnings: &mut
             "controller.groupKindConcurrency",
             "Sluice decides on one thread and writes from one pool",
         ));
-    }
-    if configuration.controller.cache_sync_timeout.is_some() {
-        warnings.push(Warning::no_effect(
-            "controller.cacheSyncTimeout",
-            "Sluice waits for its caches as long as it takes",
-        ));
-    }
-    if configuration.metrics.local_queue_metrics.local_queue_selector.is_some() {
-        let path = "metrics.localQueueMetrics.localQueueSelector";
-        report(errors, path, "not built yet: leave it out, so that every LocalQueue has metrics");
     }
     let server = &configuration.visibility_server;
     if server.bind_address != "0.0.0.0" || server.bind_port != 8082 {

@@ -1,7 +1,7 @@
 //! ResourceFlavor, ClusterQueue, LocalQueue and Cohort as the core takes them.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use sluice_api::v1beta2 as api;
+use sluice_api::{conditions, labels, v1beta2 as api};
 use sluice_core as core;
 use sluice_quantity::{Quantity, amount_of};
 
@@ -141,6 +141,19 @@ pub(crate) fn cluster_queue(object: &api::ClusterQueue) -> core::ClusterQueueSpe
             .admission_scope
             .as_ref()
             .is_some_and(|s| s.admission_mode == api::AdmissionMode::UsageBasedAdmissionFairSharing),
+    }
+}
+
+/// An AdmissionCheck.
+pub(crate) fn check(object: &api::AdmissionCheck) -> core::CheckSpec {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    core::CheckSpec {
+        active: conditions::is_true(conditions, conditions::ACTIVE),
+        controller: match object.spec.controller_name.as_str() {
+            labels::MULTIKUEUE_CONTROLLER_NAME => core::CheckController::MultiKueue,
+            labels::PROVISIONING_REQUEST_CONTROLLER_NAME => core::CheckController::ProvisioningRequest,
+            _ => core::CheckController::Other,
+        },
     }
 }
 

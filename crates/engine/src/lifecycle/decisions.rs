@@ -327,7 +327,7 @@ impl Engine {
                 &[("workload", key), ("queue", &queue), ("waited_seconds", &waited)],
             ),
         ];
-        if self.config.local_queue_metrics {
+        if self.measures(&key.namespace, &entry.object.spec.queue_name) {
             then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WORKLOADS_TOTAL, &local, 1.0));
             then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WAIT_TIME_SECONDS, &local, waited));
         }
@@ -352,7 +352,7 @@ impl Engine {
             observe(metrics::ADMISSION_CHECKS_WAIT_TIME_SECONDS, &[queue, class], checked),
             log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),
         ];
-        if self.config.local_queue_metrics {
+        if self.measures(&key.namespace, &entry.object.spec.queue_name) {
             let local = [&*entry.object.spec.queue_name, &*key.namespace, class];
             then.push(observe(metrics::LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, &local, 1.0));
             then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS, &local, waited));

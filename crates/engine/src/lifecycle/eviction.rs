@@ -69,7 +69,7 @@ impl Engine {
                 &[("workload", key), ("queue", &queue), ("reason", &why), ("message", &eviction.message)],
             ),
         ];
-        if self.config.local_queue_metrics {
+        if self.measures(&key.namespace, &entry.object.spec.queue_name) {
             let local =
                 [&entry.object.spec.queue_name, &*key.namespace, eviction.reason, &eviction.cause, class];
             then.push(observe(metrics::LOCAL_QUEUE_EVICTED_WORKLOADS_TOTAL, &local, 1.0));

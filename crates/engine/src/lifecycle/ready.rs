@@ -98,7 +98,7 @@ impl Engine {
             observe(metrics::READY_WAIT_TIME_SECONDS, &[queue, class], waited),
             observe(metrics::ADMITTED_UNTIL_READY_WAIT_TIME_SECONDS, &[queue, class], since_admitted),
         ];
-        if self.config.local_queue_metrics {
+        if self.measures(&workload.namespace, &entry.object.spec.queue_name) {
             let local = [&*entry.object.spec.queue_name, &*workload.namespace, class];
             then.push(observe(metrics::LOCAL_QUEUE_READY_WAIT_TIME_SECONDS, &local, waited));
             then.push(observe(

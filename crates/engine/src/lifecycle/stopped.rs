@@ -93,6 +93,7 @@ impl Engine {
         transition::finish(&mut next, why, &finished.message, self.at(&entry.object));
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let class = metrics::priority_class(&entry.object);
+        let measured = self.measures(&workload.namespace, &entry.object.spec.queue_name);
         let local = [&*entry.object.spec.queue_name, &*workload.namespace, class];
         let note = format!("Workload '{workload}' is declared finished");
         let mut then = vec![
@@ -111,14 +112,14 @@ impl Engine {
                 &[("workload", workload), ("queue", &queue), ("reason", &why)],
             ),
         ];
-        if self.config.local_queue_metrics {
+        if measured {
             then.push(observe(metrics::LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL, &local, 1.0));
         }
         if let Some(since) = conditions::true_since(&next.conditions, Type::Admitted.as_str()) {
             let past = f64::from(next.accumulated_past_execution_time_seconds.unwrap_or(0));
             let seconds = past + metrics::seconds_between(since, self.now);
             then.push(observe(metrics::EXECUTION_TIME_SECONDS, &[queue, class], seconds));
-            if self.config.local_queue_metrics {
+            if measured {
                 then.push(observe(metrics::LOCAL_QUEUE_EXECUTION_TIME_SECONDS, &local, seconds));
             }
         }

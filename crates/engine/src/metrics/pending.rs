@@ -28,7 +28,10 @@ impl Engine {
                 *active.entry((Arc::clone(&place.key.namespace), place.local_queue)).or_default() += 1;
             }
         }
-        for (namespace, name) in self.world.local_queues.keys() {
+        for ((namespace, name), queue) in &self.world.local_queues {
+            if !self.is_measured(queue) {
+                continue;
+            }
             let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { continue };
             let looked_at = active.get(&(Arc::clone(namespace), Arc::clone(name))).copied().unwrap_or(0);
             let parked = figures.pending.saturating_sub(looked_at);

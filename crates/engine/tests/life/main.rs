@@ -5,6 +5,7 @@
 #[path = "../model/mod.rs"]
 mod model;
 
+mod activity;
 mod checks;
 mod metrics;
 mod provisioning;

@@ -77,12 +77,36 @@ fn gauges_of_a_deleted_queue_are_gone() {
 
 #[test]
 fn local_queues_have_no_series_when_their_metrics_are_off() {
-    let mut c = with(|config| config.local_queue_metrics = false);
+    let mut c = with(|config| config.local_queue_metrics.enable = false);
     c.api.finish_job("b", true);
     c.settle();
     assert_eq!(gauges(&c, "local_queue"), BTreeMap::new());
     assert!(c.observed.iter().all(|(name, _)| !name.contains("local_queue")));
     assert!(!gauges(&c, "unadmitted_workloads").is_empty());
+}
+
+#[test]
+fn only_the_selected_local_queues_have_series() {
+    let selector = json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["b", "c"]}]});
+    let mut c = with(|config| {
+        config.local_queue_metrics.local_queue_selector = Some(serde_json::from_value(selector).unwrap());
+    });
+    let seen = |c: &Cluster| {
+        c.observed.iter().filter(|(name, _)| name.contains("local_queue")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(gauges(&c, "local_queue"), BTreeMap::new());
+    assert_eq!(seen(&c), []);
+    let lq = sluice_engine::ObjectRef::namespaced(sluice_engine::Kind::LocalQueue, "team-a", "lq");
+    c.api.edit(&lq, &json!({"metadata": {"labels": {"team": "b"}}}));
+    c.api.local_queue("team-a", "other", "cq");
+    c.api.finish_job("b", true);
+    c.api.add_job(job("team-a", "d", "other", 1, "1"));
+    c.settle();
+    let series = gauges(&c, "local_queue");
+    assert!(series.len() > 5 && series.keys().all(|k| k.contains(r#"["lq", "team-a""#)), "{series:?}");
+    assert!(seen(&c).iter().any(|(name, _)| name == "kueue_local_queue_finished_workloads_total"));
+    assert!(seen(&c).iter().all(|(_, labels)| labels[0] == "lq"), "{:?}", seen(&c));
+    assert!(!c.api.job("d").view.suspended);
 }
 
 #[test]

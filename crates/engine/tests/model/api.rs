@@ -95,6 +95,7 @@ impl Api {
                 Kind::LocalQueue => Object::LocalQueue(Box::new(decode(value))),
                 Kind::Cohort => Object::Cohort(Box::new(decode(value))),
                 Kind::AdmissionCheck => Object::AdmissionCheck(Box::new(decode(value))),
+                Kind::Topology => Object::Topology(Box::new(decode(value))),
                 Kind::Workload => Object::Workload(Box::new(decode(value))),
                 Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(Box::new(decode(value))),
                 Kind::PriorityClass => Object::PriorityClass(Box::new(decode(value))),

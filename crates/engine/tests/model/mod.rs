@@ -26,6 +26,7 @@ pub const KINDS: [Kind; 17] = [
     Kind::LocalQueue,
     Kind::Cohort,
     Kind::AdmissionCheck,
+    Kind::Topology,
     Kind::Workload,
     Kind::WorkloadPriorityClass,
     Kind::PriorityClass,

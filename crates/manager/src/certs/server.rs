@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::{NamedGroup, ServerConfig};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -22,7 +22,7 @@ pub enum TlsError {
     Tls(#[from] rustls::Error),
 }
 
-/// The versions and cipher suites that a server offers (`tls` of the configuration).
+/// The versions, cipher suites and curves that a server offers (`tls` of the configuration).
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
     versions: Vec<&'static rustls::SupportedProtocolVersion>,
@@ -66,6 +66,30 @@ impl TlsOptions {
         (options, unknown)
     }
 
+    /// Narrows the curves to these, by Go's names, in this order of preference; unknown names are given back.
+    #[must_use]
+    pub fn with_curves(mut self, names: &[String]) -> (Self, Vec<String>) {
+        let group = |name: &str| match name {
+            "X25519" => Some(NamedGroup::X25519),
+            "CurveP256" => Some(NamedGroup::secp256r1),
+            "CurveP384" => Some(NamedGroup::secp384r1),
+            _ => None,
+        };
+        let mut provider = (*self.provider).clone();
+        let (mut curves, mut unknown) = (Vec::new(), Vec::new());
+        for name in names {
+            match provider.kx_groups.iter().find(|offered| Some(offered.name()) == group(name)) {
+                Some(curve) => curves.push(*curve),
+                None => unknown.push(name.clone()),
+            }
+        }
+        if !curves.is_empty() {
+            provider.kx_groups = curves;
+            self.provider = Arc::new(provider);
+        }
+        (self, unknown)
+    }
+
     /// Makes the server's configuration.
     pub fn server(&self, cert_pem: &[u8], key_pem: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
         let pem = |what| move |source| TlsError::Pem { what, source };
@@ -106,5 +130,16 @@ mod tests {
         let two: Vec<_> = options.provider.cipher_suites.iter().filter(|s| s.tls13().is_none()).collect();
         assert_eq!(two.len(), 1);
         assert!(options.provider.cipher_suites.len() > 1);
+    }
+
+    #[test]
+    fn curves_are_offered_in_the_order_asked_for() {
+        let names = ["CurveP384", "CurveP521", "X25519"].map(str::to_owned);
+        let (options, unknown) = TlsOptions::default().with_curves(&names);
+        assert_eq!(unknown, ["CurveP521"]);
+        let offered: Vec<_> = options.provider.kx_groups.iter().map(|curve| curve.name()).collect();
+        assert_eq!(offered, [NamedGroup::secp384r1, NamedGroup::X25519]);
+        let (untouched, _) = TlsOptions::default().with_curves(&[]);
+        assert!(untouched.provider.kx_groups.len() > 2);
     }
 }

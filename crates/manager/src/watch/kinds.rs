@@ -33,6 +33,7 @@ watched! {
     v1beta2::LocalQueue => LocalQueue,
     v1beta2::Cohort => Cohort,
     v1beta2::AdmissionCheck => AdmissionCheck,
+    v1beta2::Topology => Topology,
     v1beta2::WorkloadPriorityClass => WorkloadPriorityClass,
     slim::Workload => Workload,
     slim::PriorityClass => PriorityClass,
@@ -86,12 +87,13 @@ impl Watched for OlderProvisioningRequest {
 }
 
 /// The kinds of our own group; without any of them nothing works.
-pub const OWN: [Kind; 7] = [
+pub const OWN: [Kind; 8] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
     Kind::Cohort,
     Kind::AdmissionCheck,
+    Kind::Topology,
     Kind::Workload,
     Kind::WorkloadPriorityClass,
 ];

@@ -125,6 +125,7 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::LocalQueue => Object::LocalQueue(decode(body)?),
         Kind::Cohort => Object::Cohort(decode(body)?),
         Kind::AdmissionCheck => Object::AdmissionCheck(decode(body)?),
+        Kind::Topology => Object::Topology(decode(body)?),
         Kind::Workload => Object::Workload(decode(body)?),
         Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(decode(body)?),
         Kind::PriorityClass => Object::PriorityClass(decode(body)?),
