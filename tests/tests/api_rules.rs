@@ -11,6 +11,7 @@ mod workload;
 
 use std::fmt::Write as _;
 
+use kube::Client;
 use serde_json::{Value, json};
 use sluice_testkit::{ControlPlane, crds, kubectl};
 use table::Table;
@@ -409,7 +410,9 @@ async fn older(client: &Client) -> String {
         .await;
     let tas = json!({"spec": {"topologyName": "t", "nodeLabels": {"a": "b"}}});
     let mut flavors = Table::older(client, "ResourceFlavor", tas);
-    flavors.update("ResourceFlavor: topologyName is immutable", json!({}), same, spec("topologyName", "u")).await;
+    flavors
+        .update("ResourceFlavor: topologyName is immutable", json!({}), same, spec("topologyName", "u"))
+        .await;
     let effect = |effect: &str| spec("nodeTaints", json!([{"key": "a", "effect": effect}]));
     flavors.create("ResourceFlavor: effects are known", effect("NoExecute"), effect("Never")).await;
     let mut configs = Table::older(client, "MultiKueueConfig", clusters(&["a"]));

@@ -41,7 +41,11 @@ async fn paste(plane: &ControlPlane, folder: &Path, step: &str) -> (i32, String)
     ]
     .join(":");
     let mut command = Command::new("bash");
-    command.args(["-ec", step]).current_dir(folder).env("PATH", path).env("KUBECONFIG", plane.kubeconfig_path());
+    command
+        .args(["-ec", step])
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("KUBECONFIG", plane.kubeconfig_path());
     for (variable, folder) in
         [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
     {
@@ -94,7 +98,8 @@ async fn names(plane: &ControlPlane, args: &[&str]) -> Vec<String> {
 
 /// What users made, and with which UIDs.
 async fn made_by_users(plane: &ControlPlane, version: &str) -> Vec<(String, String)> {
-    let kinds = ["clusterqueues", "localqueues", "resourceflavors", "workloads", "cohorts", "admissionchecks"];
+    let kinds =
+        ["clusterqueues", "localqueues", "resourceflavors", "workloads", "cohorts", "admissionchecks"];
     let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind}.{version}.kueue.x-k8s.io")).collect();
     let list = kubectl(plane, &["get", &kinds.join(","), "-A", "-o", "json"]).await.unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();

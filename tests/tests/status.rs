@@ -309,7 +309,8 @@ async fn unusable_checks(plane: &ControlPlane, here: &Place<'_>) {
     }]}})
     .to_string();
     for name in ["far", "farther", "nodes"] {
-        let args = ["patch", "admissioncheck", name, "--subresource=status", "--type=merge", "-p", &condition];
+        let args =
+            ["patch", "admissioncheck", name, "--subresource=status", "--type=merge", "-p", &condition];
         kubectl(plane, &args).await.unwrap();
     }
     for (rules, expected) in [
@@ -332,7 +333,8 @@ async fn unusable_checks(plane: &ControlPlane, here: &Place<'_>) {
     patch(&queues, "b", json!({"spec": {"admissionChecksStrategy": both}})).await.unwrap();
     eventually("the two kinds of checks to exclude each other", DEADLINE, || async {
         let status = queues.get("b").await?.data["status"]["conditions"].to_string();
-        let told = "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: far, nodes";
+        let told =
+            "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: far, nodes";
         Ok(look(status.contains(told), status))
     })
     .await
@@ -350,7 +352,9 @@ spec: {levels: [{nodeLabel: rack}]}
 
 async fn missing_topology(plane: &ControlPlane, here: &Place<'_>) {
     let (queues, flavors) = (here.cluster_queues(), here.global("ResourceFlavor", "resourceflavors"));
-    patch(&flavors, "shares", json!({"spec": {"nodeLabels": {"pool": "a"}, "topologyName": "dc"}})).await.unwrap();
+    patch(&flavors, "shares", json!({"spec": {"nodeLabels": {"pool": "a"}, "topologyName": "dc"}}))
+        .await
+        .unwrap();
     active(
         &queues,
         "c",

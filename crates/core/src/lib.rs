@@ -58,10 +58,10 @@ pub use scheduler::Scheduler;
 pub use sluice_quantity::Amount;
 pub use snapshot::{Snapshot, Stats};
 pub use spec::{
-    BorrowWithinCohort, CheckController, CheckRule, CheckSpec, ClusterQueueSpec, CohortSpec, Expression, FlavorQuotas, FlavorSpec,
-    Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec, Operator, Preemption,
-    PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector, StopPolicy, Taint,
-    TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
+    BorrowWithinCohort, CheckController, CheckRule, CheckSpec, ClusterQueueSpec, CohortSpec, Expression,
+    FlavorQuotas, FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec,
+    Operator, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector,
+    StopPolicy, Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
 };
 pub use workload::{
     Admission, AffinityTerm, PodSetAssignment, PodSetSpec, WorkloadKey, WorkloadSpec, WorkloadState,

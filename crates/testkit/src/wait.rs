@@ -29,16 +29,18 @@ where
     F: Future<Output = Result<Look<T>>>,
 {
     let started = Instant::now();
+    let mut seen = "nothing yet".to_owned();
     loop {
         // A hanging request must not outlive the deadline.
         let left = deadline.saturating_sub(started.elapsed()).max(PAUSE);
-        let seen = match tokio::time::timeout(left, condition()).await {
+        match tokio::time::timeout(left, condition()).await {
             Ok(Ok(Look::Done(value))) => return Ok(value),
-            Ok(Ok(Look::NotYet(seen))) => seen,
+            Ok(Ok(Look::NotYet(now))) => seen = now,
             Ok(Ok(Look::Never(why))) => bail!("{what}: never, because {why}"),
-            Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => "the look itself did not finish in time".to_owned(),
-        };
+            Ok(Err(error)) => seen = format!("{error:#}"),
+            // The last look has little time left: what the one before saw tells more.
+            Err(_) => seen = format!("a look that did not finish; before that {seen}"),
+        }
         if started.elapsed() >= deadline {
             bail!("{what}: not within {deadline:?}; last seen: {seen}");
         }

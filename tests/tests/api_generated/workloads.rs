@@ -54,7 +54,8 @@ fn template(r: &mut Random) -> Value {
     }
     let mut template = json!({"spec": spec});
     if r.one_in(2) {
-        template["metadata"] = json!({"labels": {"team": "a", "example.com/x": ""}, "annotations": {"note": "any thing"}});
+        template["metadata"] =
+            json!({"labels": {"team": "a", "example.com/x": ""}, "annotations": {"note": "any thing"}});
     }
     template
 }
@@ -62,7 +63,9 @@ fn template(r: &mut Random) -> Value {
 fn topology_request(r: &mut Random) -> Value {
     match r.below(5) {
         0 => json!({"required": "cloud.example/rack"}),
-        1 => json!({"preferred": "cloud.example/block", "podIndexLabel": "batch.kubernetes.io/job-completion-index"}),
+        1 => {
+            json!({"preferred": "cloud.example/block", "podIndexLabel": "batch.kubernetes.io/job-completion-index"})
+        }
         2 => json!({"unconstrained": true}),
         3 => json!({"podSetSliceRequiredTopology": "cloud.example/rack", "podSetSliceSize": 1 + r.below(4)}),
         _ => json!({"required": "cloud.example/rack", "podSetGroupName": "g", "subGroupCount": r.below(3)}),
@@ -225,7 +228,7 @@ pub const BREAKERS: &[Breaker] = &[
     both("spec.podSets[0].topologyRequest.podSetSliceSize", |w| {
         request(w, json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 0}));
     }),
-    both("spec.podSets[0].topologyRequest.required", |w| request(w, json!({"required": "r".repeat(64)}))),
+    newer("spec.podSets[0].topologyRequest.required", |w| request(w, json!({"required": "r".repeat(64)}))),
     newer("spec.podSets[0].topologyRequest.subGroupCount", |w| request(w, json!({"subGroupCount": -1}))),
     newer("podsetSliceRequiredTopologyConstraints", |w| {
         let layer = json!({"topology": "rack", "size": 1});

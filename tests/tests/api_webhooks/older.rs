@@ -94,9 +94,7 @@ async fn workload(client: &Client) -> String {
     let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
     let pod_sets = json!([{"name": "main", "count": 2, "template": template}]);
     let mut t = Table::older(client, "Workload", spec("podSets", pod_sets));
-    let class = |source: &str, name: &str| {
-        json!({"priority": 1, "priorityClassSource": source, "priorityClassName": name})
-    };
+    let class = |source: &str, name: &str| json!({"priority": 1, "priorityClassSource": source, "priorityClassName": name});
     let (ours, pods) = ("kueue.x-k8s.io/workloadpriorityclass", "scheduling.k8s.io/priorityclass");
     t.create(
         "Workload: a class comes with its value",

@@ -190,7 +190,6 @@ fn check_tls(tls: &Tls, errors: &Errors, warnings: &mut Vec<Warning>) {
 
 const CURVES: [&str; 3] = ["X25519", "CurveP256", "CurveP384"];
 
-
 const CIPHER_SUITES: [&str; 6] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",

@@ -106,8 +106,7 @@ fn a_flavor_without_its_topology_makes_a_cluster_queue_inactive_and_keeps_the_to
         "False/TopologyNotFound: Can't admit new workloads: there is no Topology \"dc\" for TAS flavor \"default\"."
     );
     let levels = json!([{"nodeLabel": "rack"}]);
-    let topology =
-        c.api.put(Kind::Topology, json!({"metadata": {"name": "dc"}, "spec": {"levels": levels}}));
+    let topology = c.api.put(Kind::Topology, json!({"metadata": {"name": "dc"}, "spec": {"levels": levels}}));
     c.settle();
     assert_eq!(active(&c, &cq()), "True/Ready: Can admit new workloads");
     let finalizers = &c.api.json(&topology).unwrap()["metadata"]["finalizers"];

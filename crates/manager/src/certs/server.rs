@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rustls::{NamedGroup, ServerConfig};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{NamedGroup, ServerConfig};
 
 /// Why PEM texts make no TLS server.
 #[derive(Debug, thiserror::Error)]
