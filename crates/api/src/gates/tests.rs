@@ -23,7 +23,7 @@ fn the_table_fits_the_set_and_has_parents_before_children() {
 }
 
 /// Gates that are ours: there are none of them in Kueue.
-const OURS: &[Gate] = &[Gate::PreemptionLoopGuard, Gate::AdmitOnlyFreeQuota];
+const OURS: &[Gate] = &[Gate::PreemptionLoopGuard, Gate::AdmitOnlyFreeQuota, Gate::Hotswap];
 
 #[test]
 fn gates_are_those_of_the_reference_with_their_stages_and_defaults() {
