@@ -1,4 +1,4 @@
-# The image of the manager. The build stage runs the command of `make build`; a test compares them.
+# The image of the manager. The build stage runs the command of `make build`, which makes the kubectl plugin too; a test compares them.
 # Reproducible: pinned toolchain, locked dependencies, a fixed folder, SOURCE_DATE_EPOCH for time stamps.
 
 FROM docker.io/library/rust:1.95.0-bookworm AS build
@@ -8,7 +8,7 @@ ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
     CARGO_INCREMENTAL=0 \
     RUSTUP_TOOLCHAIN=1.95.0
 COPY . .
-RUN cargo build --release --locked --package sluice-manager
+RUN cargo build --release --locked --package sluice-manager --package sluice-ctl
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="sluice" \

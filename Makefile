@@ -4,8 +4,8 @@
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 XTASK  := $(TARGET)/debug/sluice-xtask
 
-# The command that makes the binary that ships; the Dockerfile's build stage runs the same one.
-BUILD := cargo build --release --locked --package sluice-manager
+# The command that makes the binaries that ship; the Dockerfile's build stage runs the same one.
+BUILD := cargo build --release --locked --package sluice-manager --package sluice-ctl
 
 EXAMPLE ?= tpu-multislice
 # How long `make fuzz` runs each target.
@@ -20,7 +20,7 @@ IMAGE   ?= sluice:$(VERSION)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the release binary, target/release/sluice
+build: ## Build the release binaries, target/release/sluice and target/release/kubectl-kueue
 	$(BUILD)
 
 test: control-plane ## Run all tests, including those on a real control plane

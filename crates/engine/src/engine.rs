@@ -26,7 +26,7 @@ pub(crate) enum Alarm {
 }
 
 /// What is to be looked at, in a fixed order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     pub workloads: BTreeSet<WorkloadKey>,
     pub jobs: BTreeSet<JobKey>,
@@ -57,7 +57,7 @@ pub(crate) struct StatusEntry {
 /// Feed it with [`Engine::apply`], let it decide with [`Engine::cycle`], carry out the effects, and feed the answers of
 /// the writes back. It decides nothing before [`Input::Synced`] and nothing unless it leads.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) scheduler: Scheduler,

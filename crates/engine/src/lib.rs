@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types)]
 
+mod account;
 mod answers;
 pub mod config;
 mod debug;
@@ -29,6 +30,7 @@ mod status;
 mod topologies;
 mod world;
 
+pub use account::{Account, Stage};
 pub use config::{EngineConfig, ResourceConfig, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{

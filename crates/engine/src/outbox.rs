@@ -25,7 +25,7 @@ pub(crate) struct Open {
 }
 
 /// Effects on their way out.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     last_id: u64,
     effects: Vec<Effect>,

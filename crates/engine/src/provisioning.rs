@@ -27,7 +27,7 @@ use crate::input::ObjectRef;
 pub(crate) const REPORTER: &str = "kueue-provisioning-request-controller";
 
 /// What is known of the objects that were made for Workloads, beyond what is watched.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
     /// Whose provisioning an object is: of each that was written.
     pub owners: BTreeMap<ObjectRef, WorkloadKey>,

@@ -159,7 +159,7 @@ pub(crate) struct JobEntry {
 }
 
 /// Everything that was seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     pub flavors: BTreeMap<Name, Box<v1beta2::ResourceFlavor>>,
     pub cluster_queues: BTreeMap<Name, Box<v1beta2::ClusterQueue>>,

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use sluice_api::gates::Gates;
+use sluice_ctl::explain::ExplainArgs;
+use sluice_ctl::replay::ReplayArgs;
+use sluice_ctl::simulate::SimulateArgs;
 
 use crate::controllers::Controller;
-use crate::explain::ExplainArgs;
 use crate::logging::LogFormat;
 use crate::migrate::command::MigrateCommand;
-use crate::replay::ReplayArgs;
-use crate::simulate::SimulateArgs;
 
 /// The job queue for Kubernetes that speaks Kueue's API.
 #[derive(Debug, Parser)]

@@ -1,103 +1,196 @@
-//! `sluice explain`: why a job waits, what would let it start, and when it will. The answer comes from `sluice-sim`, which
-//! asks the engine; here is its I/O. Nothing is written to a cluster.
+//! The page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
+//!
+//! The engine is asked for one account, which takes it microseconds. The world in which remedies are tried is read from
+//! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: one
+//! explanation at a time, each for a limited time. What was not tried in time is left out, and the answer says so.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use anyhow::bail;
-use clap::{Args, ValueEnum};
-use sluice_sim::duration;
-use sluice_sim::explain::Question;
+use axum::http::StatusCode;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use serde::Deserialize;
+use sluice_api::config::Configuration;
+use sluice_ctl::live::{self, Extent, Live};
+use sluice_engine::{Account, Engine};
+use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question};
+use sluice_sim::{Manifests, Options};
+use tokio::sync::Semaphore;
+use tracing::warn;
 
-use crate::simulate::{self, WorldArgs};
+use crate::engine_thread::Handle;
+use crate::error_chain::Chain;
 
-/// How the answer is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Plain text
+/// Waiting for the explanation of another, and for the engine.
+const TURN: Duration = Duration::from_secs(10);
+/// Reading the world.
+const READING: Duration = Duration::from_secs(20);
+/// Trying remedies and futures.
+const TRYING: Duration = Duration::from_secs(20);
+/// What is being tried when time is over may take this much longer.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What the page is asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// `text` or `json`.
+    pub output: Format,
+    /// Whether names of other namespaces are shown.
+    pub all: bool,
+    /// What the name is one of: workload, job, jobset. Without it, a Workload of that name comes first.
+    pub kind: Option<String>,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
     #[default]
     Text,
-    /// For programs
+    /// For programs.
     Json,
 }
 
-/// `sluice explain`.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  sluice explain workload NAME -n team-a --from-cluster\n  \
-                        sluice explain job/train -n team-a queues.yaml jobs.yaml --at 30m")]
-pub struct ExplainArgs {
-    /// The Workload or job: KIND/NAME, KIND NAME or NAME
-    pub target: String,
-    /// The world to explain it in.
-    #[command(flatten)]
-    pub world: WorldArgs,
-    /// The namespace of the job
-    #[arg(long, short, default_value = "default")]
-    pub namespace: String,
-    /// When to look, counted from the beginning of the simulation; with --from-cluster, from now
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
-    pub at: jiff::SignedDuration,
-    /// Show names of other namespaces too
-    #[arg(long, short = 'A')]
-    pub all_namespaces: bool,
-    /// How to write the answer
-    #[arg(long, short, value_enum, default_value_t)]
-    pub output: Output,
+/// Why there is no explanation: the HTTP status, and what to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub StatusCode, pub String);
+
+/// An explanation, or why there is none.
+pub type Answer = Result<String, Refused>;
+
+/// Makes explanations.
+pub struct Explainer {
+    engine: Handle<Engine>,
+    client: Client,
+    configuration: Configuration,
+    turn: Arc<Semaphore>,
 }
 
-const KINDS: [&str; 8] = ["workload", "workloads", "wl", "job", "jobs", "jobset", "jobsets", "j"];
+impl Explainer {
+    /// For an engine, and the cluster that it queues in.
+    pub fn new(engine: Handle<Engine>, client: Client, configuration: Configuration) -> Self {
+        Self { engine, client, configuration, turn: Arc::new(Semaphore::new(1)) }
+    }
 
-/// The name that the user means, and the paths that remain.
-fn name_of(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(String, Vec<PathBuf>)> {
-    if let Some((kind, name)) = target.split_once('/') {
-        if !KINDS.contains(&kind) {
-            bail!("expected workload, job or jobset, found {kind}");
+    /// Explains a Workload or job.
+    pub fn answer(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            let kind = match asked.kind.as_deref() {
+                None => None,
+                Some(word) => Some(sluice_ctl::explain::kind(word).ok_or_else(|| {
+                    Refused(
+                        StatusCode::BAD_REQUEST,
+                        format!("expected workload, job or jobset, found {word}"),
+                    )
+                })?),
+            };
+            let turn = tokio::time::timeout(TURN, Arc::clone(&self.turn).acquire_owned()).await;
+            let Ok(Ok(turn)) = turn else {
+                let why = "another explanation is being made: try again".to_owned();
+                return Err(Refused(StatusCode::TOO_MANY_REQUESTS, why));
+            };
+            let (of, called) = (namespace.clone(), name.clone());
+            let asking = self
+                .engine
+                .ask(move |engine| (engine.decides(), engine.account(kind, &of, &called, MOST_LISTED)));
+            let Ok(Some((decides, account))) = tokio::time::timeout(TURN, asking).await else {
+                return Err(unavailable("the engine does not answer"));
+            };
+            if !decides {
+                return Err(unavailable("this replica does not lead: ask the one that does"));
+            }
+            let account = account.ok_or_else(|| not_found(&namespace, &name))?;
+            let live = self.read(&namespace, &account.local_queue).await?;
+            let work =
+                Work { configuration: self.configuration.clone(), live, account, namespace, name, asked };
+            // The thread keeps its turn until it is done, also when nobody waits for it any more.
+            let trying = tokio::task::spawn_blocking(move || {
+                let answer = work.explain();
+                drop(turn);
+                answer
+            });
+            match tokio::time::timeout(TRYING + GRACE, trying).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(error)) => {
+                    warn!(error = %Chain(&error), "an explanation ended abnormally");
+                    Err(Refused(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "the explanation ended abnormally".to_owned(),
+                    ))
+                }
+                Err(_) => {
+                    let why = "the explanation takes too long: the world is too large for it".to_owned();
+                    Err(Refused(StatusCode::GATEWAY_TIMEOUT, why))
+                }
+            }
+        })
+    }
+
+    async fn read(&self, namespace: &str, local_queue: &str) -> Result<Live, Refused> {
+        let reading = live::read(&self.client, Extent::Around { namespace, local_queue });
+        match tokio::time::timeout(READING, reading).await {
+            Ok(Ok(live)) => Ok(live),
+            Ok(Err(error)) => Err(unavailable(&Chain(error.as_ref()).to_string())),
+            Err(_) => Err(unavailable(&format!("the objects could not be read within {READING:?}"))),
         }
-        return Ok((name.to_owned(), paths));
-    }
-    if KINDS.contains(&target) && !paths.is_empty() {
-        let name = paths.remove(0).display().to_string();
-        return Ok((name, paths));
-    }
-    Ok((target.to_owned(), paths))
-}
-
-/// Runs `sluice explain`.
-pub async fn run(mut args: ExplainArgs) -> anyhow::Result<u8> {
-    let (name, paths) = name_of(&args.target, std::mem::take(&mut args.world.paths))?;
-    args.world.paths = paths;
-    let (loaded, options) = simulate::world(&args.world).await?;
-    let question = Question {
-        manifests: &loaded.manifests,
-        files: &loaded.files,
-        options,
-        at: args.at,
-        namespace: &args.namespace,
-        name: &name,
-        all_namespaces: args.all_namespaces,
-    };
-    let answer = question.answer()?;
-    let text = match args.output {
-        Output::Text => answer.text(),
-        Output::Json => serde_json::to_string_pretty(&answer)? + "\n",
-    };
-    // Whoever reads may have seen enough.
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(0),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn unavailable(why: &str) -> Refused {
+    Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
+}
 
-    #[test]
-    fn targets_are_taken_as_kubectl_takes_them() {
-        let paths = || vec![PathBuf::from("a"), PathBuf::from("b.yaml")];
-        assert_eq!(name_of("job/x", paths()).unwrap(), ("x".to_owned(), paths()));
-        assert_eq!(name_of("workload", paths()).unwrap(), ("a".to_owned(), vec![PathBuf::from("b.yaml")]));
-        assert_eq!(name_of("x", paths()).unwrap(), ("x".to_owned(), paths()));
-        assert!(name_of("pod/x", paths()).is_err());
+fn not_found(namespace: &str, name: &str) -> Refused {
+    Refused(StatusCode::NOT_FOUND, format!("there is no Workload or job {namespace}/{name} that is queued"))
+}
+
+/// Everything that an explanation is made from.
+struct Work {
+    configuration: Configuration,
+    live: Live,
+    account: Account,
+    namespace: String,
+    name: String,
+    asked: Asked,
+}
+
+impl Work {
+    fn explain(self) -> Answer {
+        let manifests =
+            Manifests { objects: self.live.objects, observed: self.live.observed, ..Manifests::default() };
+        let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+        let began = Instant::now();
+        let over = || began.elapsed() > TRYING;
+        let question = Question {
+            manifests: &manifests,
+            files: &BTreeMap::new(),
+            options: Options { start: now, ..Options::new(self.configuration) },
+            at: SignedDuration::ZERO,
+            namespace: &self.namespace,
+            kind: None,
+            name: &self.name,
+            all_namespaces: self.asked.all,
+            live: Some(&self.account),
+            patience: Patience::until(&over),
+        };
+        match question.answer() {
+            Ok(explained) => Ok(written(&explained, self.asked.output)),
+            Err(error) => Err(Refused(StatusCode::CONFLICT, error.to_string())),
+        }
+    }
+}
+
+fn written(explained: &Explained, format: Format) -> String {
+    match format {
+        Format::Text => explained.text(),
+        Format::Json => {
+            let json = serde_json::to_string_pretty(explained);
+            json.expect("an explanation consists of plain data with string keys") + "\n"
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, State};
-use axum::http::StatusCode;
+use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use crate::error_chain::Chain;
+use crate::explain::{Answer, Asked, Format};
 use crate::shutdown::Stop;
 
 /// One line of `/readyz`.
@@ -37,6 +38,8 @@ pub trait Probe: Send + Sync + 'static {
     fn state(&self) -> BoxFuture<'_, Option<String>>;
     /// Differences between the engine's incremental state and a recomputation, for people.
     fn audit(&self) -> BoxFuture<'_, Option<String>>;
+    /// Why a Workload or job waits, and what would help.
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
 }
 
 /// Serves until stopped. `readiness` and `liveness` are endpoint names without the slash.
@@ -52,6 +55,7 @@ pub async fn serve(
         .route(&path(readiness), get(ready))
         .route("/debug/state", get(state))
         .route("/debug/audit", get(audit))
+        .route("/debug/explain/{namespace}/{name}", get(explain))
         .with_state(probe)
         .into_make_service_with_connect_info::<SocketAddr>();
     let stopped = async move { stop.stopped().await };
@@ -103,13 +107,41 @@ async fn audit(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>
     debug_page(from, probe.audit()).await
 }
 
+async fn explain(
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    State(probe): State<Arc<dyn Probe>>,
+    Path((namespace, name)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    if !is_here(from) {
+        return elsewhere();
+    }
+    let media = match asked.output {
+        Format::Text => "text/plain; charset=utf-8",
+        Format::Json => "application/json",
+    };
+    match probe.explain(namespace, name, asked).await {
+        Ok(text) => ([(header::CONTENT_TYPE, media)], text).into_response(),
+        Err(refused) => (refused.0, refused.1 + "\n").into_response(),
+    }
+}
+
+/// Whether a caller is on this host; one that comes through `kubectl port-forward` is.
+fn is_here(from: SocketAddr) -> bool {
+    from.ip().to_canonical().is_loopback()
+}
+
+fn elsewhere() -> Response {
+    (StatusCode::FORBIDDEN, "debug pages are for callers on this host\n").into_response()
+}
+
 /// Names and requests of all workloads are nobody's business but the operator's: only for callers on this host.
 async fn debug_page(
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     page: BoxFuture<'_, Option<String>>,
 ) -> Response {
-    if !from.ip().to_canonical().is_loopback() {
-        return (StatusCode::FORBIDDEN, "debug pages are for callers on this host\n").into_response();
+    if !is_here(from) {
+        return elsewhere();
     }
     match page.await {
         Some(text) => text.into_response(),

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use sluice_ctl::explain::{self, ExplainArgs};
+use sluice_ctl::replay;
+use sluice_ctl::simulate::{self, SimulateArgs};
 use sluice_manager::cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, ManagerArgs};
-use sluice_manager::explain::{self, ExplainArgs};
 use sluice_manager::migrate::command::{self as migrate, MigrateCommand};
-use sluice_manager::simulate::{self, SimulateArgs};
-use sluice_manager::{logging, replay, run, settings, version};
+use sluice_manager::{logging, run, settings, version};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

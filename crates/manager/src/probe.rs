@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::certs::CertsState;
 use crate::engine_thread::Handle;
+use crate::explain::{Answer, Asked, Explainer};
 use crate::health::{Check, Probe};
 use crate::lease::Standing;
 use crate::watch::sync::SyncTracker;
@@ -29,6 +30,8 @@ pub struct Status {
     pub standing: watch::Receiver<Standing>,
     /// The engine.
     pub engine: Handle<Engine>,
+    /// Explains.
+    pub explainer: Explainer,
 }
 
 impl Probe for Status {
@@ -71,5 +74,9 @@ impl Probe for Status {
             Ok(()) => "no differences\n".to_owned(),
             Err(differences) => differences.join("\n") + "\n",
         }))
+    }
+
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+        self.explainer.answer(namespace, name, asked)
     }
 }

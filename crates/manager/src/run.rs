@@ -22,6 +22,7 @@ use crate::client::{client, connection};
 use crate::controllers::{Controller, Controllers};
 use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
+use crate::explain::Explainer;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
 use crate::metrics::access::Access;
@@ -163,7 +164,9 @@ impl Parts {
         let (release, released) = pair();
         let (loss, losses) = mpsc::unbounded_channel();
         let (election, standing) = self.election(lease_client, released, loss);
-        let status = Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone() };
+        let explainer = Explainer::new(engine.clone(), self.client.clone(), self.configuration.clone());
+        let status =
+            Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone(), explainer };
         self.health(status, &mut tasks)?;
         self.metrics(engine.clone(), Arc::clone(&registry), kept_sink, &mut tasks)?;
         Ok(Running {

@@ -1,8 +1,10 @@
 //! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
 
 mod forecast;
+mod patience;
 mod remedy;
 mod text;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +12,22 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde::Serialize;
 use sluice_core::{Detail, PreemptionOutlook, Refusal, Unadmitted};
-use sluice_engine::ObjectRef;
+use sluice_engine::{Account, Kind, ObjectRef, Stage};
 
 use crate::manifest::{ManifestError, Manifests};
 use crate::options::Options;
-use crate::record::show_amount;
+use crate::record::{JobRecord, show_amount};
 use crate::setup::prepare;
 use crate::simulation::{SimError, Simulation};
 
 pub use forecast::Forecast;
-pub use remedy::Remedy;
+pub use patience::Patience;
+pub use remedy::{Patch, Remedy};
 
 /// Holders and predecessors that are listed.
-const MOST_LISTED: usize = 5;
+pub const MOST_LISTED: usize = 5;
 
-/// The world in which a job is explained: it can be made again, to try something in it.
+/// The world in which a job is explained, and which job.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// Objects and scenarios.
@@ -37,10 +40,16 @@ pub struct Question<'a> {
     pub at: SignedDuration,
     /// The namespace of the job.
     pub namespace: &'a str,
+    /// What the name is one of: a Workload, or a kind of job. Without it, a Workload or job of that name.
+    pub kind: Option<Kind>,
     /// The name of the job, or of its Workload.
     pub name: &'a str,
     /// Whether names of other namespaces may be shown.
     pub all_namespaces: bool,
+    /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
+    pub live: Option<&'a Account>,
+    /// How long trying may take.
+    pub patience: Patience<'a>,
 }
 
 /// Why nothing can be explained.
@@ -87,6 +96,8 @@ pub struct Explained {
     pub remedies: Vec<Remedy>,
     /// When it will start if nothing is done.
     pub forecast: Option<Forecast>,
+    /// Whether time ran out before everything was tried: then remedies may be missing, and the forecast.
+    pub incomplete: bool,
 }
 
 /// Why a flavor is not for a pod set, and who has it.
@@ -127,37 +138,32 @@ impl Question<'_> {
         let key = format!("{}/{}", job.namespace, job.name);
         let not_found = || ExplainError::NotFound(key.clone());
         let record = simulation.record().job(&job).ok_or_else(not_found)?;
-        let held = record.holds.last().is_some_and(|h| h.to.is_none());
-        let state = match (record.finished, held) {
-            (Some(_), _) => "finished",
-            (None, true) => "admitted",
-            (None, false) => "waiting",
-        };
-        let explanation = simulation.engine().explain(&workload.namespace, &workload.name);
-        let position = explanation.as_ref().and_then(|e| e.position.clone());
-        let decision = explanation.as_ref().and_then(|e| e.decision).filter(|_| state == "waiting");
-        let condition = record.waits_for.clone().filter(|_| state == "waiting");
+        let told = self.told(&simulation, &workload, record);
+        let decision = told.decision.as_ref();
         let mut explained = Explained {
             job: key.clone(),
             workload: workload.name.to_string(),
-            state,
+            state: told.state(),
             priority: record.priority,
             cluster_queue: record.cluster_queue.clone(),
-            position: position.as_ref().map(|p| p.in_cluster_queue + 1),
-            ahead: self.ahead(&simulation, &workload),
-            reason: condition
-                .as_ref()
-                .map(|(r, _)| r.to_string())
-                .or_else(|| decision.map(|d| d.reason.as_str().to_owned())),
-            message: condition.map(|(_, m)| m.to_string()).or_else(|| decision.map(Unadmitted::message)),
+            position: told.position.as_ref().map(|p| p.in_cluster_queue + 1),
+            ahead: told.ahead.iter().map(|k| self.shown(&k.namespace, &k.name)).collect(),
+            reason: told.reason(),
+            message: told.message(),
             flavors: decision.map(|d| self.refusals(&simulation, d)).unwrap_or_default(),
-            history: history(&simulation, &job),
+            history: self.history(&simulation, &job, &workload),
             remedies: Vec::new(),
             forecast: None,
+            incomplete: false,
         };
-        if state == "waiting" {
-            explained.forecast = Some(self.forecast(&job)?);
-            explained.remedies = self.remedies(&simulation, &job, decision, explained.forecast.as_ref())?;
+        if told.stage == Stage::Waiting {
+            explained.forecast = self.forecast(&simulation, &job)?;
+            // What starts at once by itself needs no remedy.
+            if !holds_quota(record) {
+                let forecast = explained.forecast.as_ref();
+                explained.remedies = self.remedies(&simulation, &job, decision, forecast)?;
+            }
+            explained.incomplete = self.patience.is_over();
         }
         Ok(explained)
     }
@@ -166,9 +172,8 @@ impl Question<'_> {
     pub fn forecast_only(&self) -> Result<Option<Forecast>, ExplainError> {
         let simulation = self.world()?;
         let (job, _) = self.find(&simulation)?;
-        let held = |j: &crate::JobRecord| j.holds.last().is_some_and(|h| h.to.is_none());
-        let waits = simulation.record().job(&job).is_some_and(|j| j.finished.is_none() && !held(j));
-        if waits { self.forecast(&job).map(Some) } else { Ok(None) }
+        let waits = simulation.record().job(&job).is_some_and(|j| j.finished.is_none() && !holds_quota(j));
+        if waits { self.forecast(&simulation, &job) } else { Ok(None) }
     }
 
     /// The job and its Workload.
@@ -181,10 +186,17 @@ impl Question<'_> {
                 workload.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
             let job = owner.and_then(|o| {
                 let kind = sluice_api::job::JobKind::from_owner(&o.api_version, &o.kind)?;
-                let kind = sluice_engine::Kind::Job(kind);
-                Some(ObjectRef::namespaced(kind, Arc::clone(&reference.namespace), o.name.as_str()))
+                Some(ObjectRef::namespaced(
+                    Kind::Job(kind),
+                    Arc::clone(&reference.namespace),
+                    o.name.as_str(),
+                ))
             });
-            let named = *reference.name == *self.name || job.as_ref().is_some_and(|j| *j.name == *self.name);
+            let is = |r: &ObjectRef| *r.name == *self.name && self.kind.is_none_or(|kind| kind == r.kind);
+            let named = match self.live {
+                Some(account) => account.workload == reference,
+                None => is(&reference) || job.as_ref().is_some_and(is),
+            };
             if named {
                 return Ok((job.unwrap_or_else(|| reference.clone()), reference));
             }
@@ -199,14 +211,6 @@ impl Question<'_> {
         } else {
             "a job of another namespace".to_owned()
         }
-    }
-
-    fn ahead(&self, simulation: &Simulation, workload: &ObjectRef) -> Vec<String> {
-        let queue = simulation.engine().explain(&workload.namespace, &workload.name).and_then(|e| e.position);
-        let Some(own) = queue else { return Vec::new() };
-        let all = simulation.engine().pending_workloads(&own.cluster_queue).unwrap_or_default();
-        let before = all.iter().filter(|p| p.in_cluster_queue < own.in_cluster_queue);
-        before.take(MOST_LISTED).map(|p| self.shown(&p.key.namespace, &p.key.name)).collect()
     }
 
     fn refusals(&self, simulation: &Simulation, decision: &Unadmitted) -> Vec<Refused> {
@@ -289,20 +293,7 @@ const fn outlook(preemption: PreemptionOutlook) -> &'static str {
     }
 }
 
-fn history(simulation: &Simulation, job: &ObjectRef) -> Vec<String> {
-    let record = simulation.record();
-    let own = |e: &&crate::Entry| {
-        e.job.is_some_and(|i| {
-            let j = &record.jobs[i];
-            j.kind == job.kind && j.namespace == job.namespace && j.name == job.name
-        })
-    };
-    let all: Vec<_> = record.entries.iter().filter(own).collect();
-    let last = all.iter().rev().take(12).rev();
-    last.map(|e| {
-        let details = crate::table::details(&e.what);
-        let text = format!("{} {} {details}", crate::duration::show(e.at), e.what.word());
-        text.trim_end().to_owned()
-    })
-    .collect()
+/// Whether a job has quota now.
+fn holds_quota(record: &JobRecord) -> bool {
+    record.holds.last().is_some_and(|hold| hold.to.is_none())
 }

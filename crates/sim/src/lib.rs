@@ -18,6 +18,7 @@ mod json;
 pub mod manifest;
 mod nodes;
 mod object;
+mod observed;
 mod options;
 mod play;
 mod pods;
@@ -34,8 +35,9 @@ pub mod whatif;
 mod world;
 
 pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
+pub use observed::Observed;
 pub use options::Options;
-pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS};
+pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS, queue_of};
 pub use random::Distribution;
 pub use record::{Entry, Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, What, show_amount};
 pub use report::Report;

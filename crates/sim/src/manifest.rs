@@ -8,6 +8,7 @@ use sluice_engine::Kind;
 
 use crate::json::text;
 use crate::object::kind_of;
+use crate::observed::Observed;
 use crate::scenario::Scenario;
 
 /// A file as it was read.
@@ -77,6 +78,8 @@ pub struct Manifests {
     pub scenarios: Vec<(Source, Scenario)>,
     /// What is left out.
     pub skipped: Vec<Skipped>,
+    /// Jobs that have ended and are no objects here: how long they took.
+    pub observed: Vec<Observed>,
 }
 
 /// The text of each document of a YAML stream. A line that begins with `---` separates, wherever it stands.

@@ -10,6 +10,7 @@ use sluice_api::labels;
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::json::text;
+use crate::observed::RunTimes;
 use crate::random::{Distribution, Stream};
 use crate::scenario::RunTimeRule;
 use crate::world::seconds;
@@ -29,6 +30,8 @@ pub(crate) enum Basis {
     Scenario,
     /// The annotation of the job or its pods.
     Annotation,
+    /// What jobs of its queue took that have ended.
+    Observed,
     /// A bound: it will not run for longer.
     Bound,
     /// Nothing is known.
@@ -66,6 +69,8 @@ pub(crate) struct Pods {
     pub startup: SignedDuration,
     /// The run time of jobs that arrive in streams which say so.
     pub drawn: BTreeMap<ObjectRef, Distribution>,
+    /// How long jobs took that have ended.
+    pub observed: RunTimes,
     runs: BTreeMap<ObjectRef, Run>,
     attempts: u64,
 }
@@ -80,6 +85,7 @@ impl Pods {
             termination: SignedDuration::from_secs(1),
             startup: SignedDuration::ZERO,
             drawn: BTreeMap::new(),
+            observed: RunTimes::default(),
             runs: BTreeMap::new(),
             attempts: 0,
         }
@@ -142,6 +148,8 @@ impl Pods {
             Basis::Scenario
         } else if annotated(&value["metadata"]).is_some() || pods_run_time(job.kind, value).is_some() {
             Basis::Annotation
+        } else if self.observed.knows(&job.namespace, queue) {
+            Basis::Observed
         } else if value["spec"]["activeDeadlineSeconds"].is_i64()
             || !value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS].is_null()
         {
@@ -167,20 +175,24 @@ impl Pods {
         if let Some(longest) = pods_run_time(job.kind, value) {
             return longest;
         }
-        // A bound is all that is known of a job that says no more: it is taken at its word.
         let bound = value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS].as_str();
         let bound = bound
             .and_then(|b| b.parse::<i64>().ok())
             .or_else(|| value["spec"]["activeDeadlineSeconds"].as_i64());
-        if let Some(seconds) = bound.filter(|s| (1..=10_000_000_000).contains(s)) {
-            return SignedDuration::from_secs(seconds);
+        let bound = bound.filter(|s| (1..=10_000_000_000).contains(s)).map(SignedDuration::from_secs);
+        if let Some(seen) = self.observed.draw(&job.namespace, queue, &mut Stream::new(self.seed, &name)) {
+            return bound.map_or(seen, |bound| seen.min(bound));
+        }
+        // A bound is all that is known of a job that says no more: it is taken at its word.
+        if let Some(bound) = bound {
+            return bound;
         }
         draw(&self.default)
     }
 }
 
 /// The LocalQueue that an object names.
-pub(crate) fn queue_of(value: &Value) -> &str {
+pub fn queue_of(value: &Value) -> &str {
     let of = |part: &'static str| text(&value["metadata"][part][labels::QUEUE_NAME]);
     let named = of("labels");
     if !named.is_empty() {

@@ -6,6 +6,7 @@ use sluice_engine::Kind;
 
 use crate::manifest::{Manifest, ManifestError, Manifests, Source};
 use crate::object::KINDS;
+use crate::observed::{Observed, RunTimes};
 use crate::options::Options;
 use crate::replay::Sink;
 use crate::scenario::Scenario;
@@ -58,6 +59,8 @@ pub fn prepare_with_log(
     log: Option<Box<Sink>>,
 ) -> Result<Simulation, Vec<ManifestError>> {
     let mut simulation = Simulation::with_log(options, log);
+    let here: Vec<_> = manifests.objects.iter().filter_map(|m| Observed::of(m.kind, &m.object)).collect();
+    simulation.pods.observed = RunTimes::new(here.iter().chain(&manifests.observed));
     let mut errors = Vec::new();
     let later: Vec<String> = manifests
         .scenarios

@@ -124,6 +124,26 @@ impl Simulation {
         simulation
     }
 
+    /// The same cluster once more, to go on differently. A decision log stays with the first.
+    pub fn fork(&self) -> Self {
+        Self {
+            options: self.options.clone(),
+            engine: self.engine.clone(),
+            world: self.world.clone(),
+            agenda: self.agenda.clone(),
+            pods: self.pods.clone(),
+            play: self.play.clone(),
+            record: self.record.clone(),
+            now: self.now,
+            last_event: self.last_event,
+            ended: self.ended.clone(),
+            idle_timer: self.idle_timer,
+            log: None,
+            writes: self.writes,
+            check_delay: self.check_delay,
+        }
+    }
+
     /// Lets the engine see what there is, and lead. Objects applied before are there from the beginning.
     pub fn begin(&mut self) {
         self.deliver();
@@ -358,10 +378,15 @@ impl Simulation {
 
     /// Lets a while pass.
     pub fn advance(&mut self, wait: SignedDuration) -> Result<(), SimError> {
+        self.advance_while(wait, || true)
+    }
+
+    /// Lets a while pass, as long as `go_on` says so before each step.
+    pub fn advance_while(&mut self, wait: SignedDuration, go_on: impl Fn() -> bool) -> Result<(), SimError> {
         self.settle()?;
         let until = after(self.now, wait);
         while self.next().is_some_and(|next| next <= until) {
-            if !self.step()? {
+            if !go_on() || !self.step()? {
                 break;
             }
         }

@@ -17,7 +17,7 @@ fn time(seconds: f64) -> String {
 }
 
 /// Rows under a heading, each column as wide as its widest cell.
-pub(crate) fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
+pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([heading[column].chars().count()]).max().unwrap_or(0)

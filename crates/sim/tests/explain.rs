@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use sluice_sim::explain::{Explained, Question};
+use sluice_sim::explain::{Explained, Patience, Question};
 use sluice_sim::{File, Manifests, Options, settings};
 
 const WORLD: &str = "
@@ -52,8 +52,11 @@ fn explain(jobs: &str, name: &str) -> Explained {
         options,
         at: SignedDuration::from_secs(10),
         namespace: "a",
+        kind: None,
         name,
         all_namespaces: false,
+        live: None,
+        patience: Patience::ENDLESS,
     };
     question.answer().unwrap()
 }
@@ -130,8 +133,11 @@ fn the_ninetieth_percentile_covers_nine_of_ten_held_out_starts() {
             options: Options { seed, ..Options::new(Options::default_configuration()) },
             at: SignedDuration::from_secs(1),
             namespace: "a",
+            kind: None,
             name,
             all_namespaces: false,
+            live: None,
+            patience: Patience::ENDLESS,
         };
         (name, question.forecast_only().unwrap().unwrap())
     };

@@ -16,6 +16,7 @@
 pub mod assets;
 pub mod autoscaler;
 mod balancer;
+mod binary;
 mod certs;
 pub mod chart;
 pub mod crds;
@@ -36,7 +37,8 @@ pub mod wait;
 pub mod workloads;
 
 pub use balancer::Balancer;
-pub use manager::{Manager, binary};
+pub use binary::{binary, plugin};
+pub use manager::Manager;
 pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
 pub use ports::free_ports;
 pub use proxy::{FaultProxy, Write};

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::assets::workspace;
+use crate::binary::binary;
 use crate::plane::ControlPlane;
 use crate::process::Program;
 use crate::setup::Setup;
@@ -18,43 +17,10 @@ use crate::wait::{Look, eventually};
 
 /// How long a manager may take until it is ready.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
+/// How long an answer on the health port may take: an explanation is tried out first.
+const ANSWER: Duration = Duration::from_mins(1);
 /// How long it may take after SIGTERM before that is a failure: the promise is 10 s.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
-
-/// The `sluice` binary: `SLUICE_BIN`, else that of the running profile, which cargo brings up to date first.
-pub fn binary() -> Result<PathBuf> {
-    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = BINARY.get_or_init(|| find_binary().map_err(|error| format!("{error:#}")));
-    found.clone().map_err(|error| anyhow!("{error}"))
-}
-
-fn find_binary() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("SLUICE_BIN").filter(|path| !path.is_empty()) {
-        let path = PathBuf::from(path);
-        return fs::canonicalize(&path).with_context(|| format!("looking for SLUICE_BIN={}", path.display()));
-    }
-    // A test is in target/<profile>/deps, a program in target/<profile>.
-    let me = std::env::current_exe().context("asking for the running program")?;
-    let folder =
-        me.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).context("looking for the profile")?;
-    let target = folder.parent().context("looking for the target folder")?;
-    let profile = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let profile = if profile == "debug" { "dev" } else { profile };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .current_dir(workspace())
-        .args(["build", "--quiet", "--package", "sluice-manager", "--bin", "sluice", "--profile", profile])
-        .arg("--target-dir")
-        .arg(target)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .context("running cargo build")?;
-    if !status.success() {
-        bail!("building sluice failed: {status}");
-    }
-    Ok(folder.join("sluice"))
-}
 
 /// A manager process. It is killed when this is dropped.
 #[derive(Debug)]
@@ -188,7 +154,7 @@ async fn get(port: u16, path: &str) -> Result<(u16, String)> {
     let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.context("asking the health port")?;
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer))
+    tokio::time::timeout(ANSWER, stream.read_to_end(&mut answer))
         .await
         .with_context(|| format!("no answer from {path} after {:?}", started.elapsed()))?
         .context("reading from the health port")?;

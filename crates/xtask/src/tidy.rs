@@ -39,10 +39,16 @@ const CRATES: [Crate; 11] = [
     pure("sluice-sim", &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-quantity", "sluice-core"]),
     Crate {
         name: "sluice-manager",
-        may_use: &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-quantity"],
+        may_use: &[
+            "sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-ctl", "sluice-quantity",
+        ],
         forbidden: &[],
     },
-    Crate { name: "sluice-ctl", may_use: &["sluice-api", "sluice-sim", "sluice-quantity"], forbidden: &[] },
+    Crate {
+        name: "sluice-ctl",
+        may_use: &["sluice-api", "sluice-engine", "sluice-sim", "sluice-quantity"],
+        forbidden: &["axum"],
+    },
     Crate { name: "sluice-testkit", may_use: &["sluice-api"], forbidden: &[] },
     Crate { name: "sluice-tests", may_use: ANY, forbidden: &[] },
     Crate { name: "sluice-xtask", may_use: ANY, forbidden: &[] },

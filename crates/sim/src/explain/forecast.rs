@@ -33,23 +33,22 @@ pub struct Forecast {
 }
 
 impl Question<'_> {
-    /// Simulates futures until the job starts.
-    pub(super) fn forecast(&self, job: &ObjectRef) -> Result<Forecast, ExplainError> {
+    /// Simulates futures until the job starts; nothing if time is over before there are enough of them.
+    pub(super) fn forecast(
+        &self,
+        present: &Simulation,
+        job: &ObjectRef,
+    ) -> Result<Option<Forecast>, ExplainError> {
         let mut starts = Vec::new();
-        let mut basis = String::new();
         let mut after = None;
-        let mut futures = FUTURES;
-        for future in 0..FUTURES {
-            let mut question = self.clone();
-            question.options.until = None;
+        let (basis, all_known) = known(present);
+        // What is not drawn comes out the same in every future.
+        let futures = if all_known { 1 } else { FUTURES };
+        for future in 0..futures {
             // Until now all is as it was; what is drawn differs from here on.
-            let mut simulation = question.world()?;
-            if future == 0 {
-                let (text, all_known) = known(&simulation);
-                basis = text;
-                // What is not drawn comes out the same in every future.
-                futures = if all_known { 1 } else { FUTURES };
-            } else {
+            let mut simulation = present.fork();
+            simulation.options.until = None;
+            if future > 0 {
                 simulation.pods.seed = simulation.pods.seed.wrapping_add(future);
                 simulation.redraw();
             }
@@ -60,15 +59,16 @@ impl Question<'_> {
                     .job(job)
                     .is_some_and(|j| j.holds.iter().any(|h| h.to.is_none() && h.admitted.is_some()))
             };
-            let reached = simulation.run_until(|s| started(s) || s.now() > end)? && started(&simulation);
+            let ended = |s: &Simulation| started(s) || s.now() > end || self.patience.is_over();
+            let reached = simulation.run_until(ended)? && started(&simulation);
+            if self.patience.is_over() {
+                return Ok(None);
+            }
             if reached {
                 starts.push(simulation.now().as_second() - now.as_second());
             }
             if future == 0 && reached {
                 after = self.cause(&simulation);
-            }
-            if future + 1 >= futures {
-                break;
             }
         }
         starts.sort_unstable();
@@ -78,7 +78,8 @@ impl Question<'_> {
             let rank = ((futures + 1) * part).div_ceil(100).clamp(1, futures);
             usize::try_from(rank - 1).ok().and_then(|at| starts.get(at).copied())
         };
-        Ok(Forecast { p50: quantile(50), p90: quantile(90), futures, starts: count, basis, after })
+        let (p50, p90) = (quantile(50), quantile(90));
+        Ok(Some(Forecast { p50, p90, futures, starts: count, basis, after }))
     }
 
     /// The last job that ended in the instant in which ours started.
@@ -108,11 +109,13 @@ fn known(simulation: &Simulation) -> (String, bool) {
     let say = |basis: &Basis| match basis {
         Basis::Scenario => "by the scenario",
         Basis::Annotation => "by annotation",
+        Basis::Observed => "by what jobs of their queue took",
         Basis::Bound => "by their bound",
         Basis::Default => "by the default run time",
     };
     let parts: Vec<_> = counts.iter().map(|(basis, n)| format!("{n} {}", say(basis))).collect();
     let fixed = matches!(simulation.pods.default, crate::Distribution::Fixed(_));
-    let drawn = counts.contains_key(&Basis::Scenario) || (counts.contains_key(&Basis::Default) && !fixed);
+    let drawn = [Basis::Scenario, Basis::Observed].iter().any(|b| counts.contains_key(b))
+        || (counts.contains_key(&Basis::Default) && !fixed);
     (format!("run times of jobs: {}", parts.join(", ")), !drawn && simulation.agenda.arrivals() == 0)
 }

@@ -66,7 +66,7 @@ impl Question<'_> {
             if found.len() >= MOST {
                 break;
             }
-            if let Some(remedy) = self.tried(job, text, vec![patch])? {
+            if let Some(remedy) = self.tried(simulation, job, text, vec![patch])? {
                 found.push(remedy);
             }
         }
@@ -83,17 +83,24 @@ impl Question<'_> {
     /// A remedy, if the job starts with it.
     fn tried(
         &self,
+        present: &Simulation,
         job: &ObjectRef,
         text: String,
         patches: Vec<Patch>,
     ) -> Result<Option<Remedy>, ExplainError> {
-        let Some(preempts) = self.starts_with(job, &patches)? else { return Ok(None) };
+        let Some(preempts) = self.starts_with(present, job, &patches)? else { return Ok(None) };
         Ok(Some(Remedy { text, patches, preempts }))
     }
 
-    /// Whether the job starts at once with these patches, and whom it preempts.
-    fn starts_with(&self, job: &ObjectRef, patches: &[Patch]) -> Result<Option<Vec<String>>, ExplainError> {
-        let mut simulation = self.world()?;
+    /// Whether the job starts at once with these patches, and whom it preempts; no, if time is over.
+    fn starts_with(
+        &self,
+        present: &Simulation,
+        job: &ObjectRef,
+        patches: &[Patch],
+    ) -> Result<Option<Vec<String>>, ExplainError> {
+        let mut simulation = present.fork();
+        simulation.options.until = None;
         for patch in patches {
             let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
             if simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge).is_err() {
@@ -102,7 +109,7 @@ impl Question<'_> {
         }
         let before: std::collections::BTreeMap<_, _> =
             simulation.record().jobs.iter().map(|j| (j.key(), j.preempted)).collect();
-        simulation.advance(NOW)?;
+        simulation.advance_while(NOW, || !self.patience.is_over())?;
         let record = simulation.record();
         if record.job(job).is_none_or(|j| j.holds.iter().all(|h| h.admitted.is_none() || h.to.is_some())) {
             return Ok(None);
@@ -122,7 +129,7 @@ impl Question<'_> {
         let (mut works, mut fails) = (0, parallel);
         while works + 1 < fails {
             let middle = i64::midpoint(works, fails);
-            if self.starts_with(job, &[patch(middle)])?.is_some() {
+            if self.starts_with(simulation, job, &[patch(middle)])?.is_some() {
                 works = middle;
             } else {
                 fails = middle;
@@ -131,7 +138,7 @@ impl Question<'_> {
         if works == 0 {
             return Ok(None);
         }
-        self.tried(job, format!("starts now with parallelism {works}"), vec![patch(works)])
+        self.tried(simulation, job, format!("starts now with parallelism {works}"), vec![patch(works)])
     }
 }
 

@@ -47,6 +47,9 @@ impl Explained {
         if let Some(forecast) = &self.forecast {
             start(&mut text, forecast);
         }
+        if self.incomplete {
+            text.push_str("time ran out: not everything was tried\n");
+        }
         text
     }
 }

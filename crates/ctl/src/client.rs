@@ -62,6 +62,34 @@ fn from_environment(source: kube::config::KubeconfigError) -> ClientError {
     }
 }
 
+/// A person's connection, and the namespace that their commands are about.
+pub struct Person {
+    /// The client.
+    pub client: Client,
+    /// The namespace of the context, else `default`.
+    pub namespace: String,
+}
+
+/// Connects as kubectl would: `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`, else the in-cluster account; with a context of it.
+pub async fn of_person(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Person, ClientError> {
+    let failed = |source| ClientError::Kubeconfig {
+        path: kubeconfig.map_or_else(|| "of kubectl".to_owned(), |path| path.display().to_string()),
+        source: Box::new(source),
+    };
+    let file = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config = match file {
+        Ok(file) => Config::from_custom_kubeconfig(file, &options).await.map_err(failed)?,
+        Err(error) if kubeconfig.is_some() || context.is_some() => return Err(failed(error)),
+        Err(error) => Config::incluster().map_err(|_| failed(error))?,
+    };
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Ok(Person { namespace: config.default_namespace.clone(), client: client(&config)? })
+}
+
 /// Builds a client. Each has its own connections, so that the lease never queues behind other requests.
 pub fn client(config: &Config) -> Result<Client, ClientError> {
     Client::try_from(config.clone()).map_err(|source| ClientError::Build {

@@ -208,10 +208,12 @@ pub async fn world(args: &WorldArgs) -> anyhow::Result<(Loaded, Options)> {
     let mut loaded = load(&args.paths)?;
     let mut options = options(args, &loaded)?;
     if args.from_cluster {
-        let live = crate::live::read(args.kubeconfig.as_deref()).await?;
+        let client = crate::client::of_person(args.kubeconfig.as_deref(), None).await?.client;
+        let live = crate::live::read(&client, crate::live::Extent::All).await?;
+        loaded.manifests.observed = live.observed;
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
         // What the files name replaces what the cluster has.
-        loaded.manifests.objects = whatif::overlay(live, loaded.manifests.objects);
+        loaded.manifests.objects = whatif::overlay(live.objects, loaded.manifests.objects);
     }
     Ok((loaded, options))
 }
@@ -253,11 +255,8 @@ pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
 }
 
 fn write(text: &str) -> anyhow::Result<u8> {
-    // Whoever reads may have seen enough.
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(0),
-    }
+    crate::print::print(text)?;
+    Ok(0)
 }
 
 fn difference_text(difference: &whatif::Difference, output: Output) -> anyhow::Result<String> {

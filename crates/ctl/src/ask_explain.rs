@@ -1,0 +1,145 @@
+//! `kubectl kueue explain`: asks the manager that leads, through a port-forward to its loopback port.
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+
+use crate::ask::{self, Reply};
+use crate::cluster::ClusterArgs;
+use crate::explain::{Output, kind};
+use crate::leader;
+use crate::print::print;
+
+/// `kubectl kueue explain`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  kubectl kueue explain job train -n team-a\n  \
+                        kubectl kueue explain workload/job-train-1a2b3 -n team-a -o json")]
+pub struct AskExplainArgs {
+    /// workload, job or jobset; or KIND/NAME
+    #[arg(value_name = "KIND")]
+    pub kind: String,
+    /// The name
+    pub name: Option<String>,
+    /// Show names of other namespaces too
+    #[arg(long, short = 'A')]
+    pub all_namespaces: bool,
+    /// How to write the answer
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+    /// Ask the manager at this address instead of looking for the leader, for example http://127.0.0.1:8081
+    #[arg(long, value_name = "URL")]
+    pub manager_url: Option<String>,
+    /// The namespace that the manager runs in
+    #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
+    pub manager_namespace: String,
+    /// The manager's health port
+    #[arg(long, value_name = "PORT", default_value_t = 8081)]
+    pub manager_port: u16,
+    /// The lease that says who leads
+    #[arg(long, value_name = "NAME", default_value = "c1f6bfd2.kueue.x-k8s.io")]
+    pub lease: String,
+    /// Where the cluster is.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+impl AskExplainArgs {
+    /// Kind and name that are meant.
+    fn target(&self) -> anyhow::Result<(&str, &str)> {
+        let (word, name) = match (self.kind.split_once('/'), &self.name) {
+            (Some((word, name)), None) => (word, name),
+            (None, Some(name)) => (self.kind.as_str(), name.as_str()),
+            (Some(_), Some(_)) => bail!("expected KIND/NAME or KIND NAME, not both"),
+            (None, None) => bail!("expected a name: kubectl kueue explain KIND NAME"),
+        };
+        if kind(word).is_none() {
+            bail!("expected workload, job or jobset, found {word}");
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        if name.is_empty() || !name.chars().all(plain) {
+            bail!("{name:?} is not a name of an object");
+        }
+        Ok((word, name))
+    }
+
+    /// What the manager is asked for.
+    fn path(&self, namespace: &str) -> anyhow::Result<String> {
+        let (word, name) = self.target()?;
+        let output = match self.output {
+            Output::Text => "text",
+            Output::Json => "json",
+        };
+        let all = self.all_namespaces;
+        Ok(format!("/debug/explain/{namespace}/{name}?kind={word}&output={output}&all={all}"))
+    }
+}
+
+/// Runs `kubectl kueue explain`.
+pub async fn run(args: AskExplainArgs) -> anyhow::Result<u8> {
+    let reply = match (&args.manager_url, &args.cluster.namespace) {
+        // Then the cluster itself is not needed.
+        (Some(url), Some(namespace)) => {
+            let path = args.path(namespace)?;
+            let (stream, host) = ask::connect(url).await?;
+            ask::get(stream, &host, &path).await?
+        }
+        (url, _) => {
+            let person = args.cluster.connect().await?;
+            let path = args.path(&person.namespace)?;
+            if let Some(url) = url {
+                let (stream, host) = ask::connect(url).await?;
+                ask::get(stream, &host, &path).await?
+            } else {
+                forwarded(&args, person.client, &path).await?
+            }
+        }
+    };
+    if reply.status != 200 {
+        bail!("{}", reply.body.trim_end());
+    }
+    print(&reply.body)?;
+    Ok(0)
+}
+
+async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> anyhow::Result<Reply> {
+    let namespace = args.manager_namespace.as_str();
+    let pod = leader::pod(&client, namespace, &args.lease).await?;
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let port = args.manager_port;
+    let failed = || format!("forwarding port {port} of pod {namespace}/{pod}");
+    let mut forwarder = pods.portforward(&pod, &[port]).await.with_context(failed)?;
+    let stream = forwarder.take_stream(port).with_context(failed)?;
+    let reply = ask::get(stream, "localhost", path).await.with_context(failed);
+    forwarder.abort();
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Command, Plugin};
+    use clap::Parser as _;
+
+    fn args(line: &str) -> AskExplainArgs {
+        let plugin = Plugin::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Explain(args) = plugin.command else { unreachable!("the line says explain") };
+        args
+    }
+
+    #[test]
+    fn both_ways_of_naming_ask_for_the_same_page() {
+        let wanted = "/debug/explain/team-a/train?kind=job&output=json&all=false";
+        for line in ["kubectl-kueue explain job train -o json", "kubectl-kueue explain job/train -o json"] {
+            assert_eq!(args(line).path("team-a").unwrap(), wanted);
+        }
+        assert!(args("kubectl-kueue explain workload a -A").path("x").unwrap().ends_with("&all=true"));
+    }
+
+    #[test]
+    fn nonsense_is_told_before_anybody_is_asked() {
+        for line in ["explain pod a", "explain job", "explain job/a b", "explain job a/../b"] {
+            assert!(args(&format!("kubectl-kueue {line}")).path("ns").is_err(), "{line}");
+        }
+    }
+}

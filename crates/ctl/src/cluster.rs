@@ -1,0 +1,142 @@
+//! Which cluster a command is about, and the few requests that the commands make of it.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use kube::Client;
+use serde_json::Value;
+use sluice_engine::Kind;
+
+use crate::client::{ClientError, Person, of_person};
+
+/// Objects in one answer, unless the environment says otherwise (reference 08, 8.1).
+const PAGE: usize = 100;
+/// The variable that says otherwise.
+const PAGE_VARIABLE: &str = "KUEUECTL_LIST_REQUEST_LIMIT";
+/// Who writes.
+pub const FIELD_MANAGER: &str = "kubectl-kueue";
+
+/// Where the cluster is, and which namespace is meant.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig; without it KUBECONFIG, else ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The namespace; without it the context's
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
+}
+
+impl ClusterArgs {
+    /// Connects; the namespace is the one that was named, else the context's.
+    pub async fn connect(&self) -> Result<Person, ClientError> {
+        let mut person = of_person(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        if let Some(namespace) = &self.namespace {
+            person.namespace.clone_from(namespace);
+        }
+        Ok(person)
+    }
+
+    /// The same for another program.
+    pub fn flags(&self) -> Vec<String> {
+        let kubeconfig = self.kubeconfig.as_ref().map(|file| format!("--kubeconfig={}", file.display()));
+        let context = self.context.as_ref().map(|name| format!("--context={name}"));
+        let namespace = self.namespace.as_ref().map(|name| format!("--namespace={name}"));
+        kubeconfig.into_iter().chain(context).chain(namespace).collect()
+    }
+}
+
+/// Where objects of a kind are: in a namespace, or all of them.
+pub fn collection(kind: Kind, namespace: Option<&str>) -> String {
+    let root = match kind.group() {
+        "" => format!("/api/{}", kind.version()),
+        group => format!("/apis/{group}/{}", kind.version()),
+    };
+    match namespace.filter(|_| kind.namespaced()) {
+        Some(namespace) => format!("{root}/namespaces/{namespace}/{}", kind.plural()),
+        None => format!("{root}/{}", kind.plural()),
+    }
+}
+
+/// `clusterqueue.kueue.x-k8s.io/NAME`, as kubectl names what it touched.
+pub fn shown(kind: Kind, name: &str) -> String {
+    format!("{}.{}/{name}", kind.as_str().to_ascii_lowercase(), kind.group())
+}
+
+/// A request that answers with a document.
+pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Result<Value> {
+    let what = format!("{} {}", request.method(), request.uri().path());
+    client.request(request).await.with_context(|| what)
+}
+
+/// Sends a document.
+pub async fn send(
+    client: &Client,
+    method: http::Method,
+    uri: &str,
+    media: &str,
+    body: &Value,
+) -> anyhow::Result<Value> {
+    let request = http::Request::builder().method(method).uri(uri).header("content-type", media);
+    let request = request.body(serde_json::to_vec(body)?).context("making a request")?;
+    ask(client, request).await
+}
+
+/// Every object of a collection, page by page. `query` has the selectors, each with a leading `&`.
+pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Result<Vec<Value>> {
+    let page = std::env::var(PAGE_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(PAGE);
+    let (mut all, mut token) = (Vec::new(), String::new());
+    loop {
+        let next = if token.is_empty() { String::new() } else { format!("&continue={token}") };
+        let uri = format!("{collection}?limit={page}{query}{next}");
+        let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
+        let mut answer = ask(client, request).await?;
+        if let Value::Array(items) = answer["items"].take() {
+            all.extend(items);
+        }
+        token = answer["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        if token.is_empty() {
+            return Ok(all);
+        }
+    }
+}
+
+/// A selector as a part of a query.
+pub fn selector(parameter: &str, text: Option<&str>) -> String {
+    let Some(text) = text else { return String::new() };
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    format!("&{parameter}={encoded}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collections_are_where_the_api_has_them() {
+        assert_eq!(
+            collection(Kind::Workload, Some("a")),
+            "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads"
+        );
+        assert_eq!(collection(Kind::Workload, None), "/apis/kueue.x-k8s.io/v1beta2/workloads");
+        assert_eq!(collection(Kind::ClusterQueue, Some("a")), "/apis/kueue.x-k8s.io/v1beta2/clusterqueues");
+        assert_eq!(shown(Kind::ClusterQueue, "x"), "clusterqueue.kueue.x-k8s.io/x");
+    }
+
+    #[test]
+    fn selectors_are_encoded() {
+        assert_eq!(selector("labelSelector", Some("a in (b,c)")), "&labelSelector=a%20in%20%28b%2Cc%29");
+        assert_eq!(selector("labelSelector", None), "");
+    }
+}

@@ -1,0 +1,186 @@
+//! The flags of `create clusterqueue`, and the spec that they stand for.
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use sluice_quantity::Quantity;
+
+use super::Making;
+
+/// `kubectl kueue create clusterqueue`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct QueueArgs {
+    /// Which.
+    #[command(flatten)]
+    pub making: Making,
+    /// The cohort that it belongs to
+    #[arg(long, value_name = "NAME")]
+    pub cohort: Option<String>,
+    /// BestEffortFIFO or StrictFIFO
+    #[arg(long, value_name = "STRATEGY", value_parser = ["BestEffortFIFO", "StrictFIFO"])]
+    pub queuing_strategy: Option<String>,
+    /// Labels of the namespaces that may use it: k=v,…; all namespaces without it
+    #[arg(long, value_name = "LABELS")]
+    pub namespace_selector: Option<String>,
+    /// Never, LowerPriority or Any
+    #[arg(long, value_name = "POLICY", value_parser = ["Never", "LowerPriority", "Any"])]
+    pub reclaim_within_cohort: Option<String>,
+    /// Never, LowerPriority or LowerOrNewerEqualPriority
+    #[arg(long, value_name = "POLICY", value_parser = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"])]
+    pub preemption_within_cluster_queue: Option<String>,
+    /// Quota: FLAVOR:cpu=1;memory=1Gi,FLAVOR:… (may be repeated)
+    #[arg(long, value_name = "QUOTA")]
+    pub nominal_quota: Vec<String>,
+    /// What may be borrowed, written like the quota
+    #[arg(long, value_name = "QUOTA")]
+    pub borrowing_limit: Vec<String>,
+    /// What may be lent, written like the quota
+    #[arg(long, value_name = "QUOTA")]
+    pub lending_limit: Vec<String>,
+}
+
+/// Flavors in the order named, each with its resources in the order named.
+type Amounts = Vec<(String, Vec<(String, String)>)>;
+
+/// Reads `FLAVOR:cpu=1;memory=1Gi,FLAVOR:…`.
+fn amounts(flag: &str, texts: &[String]) -> anyhow::Result<Amounts> {
+    let mut all: Amounts = Vec::new();
+    for part in texts.iter().flat_map(|text| text.split(',')).filter(|part| !part.is_empty()) {
+        let wrong = || format!("--{flag}: expected FLAVOR:RESOURCE=QUANTITY;…, found {part}");
+        let (flavor, resources) = part.split_once(':').with_context(wrong)?;
+        if flavor.is_empty() || all.iter().any(|(known, _)| known == flavor) {
+            bail!("{}", wrong());
+        }
+        let mut own = Vec::new();
+        for resource in resources.split(';').filter(|r| !r.is_empty()) {
+            let (name, quantity) = resource.split_once('=').with_context(wrong)?;
+            Quantity::parse(quantity).map_err(|error| anyhow::anyhow!("{}: {error}", wrong()))?;
+            own.push((name.to_owned(), quantity.to_owned()));
+        }
+        if own.is_empty() {
+            bail!("{}", wrong());
+        }
+        all.push((flavor.to_owned(), own));
+    }
+    Ok(all)
+}
+
+fn find<'a>(amounts: &'a Amounts, flavor: &str, resource: &str) -> Option<&'a str> {
+    let (_, resources) = amounts.iter().find(|(name, _)| name == flavor)?;
+    resources.iter().find(|(name, _)| name == resource).map(|(_, quantity)| quantity.as_str())
+}
+
+impl QueueArgs {
+    /// The spec that the flags stand for.
+    pub fn spec(&self) -> anyhow::Result<Value> {
+        let mut spec = Map::new();
+        spec.insert("namespaceSelector".to_owned(), self.selector()?);
+        if let Some(cohort) = &self.cohort {
+            spec.insert("cohortName".to_owned(), json!(cohort));
+        }
+        if let Some(strategy) = &self.queuing_strategy {
+            spec.insert("queueingStrategy".to_owned(), json!(strategy));
+        }
+        let mut preemption = Map::new();
+        if let Some(policy) = &self.reclaim_within_cohort {
+            preemption.insert("reclaimWithinCohort".to_owned(), json!(policy));
+        }
+        if let Some(policy) = &self.preemption_within_cluster_queue {
+            preemption.insert("withinClusterQueue".to_owned(), json!(policy));
+        }
+        if !preemption.is_empty() {
+            spec.insert("preemption".to_owned(), Value::Object(preemption));
+        }
+        let groups = self.groups()?;
+        if !groups.is_empty() {
+            spec.insert("resourceGroups".to_owned(), Value::Array(groups));
+        }
+        Ok(Value::Object(spec))
+    }
+
+    fn selector(&self) -> anyhow::Result<Value> {
+        let mut labels = Map::new();
+        for pair in self.namespace_selector.iter().flat_map(|text| text.split(',')) {
+            let wrong = || format!("--namespace-selector: expected KEY=VALUE,…, found {pair}");
+            let (key, value) = pair.split_once('=').with_context(wrong)?;
+            labels.insert(key.to_owned(), json!(value));
+        }
+        Ok(if labels.is_empty() { json!({}) } else { json!({"matchLabels": labels}) })
+    }
+
+    /// Flavors that cover the same resources are one group.
+    fn groups(&self) -> anyhow::Result<Vec<Value>> {
+        let nominal = amounts("nominal-quota", &self.nominal_quota)?;
+        let borrowing = amounts("borrowing-limit", &self.borrowing_limit)?;
+        let lending = amounts("lending-limit", &self.lending_limit)?;
+        for (flag, limits) in [("borrowing-limit", &borrowing), ("lending-limit", &lending)] {
+            for (flavor, resources) in limits {
+                if let Some((resource, _)) =
+                    resources.iter().find(|(r, _)| find(&nominal, flavor, r).is_none())
+                {
+                    bail!("--{flag}: {resource} of flavor {flavor} has no --nominal-quota");
+                }
+            }
+        }
+        let mut groups: Vec<(Vec<String>, Vec<Value>)> = Vec::new();
+        for (flavor, resources) in &nominal {
+            let quota = |(name, quantity): &(String, String)| {
+                let mut quota = json!({"name": name, "nominalQuota": quantity});
+                for (field, limits) in [("borrowingLimit", &borrowing), ("lendingLimit", &lending)] {
+                    if let Some(limit) = find(limits, flavor, name) {
+                        quota[field] = json!(limit);
+                    }
+                }
+                quota
+            };
+            let covered: Vec<String> = resources.iter().map(|(name, _)| name.clone()).collect();
+            let quotas: Vec<Value> = resources.iter().map(quota).collect();
+            let flavor = json!({"name": flavor, "resources": quotas});
+            match groups.iter_mut().find(|(known, _)| *known == covered) {
+                Some((_, flavors)) => flavors.push(flavor),
+                None => groups.push((covered, vec![flavor])),
+            }
+        }
+        let group = |(covered, flavors)| json!({"coveredResources": covered, "flavors": flavors});
+        Ok(groups.into_iter().map(group).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flavors_of_the_same_resources_share_a_group() {
+        let args = QueueArgs {
+            nominal_quota: vec![
+                "spot:cpu=1;memory=1Gi,reserved:cpu=2;memory=2Gi".to_owned(),
+                "gpus:gpu=4".to_owned(),
+            ],
+            borrowing_limit: vec!["spot:cpu=3".to_owned()],
+            cohort: Some("all".to_owned()),
+            namespace_selector: Some("a=b".to_owned()),
+            ..QueueArgs::default()
+        };
+        let spec = args.spec().unwrap();
+        assert_eq!(spec["cohortName"], "all");
+        assert_eq!(spec["namespaceSelector"], json!({"matchLabels": {"a": "b"}}));
+        let groups = spec["resourceGroups"].as_array().unwrap();
+        assert_eq!((groups.len(), groups[0]["flavors"].as_array().unwrap().len()), (2, 2));
+        assert_eq!(
+            groups[0]["flavors"][0]["resources"][0],
+            json!({"name": "cpu", "nominalQuota": "1", "borrowingLimit": "3"})
+        );
+    }
+
+    #[test]
+    fn mistakes_name_the_flag() {
+        for wrong in ["spot", "spot:", "spot:cpu", "spot:cpu=many", ":cpu=1", "a:cpu=1,a:cpu=2"] {
+            let args = QueueArgs { nominal_quota: vec![wrong.to_owned()], ..QueueArgs::default() };
+            let error = args.spec().unwrap_err().to_string();
+            assert!(error.starts_with("--nominal-quota: "), "{wrong}: {error}");
+        }
+        let args = QueueArgs { lending_limit: vec!["spot:cpu=1".to_owned()], ..QueueArgs::default() };
+        assert!(args.spec().unwrap_err().to_string().contains("no --nominal-quota"));
+    }
+}

@@ -1,0 +1,114 @@
+//! `sluice explain`: why a job waits, what would let it start, and when it will. The answer comes from `sluice-sim`, which
+//! asks the engine; here is its I/O. Nothing is written to a cluster.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use sluice_engine::Kind;
+use sluice_sim::duration;
+use sluice_sim::explain::{Patience, Question};
+
+use crate::simulate::{self, WorldArgs};
+
+/// How the answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Plain text
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// `sluice explain`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  sluice explain workload NAME -n team-a --from-cluster\n  \
+                        sluice explain job/train -n team-a queues.yaml jobs.yaml --at 30m")]
+pub struct ExplainArgs {
+    /// The Workload or job: KIND/NAME, KIND NAME or NAME
+    pub target: String,
+    /// The world to explain it in.
+    #[command(flatten)]
+    pub world: WorldArgs,
+    /// The namespace of the job
+    #[arg(long, short, default_value = "default")]
+    pub namespace: String,
+    /// When to look, counted from the beginning of the simulation; with --from-cluster, from now
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
+    pub at: jiff::SignedDuration,
+    /// Show names of other namespaces too
+    #[arg(long, short = 'A')]
+    pub all_namespaces: bool,
+    /// How to write the answer
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// The kind that a person means by a word, if it is one that is explained.
+pub fn kind(word: &str) -> Option<Kind> {
+    use sluice_api::job::JobKind;
+    Some(match word.to_ascii_lowercase().as_str() {
+        "workload" | "workloads" | "wl" => Kind::Workload,
+        "job" | "jobs" => Kind::Job(JobKind::Job),
+        "jobset" | "jobsets" => Kind::Job(JobKind::JobSet),
+        _ => return None,
+    })
+}
+
+/// What the user means, and the paths that remain.
+fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>, String, Vec<PathBuf>)> {
+    if let Some((word, name)) = target.split_once('/') {
+        let Some(kind) = kind(word) else { bail!("expected workload, job or jobset, found {word}") };
+        return Ok((Some(kind), name.to_owned(), paths));
+    }
+    if let Some(kind) = kind(target).filter(|_| !paths.is_empty()) {
+        let name = paths.remove(0).display().to_string();
+        return Ok((Some(kind), name, paths));
+    }
+    Ok((None, target.to_owned(), paths))
+}
+
+/// Runs `sluice explain`.
+pub async fn run(mut args: ExplainArgs) -> anyhow::Result<u8> {
+    let (kind, name, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
+    args.world.paths = paths;
+    let (loaded, options) = simulate::world(&args.world).await?;
+    let question = Question {
+        manifests: &loaded.manifests,
+        files: &loaded.files,
+        options,
+        at: args.at,
+        namespace: &args.namespace,
+        kind,
+        name: &name,
+        all_namespaces: args.all_namespaces,
+        live: None,
+        patience: Patience::ENDLESS,
+    };
+    let answer = question.answer()?;
+    let text = match args.output {
+        Output::Text => answer.text(),
+        Output::Json => serde_json::to_string_pretty(&answer)? + "\n",
+    };
+    crate::print::print(&text)?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_taken_as_kubectl_takes_them() {
+        let paths = || vec![PathBuf::from("a"), PathBuf::from("b.yaml")];
+        let job = Some(Kind::Job(sluice_api::job::JobKind::Job));
+        assert_eq!(target("job/x", paths()).unwrap(), (job, "x".to_owned(), paths()));
+        assert_eq!(
+            target("workload", paths()).unwrap(),
+            (Some(Kind::Workload), "a".to_owned(), vec![PathBuf::from("b.yaml")])
+        );
+        assert_eq!(target("x", paths()).unwrap(), (None, "x".to_owned(), paths()));
+        assert!(target("pod/x", paths()).is_err());
+    }
+}

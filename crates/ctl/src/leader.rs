@@ -1,0 +1,38 @@
+//! The manager that leads: which pod it is, as its lease says.
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+
+/// What every holder's name begins with that is Sluice.
+const PREFIX: &str = "sluice_";
+
+/// The pod of the manager that leads.
+pub async fn pod(client: &Client, namespace: &str, lease: &str) -> anyhow::Result<String> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let found =
+        leases.get_opt(lease).await.with_context(|| format!("reading the lease {namespace}/{lease}"))?;
+    let holder = found.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default();
+    pod_of(&holder).map(str::to_owned).with_context(|| format!("the lease {namespace}/{lease}"))
+}
+
+/// The pod that an identity names: `sluice_POD_UUID`.
+fn pod_of(holder: &str) -> anyhow::Result<&str> {
+    if holder.is_empty() {
+        bail!("nobody holds it: is the manager running, and in that namespace?");
+    }
+    let pod = holder.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('_')).map(|(pod, _)| pod);
+    pod.filter(|pod| !pod.is_empty()).with_context(|| format!("its holder {holder} is not Sluice"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pod_is_what_stands_between_prefix_and_uuid() {
+        assert_eq!(pod_of("sluice_kueue-controller-manager-1_2f3a").unwrap(), "kueue-controller-manager-1");
+        assert!(pod_of("").unwrap_err().to_string().contains("nobody"));
+        assert!(pod_of("kueue-controller-manager-1_2f3a").unwrap_err().to_string().contains("not Sluice"));
+    }
+}

@@ -1,0 +1,254 @@
+//! The list of Workloads, with their places in their queues.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+use sluice_engine::Kind;
+
+use super::{Listing, Table, is_true, maybe, since, text};
+use crate::print::{age, lasted};
+
+/// Where a Workload stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Status {
+    /// Whichever
+    All,
+    /// It waits
+    Pending,
+    /// It has quota, and waits for its admission checks
+    Quotareserved,
+    /// It is admitted
+    Admitted,
+    /// It is over
+    Finished,
+}
+
+/// `kubectl kueue list workload`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Workloads {
+    /// What and how.
+    #[command(flatten)]
+    pub listing: Listing,
+    /// Of all namespaces
+    #[arg(long, short = 'A')]
+    pub all_namespaces: bool,
+    /// Only those of this ClusterQueue
+    #[arg(long, short, value_name = "NAME")]
+    pub clusterqueue: Option<String>,
+    /// Only those of this LocalQueue
+    #[arg(long, short = 'q', value_name = "NAME")]
+    pub localqueue: Option<String>,
+    /// Only those that stand there (may be repeated)
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub status: Vec<Status>,
+    /// Only that of this job: TYPE[.GROUP]/NAME, for example job/train
+    #[arg(long = "for", value_name = "TYPE/NAME")]
+    pub of: Option<String>,
+}
+
+/// What is shown of Workloads besides themselves.
+#[derive(Debug, Default)]
+struct Around {
+    /// The ClusterQueue of each LocalQueue, by namespace and name.
+    targets: BTreeMap<(String, String), String>,
+    /// The place of each waiting Workload, by namespace and name.
+    places: BTreeMap<(String, String), i64>,
+}
+
+fn status(workload: &Value) -> Status {
+    if is_true(workload, "Finished") {
+        Status::Finished
+    } else if is_true(workload, "Admitted") {
+        Status::Admitted
+    } else if is_true(workload, "QuotaReserved") {
+        Status::Quotareserved
+    } else {
+        Status::Pending
+    }
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::All | Status::Pending => "PENDING",
+        Status::Quotareserved => "QUOTARESERVED",
+        Status::Admitted => "ADMITTED",
+        Status::Finished => "FINISHED",
+    }
+}
+
+fn key(workload: &Value, name: &Value) -> (String, String) {
+    (text(&workload["metadata"]["namespace"]), text(name))
+}
+
+/// Kind and name of the job, empty without one.
+fn job(workload: &Value) -> (String, String) {
+    let owners = workload["metadata"]["ownerReferences"].as_array();
+    let owner = owners.and_then(|all| all.iter().find(|o| o["controller"] == true).or_else(|| all.first()));
+    owner.map(|o| (text(&o["kind"]).to_ascii_lowercase(), text(&o["name"]))).unwrap_or_default()
+}
+
+/// How long it has been admitted, to its end if it has ended.
+fn ran(workload: &Value, now: Timestamp) -> String {
+    if !is_true(workload, "Admitted") {
+        return String::new();
+    }
+    let Some(from) = since(workload, "Admitted") else { return String::new() };
+    let to = if is_true(workload, "Finished") { since(workload, "Finished") } else { None };
+    lasted(to.unwrap_or(now).duration_since(from))
+}
+
+impl Around {
+    async fn of(client: &Client, workloads: &[Value]) -> Self {
+        let mut around = Self::default();
+        let namespaces: BTreeSet<String> =
+            workloads.iter().map(|w| text(&w["metadata"]["namespace"])).collect();
+        for namespace in namespaces {
+            let place = crate::cluster::collection(Kind::LocalQueue, Some(&namespace));
+            let queues = crate::cluster::list(client, &place, "").await.unwrap_or_default();
+            for queue in queues {
+                let target = text(&queue["spec"]["clusterQueue"]);
+                around.targets.insert((namespace.clone(), text(&queue["metadata"]["name"])), target);
+            }
+        }
+        let waiting: BTreeSet<_> = workloads
+            .iter()
+            .filter(|w| status(w) == Status::Pending)
+            .map(|w| key(w, &w["spec"]["queueName"]))
+            .collect();
+        for (namespace, queue) in waiting {
+            // Not every installation serves the visibility API, and not everybody may ask it: then no place is shown.
+            let uri = format!(
+                "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
+            );
+            let answer = maybe(client, uri).await.unwrap_or_default();
+            for item in answer["items"].as_array().into_iter().flatten() {
+                let place = item["positionInLocalQueue"].as_i64().unwrap_or(0);
+                around.places.insert(key(item, &item["metadata"]["name"]), place);
+            }
+        }
+        around
+    }
+
+    fn cluster_queue(&self, workload: &Value) -> String {
+        match workload["status"]["admission"]["clusterQueue"].as_str() {
+            Some(admitted) => admitted.to_owned(),
+            None => {
+                self.targets.get(&key(workload, &workload["spec"]["queueName"])).cloned().unwrap_or_default()
+            }
+        }
+    }
+
+    fn row(&self, workload: &Value, now: Timestamp) -> Vec<String> {
+        let (job_type, job_name) = job(workload);
+        let place = self.places.get(&key(workload, &workload["metadata"]["name"]));
+        vec![
+            text(&workload["metadata"]["name"]),
+            job_type,
+            job_name,
+            text(&workload["spec"]["queueName"]),
+            self.cluster_queue(workload),
+            word(status(workload)).to_owned(),
+            place.map(ToString::to_string).unwrap_or_default(),
+            ran(workload, now),
+            age(&workload["metadata"]["creationTimestamp"], now),
+        ]
+    }
+}
+
+impl Workloads {
+    fn wants(&self, workload: &Value) -> bool {
+        let queue = self.localqueue.as_deref().is_none_or(|q| workload["spec"]["queueName"] == *q);
+        let standing = self.status.is_empty()
+            || self.status.contains(&Status::All)
+            || self.status.contains(&status(workload));
+        let of = self.of.as_deref().is_none_or(|of| {
+            let (kind, name) = of.split_once('/').unwrap_or((of, ""));
+            let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind).to_ascii_lowercase();
+            let (own_kind, own_name) = job(workload);
+            (kind == own_kind || kind == format!("{own_kind}s")) && name == own_name
+        });
+        queue && standing && of
+    }
+
+    /// Prints them.
+    pub async fn run(self) -> anyhow::Result<u8> {
+        let person = self.listing.cluster.connect().await?;
+        let mut found = self.listing.fetch(&person, Kind::Workload, self.all_namespaces).await?;
+        found.retain(|workload| self.wants(workload));
+        let around = if self.listing.output.is_none() || self.clusterqueue.is_some() {
+            Around::of(&person.client, &found).await
+        } else {
+            Around::default()
+        };
+        if let Some(wanted) = &self.clusterqueue {
+            found.retain(|workload| around.cluster_queue(workload) == *wanted);
+        }
+        let row = |workload: &Value, now| {
+            let mut row = around.row(workload, now);
+            if self.all_namespaces {
+                row.insert(0, text(&workload["metadata"]["namespace"]));
+            }
+            row
+        };
+        let mut headings = vec![
+            "NAME",
+            "JOB TYPE",
+            "JOB NAME",
+            "LOCALQUEUE",
+            "CLUSTERQUEUE",
+            "STATUS",
+            "POSITION IN QUEUE",
+            "EXEC TIME",
+            "AGE",
+        ];
+        if self.all_namespaces {
+            headings.insert(0, "NAMESPACE");
+        }
+        self.listing.show(Kind::Workload, found, &Table { headings, row: &row })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn workload(conditions: &[&str]) -> Value {
+        let condition = |type_: &&str| json!({"type": type_, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        json!({
+            "metadata": {
+                "name": "job-a-1", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [{"kind": "Job", "name": "a", "controller": true}],
+            },
+            "spec": {"queueName": "main"},
+            "status": {"conditions": conditions.iter().map(condition).collect::<Vec<_>>()},
+        })
+    }
+
+    #[test]
+    fn a_row_says_where_a_workload_stands() {
+        let now: Timestamp = "2026-01-01T00:02:00Z".parse().unwrap();
+        let mut around = Around::default();
+        around.targets.insert(("ns".to_owned(), "main".to_owned()), "cq".to_owned());
+        around.places.insert(("ns".to_owned(), "job-a-1".to_owned()), 3);
+        let waiting = around.row(&workload(&[]), now);
+        assert_eq!(waiting, ["job-a-1", "job", "a", "main", "cq", "PENDING", "3", "", "2m"]);
+        let admitted = around.row(&workload(&["QuotaReserved", "Admitted"]), now);
+        assert_eq!((admitted[5].as_str(), admitted[7].as_str()), ("ADMITTED", "2m"));
+        assert_eq!(around.row(&workload(&["QuotaReserved"]), now)[5], "QUOTARESERVED");
+    }
+
+    #[test]
+    fn filters_choose_by_standing_queue_and_job() {
+        let args = Workloads { status: vec![Status::Pending], ..Workloads::default() };
+        assert!(args.wants(&workload(&[])) && !args.wants(&workload(&["Finished"])));
+        let of = |of: &str| Workloads { of: Some(of.to_owned()), ..Workloads::default() };
+        assert!(of("job/a").wants(&workload(&[])) && of("jobs.batch/a").wants(&workload(&[])));
+        assert!(!of("jobset/a").wants(&workload(&[])) && !of("job/b").wants(&workload(&[])));
+        let queue = Workloads { localqueue: Some("other".to_owned()), ..Workloads::default() };
+        assert!(!queue.wants(&workload(&[])));
+    }
+}

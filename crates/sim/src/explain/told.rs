@@ -1,0 +1,119 @@
+//! What is known of a job before anything is tried: from the engine of a running manager, else from the virtual one.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use sluice_core::{PendingPosition, Unadmitted, WorkloadKey};
+use sluice_engine::{Kind, ObjectRef, Stage};
+
+use super::{MOST_LISTED, Question, holds_quota};
+use crate::record::JobRecord;
+use crate::simulation::Simulation;
+
+/// Lines of history that are shown.
+const MOST_LINES: usize = 12;
+
+/// What the engine says.
+pub(super) struct Told {
+    pub stage: Stage,
+    pub position: Option<PendingPosition>,
+    pub ahead: Vec<WorkloadKey>,
+    /// Why it was not admitted, if it waits.
+    pub decision: Option<Unadmitted>,
+    /// Reason and message of its condition, if it waits.
+    condition: Option<(String, String)>,
+}
+
+impl Told {
+    /// The stage as the document has it.
+    pub fn state(&self) -> &'static str {
+        match self.stage {
+            Stage::Waiting => "waiting",
+            Stage::Admitted => "admitted",
+            Stage::Finished => "finished",
+        }
+    }
+
+    /// Why it waits, for programs.
+    pub fn reason(&self) -> Option<String> {
+        let decided = || self.decision.as_ref().map(|d| d.reason.as_str().to_owned());
+        self.condition.as_ref().map(|(reason, _)| reason.clone()).or_else(decided)
+    }
+
+    /// Why it waits, for people.
+    pub fn message(&self) -> Option<String> {
+        let decided = || self.decision.as_ref().map(Unadmitted::message);
+        self.condition.as_ref().map(|(_, message)| message.clone()).or_else(decided)
+    }
+}
+
+impl Question<'_> {
+    /// What the engine says of the job.
+    pub(super) fn told(&self, simulation: &Simulation, workload: &ObjectRef, record: &JobRecord) -> Told {
+        let mut told = if let Some(account) = self.live {
+            Told {
+                stage: account.stage,
+                position: account.position.clone(),
+                ahead: account.ahead.clone(),
+                decision: account.decision.clone(),
+                condition: account.condition.clone(),
+            }
+        } else {
+            let (namespace, name) = (&workload.namespace, &workload.name);
+            let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
+            let stage = match (record.finished, holds_quota(record)) {
+                (Some(_), _) => Stage::Finished,
+                (None, true) => Stage::Admitted,
+                (None, false) => Stage::Waiting,
+            };
+            let (position, ahead, decision) =
+                account.map(|a| (a.position, a.ahead, a.decision)).unwrap_or_default();
+            let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
+            Told { stage, position, ahead, decision, condition }
+        };
+        if told.stage != Stage::Waiting {
+            (told.decision, told.condition) = (None, None);
+        }
+        told
+    }
+
+    /// What happened to it: before the simulation began, as its conditions tell, and in it.
+    pub(super) fn history(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        workload: &ObjectRef,
+    ) -> Vec<String> {
+        let mut lines = self.past(workload);
+        let record = simulation.record();
+        let own = |e: &&crate::Entry| {
+            e.job.is_some_and(|i| {
+                let j = &record.jobs[i];
+                j.kind == job.kind && j.namespace == job.namespace && j.name == job.name
+            })
+        };
+        // What came from a cluster was not submitted here.
+        let begun = lines.is_empty();
+        let own = record.entries.iter().filter(own).filter(|e| begun || e.what.word() != "submitted");
+        lines.extend(own.map(|e| {
+            let details = crate::table::details(&e.what);
+            let text = format!("{} {} {details}", crate::duration::show(e.at), e.what.word());
+            text.trim_end().to_owned()
+        }));
+        lines.split_off(lines.len().saturating_sub(MOST_LINES))
+    }
+
+    /// The conditions that a Workload had when it was read, oldest first.
+    fn past(&self, workload: &ObjectRef) -> Vec<String> {
+        let of = |m: &&crate::Manifest| {
+            m.kind == Kind::Workload && crate::object::reference(m.kind, &m.object) == *workload
+        };
+        let Some(manifest) = self.manifests.objects.iter().find(of) else { return Vec::new() };
+        let status = &manifest.object["status"]["conditions"];
+        let mut all: Vec<Condition> = serde_json::from_value(status.clone()).unwrap_or_default();
+        all.sort_by(|a, b| a.last_transition_time.cmp(&b.last_transition_time));
+        let line = |c: &Condition| {
+            let (since, reason) = (c.last_transition_time.0, &c.reason);
+            format!("{since} {}={} {reason}: {}", c.type_, c.status, c.message)
+        };
+        all.iter().map(line).collect()
+    }
+}
