@@ -114,8 +114,7 @@ async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
     let setup = Setup::new(&plane).unwrap();
     crds::install(&client, Some(&setup.webhook_url())).await.unwrap();
     let log = plane.folder().join("decisions.jsonl");
-    let manager =
-        Manager::start(&plane, setup.arg(&format!("--record={}", log.display()))).await.unwrap();
+    let manager = Manager::start(&plane, setup.arg(&format!("--record={}", log.display()))).await.unwrap();
     apply(&plane, QUEUES).await.unwrap();
     make_job(&client, "other", "first", 3).await;
     wait_until_started(&client, "other", "first").await;
@@ -156,14 +155,18 @@ async fn the_page_says_why(manager: &Manager) {
 async fn the_plugin_names_a_remedy(manager: &Manager) -> Value {
     let url = format!("http://127.0.0.1:{}", manager.setup().health);
     let args = ["explain", "job", "second", "-n", "default", "-o", "json", "--manager-url", &url];
-    let answer = tokio::task::spawn_blocking(plugin).await.unwrap().map(|program| run(&program, &args)).unwrap();
+    let answer =
+        tokio::task::spawn_blocking(plugin).await.unwrap().map(|program| run(&program, &args)).unwrap();
     let explained: Value = serde_json::from_str(&text(&answer)).unwrap();
     assert_eq!((&explained["state"], &explained["position"]), (&json!("waiting"), &json!(1)), "{explained}");
     assert_eq!(explained["flavors"][0]["free"], "1", "{explained}");
     assert_eq!(explained["incomplete"], false, "{explained}");
     let remedy = &explained["remedies"][0];
     assert_eq!(remedy["text"], "starts now with parallelism 1", "{explained}");
-    assert_eq!((&remedy["patches"][0]["kind"], &remedy["patches"][0]["name"]), (&json!("Job"), &json!("second")));
+    assert_eq!(
+        (&remedy["patches"][0]["kind"], &remedy["patches"][0]["name"]),
+        (&json!("Job"), &json!("second"))
+    );
     remedy["patches"][0]["merge"].clone()
 }
 
@@ -208,7 +211,8 @@ async fn the_simulator_only_reads(plane: &ControlPlane, client: &Client) {
 /// What was recorded is a whole run, and the engine does the same again.
 async fn the_record_replays(log: &Path) {
     let file = log.display().to_string();
-    let replayed = tokio::task::spawn_blocking(move || run(&binary().unwrap(), &["replay", &file])).await.unwrap();
+    let replayed =
+        tokio::task::spawn_blocking(move || run(&binary().unwrap(), &["replay", &file])).await.unwrap();
     let said = text(&replayed);
     assert!(said.contains("every cycle came out as it was recorded"), "{said}");
 }

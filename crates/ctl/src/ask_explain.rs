@@ -77,6 +77,7 @@ impl AskExplainArgs {
 
 /// Runs `kubectl kueue explain`.
 pub async fn run(args: AskExplainArgs) -> anyhow::Result<u8> {
+    args.target()?;
     let reply = match (&args.manager_url, &args.cluster.namespace) {
         // Then the cluster itself is not needed.
         (Some(url), Some(namespace)) => {

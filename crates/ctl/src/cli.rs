@@ -13,7 +13,7 @@ use crate::switch::{ResumeCommand, StopCommand};
 
 /// Queues, Workloads, and why they wait: the kubectl plugin of Sluice, which works with Kueue's API.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-kueue", bin_name = "kubectl kueue", version, about, max_term_width = 120)]
+#[command(name = "kubectl-kueue", bin_name = "kubectl kueue", version, max_term_width = 120)]
 pub struct Plugin {
     /// What to do.
     #[command(subcommand)]

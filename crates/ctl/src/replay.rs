@@ -10,7 +10,7 @@ use sluice_sim::replay::{Mismatch, Replay};
 /// `sluice replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// A decision log, as `sluice simulate --record` writes it
+    /// A decision log, as `sluice manager --record` and `sluice simulate --record` write it
     pub file: PathBuf,
     /// Show every cycle that came out differently, not only the first
     #[arg(long)]
@@ -31,6 +31,13 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
         "{} inputs, {} cycles, {} effects recorded by version {}",
         outcome.inputs, outcome.cycles, outcome.effects, outcome.version
     );
+    if outcome.rebuilt > 0 {
+        println!("the engine was built anew {} times", outcome.rebuilt);
+    }
+    match &outcome.ended {
+        Some(why) => println!("the recording ended: {why}"),
+        None => println!("the recording does not say why it ended: its last moments may be missing"),
+    }
     let shown = if args.diff { outcome.mismatches.len() } else { 1 };
     for mismatch in outcome.mismatches.iter().take(shown) {
         show(mismatch);

@@ -88,6 +88,9 @@ pub struct ManagerArgs {
     /// Parts that run: * for all, NAME turns one on, -NAME turns one off (see below)
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: String,
+    /// Record what the engine is told and decides, for `sluice replay`; the file holds all objects that are queued
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Honour the annotation sluice.dev/inject-panic (tests of the manager only)
     #[arg(long, hide = true)]
     pub inject_panics: bool,

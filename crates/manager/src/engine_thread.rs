@@ -16,6 +16,9 @@ use sluice_engine::effect::{Effect, EffectId};
 use sluice_engine::input::{Input, Object, ObjectRef, WriteError};
 use tracing::{error, info};
 
+use crate::record::Recorder;
+use crate::watch::document::Document;
+
 /// Inputs that are applied before the next cycle at most, so that a flood does not hold decisions back.
 const BATCH: usize = 4096;
 /// Panics that blame nothing new, each within [`CALM`] of the one before, until the process gives up.
@@ -52,9 +55,9 @@ pub trait Outlet: Send + 'static {
 type Question<M> = Box<dyn FnOnce(&mut M) + Send>;
 
 enum Command<M> {
-    Input(Input),
+    Input(Input, Document),
     Synced(u64),
-    Written { generation: u64, id: EffectId, result: Result<Option<Object>, WriteError> },
+    Written { generation: u64, id: EffectId, result: Result<Option<Object>, WriteError>, document: Document },
     Ask(Question<M>),
     StepDown,
     Stop,
@@ -77,7 +80,12 @@ impl<M> Handle<M> {
 
     /// Tells the engine something.
     pub fn input(&self, input: Input) {
-        self.send(Command::Input(input));
+        self.seen(input, None);
+    }
+
+    /// Tells the engine something, with the document of the object in it while documents are kept.
+    pub fn seen(&self, input: Input, document: Document) {
+        self.send(Command::Input(input, document));
     }
 
     /// Everything has been listed in `epoch`.
@@ -86,8 +94,14 @@ impl<M> Handle<M> {
     }
 
     /// The answer of a write.
-    pub fn written(&self, generation: u64, id: EffectId, result: Result<Option<Object>, WriteError>) {
-        self.send(Command::Written { generation, id, result });
+    pub fn written(
+        &self,
+        generation: u64,
+        id: EffectId,
+        result: Result<Option<Object>, WriteError>,
+        document: Document,
+    ) {
+        self.send(Command::Written { generation, id, result, document });
     }
 
     /// Stops deciding and builds the engine anew, because another replica may decide from now on: what was decided and is
@@ -115,10 +129,11 @@ impl<M> Handle<M> {
     }
 }
 
-/// Starts the thread. `build` makes an engine, at the start and after a panic.
+/// Starts the thread. `build` makes an engine, at the start and after a panic; `recorder` takes what happens to it.
 pub fn start<M, O>(
     build: impl Fn() -> M + Send + 'static,
     outlet: O,
+    recorder: Option<Recorder>,
 ) -> std::io::Result<(Handle<M>, JoinHandle<()>)>
 where
     M: Machine + 'static,
@@ -132,6 +147,7 @@ where
             machine,
             build,
             outlet,
+            recorder,
             commands,
             generation: 0,
             leading: false,
@@ -148,6 +164,7 @@ struct Runner<M, B, O> {
     machine: M,
     build: B,
     outlet: O,
+    recorder: Option<Recorder>,
     commands: Receiver<Command<M>>,
     generation: u64,
     leading: bool,
@@ -167,7 +184,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             if first.is_none() {
-                self.apply(Input::Tick);
+                self.apply(Input::Tick, None);
             }
             if !self.take(first) {
                 return;
@@ -199,13 +216,15 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             match next.take().or_else(|| self.commands.try_recv().ok()) {
                 None => return true,
                 Some(Command::Stop) => return false,
-                Some(Command::Input(input)) => self.apply(input),
+                Some(Command::Input(input, document)) => self.apply(input, document),
                 Some(Command::Synced(epoch)) if epoch == self.generation => {
                     info!(epoch, "all caches are filled");
-                    self.apply(Input::Synced);
+                    self.apply(Input::Synced, None);
                 }
-                Some(Command::Written { generation, id, result }) if generation == self.generation => {
-                    self.apply(Input::Written { id, result });
+                Some(Command::Written { generation, id, result, document })
+                    if generation == self.generation =>
+                {
+                    self.apply(Input::Written { id, result }, document);
                 }
                 // Of an engine that is no more.
                 Some(Command::Synced(_) | Command::Written { .. }) => {}
@@ -219,23 +238,31 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         true
     }
 
-    fn apply(&mut self, input: Input) {
+    fn apply(&mut self, input: Input, document: Document) {
         let subject = subject(&input);
         if let Input::Leader(leading) = input {
             self.leading = leading;
         }
         self.last = subject.clone().or(self.last.take());
+        let now = Timestamp::now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.input(now, &input, document);
+        }
         let machine = &mut self.machine;
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| machine.apply(Timestamp::now(), input))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| machine.apply(now, input))) {
             self.recover(subject, &text(&*panic));
         }
     }
 
     /// One cycle; whether there should be another.
     fn cycle(&mut self) -> bool {
-        let began = Instant::now();
+        let (began, now) = (Instant::now(), Timestamp::now());
         let machine = &mut self.machine;
-        match catch_unwind(AssertUnwindSafe(|| machine.cycle(Timestamp::now()))) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| machine.cycle(now)));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.cycle(now, outcome.as_deref().unwrap_or_default());
+        }
+        match outcome {
             Ok(effects) => {
                 let any = !effects.is_empty();
                 if any {
@@ -278,10 +305,17 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         self.generation += 1;
         self.last = None;
         self.machine = (self.build)();
-        for (object, why) in self.aside.clone() {
-            self.machine.apply(Timestamp::now(), Input::SetAside { object, why });
+        let now = Timestamp::now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.rebuilt(now);
         }
-        self.machine.apply(Timestamp::now(), Input::Leader(self.leading));
+        let aside = self.aside.clone().into_iter().map(|(object, why)| Input::SetAside { object, why });
+        for input in aside.chain([Input::Leader(self.leading)]) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.input(now, &input, None);
+            }
+            self.machine.apply(now, input);
+        }
         self.outlet.rebuilt(self.generation);
     }
 }

@@ -27,6 +27,7 @@ pub mod migrate;
 pub mod outlet;
 mod probe;
 pub mod random;
+pub mod record;
 pub mod run;
 pub mod shutdown;
 pub mod watch;

@@ -46,7 +46,7 @@ impl Outlet for Effects {
                     debug!(object = %request.object, purpose = ?request.purpose, "not written: not leading");
                 }
                 Effect::Write(request) if self.left_out(&request) => {
-                    (self.answers)(generation, request.id, Ok(None));
+                    (self.answers)(generation, request.id, Ok(None), None);
                 }
                 Effect::Write(request) => self.writer.write(generation, request),
                 Effect::Event(event) => {

@@ -1,16 +1,19 @@
 //! `sluice manager`: puts the parts together, and takes them apart again in an order that loses nothing.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
+use jiff::Timestamp;
 use kube::Client;
 use sluice_api::config::Configuration;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_engine::input::Input;
 use sluice_engine::{Engine, EngineConfig};
+use sluice_sim::replay::Entry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
@@ -30,8 +33,10 @@ use crate::metrics::registry::{Registry, Role};
 use crate::metrics::scrape::Scraper;
 use crate::outlet::Effects;
 use crate::probe::Status;
+use crate::record::Recorder;
 use crate::settings;
 use crate::shutdown::{Stop, Stopper, pair};
+use crate::watch::document;
 use crate::watch::pump::{Feed, Shared, Sink};
 use crate::watch::sync::SyncTracker;
 use crate::watch::versions::Versions;
@@ -55,7 +60,8 @@ pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
     // The lease has connections of its own: nothing may queue in front of a renewal.
     let (work, lease) = (client(&connection)?, client(&connection)?);
     let (stopper, stop) = pair();
-    let parts = Parts { configuration, controllers, client: work, stop, inject_panics: args.inject_panics };
+    let (inject_panics, record) = (args.inject_panics, args.record);
+    let parts = Parts { configuration, controllers, client: work, stop, inject_panics, record };
     let running = parts.start(lease)?;
     info!(ms = began.elapsed().as_millis(), "started");
     running.until_the_end(stopper).await
@@ -78,6 +84,8 @@ struct Parts {
     client: Client,
     stop: Stop,
     inject_panics: bool,
+    /// Where the decisions are recorded.
+    record: Option<PathBuf>,
 }
 
 /// What runs.
@@ -136,8 +144,9 @@ impl Parts {
             fatal,
         };
         let config = self.engine_config();
-        let (engine, engine_thread) =
-            start_engine(move || Engine::new(config.clone()), effects).context("starting the engine")?;
+        let recorder = self.recorder(&config)?;
+        let (engine, engine_thread) = start_engine(move || Engine::new(config.clone()), effects, recorder)
+            .context("starting the engine")?;
         // Set once, here.
         let _ = answers_to.set(engine.clone());
 
@@ -192,6 +201,15 @@ impl Parts {
     /// Whether pods may be looked at.
     fn pods(&self) -> bool {
         self.configuration.gates.enabled(Gate::Hotswap) && self.controllers.has(Controller::Scheduler)
+    }
+
+    /// Opens the decision log, and lets documents be kept for it.
+    fn recorder(&self, config: &EngineConfig) -> anyhow::Result<Option<Recorder>> {
+        let Some(file) = &self.record else { return Ok(None) };
+        document::keep();
+        let header = Entry::header(Timestamp::now(), &self.configuration, config.into());
+        let recorder = Recorder::start(file, header);
+        recorder.map(Some).with_context(|| format!("opening the decision log {}", file.display()))
     }
 
     fn engine_config(&self) -> EngineConfig {
@@ -345,9 +363,9 @@ async fn end_unless_synced(
 
 /// Takes answers of writes back to the engine, once that exists.
 fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
-    Arc::new(move |generation, id, result| {
+    Arc::new(move |generation, id, result, document| {
         if let Some(engine) = engine.get() {
-            engine.written(generation, id, result);
+            engine.written(generation, id, result, document);
         }
     })
 }
@@ -355,9 +373,9 @@ fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
 /// Takes what watches tell to the webhooks' facts and to the engine.
 fn feed(engine: Handle<Engine>, facts: Arc<FactStore>) -> Sink {
     Arc::new(move |feed| match feed {
-        Feed::Input(input) => {
+        Feed::Input(input, document) => {
             facts.note(&input);
-            engine.input(input);
+            engine.seen(input, document);
         }
         Feed::Synced(epoch) => engine.synced(epoch),
     })

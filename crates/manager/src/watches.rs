@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 
 use crate::error_chain::Chain;
 use crate::watch::discovery::{missing, served};
+use crate::watch::document::Documented;
 use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
 use crate::watch::pods;
 use crate::watch::pump::{Ended, Feed, Shared, Watched, pump};
@@ -156,7 +157,7 @@ fn start<K>(client: &Client, kind: Kind, shared: &Shared, tasks: &mut JoinSet<()
 where
     K: Watched<DynamicType = ()> + Sync,
 {
-    let (api, shared) = (Api::<K>::all(client.clone()), shared.clone());
+    let (api, shared) = (Api::<Documented<K>>::all(client.clone()), shared.clone());
     tasks.spawn(async move {
         pump(api, kind, false, shared).await;
     });
@@ -220,11 +221,11 @@ where
     K: Watched<DynamicType = ()> + Sync,
 {
     info!(kind = kind.plural(), "the CRD is there");
-    let api = Api::<K>::all(client.clone());
+    let api = Api::<Documented<K>>::all(client.clone());
     let ended = pump(api, kind, true, shared.clone()).await;
     if ended == Ended::Gone {
         info!(kind = kind.plural(), "the CRD is gone");
-        (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new(), as_of: None }));
+        (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new(), as_of: None }, None));
     }
     ended
 }

@@ -37,6 +37,14 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     KINDS.into_iter().find(|k| k.group() == group && k.as_str() == kind)
 }
 
+/// The kind that a decision log names: also those that are not simulated.
+pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
+    let more = [Kind::ProvisioningRequestConfig, Kind::ProvisioningRequest, Kind::PodTemplate];
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let found = more.into_iter().find(|k| k.group() == group && k.as_str() == kind);
+    kind_of(api_version, kind).or(found)
+}
+
 /// The kind that a user names, as kubectl takes it: `clusterqueue`, `clusterqueues`, `ClusterQueue`.
 pub(crate) fn kind_named(name: &str) -> Option<Kind> {
     let name = name.to_ascii_lowercase();
@@ -85,8 +93,10 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::Node => Object::Node(typed(value)?),
         Kind::LimitRange => Object::LimitRange(typed(value)?),
         Kind::RuntimeClass => Object::RuntimeClass(typed(value)?),
+        Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(typed(value)?),
+        Kind::ProvisioningRequest => Object::ProvisioningRequest(typed(value)?),
         Kind::Job(job) => Object::Job(Box::new(sluice_jobs::observe(job, value))),
-        other => return Err(Wrong::new("", format!("{} is not simulated", other.as_str()))),
+        Kind::PodTemplate => return Err(Wrong::new("", "a PodTemplate is written, and never read")),
     })
 }
 

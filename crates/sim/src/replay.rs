@@ -2,103 +2,32 @@
 //!
 //! The first line says with which configuration; inputs carry the objects as documents, so that the engine of any version
 //! can be given them again; effects are what the engine's types print.
+//!
+//! A simulation writes one, and so does a running manager. Where that built its engine anew (after a panic, or because
+//! another replica may lead), the log says so, and the replay does the same.
+
+mod line;
+mod settings;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 use sluice_api::config::Configuration;
-use sluice_engine::{Effect, EffectId, Engine, Input, Kind, Object, ObjectRef, WriteError};
+use sluice_engine::{Engine, EngineConfig};
 
-use crate::object::{decode, kind_of};
 use crate::options::Options;
+use line::{Line, input_of, printed};
+
+pub use line::Entry;
+pub(crate) use line::{cycle, header, input};
+pub use settings::EngineSettings;
 
 /// Takes the lines of a log.
 pub type Sink = dyn FnMut(&str) + Send;
 
 /// The version of the format.
 const FORMAT: u32 = 1;
-
-/// Names an object.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Name(String, String, String, String);
-
-impl From<&ObjectRef> for Name {
-    fn from(object: &ObjectRef) -> Self {
-        let kind = object.kind;
-        let version = if kind.group().is_empty() {
-            kind.version().to_owned()
-        } else {
-            format!("{}/{}", kind.group(), kind.version())
-        };
-        Self(version, kind.as_str().to_owned(), object.namespace.to_string(), object.name.to_string())
-    }
-}
-
-impl Name {
-    fn kind(&self) -> Result<Kind, ReplayError> {
-        kind_of(&self.0, &self.1)
-            .ok_or_else(|| ReplayError::Unreadable(format!("kind {} {}", self.0, self.1)))
-    }
-
-    fn reference(&self) -> Result<ObjectRef, ReplayError> {
-        Ok(ObjectRef { kind: self.kind()?, namespace: self.2.as_str().into(), name: self.3.as_str().into() })
-    }
-}
-
-/// One line.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "t", rename_all = "camelCase")]
-enum Line {
-    Header {
-        format: u32,
-        version: String,
-        start: Timestamp,
-        configuration: String,
-    },
-    Applied {
-        at: Timestamp,
-        name: Name,
-        object: Value,
-    },
-    Deleted {
-        at: Timestamp,
-        name: Name,
-        uid: Option<String>,
-    },
-    Listed {
-        at: Timestamp,
-        kind: Name,
-        present: Vec<Name>,
-        #[serde(default)]
-        as_of: Option<u64>,
-    },
-    Synced {
-        at: Timestamp,
-    },
-    Leader {
-        at: Timestamp,
-        leads: bool,
-    },
-    Written {
-        at: Timestamp,
-        id: u64,
-        name: Option<Name>,
-        object: Option<Value>,
-        error: Option<(String, String)>,
-    },
-    SetAside {
-        at: Timestamp,
-        name: Name,
-        why: String,
-    },
-    Tick {
-        at: Timestamp,
-    },
-    Cycle {
-        at: Timestamp,
-        effects: Vec<String>,
-    },
-}
 
 /// Why a log cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,80 +43,6 @@ pub enum ReplayError {
     /// A part of a line is not.
     #[error("{0}")]
     Unreadable(String),
-}
-
-fn error_parts(error: &WriteError) -> (String, String) {
-    let (kind, text) = match error {
-        WriteError::Conflict(text) => ("Conflict", text),
-        WriteError::AlreadyExists(text) => ("AlreadyExists", text),
-        WriteError::NotFound(text) => ("NotFound", text),
-        WriteError::Refused(text) => ("Refused", text),
-        WriteError::Unstartable(text) => ("Unstartable", text),
-        WriteError::Transient(text) => ("Transient", text),
-    };
-    (kind.to_owned(), text.clone())
-}
-
-fn error_from((kind, text): (String, String)) -> WriteError {
-    match kind.as_str() {
-        "Conflict" => WriteError::Conflict(text),
-        "AlreadyExists" => WriteError::AlreadyExists(text),
-        "NotFound" => WriteError::NotFound(text),
-        "Refused" => WriteError::Refused(text),
-        "Unstartable" => WriteError::Unstartable(text),
-        _ => WriteError::Transient(text),
-    }
-}
-
-/// Effects as the log has them.
-fn printed(effects: &[Effect]) -> Vec<String> {
-    effects.iter().map(|effect| format!("{effect:?}")).collect()
-}
-
-fn text(line: &Line) -> String {
-    serde_json::to_string(line).expect("a line consists of plain data with string keys")
-}
-
-/// The first line.
-pub(crate) fn header(options: &Options) -> String {
-    text(&Line::Header {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        start: options.start,
-        configuration: options.configuration.effective_yaml(),
-    })
-}
-
-/// The line of an input. `document` is the object that the input carries.
-pub(crate) fn input(at: Timestamp, input: &Input, document: Option<&Value>) -> String {
-    let object = || document.cloned().unwrap_or_default();
-    text(&match input {
-        Input::Applied(o) => Line::Applied { at, name: (&o.object_ref()).into(), object: object() },
-        Input::Deleted { object, uid } => {
-            Line::Deleted { at, name: object.into(), uid: uid.as_deref().map(str::to_owned) }
-        }
-        Input::Listed { kind, present, as_of } => {
-            let kind = &ObjectRef { kind: *kind, namespace: "".into(), name: "".into() };
-            let present = present.iter().map(Name::from).collect();
-            Line::Listed { at, kind: kind.into(), present, as_of: *as_of }
-        }
-        Input::Synced => Line::Synced { at },
-        Input::Leader(leads) => Line::Leader { at, leads: *leads },
-        Input::Written { id, result } => Line::Written {
-            at,
-            id: id.0,
-            name: result.as_ref().ok().and_then(Option::as_ref).map(|o| (&o.object_ref()).into()),
-            object: matches!(result, Ok(Some(_))).then(object),
-            error: result.as_ref().err().map(error_parts),
-        },
-        Input::SetAside { object, why } => Line::SetAside { at, name: object.into(), why: why.clone() },
-        Input::Tick => Line::Tick { at },
-    })
-}
-
-/// The line of a cycle.
-pub(crate) fn cycle(at: Timestamp, effects: &[Effect]) -> String {
-    text(&Line::Cycle { at, effects: printed(effects) })
 }
 
 /// A cycle that came out differently.
@@ -216,11 +71,17 @@ pub struct Outcome {
     pub effects: usize,
     /// Cycles that came out differently. After the first, others may follow from it.
     pub mismatches: Vec<Mismatch>,
+    /// How often the engine was built anew.
+    pub rebuilt: usize,
+    /// Why the recording ended, if it says so.
+    pub ended: Option<String>,
 }
 
 /// An engine that is given a log.
 #[derive(Debug, Default)]
 pub struct Replay {
+    config: Option<EngineConfig>,
+    /// None between a panic and the line that says that the engine was built anew.
     engine: Option<Engine>,
     outcome: Outcome,
     line: usize,
@@ -249,23 +110,52 @@ impl Replay {
     }
 
     fn take(&mut self, line: Line) -> Result<(), ReplayError> {
-        if let Line::Header { format, version, start, configuration } = line {
-            if format != FORMAT {
-                return Err(ReplayError::Unreadable(format!("format {format}, expected {FORMAT}")));
+        match line {
+            Line::Header { format, version, start, configuration, engine } => {
+                if format != FORMAT {
+                    return Err(ReplayError::Unreadable(format!("format {format}, expected {FORMAT}")));
+                }
+                let (configuration, _) = Configuration::parse(&configuration)
+                    .map_err(|e| ReplayError::Unreadable(e.to_string()))?;
+                let config = match engine {
+                    Some(settings) => settings.config(&configuration),
+                    None => Options { start, ..Options::new(configuration) }.engine(),
+                };
+                self.engine = Some(Engine::new(config.clone()));
+                self.config = Some(config);
+                self.outcome.version = version;
+                return Ok(());
             }
-            let (configuration, _) =
-                Configuration::parse(&configuration).map_err(|e| ReplayError::Unreadable(e.to_string()))?;
-            let options = Options { start, ..Options::new(configuration) };
-            self.engine = Some(Engine::new(options.engine()));
-            self.outcome.version = version;
-            return Ok(());
+            Line::Rebuilt { .. } => {
+                self.engine = self.config.clone().map(Engine::new);
+                self.outcome.rebuilt += 1;
+                return Ok(());
+            }
+            Line::End { why, .. } => {
+                self.outcome.ended = Some(why);
+                return Ok(());
+            }
+            line => self.give(line),
         }
+    }
+
+    /// Gives the engine an input, or lets it do a cycle.
+    fn give(&mut self, line: Line) -> Result<(), ReplayError> {
         let number = self.line;
         let Some(engine) = &mut self.engine else {
-            return Err(ReplayError::Unreadable("expected the header of a decision log".to_owned()));
+            let expected = if self.config.is_some() {
+                "the engine panics here, and the log does not say that it was built anew"
+            } else {
+                "expected the header of a decision log"
+            };
+            return Err(ReplayError::Unreadable(expected.to_owned()));
         };
         if let Line::Cycle { at, effects } = line {
-            let replayed = printed(&engine.cycle(at));
+            let Ok(replayed) = catch_unwind(AssertUnwindSafe(|| engine.cycle(at))) else {
+                self.engine = None;
+                return Ok(());
+            };
+            let replayed = printed(&replayed);
             self.outcome.cycles += 1;
             self.outcome.effects += effects.len();
             if replayed != effects {
@@ -282,47 +172,17 @@ impl Replay {
         }
         let (at, input) = input_of(line)?;
         self.outcome.inputs += 1;
-        engine.apply(at, input);
+        if catch_unwind(AssertUnwindSafe(|| engine.apply(at, input))).is_err() {
+            self.engine = None;
+        }
         Ok(())
     }
-}
-
-fn object_of(name: &Name, value: &Value) -> Result<Object, ReplayError> {
-    decode(name.kind()?, value)
-        .map_err(|wrong| ReplayError::Unreadable(format!("{}: {}", wrong.path, wrong.message)))
-}
-
-fn input_of(line: Line) -> Result<(Timestamp, Input), ReplayError> {
-    Ok(match line {
-        Line::Applied { at, name, object } => (at, Input::Applied(object_of(&name, &object)?)),
-        Line::Deleted { at, name, uid } => {
-            (at, Input::Deleted { object: name.reference()?, uid: uid.map(Into::into) })
-        }
-        Line::Listed { at, kind, present, as_of } => {
-            let present = present.iter().map(Name::reference).collect::<Result<_, _>>()?;
-            (at, Input::Listed { kind: kind.kind()?, present, as_of })
-        }
-        Line::Synced { at } => (at, Input::Synced),
-        Line::Leader { at, leads } => (at, Input::Leader(leads)),
-        Line::Written { at, id, name, object, error } => {
-            let result = match (error, name, object) {
-                (Some(error), ..) => Err(error_from(error)),
-                (None, Some(name), Some(object)) => Ok(Some(object_of(&name, &object)?)),
-                _ => Ok(None),
-            };
-            (at, Input::Written { id: EffectId(id), result })
-        }
-        Line::SetAside { at, name, why } => (at, Input::SetAside { object: name.reference()?, why }),
-        Line::Tick { at } => (at, Input::Tick),
-        Line::Header { .. } | Line::Cycle { .. } => {
-            return Err(ReplayError::Unreadable("a header in the middle".to_owned()));
-        }
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_engine::Input;
 
     #[test]
     fn what_is_no_log_is_told_with_its_line() {
@@ -330,7 +190,8 @@ mod tests {
         assert!(replay.line("").is_ok());
         let error = replay.line("nonsense").unwrap_err().to_string();
         assert!(error.starts_with("line 2: not a line"), "{error}");
-        let error = Replay::default().line(&text(&Line::Synced { at: Timestamp::UNIX_EPOCH })).unwrap_err();
+        let synced = Entry::input(Timestamp::UNIX_EPOCH, &Input::Synced, None).text();
+        let error = Replay::default().line(&synced).unwrap_err();
         assert!(error.to_string().contains("header"), "{error}");
     }
 }

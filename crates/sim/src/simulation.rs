@@ -175,7 +175,10 @@ impl Simulation {
 
     /// Ends the decision log.
     pub fn close_log(&mut self) {
-        self.log = None;
+        let now = self.now;
+        if let Some(mut log) = self.log.take() {
+            (log.0)(&replay::Entry::end(now, "the simulation ended").text());
+        }
     }
 
     /// What happened, at the end.

@@ -40,7 +40,12 @@ const CRATES: [Crate; 11] = [
     Crate {
         name: "sluice-manager",
         may_use: &[
-            "sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-ctl", "sluice-quantity",
+            "sluice-engine",
+            "sluice-jobs",
+            "sluice-api",
+            "sluice-sim",
+            "sluice-ctl",
+            "sluice-quantity",
         ],
         forbidden: &[],
     },

@@ -102,7 +102,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let (sender, tape) = channel();
-        let (handle, thread) = start(Parrot::default, Tape(sender)).unwrap();
+        let (handle, thread) = start(Parrot::default, Tape(sender), None).unwrap();
         Self { handle, thread: Some(thread), tape }
     }
 
@@ -131,7 +131,7 @@ fn inputs_become_effects_in_order() {
     assert_eq!(fixture.next(), "0F a");
     fixture.handle.input(Input::Leader(true));
     assert_eq!(fixture.next(), "0L leader true");
-    fixture.handle.written(0, EffectId(7), Ok(None));
+    fixture.handle.written(0, EffectId(7), Ok(None), None);
     assert_eq!(fixture.next(), "0L written 7");
 }
 
@@ -157,9 +157,9 @@ fn answers_and_lists_of_an_earlier_engine_do_not_count() {
     fixture.apply("poison");
     assert_eq!(fixture.next(), "set aside Namespace poison: poisoned by poison");
     assert_eq!(fixture.next(), "rebuilt 1");
-    fixture.handle.written(0, EffectId(1), Ok(None));
+    fixture.handle.written(0, EffectId(1), Ok(None), None);
     fixture.handle.synced(0);
-    fixture.handle.written(1, EffectId(2), Ok(None));
+    fixture.handle.written(1, EffectId(2), Ok(None), None);
     fixture.handle.synced(1);
     let said: Vec<_> = (0..4).map(|_| fixture.next()).collect();
     assert_eq!(said, ["1F aside poison", "1F leader false", "1F written 2", "1F synced"]);
@@ -201,7 +201,7 @@ fn stepping_down_builds_the_engine_anew_as_a_follower_and_drops_older_answers() 
     f.handle.step_down();
     assert_eq!(f.next(), "rebuilt 1");
     assert_eq!(f.next(), "1F leader false");
-    f.handle.written(0, EffectId(1), Ok(None));
+    f.handle.written(0, EffectId(1), Ok(None), None);
     f.handle.input(Input::Leader(true));
     assert_eq!(f.next(), "1L leader true");
 }

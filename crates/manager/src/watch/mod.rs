@@ -1,6 +1,7 @@
 //! Everything that is watched.
 
 pub mod discovery;
+pub mod document;
 pub mod kinds;
 pub mod pods;
 pub mod pump;

@@ -14,6 +14,7 @@ use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use super::document::{Document, Documented};
 use super::sync::SyncTracker;
 use crate::error_chain::Chain;
 use crate::shutdown::Stop;
@@ -24,8 +25,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feed {
-    /// For the engine.
-    Input(Input),
+    /// For the engine; with the document of the object that it carries, while documents are kept.
+    Input(Input, Document),
     /// Everything has been listed in this epoch.
     Synced(u64),
 }
@@ -83,7 +84,12 @@ where
 }
 
 /// Watches a kind until stopped or, if `optional`, until the kind is gone.
-pub async fn pump<K: Watched>(api: Api<K>, kind: Kind, optional: bool, mut shared: Shared) -> Ended {
+pub async fn pump<K: Watched>(
+    api: Api<Documented<K>>,
+    kind: Kind,
+    optional: bool,
+    mut shared: Shared,
+) -> Ended {
     loop {
         let epoch = *shared.epoch.borrow_and_update();
         debug!(kind = kind.plural(), epoch, "watching");
@@ -95,7 +101,7 @@ pub async fn pump<K: Watched>(api: Api<K>, kind: Kind, optional: bool, mut share
 
 /// Runs one watch; nothing when it must begin anew.
 async fn run<K: Watched>(
-    api: &Api<K>,
+    api: &Api<Documented<K>>,
     kind: Kind,
     optional: bool,
     epoch: u64,
@@ -145,7 +151,7 @@ struct Listing {
     as_of: u64,
 }
 
-fn deliver<K: Watched>(event: Event<K>, kind: Kind, epoch: u64, shared: &Shared, listing: &mut Listing) {
+fn deliver<K: Watched>(event: Event<Documented<K>>, kind: Kind, epoch: u64, shared: &Shared, listing: &mut Listing) {
     match event {
         Event::Init => *listing = Listing::default(),
         Event::InitApply(object) => {
@@ -157,7 +163,7 @@ fn deliver<K: Watched>(event: Event<K>, kind: Kind, epoch: u64, shared: &Shared,
         }
         Event::InitDone => {
             let Listing { present, as_of } = std::mem::take(listing);
-            (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }));
+            (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }, None));
             if shared.sync.listed(kind, epoch) {
                 (shared.sink)(Feed::Synced(epoch));
             }
@@ -169,14 +175,14 @@ fn deliver<K: Watched>(event: Event<K>, kind: Kind, epoch: u64, shared: &Shared,
         Event::Delete(object) => {
             let uid = object.uid().map(Into::into);
             let object = reference(&object, kind);
-            (shared.sink)(Feed::Input(Input::Deleted { object, uid }));
+            (shared.sink)(Feed::Input(Input::Deleted { object, uid }, None));
         }
     }
 }
 
-fn apply<K: Watched>(object: K, found: &ObjectRef, shared: &Shared) {
-    match object.decode() {
-        Decoded::Object(object) => (shared.sink)(Feed::Input(Input::Applied(object))),
+fn apply<K: Watched>(seen: Documented<K>, found: &ObjectRef, shared: &Shared) {
+    match seen.object.decode() {
+        Decoded::Object(object) => (shared.sink)(Feed::Input(Input::Applied(object), seen.document)),
         Decoded::Malformed(why) => {
             warn!(object = %found, %why, "malformed object: what was known of it stays in force");
         }
@@ -242,10 +248,10 @@ mod tests {
         let mut listing = Listing::default();
         let events = [
             Event::Init,
-            Event::InitApply(namespace("a")),
-            Event::InitApply(namespace("b")),
+            Event::InitApply(namespace("a").into()),
+            Event::InitApply(namespace("b").into()),
             Event::InitDone,
-            Event::Delete(namespace("b")),
+            Event::Delete(namespace("b").into()),
         ];
         for event in events {
             deliver(event, Kind::Namespace, 0, &shared, &mut listing);
@@ -253,11 +259,11 @@ mod tests {
         let at = |name: &str| ObjectRef::cluster(Kind::Namespace, name);
         let inputs = inputs.lock().unwrap();
         assert_eq!(inputs.len(), 5);
-        assert!(matches!(&inputs[0], Feed::Input(Input::Applied(o)) if o.object_ref() == at("a")));
+        assert!(matches!(&inputs[0], Feed::Input(Input::Applied(o), None) if o.object_ref() == at("a")));
         let present = vec![at("a"), at("b")];
-        assert_eq!(inputs[2], Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(7) }));
+        assert_eq!(inputs[2], Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(7) }, None));
         assert_eq!(inputs[3], Feed::Synced(0));
-        assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }));
+        assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }, None));
     }
 
     #[test]
@@ -270,14 +276,14 @@ mod tests {
         };
         for event in [
             Event::Init,
-            Event::InitApply(DeserializeGuard::<slim::Namespace>(Err(invalid))),
+            Event::InitApply(DeserializeGuard::<slim::Namespace>(Err(invalid)).into()),
             Event::InitDone,
         ] {
             deliver(event, Kind::Namespace, 0, &shared, &mut listing);
         }
         let inputs = inputs.lock().unwrap();
         let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];
-        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(0) });
+        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(0) }, None);
         assert_eq!(*inputs, [listed, Feed::Synced(0)]);
     }
 }

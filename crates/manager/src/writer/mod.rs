@@ -10,14 +10,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use sluice_api::job::{JobKind, JobView};
 use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
 use sluice_engine::input::{Object, ObjectRef, WriteError};
+use sluice_jobs::Step;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError};
 use crate::error_chain::Chain;
+use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
 use lanes::{Class, Lanes};
 use pace::{ATTEMPTS, Bucket, pause};
@@ -31,8 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// What came of a write.
 pub type Answer = Result<Option<Object>, WriteError>;
 
-/// Takes answers to the engine: the generation, the write's name, the answer.
-pub type Answers = Arc<dyn Fn(u64, EffectId, Answer) + Send + Sync>;
+/// Takes answers to the engine: the generation, the write's name, the answer, and the document of the object in it.
+pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document) + Send + Sync>;
 
 /// A write and the generation of the engine that wants it.
 type Job = (u64, WriteRequest);
@@ -105,7 +108,7 @@ async fn pool(
     answers: Answers,
 ) {
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
-    let mut running: JoinSet<(ObjectRef, Class, u64, EffectId, Answer)> = JoinSet::new();
+    let mut running: JoinSet<(ObjectRef, Class, u64, EffectId, Answer, Document)> = JoinSet::new();
     let mut open = true;
     loop {
         while running.len() < IN_FLIGHT {
@@ -115,8 +118,8 @@ async fn pool(
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
-                let outcome = carry_out(&client, &versions, &request).await;
-                (object, class, generation, request.id, outcome)
+                let (outcome, document) = carry_out(&client, &versions, &request).await;
+                (object, class, generation, request.id, outcome, document)
             });
         }
         let resting = lanes.is_idle() && running.is_empty();
@@ -136,13 +139,13 @@ async fn pool(
                 None => open = false,
             },
             Some(done) = running.join_next() => {
-                let Ok((object, class, generation, id, outcome)) = done else {
+                let Ok((object, class, generation, id, outcome, document)) = done else {
                     // Only a bug here can make a send panic; its lane then stays shut, and the log says so.
                     warn!("a write ended abnormally");
                     continue;
                 };
                 lanes.done(&object, class);
-                answers(generation, id, outcome);
+                answers(generation, id, outcome, document);
             }
         }
     }
@@ -157,40 +160,22 @@ fn class(request: &WriteRequest) -> Class {
 }
 
 /// Sends one write, with its retries, and reads the answer.
-async fn carry_out(client: &Client, versions: &Versions, request: &WriteRequest) -> Answer {
+async fn carry_out(client: &Client, versions: &Versions, request: &WriteRequest) -> (Answer, Document) {
     let object = &request.object;
     let began = Instant::now();
+    let mut answered = None;
     let outcome = match plan(object, versions.of(object.kind), &request.write) {
         Err(error) => Err(error),
         Ok(Plan::One(call)) => match persist(client, &call).await {
-            Ok(body) => answer(object.kind, &body),
+            Ok(body) => {
+                answered = document::of(&body);
+                answer(object.kind, &body)
+            }
             Err(error) if is_done(&request.write, &error) => Ok(None),
             Err(error) => Err(failure(&error)),
         },
         Ok(Plan::Template(source)) => template::create(client, object, &source).await.map(|()| None),
-        Ok(Plan::Steps(kind, steps)) => {
-            let mut last = None;
-            let mut failed = None;
-            for step in steps {
-                let step = match &last {
-                    Some(Object::Job(view)) => step.pinned(&view.resource_version),
-                    _ => step,
-                };
-                match persist(client, &step_call(object, &step)).await {
-                    Ok(body) => last = Some(Object::Job(Box::new(view(kind, &body)?))),
-                    Err(error) => {
-                        failed = Some(match failure(&error) {
-                            // Kubernetes ≥ 1.36 refuses changes of a Job's template while `status.active` is not 0.
-                            // That passes: the engine tries again as soon as it sees the Job change.
-                            WriteError::Refused(why) if last.is_some() => WriteError::Conflict(why),
-                            other => other,
-                        });
-                        break;
-                    }
-                }
-            }
-            failed.map_or(Ok(last), Err)
-        }
+        Ok(Plan::Steps(kind, steps)) => stop(client, object, kind, steps, &mut answered).await,
     };
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
@@ -200,7 +185,39 @@ async fn carry_out(client: &Client, versions: &Versions, request: &WriteRequest)
         }
         Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
     }
-    outcome
+    (outcome, answered)
+}
+
+/// Sends the steps of stopping a job, each pinned to the answer of the one before.
+async fn stop(
+    client: &Client,
+    object: &ObjectRef,
+    kind: JobKind,
+    steps: Vec<Step>,
+    answered: &mut Document,
+) -> Answer {
+    let mut last: Option<JobView> = None;
+    for step in steps {
+        let step = match &last {
+            Some(view) => step.pinned(&view.resource_version),
+            None => step,
+        };
+        match persist(client, &step_call(object, &step)).await {
+            Ok(body) => {
+                *answered = document::of(&body);
+                last = Some(view(kind, &body)?);
+            }
+            Err(error) => {
+                return Err(match failure(&error) {
+                    // Kubernetes ≥ 1.36 refuses changes of a Job's template while `status.active` is not 0.
+                    // That passes: the engine tries again as soon as it sees the Job change.
+                    WriteError::Refused(why) if last.is_some() => WriteError::Conflict(why),
+                    other => other,
+                });
+            }
+        }
+    }
+    Ok(last.map(|view| Object::Job(Box::new(view))))
 }
 
 /// What is gone needs no deletion.

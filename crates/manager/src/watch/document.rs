@@ -1,0 +1,99 @@
+//! Keeps the documents of objects beside what was decoded from them, while the decisions are recorded ([`crate::record`]).
+//!
+//! Otherwise nothing is kept: a watch decodes what decisions need, and drops the rest before it is stored.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// The document of an object, while documents are kept.
+pub type Document = Option<Box<Value>>;
+
+/// Decoding has no other way to be told. Set once, before the first watch.
+static KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Documents are kept from now on.
+pub fn keep() {
+    KEPT.store(true, Ordering::Relaxed);
+}
+
+/// Whether documents are kept.
+pub fn kept() -> bool {
+    KEPT.load(Ordering::Relaxed)
+}
+
+/// The document of an answer, if documents are kept.
+pub fn of(body: &[u8]) -> Document {
+    if !kept() {
+        return None;
+    }
+    serde_json::from_slice(body).ok().map(reduced).map(Box::new)
+}
+
+/// Without the largest part, which nobody reads.
+fn reduced(mut document: Value) -> Value {
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    document
+}
+
+/// An object, and its document if documents are kept.
+#[derive(Clone, Debug)]
+pub struct Documented<K> {
+    /// What was decoded.
+    pub object: K,
+    /// From what.
+    pub document: Document,
+}
+
+impl<K> From<K> for Documented<K> {
+    fn from(object: K) -> Self {
+        Self { object, document: None }
+    }
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Documented<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !kept() {
+            return Ok(K::deserialize(deserializer)?.into());
+        }
+        let document = reduced(Value::deserialize(deserializer)?);
+        let object = K::deserialize(&document).map_err(D::Error::custom)?;
+        Ok(Self { object, document: Some(Box::new(document)) })
+    }
+}
+
+impl<K: Resource> Resource for Documented<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.object.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.object.meta_mut()
+    }
+}

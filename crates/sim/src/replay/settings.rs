@@ -1,0 +1,45 @@
+//! What a manager's engine is told besides the configuration file: by flags, and by what is built in.
+
+use serde::{Deserialize, Serialize};
+use sluice_api::config::Configuration;
+use sluice_api::job::JobKind;
+use sluice_engine::EngineConfig;
+
+/// What the configuration file does not say about the engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EngineSettings {
+    /// The job kinds that are looked at, by their names in `integrations.frameworks`.
+    frameworks: Vec<String>,
+    /// Whether it schedules.
+    scheduling: bool,
+    /// Whether it is the controller of provisioning checks.
+    provisioning: bool,
+    /// Whether objects may make it panic on purpose.
+    inject_panics: bool,
+}
+
+impl From<&EngineConfig> for EngineSettings {
+    fn from(config: &EngineConfig) -> Self {
+        Self {
+            frameworks: config.frameworks.iter().map(|kind| kind.framework().to_owned()).collect(),
+            scheduling: config.scheduling,
+            provisioning: config.provisioning,
+            inject_panics: config.inject_panics,
+        }
+    }
+}
+
+impl EngineSettings {
+    /// The engine's configuration under a file's.
+    pub fn config(&self, configuration: &Configuration) -> EngineConfig {
+        let named = |kind: &JobKind| self.frameworks.iter().any(|name| name == kind.framework());
+        EngineConfig {
+            frameworks: JobKind::ALL.into_iter().filter(named).collect(),
+            scheduling: self.scheduling,
+            provisioning: self.provisioning,
+            inject_panics: self.inject_panics,
+            ..EngineConfig::from(configuration)
+        }
+    }
+}
