@@ -22,7 +22,6 @@ pub struct Plugin {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "one value, for as long as the process lasts")]
 pub enum Command {
     /// Why a job waits, what would let it start, and when it will, as the running manager says
     Explain(AskExplainArgs),

@@ -1,5 +1,6 @@
 //! Which cluster a command is about, and the few requests that the commands make of it.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -98,7 +99,7 @@ pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Res
         if let Value::Array(items) = answer["items"].take() {
             all.extend(items);
         }
-        token = answer["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        answer["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
         if token.is_empty() {
             return Ok(all);
         }
@@ -113,7 +114,8 @@ pub fn selector(parameter: &str, text: Option<&str>) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing into a String does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     format!("&{parameter}={encoded}")

@@ -1,5 +1,6 @@
 //! `kubectl kueue delete` (reference 08, 8.1): of a Workload the *job* is deleted, or it would come back; the rest goes to kubectl.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use anyhow::{Context as _, bail};
@@ -112,7 +113,8 @@ fn agreed(workloads: &[Value], namespace: &str) -> anyhow::Result<bool> {
     let mut text = format!("in namespace {namespace}:\n");
     for workload in workloads {
         let name = workload["metadata"]["name"].as_str().unwrap_or_default();
-        text.push_str(&format!("  Workload {name}: deletes {}\n", targets(workload).join(", ")));
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "  Workload {name}: deletes {}", targets(workload).join(", "));
     }
     print(&text)?;
     if !std::io::stdin().is_terminal() {

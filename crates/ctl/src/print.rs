@@ -72,11 +72,11 @@ pub fn lasted(duration: SignedDuration) -> String {
     };
     match s {
         ..120 => format!("{s}s"),
-        ..600 => two(m, "m", s % 60, "s"),
-        ..10_800 => format!("{m}m"),
-        ..28_800 => two(h, "h", m % 60, "m"),
-        ..172_800 => format!("{h}h"),
-        ..691_200 => two(d, "d", h % 24, "h"),
+        120..600 => two(m, "m", s % 60, "s"),
+        600..10_800 => format!("{m}m"),
+        10_800..28_800 => two(h, "h", m % 60, "m"),
+        28_800..172_800 => format!("{h}h"),
+        172_800..691_200 => two(d, "d", h % 24, "h"),
         _ => format!("{d}d"),
     }
 }

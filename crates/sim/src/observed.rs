@@ -66,7 +66,9 @@ impl RunTimes {
             all.entry((job.namespace.clone(), job.queue.clone())).or_default().push(job.took);
         }
         all.retain(|_, took| took.len() >= LEAST);
-        all.values_mut().for_each(|took| took.sort_unstable());
+        for took in all.values_mut() {
+            took.sort_unstable();
+        }
         Self(Arc::new(all))
     }
 

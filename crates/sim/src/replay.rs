@@ -124,16 +124,16 @@ impl Replay {
                 self.engine = Some(Engine::new(config.clone()));
                 self.config = Some(config);
                 self.outcome.version = version;
-                return Ok(());
+                Ok(())
             }
             Line::Rebuilt { .. } => {
                 self.engine = self.config.clone().map(Engine::new);
                 self.outcome.rebuilt += 1;
-                return Ok(());
+                Ok(())
             }
             Line::End { why, .. } => {
                 self.outcome.ended = Some(why);
-                return Ok(());
+                Ok(())
             }
             line => self.give(line),
         }

@@ -125,6 +125,7 @@ impl Simulation {
     }
 
     /// The same cluster once more, to go on differently. A decision log stays with the first.
+    #[must_use]
     pub fn fork(&self) -> Self {
         Self {
             options: self.options.clone(),

@@ -151,7 +151,13 @@ struct Listing {
     as_of: u64,
 }
 
-fn deliver<K: Watched>(event: Event<Documented<K>>, kind: Kind, epoch: u64, shared: &Shared, listing: &mut Listing) {
+fn deliver<K: Watched>(
+    event: Event<Documented<K>>,
+    kind: Kind,
+    epoch: u64,
+    shared: &Shared,
+    listing: &mut Listing,
+) {
     match event {
         Event::Init => *listing = Listing::default(),
         Event::InitApply(object) => {
@@ -261,7 +267,10 @@ mod tests {
         assert_eq!(inputs.len(), 5);
         assert!(matches!(&inputs[0], Feed::Input(Input::Applied(o), None) if o.object_ref() == at("a")));
         let present = vec![at("a"), at("b")];
-        assert_eq!(inputs[2], Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(7) }, None));
+        assert_eq!(
+            inputs[2],
+            Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(7) }, None)
+        );
         assert_eq!(inputs[3], Feed::Synced(0));
         assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }, None));
     }
