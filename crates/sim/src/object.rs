@@ -39,7 +39,7 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
 
 /// The kind that a decision log names: also those that are not simulated.
 pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
-    let more = [Kind::ProvisioningRequestConfig, Kind::ProvisioningRequest, Kind::PodTemplate];
+    let more = [Kind::ProvisioningRequestConfig, Kind::ProvisioningRequest, Kind::Pod, Kind::PodTemplate];
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let found = more.into_iter().find(|k| k.group() == group && k.as_str() == kind);
     kind_of(api_version, kind).or(found)
@@ -93,6 +93,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::Node => Object::Node(typed(value)?),
         Kind::LimitRange => Object::LimitRange(typed(value)?),
         Kind::RuntimeClass => Object::RuntimeClass(typed(value)?),
+        Kind::Pod => Object::Pod(typed(value)?),
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(typed(value)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(typed(value)?),
         Kind::Job(job) => Object::Job(Box::new(sluice_jobs::observe(job, value))),

@@ -8,6 +8,7 @@ use sluice_api::slim;
 use sluice_engine::input::{Input, Kind, Object};
 use tokio::sync::watch;
 
+use super::document::Documented;
 use super::pump::{Feed, Shared, Sink, pump};
 
 /// What is known of whether pods are needed.
@@ -32,8 +33,8 @@ pub fn noting(sink: Sink) -> (Sink, watch::Receiver<Need>) {
     let (sender, receiver) = watch::channel(Need::default());
     let noting = move |feed: Feed| {
         let (needed, listed) = match &feed {
-            Feed::Input(input) if asks(input) => (true, false),
-            Feed::Input(Input::Listed { kind: Kind::ClusterQueue, .. }) => (false, true),
+            Feed::Input(input, _) if asks(input) => (true, false),
+            Feed::Input(Input::Listed { kind: Kind::ClusterQueue, .. }, _) => (false, true),
             _ => (false, false),
         };
         // The queues come first: the pods are waited for only where somebody needs them.
@@ -55,7 +56,7 @@ pub async fn watch(client: Client, mut need: watch::Receiver<Need>, mut shared: 
     loop {
         let now = *need.borrow_and_update();
         if now.needed {
-            pump(Api::<slim::Pod>::all(client), Kind::Pod, false, shared).await;
+            pump(Api::<Documented<slim::Pod>>::all(client), Kind::Pod, false, shared).await;
             return;
         }
         if now.listed {
@@ -82,7 +83,7 @@ mod tests {
         let spec = serde_json::json!({"preemption": {"reclaimOutOfCohort": {"enable": enable}}});
         let value = serde_json::json!({"metadata": {"name": "q"}, "spec": spec});
         let queue: ClusterQueue = serde_json::from_value(value).unwrap();
-        Feed::Input(Input::Applied(Object::ClusterQueue(Box::new(queue))))
+        Feed::Input(Input::Applied(Object::ClusterQueue(Box::new(queue))), None)
     }
 
     #[test]
@@ -92,7 +93,7 @@ mod tests {
         let (sink, need) = noting(Arc::new(move |_| *counted.lock().unwrap() += 1));
         sink(queue(false));
         assert_eq!(*need.borrow(), Need::default());
-        sink(Feed::Input(Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None }));
+        sink(Feed::Input(Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None }, None));
         assert_eq!(*need.borrow(), Need { needed: false, listed: true });
         sink(queue(true));
         assert!(need.borrow().needed);
