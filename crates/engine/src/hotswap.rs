@@ -32,7 +32,7 @@ use crate::engine::{Alarm, Engine};
 const PODS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// What is kept between two looks.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// Something changed that decisions depend on.
     stale: bool,
