@@ -83,7 +83,7 @@ fn condition(kind: &str) -> Value {
 }
 
 /// A workload that is admitted, with more in its spec.
-fn admitted(spec: Value) -> Value {
+fn admitted(spec: &Value) -> Value {
     json!({"spec": spec, "status": {
         "conditions": [condition("QuotaReserved"), condition("Admitted")],
         "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2}]},
@@ -110,32 +110,32 @@ async fn workload(client: &Client) -> String {
     .await;
     t.update(
         "Workload: a queueing class may be exchanged, its source not",
-        admitted(class(ours, "a")),
-        admitted(class(ours, "b")),
-        admitted(class(pods, "a")),
+        admitted(&class(ours, "a")),
+        admitted(&class(ours, "b")),
+        admitted(&class(pods, "a")),
     )
     .await;
     t.update(
         "Workload: a pod class is fixed while quota is reserved",
-        admitted(class(pods, "a")),
-        admitted(class(pods, "a")),
-        admitted(class(pods, "b")),
+        admitted(&class(pods, "a")),
+        admitted(&class(pods, "a")),
+        admitted(&class(pods, "b")),
     )
     .await;
     let queue = |name: &str| json!({"queueName": name});
     t.update(
         "Workload: the queue is fixed while quota is reserved",
-        admitted(queue("a")),
-        admitted(queue("a")),
-        admitted(queue("b")),
+        admitted(&queue("a")),
+        admitted(&queue("a")),
+        admitted(&queue("b")),
     )
     .await;
     let time = |seconds: u32| json!({"maximumExecutionTimeSeconds": seconds});
     t.update(
         "Workload: the execution time is fixed while admitted",
-        admitted(time(1)),
-        admitted(time(1)),
-        admitted(time(2)),
+        admitted(&time(1)),
+        admitted(&time(1)),
+        admitted(&time(2)),
     )
     .await;
     let on = |cluster: &str| json!({"clusterName": cluster, "nominatedClusterNames": []});
