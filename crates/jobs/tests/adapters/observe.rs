@@ -189,6 +189,24 @@ fn a_jobset_has_a_pod_set_per_replicated_job() {
 }
 
 #[test]
+fn a_replicated_jobs_own_exclusive_topology_goes_before_the_jobsets() {
+    let key = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+    let topologies = |view: JobView| {
+        let sets = view.pod_sets.into_iter();
+        sets.map(|set| set.exclusive_topology.map(|e| (e.key, e.replicas))).collect::<Vec<_>>()
+    };
+    let plain = |jobset: &mut Value| jobset["metadata"]["annotations"] = json!({});
+    assert!(topologies(observe_jobset(plain)).iter().all(Option::is_none));
+    let all = topologies(observe_jobset(|jobset| {
+        jobset["metadata"]["annotations"] = json!({key: "pool"});
+        jobset["spec"]["replicatedJobs"][0]["replicas"] = json!(3);
+        jobset["spec"]["replicatedJobs"][0]["template"]["metadata"] = json!({"annotations": {key: "rack"}});
+    }));
+    assert_eq!(all[0], Some(("rack".to_owned(), 3)));
+    assert!(all[1..].iter().all(|topology| topology.as_ref().is_some_and(|(key, _)| key == "pool")));
+}
+
+#[test]
 fn the_state_of_a_jobset_is_the_sum_over_its_jobs() {
     let with = |status: Value| observe_jobset(|jobset| jobset["status"] = status);
     let view = with(json!({"replicatedJobsStatus": [
