@@ -5,6 +5,7 @@ use serde_json::Value;
 use sluice_api::conversion::{Version, convert};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
+use sluice_api::slim;
 use sluice_api::v1beta2::{ClusterQueue, Cohort, ResourceFlavor};
 use sluice_api::validation::{validate_cluster_queue, validate_cohort, validate_resource_flavor};
 use sluice_api::{GROUP, defaults};
@@ -90,7 +91,12 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(typed(value)?),
         Kind::PriorityClass => Object::PriorityClass(typed(value)?),
         Kind::Namespace => Object::Namespace(typed(value)?),
-        Kind::Node => Object::Node(typed(value)?),
+        Kind::Node => {
+            let mut node = typed::<slim::Node>(value)?;
+            // Manifests say nothing of it: there is nobody who would.
+            node.ready.get_or_insert(true);
+            Object::Node(node)
+        }
         Kind::LimitRange => Object::LimitRange(typed(value)?),
         Kind::RuntimeClass => Object::RuntimeClass(typed(value)?),
         Kind::Pod => Object::Pod(typed(value)?),
