@@ -15,7 +15,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 IMAGE   ?= sluice:$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint demo bench crds image clean mutants exhaustive dev control-plane fuzz
+.PHONY: help build test lint demo bench crds image clean mutants mutants-sample exhaustive dev control-plane fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ image: ## Build the container image (needs docker or podman)
 
 mutants: ## Change the core's code on purpose and see whether a test notices (needs cargo-mutants; SHARD=1/20 does a part)
 	cargo mutants --package sluice-core $(if $(SHARD),--shard $(SHARD))
+
+mutants-sample: dev ## Make the changes of tests/mutants.toml to a copy of the core: a test must notice each (minutes; for CI)
+	$(XTASK) mutants
 
 exhaustive: ## Enumerate all small worlds against the oracle (hours; `test` takes a sample of seconds)
 	SLUICE_EXHAUSTIVE=all cargo test --release --locked --package sluice-core --features exhaustive --test agreement

@@ -22,6 +22,9 @@ impl Scheduler {
 
     /// The usage of every slot, added up anew.
     fn audit_usage(&self, found: &mut Vec<String>) {
+        if !self.tree.usage.is_settled() {
+            found.push("something that was tried is neither kept nor taken back".to_owned());
+        }
         let mut tree = self.tree.clone();
         tree.refresh(&self.names);
         let mut usage = Usage::default();

@@ -34,7 +34,7 @@ impl Share {
     }
 
     fn weighted(self) -> f64 {
-        if self.unweighted <= 0.0 || self.weight <= 0.0 { 0.0 } else { self.unweighted / self.weight }
+        if self.weight <= 0.0 { 0.0 } else { self.unweighted / self.weight }
     }
 
     /// The order of shares: who has weight zero and borrows is above all others, and among those the unweighted share

@@ -6,6 +6,35 @@
 //!
 //! Invariants: the usage of every node equals what its workloads hold ([`Scheduler::audit`] recomputes and compares);
 //! a workload is in exactly one place (parked, pending, holding quota); no input makes a function panic.
+//!
+//! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
+//!
+//! | rule | module |
+//! |---|---|
+//! | 6.2 effective requests, the resource `pods`, uncovered resources | `plan`, `shape` |
+//! | 6.3 SubtreeQuota, localQuota, available, potentialAvailable, BorrowingWith | `quota` |
+//! | 6.3 addUsage, removeUsage; snapshot and rollback | `usage` |
+//! | 6.3 cohort forest, cycles, IsWithinNominal, borrowing height (FindHeightOfLowestSubtreeThatFits) | `forest` |
+//! | 6.4 order in a queue, heap, inadmissible, flush, sticky preemptor, equivalence classes | `queue` |
+//! | 6.4 what is queued, what triggers a flush; backoff | `ingest`, `scheduler` |
+//! | 6.4 Heads; requeue after a cycle | `cycle::heads`, `cycle::requeue` |
+//! | 6.5 the cycle: nominate, order, processEntry, admit, issue preemptions | `cycle`, one file for each |
+//! | 6.5 order under fair sharing: the tournament | `tournament` |
+//! | 6.6 flavor assignment, quota per resource, start index | `flavor_assigner` |
+//! | 6.6 granular mode, preference, shouldTryNext (flavor fungibility) | `flavor_assigner::granular` |
+//! | 6.6 LastAssignment and when it is outdated | `flavor_assigner::progress` |
+//! | 6.6 taints, node selector, node affinity | `matching` |
+//! | 6.6 partial admission | `partial_admission` |
+//! | 6.7 candidates, their policies and order | `preemption::candidates` |
+//! | 6.7 classical preemption: hierarchical advantage, attempts | `preemption::classical` |
+//! | 6.7 fill-back; the preemption oracle of 6.6 | `preemption` |
+//! | 6.8 dominant resource share (DRS) | `fair_sharing` |
+//! | 6.8 preemption strategies, almost-LCA | `preemption::fair` |
+//! | 6.9 admission fair sharing: decay, entry penalty | `admission_fair_sharing` |
+//! | 6.10 which checks apply | `cycle::admit` |
+//! | 6.28 saturating amounts | `sluice_quantity::Amount` |
+//! | reasons and their messages | `reason` |
+//! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types)]
 

@@ -31,7 +31,8 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// Node selector and required node affinity against the flavor's labels. Only keys that are labels of this flavor
-/// count; a term of which nothing is left makes the whole affinity count for nothing.
+/// count, not those of other flavors of its resource group; a term of which nothing is left makes the whole affinity
+/// count for nothing.
 fn matches_labels(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> bool {
     let labels = &flavor.node_labels;
     let selected = pod_set

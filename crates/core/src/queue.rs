@@ -264,7 +264,8 @@ impl PendingQueue {
         rank: Option<&[f64]>,
     ) -> Option<(LaneId, OrderKey)> {
         let head = match rank {
-            None => sticky.or_else(|| self.heads.first().map(|(_, key, lane)| (*lane, key.clone()))),
+            None if sticky.is_none() => return self.pop_first(),
+            None => sticky,
             Some(rank) => {
                 let rank_of = |lane: LaneId| {
                     self.lane(lane).key.local.and_then(|local| rank.get(local.at())).copied().unwrap_or(0.0)
@@ -281,6 +282,18 @@ impl PendingQueue {
         }?;
         self.remove_active(head.0, &head.1);
         Some(head)
+    }
+
+    /// Takes out the first by priority, timestamp and UID.
+    fn pop_first(&mut self) -> Option<(LaneId, OrderKey)> {
+        let (priority, key, id) = self.heads.pop_first()?;
+        let lane = self.lanes[id.at()].as_mut().expect("a lane with a head is in use");
+        lane.active.pop_first();
+        self.active -= 1;
+        if let Some(next) = lane.active.first() {
+            self.heads.insert((priority, next.clone(), id));
+        }
+        Some((id, key))
     }
 
     /// Parks the whole class of a lane: what is in the heap, and newcomers until the next flush. Returns the members

@@ -39,7 +39,8 @@ impl Limits {
 
 /// An exact amount as [`Amount`], clamped to its range.
 pub(crate) fn clamp(value: i128) -> Amount {
-    Amount(i64::try_from(value).unwrap_or(if value > 0 { i64::MAX } else { i64::MIN }))
+    let in_range = value.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    Amount(i64::try_from(in_range).expect("it was clamped to the range"))
 }
 
 /// An amount as an exact number; unlimited is above every sum.

@@ -59,8 +59,8 @@ struct Round {
 
 /// All heads of a cycle that are not processed yet.
 pub(crate) struct Tournament {
-    /// The entry of each ClusterQueue.
-    entries: BTreeMap<NodeId, Entry>,
+    /// The place of each ClusterQueue's entry.
+    entries: BTreeMap<NodeId, usize>,
     rounds: BTreeMap<NodeId, Round>,
     /// Roots with entries.
     roots: BTreeSet<NodeId>,
@@ -70,24 +70,24 @@ pub(crate) struct Tournament {
 
 impl Tournament {
     /// Plays the first round everywhere.
-    pub(crate) fn new(scheduler: &mut Scheduler, entries: Vec<Entry>) -> Self {
+    pub(crate) fn new(scheduler: &mut Scheduler, entries: &[Entry]) -> Self {
         let mut tournament =
             Self { entries: BTreeMap::new(), rounds: BTreeMap::new(), roots: BTreeSet::new(), last: None };
         let mut nodes = Vec::with_capacity(entries.len());
-        for entry in entries {
+        for (at, entry) in entries.iter().enumerate() {
             let node = entry.head.node;
             tournament.roots.insert(scheduler.tree.forest.node(node).root);
             nodes.push(node);
-            tournament.entries.insert(node, entry);
+            tournament.entries.insert(node, at);
         }
         // A Cohort is played once all of its children are: the deepest first.
         let mut due: BTreeSet<(Reverse<u32>, NodeId)> = BTreeSet::new();
         for node in nodes {
-            tournament.enter(scheduler, node, node, &mut due);
+            tournament.enter(scheduler, entries, node, node, &mut due);
         }
         while let Some((_, cohort)) = due.pop_first() {
             if let Some(winner) = tournament.winner(cohort) {
-                tournament.enter(scheduler, cohort, winner, &mut due);
+                tournament.enter(scheduler, entries, cohort, winner, &mut due);
             }
         }
         tournament
@@ -97,13 +97,14 @@ impl Tournament {
     fn enter(
         &mut self,
         scheduler: &mut Scheduler,
+        entries: &[Entry],
         child: NodeId,
         queue: NodeId,
         due: &mut BTreeSet<(Reverse<u32>, NodeId)>,
     ) {
         let Some(parent) = scheduler.tree.forest.node(child).parent else { return };
-        let Some(entry) = self.entries.get(&queue) else { return };
-        let rank = rank(scheduler, entry, child);
+        let Some(&at) = self.entries.get(&queue) else { return };
+        let rank = rank(scheduler, &entries[at], child);
         let round = self.rounds.entry(parent).or_default();
         if let Some(old) = round.by_child.insert(child, rank.clone()) {
             round.contenders.remove(&(old, child));
@@ -123,22 +124,22 @@ impl Tournament {
         }
     }
 
-    /// Takes the next entry.
-    pub(crate) fn pop(&mut self, scheduler: &mut Scheduler) -> Option<Entry> {
+    /// The place of the next entry in `entries`.
+    pub(crate) fn pop(&mut self, scheduler: &mut Scheduler, entries: &[Entry]) -> Option<usize> {
         if let Some(last) = self.last.take() {
-            self.replay(scheduler, last);
+            self.replay(scheduler, entries, last);
         }
         let root = *self.roots.first()?;
         let Some(queue) = self.winner(root) else {
             self.roots.remove(&root);
-            return self.pop(scheduler);
+            return self.pop(scheduler, entries);
         };
         self.last = Some(queue);
         self.entries.remove(&queue)
     }
 
     /// Plays the rounds on the way of a queue whose entry is out again: its usage changed, and only there shares do.
-    fn replay(&mut self, scheduler: &mut Scheduler, queue: NodeId) {
+    fn replay(&mut self, scheduler: &mut Scheduler, entries: &[Entry], queue: NodeId) {
         let mut child = queue;
         while let Some(parent) = scheduler.tree.forest.node(child).parent {
             if let Some(round) = self.rounds.get_mut(&parent)
@@ -147,7 +148,7 @@ impl Tournament {
                 round.contenders.remove(&(old, child));
             }
             if let Some(winner) = self.winner(child) {
-                self.enter(scheduler, child, winner, &mut BTreeSet::new());
+                self.enter(scheduler, entries, child, winner, &mut BTreeSet::new());
             }
             child = parent;
         }
@@ -175,7 +176,7 @@ fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> Rank {
         share: ByShare(share),
         priority: Reverse(if gates.priority_sorting_within_cohort { entry.head.priority } else { 0 }),
         order: entry.head.order,
-        uid: entry.uid.clone(),
+        uid: entry.key.uid.clone(),
         workload: entry.head.workload,
     }
 }

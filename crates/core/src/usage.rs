@@ -116,6 +116,11 @@ impl Usage {
         }
     }
 
+    /// Nothing is being tried, and nothing is left of what was.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.trying == 0 && self.journal.is_empty()
+    }
+
     /// Copies the usage of some slots to the view in which this cycle's victims are gone.
     pub(crate) fn overlay(&mut self, slots: impl Iterator<Item = SlotId>) {
         for slot in slots {

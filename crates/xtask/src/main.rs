@@ -6,6 +6,7 @@ mod control_plane;
 mod crds;
 mod demo;
 mod manifests;
+mod mutants;
 mod scale;
 mod tidy;
 
@@ -36,6 +37,8 @@ enum Command {
     DemoKeeper(demo::KeeperArgs),
     /// Write the chart's CRDs and the plain manifests of config/.
     Manifests(manifests::Args),
+    /// Change the core on purpose, and see whether a test notices.
+    Mutants(mutants::Args),
     /// Measure one world of the table of sizes.
     Scale(scale::Args),
     /// Check what the compiler does not: file sizes, words, dependencies between crates.
@@ -51,6 +54,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::DemoKeeper(args) => demo::keep(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     }

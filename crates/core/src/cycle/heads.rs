@@ -17,43 +17,37 @@ impl Scheduler {
         (0..self.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
     }
 
-    /// Takes one head from each active queue (reference 06, 6.4 "Heads").
-    pub(super) fn take_heads(&mut self, local_usage: &[f64]) -> Vec<Entry> {
-        let ready: Vec<_> = self.ready.iter().copied().collect();
-        let mut entries = Vec::with_capacity(ready.len());
-        for id in ready {
-            let node = self.queues[id.at()].node;
-            if self.tree.forest.node(node).in_cycle {
-                continue;
-            }
-            let sticky = self.first_displaced(id).or_else(|| self.sticky(id));
-            let rank = self.orders_by_usage(&self.queues[id.at()]).then_some(local_usage);
-            let Some((lane, key)) = self.queues[id.at()].pending.pop(sticky, rank) else { continue };
-            let workload = self.workloads.get(key.id);
-            let preemptor = self.queues[id.at()].pending.preemptor() == Some((key.id, workload.generation));
-            let root = self.tree.forest.node(node).root;
-            entries.push(Entry {
-                head: Head {
-                    workload: key.id,
-                    queue: id,
-                    node,
-                    priority: workload.priority,
-                    order: workload.order,
-                },
-                uid: workload.uid.clone(),
-                lane,
-                preemptor,
-                first: (preemptor && self.config.gates.prioritize_preemptor_workloads)
-                    || self.loops.goes_first(root, key.id)
-                    || self.is_displaced(key.id),
-                key,
-                plan: None,
-                assignment: Assignment::default(),
-                targets: Vec::new(),
-                early: None,
-            });
+    /// Takes the head of a queue that has one, unless it is below a cycle of Cohorts (reference 06, 6.4 "Heads").
+    pub(super) fn take_head(&mut self, id: QueueId, local_usage: &[f64]) -> Option<Entry> {
+        let node = self.queues[id.at()].node;
+        if self.tree.forest.node(node).in_cycle {
+            return None;
         }
-        entries
+        let sticky = self.first_displaced(id).or_else(|| self.sticky(id));
+        let rank = self.orders_by_usage(&self.queues[id.at()]).then_some(local_usage);
+        let (lane, key) = self.queues[id.at()].pending.pop(sticky, rank)?;
+        let workload = self.workloads.get(key.id);
+        let preemptor = self.queues[id.at()].pending.preemptor() == Some((key.id, workload.generation));
+        let root = self.tree.forest.node(node).root;
+        Some(Entry {
+            head: Head {
+                workload: key.id,
+                queue: id,
+                node,
+                priority: workload.priority,
+                order: workload.order,
+            },
+            lane,
+            preemptor,
+            first: (preemptor && self.config.gates.prioritize_preemptor_workloads)
+                || self.loops.goes_first(root, key.id)
+                || self.is_displaced(key.id),
+            key,
+            plan: None,
+            assignment: Assignment::default(),
+            targets: Vec::new(),
+            early: None,
+        })
     }
 
     /// The remembered preemptor of a BestEffortFIFO queue, if it is unchanged since and waits in the heap.

@@ -31,9 +31,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::Name;
 use crate::flavor_assigner::Assignment;
-use crate::intern::{LaneId, NodeId, SlotId, WorkloadId};
+use crate::intern::{LaneId, NodeId, QueueId, SlotId, WorkloadId};
 use crate::plan::Plan;
 use crate::preemption::Target;
 use crate::queue::OrderKey;
@@ -41,7 +40,7 @@ use crate::reason::Unadmitted;
 use crate::report::CycleReport;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::tournament;
+use crate::tournament::Tournament;
 use crate::view::Head;
 
 /// Why an entry goes back to its queue, which decides where it goes there (reference 06, 6.4 "Requeue after a cycle").
@@ -59,9 +58,9 @@ pub(crate) enum Requeue {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) head: Head,
-    pub(crate) uid: Name,
     lane: LaneId,
-    key: OrderKey,
+    /// Its place among those of equal priority, with its UID.
+    pub(crate) key: OrderKey,
     plan: Option<Arc<Plan>>,
     pub(crate) assignment: Assignment,
     targets: Vec<Target>,
@@ -91,22 +90,27 @@ impl Scheduler {
         self.wake(now);
         self.cycle += 1;
         let local_usage = self.rank_locals();
-        let mut entries = self.take_heads(&local_usage);
-        for entry in &mut entries {
-            self.nominate(entry, &local_usage);
+        // One head per active ClusterQueue. What one nomination looks at does not depend on which heads are taken, so each
+        // is nominated at once, while what belongs to it is in the processor's caches.
+        let ready: Vec<QueueId> = self.ready.iter().copied().collect();
+        let mut entries = Vec::with_capacity(ready.len());
+        for id in ready {
+            entries.extend(self.take_head(id, &local_usage));
+            if let Some(entry) = entries.last_mut().filter(|entry: &&mut Entry| entry.head.queue == id) {
+                self.nominate(entry, &local_usage);
+            }
         }
         let mut progress = Progress::default();
         progress.report.cycle = self.cycle;
         progress.report.entries.reserve(entries.len());
         if self.config.fair_sharing.is_some() {
-            let mut tournament = tournament::Tournament::new(self, entries);
-            while let Some(entry) = tournament.pop(self) {
-                self.process(entry, &local_usage, now, &mut progress);
+            let mut tournament = Tournament::new(self, &entries);
+            while let Some(at) = tournament.pop(self, &entries) {
+                self.process(&mut entries[at], &local_usage, now, &mut progress);
             }
         } else {
-            self.order(&mut entries);
-            for entry in entries {
-                self.process(entry, &local_usage, now, &mut progress);
+            for at in self.order(&entries) {
+                self.process(&mut entries[at], &local_usage, now, &mut progress);
             }
         }
         self.finish(progress)
@@ -122,19 +126,17 @@ impl Scheduler {
         self.ready.iter().any(|id| stale || !self.tree.forest.node(self.queues[id.at()].node).in_cycle)
     }
 
-    /// The order without fair sharing: remembered preemptors (gate, or loop guard), lower borrowing, higher priority (gate), older
-    /// timestamp, UID.
-    fn order(&self, entries: &mut [Entry]) {
-        let gates = &self.config.gates;
-        entries.sort_by_cached_key(|entry| {
-            (
-                !entry.first,
-                entry.assignment.borrow,
-                Reverse(if gates.priority_sorting_within_cohort { entry.head.priority } else { 0 }),
-                entry.head.order,
-                entry.uid.clone(),
-                entry.head.workload,
-            )
-        });
+    /// The order without fair sharing, as places in `entries`: remembered preemptors (gate, or loop guard), lower borrowing,
+    /// higher priority (gate), older timestamp, UID.
+    fn order(&self, entries: &[Entry]) -> Vec<usize> {
+        let by_priority = self.config.gates.priority_sorting_within_cohort;
+        let key = |entry: &Entry| {
+            let priority = if by_priority { entry.head.priority } else { 0 };
+            (!entry.first, entry.assignment.borrow, Reverse(priority), entry.head.order)
+        };
+        let tie_break = |at: usize| (&entries[at].key.uid, entries[at].head.workload);
+        let mut order: Vec<_> = entries.iter().enumerate().map(|(at, entry)| (key(entry), at)).collect();
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| tie_break(a.1).cmp(&tie_break(b.1))));
+        order.into_iter().map(|(_, at)| at).collect()
     }
 }

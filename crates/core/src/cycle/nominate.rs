@@ -75,6 +75,7 @@ impl Scheduler {
         plan
     }
 }
+
 /// The usage of LocalQueues, where it orders the head's queue.
 pub(super) fn ordered_usage<'a>(
     queues: &[crate::cluster_queue::ClusterQueue],

@@ -23,32 +23,32 @@ impl Scheduler {
     /// Decides about one entry with what earlier ones left (reference 06, 6.5 "processEntry").
     pub(super) fn process(
         &mut self,
-        mut entry: Entry,
+        entry: &mut Entry,
         local_usage: &[f64],
         now: Time,
         progress: &mut Progress,
     ) {
         if let Some((why, requeue)) = entry.early.take() {
-            self.refused(&entry, &why, requeue, progress);
+            self.refused(entry, &why, requeue, progress);
             return;
         }
-        if self.overlaps(&entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
-            self.recompute(&mut entry, local_usage);
+        if self.overlaps(entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
+            self.recompute(entry, local_usage);
         }
-        match self.decide(&entry, progress) {
-            Decision::Admit => self.admit(&entry, now, progress),
-            Decision::Preempt => self.preempt(&entry, progress),
+        match self.decide(entry, progress) {
+            Decision::Admit => self.admit(entry, now, progress),
+            Decision::Preempt => self.preempt(entry, progress),
             Decision::Gated => {
-                let why = why(&entry, flavors(&entry, 0), entry.assignment.reason());
-                progress.report.entries.push(self.report(&entry, Outcome::PreemptionGated(why.clone())));
-                self.requeue(&entry, &why, Requeue::Generic, progress);
+                let why = why(entry, flavors(entry, 0), entry.assignment.reason());
+                progress.report.entries.push(self.report(entry, Outcome::PreemptionGated(why.clone())));
+                self.requeue(entry, &why, Requeue::Generic, progress);
             }
             Decision::Refuse(detail, reason, requeue) => {
                 if matches!(detail, Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit) {
                     self.workloads.get_mut(entry.head.workload).progress = None;
                 }
-                let why = why(&entry, detail, reason);
-                self.refused(&entry, &why, requeue, progress);
+                let why = why(entry, detail, reason);
+                self.refused(entry, &why, requeue, progress);
             }
         }
     }

@@ -13,7 +13,7 @@ impl Scheduler {
     pub(super) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
         EntryReport {
             key: self.workloads.get(entry.head.workload).key.clone(),
-            uid: entry.uid.clone(),
+            uid: entry.key.uid.clone(),
             cluster_queue: self.queues[entry.head.queue.at()].name.clone(),
             outcome,
         }
@@ -42,7 +42,7 @@ impl Scheduler {
         let workload = self.workloads.get_mut(id);
         workload.decision = Some(why.clone());
         let generation = workload.generation;
-        let scanning = workload.progress.as_ref().is_some_and(|progress| progress.is_pending());
+        let scanning = workload.progress.is_some();
         let queue = &mut self.queues[entry.head.queue.at()];
         let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
         let immediate = match requeue {
@@ -92,6 +92,7 @@ impl Scheduler {
         }
     }
 }
+
 /// Why an entry is not admitted.
 pub(super) fn why(entry: &Entry, detail: Detail, reason: Reason) -> Arc<Unadmitted> {
     let requests = entry.plan.as_ref().map_or_else(|| Arc::from([]), |plan| plan.requests.clone());

@@ -163,7 +163,11 @@ fn search_block(
     for attempt in &mut assignment.attempts[first_attempt..] {
         attempt.counts = !fit;
     }
-    let tried = if !gate || last + 1 >= block.flavors.len() { -1 } else { i32::try_from(last).unwrap_or(-1) };
+    let tried = if !gate || last + 1 >= block.flavors.len() {
+        -1
+    } else {
+        i32::try_from(last).expect("a queue has few flavors")
+    };
     best.map(|(index, _, modes)| (index, modes, tried))
 }
 

@@ -3,7 +3,7 @@
 use crate::Config;
 use crate::intern::{ResourceId, ShapeId};
 
-/// Where a flavor scan stopped (`LastAssignment`).
+/// Where a flavor scan stopped (`LastAssignment`). It exists only while some resource group has flavors left to try.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Progress {
     /// (pod set, resource, place of the flavor tried last or −1).
@@ -14,11 +14,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Some resource group has flavors left to try.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.tried.iter().any(|&(_, _, tried)| tried != -1)
-    }
-
     /// It no longer says anything about now: another shape, or capacity changed meanwhile. With the gate, capacity that
     /// changed since the last cycle only does not count.
     pub(crate) fn is_outdated(&self, config: &Config, shape: ShapeId, cycle: u64, generation: u64) -> bool {

@@ -1,7 +1,8 @@
 //! The oracle reproduces the outcome of Kueue's own core on the engine cases: evidence that its reading of the
 //! reference is right. The core runs the same cases in `cargo xtask case`. The outcomes of `borrow-threshold`,
-//! `fair-preempt`, `fair-tree-limits`, `strict-fifo`, `tree-limits` and `two-resources` are not Kueue's: core and oracle,
-//! written apart, came to the same.
+//! `fair-flavors`, `fair-preempt`, `fair-tree-limits`, `partial-admission`, `resource-groups`, `strict-fifo`, `tree-limits`
+//! and `two-resources` are not Kueue's: core and oracle, written apart, came to the same. `minPods`, `resourceGroups` and
+//! `flavorFungibility` in them are ours, too.
 
 use crate::oracle::bench::Case;
 use std::collections::BTreeMap;
@@ -42,13 +43,16 @@ cases! {
     churn_baseline: "churn-baseline",
     churn_borrow: "churn-borrow",
     fair_churn_baseline: "fair-churn-baseline",
+    fair_flavors: "fair-flavors",
     fair_preempt: "fair-preempt",
     fair_tree_limits: "fair-tree-limits",
     fair_weights_borrow: "fair-weights-borrow",
     fit_30_queues: "fit-30cq-15k",
+    partial_admission: "partial-admission",
     preempt_cascade: "preempt-cascade",
     preempt_reclaim: "preempt-reclaim",
     preempt_within_queue: "preempt-within-cq",
+    resource_groups: "resource-groups",
     strict_fifo: "strict-fifo",
     tree_limits: "tree-limits",
     two_resources: "two-resources",

@@ -4,8 +4,10 @@
 //! * `alone`: promises that need no oracle: the same again, rebuilt, settling.
 //! * `fairness`: fair sharing converges.
 //! * `loops`: the preemption-loop guard on the smallest loop.
+//! * `extremes`: sizes that nobody plans for.
 //! * `hostile`: whatever happens, no panic and no wrong accounting.
 //! * `rare`: worlds that random ones hardly ever are.
+//! * `snapshots`: of their moment, whatever comes later.
 //! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
 //! * `exhaustive`: the core agrees with the oracle over every small world; here a sample, all with `SLUICE_EXHAUSTIVE=all`.
 
@@ -18,6 +20,7 @@ mod alone;
 mod cases;
 mod covering;
 mod exhaustive;
+mod extremes;
 mod fairness;
 mod hostile;
 mod loops;
@@ -26,4 +29,5 @@ mod properties;
 mod random_worlds;
 mod rare;
 mod small_worlds;
+mod snapshots;
 mod translate;

@@ -19,6 +19,7 @@ const CLOCK: Time = 1_780_272_000; // 2026-06-01T00:00:00Z
 pub struct Case {
     #[serde(default)]
     fair_sharing: bool,
+    #[serde(default)]
     flavor: String,
     cohorts: Cohorts,
     cluster_queues: ClusterQueues,
@@ -40,13 +41,38 @@ struct Cohorts {
 #[serde(rename_all = "camelCase")]
 struct ClusterQueues {
     per_cohort: usize,
+    #[serde(default)]
     quota: BTreeMap<String, CaseQuota>,
+    /// Instead of `quota`.
+    #[serde(default)]
+    resource_groups: Vec<CaseGroup>,
+    #[serde(default)]
+    flavor_fungibility: CaseFungibility,
     reclaim_within_cohort: String,
     within_cluster_queue: String,
     borrow_within_cohort: Option<BorrowWithinCohort>,
     queueing_strategy: String,
     #[serde(default)]
     fair_weights: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct CaseGroup {
+    flavors: Vec<CaseFlavor>,
+}
+
+#[derive(Deserialize)]
+struct CaseFlavor {
+    name: String,
+    quota: BTreeMap<String, CaseQuota>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CaseFungibility {
+    when_can_borrow: Option<String>,
+    when_can_preempt: Option<String>,
+    preference: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +99,8 @@ struct Class {
     count_per_queue: usize,
     priority: i32,
     pods: i64,
+    /// `minCount` of the pod set.
+    min_pods: Option<i64>,
     request: BTreeMap<String, String>,
     #[serde(default)]
     runtime_cycles: i64,
@@ -166,15 +194,42 @@ impl Case {
             };
             (name(resource), quota)
         };
-        let quotas: BTreeMap<Name, Quota> = self.cluster_queues.quota.iter().map(quota).collect();
-        vec![Group { covered: quotas.keys().cloned().collect(), flavors: vec![(name(&self.flavor), quotas)] }]
+        let group = |flavors: Vec<(&String, &BTreeMap<String, CaseQuota>)>| Group {
+            covered: flavors[0].1.keys().map(|resource| name(resource)).collect(),
+            flavors: flavors
+                .into_iter()
+                .map(|(flavor, quotas)| (name(flavor), quotas.iter().map(quota).collect()))
+                .collect(),
+        };
+        let spec = &self.cluster_queues;
+        if spec.resource_groups.is_empty() {
+            return vec![group(vec![(&self.flavor, &spec.quota)])];
+        }
+        let groups = spec.resource_groups.iter();
+        groups
+            .map(|of| group(of.flavors.iter().map(|flavor| (&flavor.name, &flavor.quota)).collect()))
+            .collect()
+    }
+
+    fn fungibility(&self) -> Fungibility {
+        let spec = &self.cluster_queues.flavor_fungibility;
+        Fungibility {
+            try_next_when_borrowing: spec.when_can_borrow.as_deref() == Some("TryNextFlavor"),
+            try_next_when_preempting: spec.when_can_preempt.as_deref() != Some("MayStopSearch"),
+            preemption_over_borrowing: spec.preference.as_deref() == Some("PreemptionOverBorrowing"),
+        }
     }
 
     fn world(&self) -> (World, Vec<(Name, usize)>) {
         let mut cohorts = Vec::new();
         let leaves = Case::grow(&self.cohorts.tree, None, &mut cohorts);
         let mut world = World {
-            flavors: BTreeMap::from([(name(&self.flavor), Flavor::default())]),
+            flavors: self
+                .groups()
+                .into_iter()
+                .flat_map(|group| group.flavors)
+                .map(|(flavor, _)| (flavor, Flavor::default()))
+                .collect(),
             fair: self
                 .fair_sharing
                 .then(|| vec![FairStrategy::LessThanOrEqualToFinalShare, FairStrategy::LessThanInitialShare]),
@@ -209,7 +264,7 @@ impl Case {
                                 threshold: borrow.max_priority_threshold,
                             }),
                     },
-                    fungibility: Fungibility { try_next_when_preempting: true, ..Fungibility::default() },
+                    fungibility: self.fungibility(),
                     weight: cycled(&spec.fair_weights, order.len()),
                     active: true,
                 };
@@ -244,6 +299,7 @@ impl Case {
                         pod_sets: vec![PodSet {
                             name: name("main"),
                             count: class.pods,
+                            min_count: class.min_pods,
                             requests,
                             ..PodSet::default()
                         }],
@@ -257,9 +313,13 @@ impl Case {
     }
 
     fn admitted(&self, workload: &Workload) -> Admitted {
+        let groups = self.groups();
+        let first = |resource: &Name| {
+            let group = groups.iter().find(|group| group.covered.contains(resource))?;
+            Some((resource.clone(), group.flavors.first()?.0.clone()))
+        };
         let of = |pod_set: &PodSet| {
-            let flavors =
-                pod_set.requests.keys().map(|resource| (resource.clone(), name(&self.flavor))).collect();
+            let flavors = pod_set.requests.keys().filter_map(first).collect();
             (pod_set.name.clone(), pod_set.count, flavors)
         };
         Admitted { pod_sets: workload.pod_sets.iter().map(of).collect() }

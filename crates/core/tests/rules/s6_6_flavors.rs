@@ -104,6 +104,10 @@ fn s6_6_06_after_the_last_flavor_the_scan_is_over_and_starts_anew() {
     assert_eq!(w.inadmissible("a"), ["j"], "no flavors are left to try");
     w.finished("r");
     assert_eq!(scan(&mut w), "x");
+    // The flavor tried last is the last one that is left.
+    let mut w = scanning(true);
+    w.cq(fungible(cq("a").flavor("x", &[("gpu", q(4))]).within(LowerPriority).cohort("co"), MAY_STOP));
+    assert_eq!(scan(&mut w), "x");
 }
 
 #[test]
@@ -227,6 +231,27 @@ fn s6_6_14_keys_that_are_no_labels_of_this_flavor_are_dropped() {
     assert_eq!(with_flavor(|_| {}, select(&[("zone", "b")])).1, "j admitted x");
 }
 
+/// A key that only another flavor of the resource group has does not restrict this one, neither in a selector nor in an
+/// affinity: each flavor is asked about its own labels.
+#[test]
+fn s6_6_14_keys_of_other_flavors_of_the_resource_group_are_dropped_too() {
+    let flavor_of = |change: &dyn Fn(Job) -> Job| {
+        let mut w = World::new();
+        w.flavor("x", zone_a);
+        w.flavor("y", |flavor| flavor.node_labels = pairs(&[("disk", "ssd")]));
+        w.cq(xy("a", 4, 4));
+        w.submit(change(job("j", "a").gpu(1)));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(flavor_of(&|job| select(&[("zone", "b")])(job)), "j admitted y");
+    assert_eq!(flavor_of(&|job| select(&[("zone", "b"), ("disk", "ssd")])(job)), "j admitted y");
+    assert_eq!(flavor_of(&|job| select(&[("zone", "b"), ("disk", "hdd")])(job)), "j NoMatchingFlavor");
+    let zone_b = || vec![expression("zone", Operator::In, &["b"])];
+    assert_eq!(flavor_of(&|job| affinity(vec![zone_b()])(job)), "j admitted y");
+    let hdd = || vec![expression("disk", Operator::In, &["hdd"])];
+    assert_eq!(flavor_of(&|job| affinity(vec![hdd()])(job)), "j admitted x");
+}
+
 fn expression(key: &str, op: Operator, values: &[&str]) -> Expression {
     Expression { key: n(key), op, values: values.iter().map(|value| n(value)).collect() }
 }
@@ -315,6 +340,13 @@ fn s6_6_19_preemption_is_considered_within_nominal_quota() {
     w.submit(job("within", "a").gpu(2));
     assert_eq!(w.cycle(), ["within preempts r:InCohortReclamation"]);
     assert_eq!(outlook(&w, "within"), PreemptionOutlook::Reclaim);
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(2)).within(LowerPriority));
+    w.running(job("low", "a").gpu(2).priority(-1), "default");
+    w.submit(job("j", "a").gpu(1));
+    assert_eq!(w.cycle(), ["j preempts low:InClusterQueue"]);
+    assert_eq!(outlook(&w, "j"), PreemptionOutlook::Preempt);
+    assert_eq!(w.core.stats().preemption_searches, 1, "the flavor's search is the one for victims");
 }
 
 #[test]

@@ -169,6 +169,24 @@ fn s6_6_34_without_the_gate_flavor_fungibility_the_first_flavor_that_fits_is_tak
 }
 
 #[test]
+fn s6_6_34_without_the_gate_what_fits_goes_before_a_preemption_and_then_the_first_that_can_do() {
+    let head = |x_victim: bool, y_victim: bool, gpu: i64| {
+        let mut w = World::gated(|gates| gates.flavor_fungibility = false);
+        w.cq(xy("a", 4, 4).within(LowerPriority));
+        for (victim, flavor) in [(x_victim, "x"), (y_victim, "y")] {
+            if victim {
+                w.running(job(&format!("v{flavor}"), "a").gpu(4).priority(-1), flavor);
+            }
+        }
+        w.submit(job("j", "a").gpu(gpu));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(head(true, false, 4), "j admitted y");
+    assert_eq!(head(true, true, 4), "j preempts vx:InClusterQueue");
+    assert_eq!(head(false, false, 5), "j ExceedsMaxQuota");
+}
+
+#[test]
 fn s6_6_35_the_mode_of_a_workload_is_the_worst_of_its_pod_sets() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(4)).within(LowerPriority));

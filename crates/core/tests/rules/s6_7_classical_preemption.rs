@@ -268,6 +268,20 @@ fn s6_7_21_a_queue_under_nominal_first_tries_without_borrowing() {
 }
 
 #[test]
+fn s6_7_21_without_borrowing_first_also_where_it_has_no_hierarchical_advantage() {
+    let mut w = World::new();
+    w.cohort(cohort("co").quota(q(2)));
+    w.cq(cq("a").cohort("co").quota(q(3)).within(LowerPriority).reclaim(Any));
+    w.cq(cq("b").cohort("co").quota(q(3)));
+    for (name, queue) in [("v1", "a"), ("v2", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b"), ("b4", "b")] {
+        w.running(job(name, queue).gpu(1).priority(-1), "default");
+    }
+    w.submit(job("j", "a").gpu(3));
+    // With borrowing one of its own would be enough.
+    assert_eq!(w.cycle(), ["j preempts v1:InClusterQueue v2:InClusterQueue"]);
+}
+
+#[test]
 fn s6_7_22_with_borrowing_allowed_it_is_tried_first() {
     let mut w = World::new();
     let borrow = BorrowWithinCohort { max_priority_threshold: None };

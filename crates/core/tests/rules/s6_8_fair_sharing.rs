@@ -3,7 +3,7 @@
 use crate::world::{Cq, World, cohort, cq, job, q};
 use sluice_core::FairStrategy::{self, LessThanInitialShare, LessThanOrEqualToFinalShare};
 use sluice_core::PreemptionPolicy::{self, Any, LowerPriority, Never};
-use sluice_core::{BorrowWithinCohort, FairSharing, Weight, WorkloadState};
+use sluice_core::{BorrowWithinCohort, FairSharing, StopPolicy, Weight, WorkloadState};
 
 const S1: FairStrategy = LessThanOrEqualToFinalShare;
 const S2: FairStrategy = LessThanInitialShare;
@@ -315,6 +315,22 @@ fn s6_8_22_a_cohort_wins_a_tie_with_a_queue() {
 }
 
 #[test]
+fn s6_8_22_of_queues_that_tie_the_order_of_their_candidates_decides_other_queues_before_the_own() {
+    let mut w = World::fair(&[S1]);
+    w.cohort(cohort("co").flavor("default", &[("cpu", q(2)), ("gpu", q(2))]));
+    for queue in ["a", "b"] {
+        let queue = cq(queue).cohort("co").flavor("default", &[("cpu", q(0)), ("gpu", q(0))]);
+        w.cq(queue.reclaim(Any).within(LowerPriority));
+    }
+    w.running(job("own", "a").gpu(1).priority(-1), "default");
+    w.running(job("other", "b").gpu(1).priority(-1), "default");
+    w.running(job("cpu", "b").req("cpu", 2), "default");
+    w.submit(job("j", "a").gpu(1));
+    // With j a has all of the gpu, and b all of the cpu, with and without its gpu.
+    assert_eq!(w.cycle(), ["j preempts other:InCohortFairSharing"]);
+}
+
+#[test]
 fn s6_8_23_who_does_not_borrow_is_not_taken_from() {
     let mut w = World::fair(&[S1, S2]);
     w.cohort(cohort("co").quota(q(2)));
@@ -326,6 +342,21 @@ fn s6_8_23_who_does_not_borrow_is_not_taken_from() {
     w.running(job("nominal", "b").gpu(2).priority(-9), "default");
     w.submit(job("j", "a").gpu(1));
     assert_eq!(w.cycle(), ["j preempts c2:InCohortFairSharing"]);
+}
+
+#[test]
+fn s6_8_23_nor_who_no_longer_borrows_once_its_victims_are_gone() {
+    let mut w = World::fair(&[S1, S2]);
+    w.cq(cq("a").cohort("co").quota(q(5)).reclaim(Any));
+    w.cq(cq("b").cohort("co").quota(q(3)));
+    // Its usage counts, and none of it can be taken (6.3.12).
+    w.cq(cq("stopped").cohort("co").quota(q(0)).with(|spec| spec.stop_policy = StopPolicy::Hold));
+    run(&mut w, &["s"], "stopped", 4);
+    run(&mut w, &["b1", "b2", "b3", "b4"], "b", 1);
+    w.submit(job("j", "a").gpu(3));
+    assert_eq!(w.cycle(), ["j WaitingForQuota"], "b borrows one only");
+    w.submit(job("less", "a").gpu(1));
+    assert_eq!(w.cycle(), ["less preempts b4:InCohortReclamation"]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Case {
     /// Whether fair sharing is on (both preemption strategies, in the reference's order).
     #[serde(default)]
     pub fair_sharing: bool,
-    /// The one resource flavor's name.
+    /// The name of the resource flavor, where there is only one.
     #[serde(default = "default_flavor")]
     pub flavor: String,
     /// Node topology; not supported, see [`Case::check`].
@@ -74,8 +74,15 @@ pub struct Cohorts {
 pub struct ClusterQueues {
     /// Queues per leaf cohort (or in all, without cohorts).
     pub per_cohort: usize,
-    /// Quota per resource.
+    /// Quota per resource, of the one flavor.
+    #[serde(default)]
     pub quota: BTreeMap<String, Quota>,
+    /// Ours, instead of `quota`: several resource groups, or several flavors.
+    #[serde(default)]
+    pub resource_groups: Vec<Group>,
+    /// Ours: `flavorFungibility`; the values' names are those of the API.
+    #[serde(default)]
+    pub flavor_fungibility: FlavorFungibility,
     /// `reclaimWithinCohort`.
     #[serde(default = "never")]
     pub reclaim_within_cohort: String,
@@ -98,6 +105,36 @@ fn never() -> String {
 
 fn best_effort() -> String {
     "BestEffortFIFO".to_owned()
+}
+
+/// A resource group of every queue.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its flavors, in the order in which they are tried. All have the same resources.
+    pub flavors: Vec<GroupFlavor>,
+}
+
+/// A flavor of a resource group.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupFlavor {
+    /// Its name.
+    pub name: String,
+    /// Quota per resource.
+    pub quota: BTreeMap<String, Quota>,
+}
+
+/// `flavorFungibility` of every queue; what is absent has the API's default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FlavorFungibility {
+    /// MayStopSearch or TryNextFlavor.
+    pub when_can_borrow: Option<String>,
+    /// MayStopSearch or TryNextFlavor.
+    pub when_can_preempt: Option<String>,
+    /// BorrowingOverPreemption or PreemptionOverBorrowing.
+    pub preference: Option<String>,
 }
 
 /// `borrowWithinCohort` of every queue.
@@ -137,6 +174,8 @@ pub struct Class {
     pub priority: i32,
     /// Pods in the one pod set.
     pub pods: i64,
+    /// Ours: `minCount` of the pod set, for partial admission.
+    pub min_pods: Option<i64>,
     /// Request per pod and resource.
     pub request: BTreeMap<String, Text>,
     /// Cycles that an admitted workload runs; 0: for ever.
@@ -215,6 +254,9 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// A flavor's name, and its quota per resource.
+pub type FlavorQuota<'a> = (&'a str, &'a BTreeMap<String, Quota>);
+
 impl Case {
     /// Reads and checks one case.
     ///
@@ -227,6 +269,31 @@ impl Case {
             case.topology.is_none() && case.workloads.iter().all(|class| class.topology.is_none()),
             "the case asks for a topology, which the core does not place yet"
         );
+        let queues = &case.cluster_queues;
+        anyhow::ensure!(
+            queues.quota.is_empty() != queues.resource_groups.is_empty(),
+            "a case has either quota or resourceGroups"
+        );
         Ok(case)
+    }
+
+    /// The resource groups of every queue: for each its flavors, and their quota per resource.
+    pub fn groups(&self) -> Vec<Vec<FlavorQuota<'_>>> {
+        if self.cluster_queues.resource_groups.is_empty() {
+            return vec![vec![(&self.flavor, &self.cluster_queues.quota)]];
+        }
+        let groups = self.cluster_queues.resource_groups.iter();
+        groups
+            .map(|group| group.flavors.iter().map(|flavor| (flavor.name.as_str(), &flavor.quota)).collect())
+            .collect()
+    }
+
+    /// The first flavor of each resource: what preadmitted workloads hold.
+    pub fn first_flavors(&self) -> BTreeMap<&str, &str> {
+        self.groups()
+            .into_iter()
+            .filter_map(|group| group.into_iter().next())
+            .flat_map(|(flavor, quota)| quota.keys().map(move |resource| (resource.as_str(), flavor)))
+            .collect()
     }
 }

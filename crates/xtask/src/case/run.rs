@@ -164,9 +164,9 @@ impl Loop<'_> {
         }
         let snapshot = self.scheduler.snapshot();
         for (at, queue) in self.world.queue_names().iter().enumerate() {
-            for resource in case.cluster_queues.quota.keys() {
-                let expected = held.get(&(at, resource.as_str())).copied().unwrap_or(0);
-                let used = snapshot.used(&self.scheduler, queue, &case.flavor, resource);
+            for (resource, flavor) in case.first_flavors() {
+                let expected = held.get(&(at, resource)).copied().unwrap_or(0);
+                let used = snapshot.used(&self.scheduler, queue, flavor, resource);
                 anyhow::ensure!(
                     used.map(sluice_core::Amount::get) == Some(expected),
                     "the snapshot has {used:?} of {resource} for {queue}, its workloads hold {expected}"

@@ -1,15 +1,18 @@
 //! Turns a case's plan into the specs that the core is fed with.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, bail};
 use sluice_core::{
     Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas,
-    FlavorSpec, Gates, LocalQueueSpec, Name, PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy,
-    QueueingStrategy, ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Time, Weight,
-    WorkloadKey, WorkloadSpec, WorkloadState,
+    FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name,
+    PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
+    ResourceQuota, Scheduler, Selector, StopPolicy, Time, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec,
+    WorkloadState,
 };
 use sluice_quantity::{Amount, Quantity, amount_of};
 
-use super::format::{Case, Class, Text};
+use super::format::{Case, Class, Quota, Text};
 use super::plan::{CREATION_EPOCH, PlannedCohort, PlannedQueue, PlannedWorkload};
 
 /// The name of every LocalQueue.
@@ -18,7 +21,8 @@ const LOCAL_QUEUE: &str = "lq";
 /// The parts of a case that its workloads share.
 pub struct World<'a> {
     case: &'a Case,
-    flavor: Name,
+    /// The flavor of each resource for what is preadmitted.
+    first_flavors: BTreeMap<&'a str, Name>,
     local_queue: Name,
     pod_set: Name,
     queue_names: Vec<Name>,
@@ -35,7 +39,11 @@ impl<'a> World<'a> {
     ) -> anyhow::Result<(Self, Scheduler)> {
         let world = Self {
             case,
-            flavor: Name::from(case.flavor.as_str()),
+            first_flavors: case
+                .first_flavors()
+                .into_iter()
+                .map(|(resource, flavor)| (resource, Name::from(flavor)))
+                .collect(),
             local_queue: Name::from(LOCAL_QUEUE),
             pod_set: Name::from("main"),
             queue_names: queues.iter().map(|queue| Name::from(queue.name.as_str())).collect(),
@@ -46,13 +54,15 @@ impl<'a> World<'a> {
             fair_sharing: case.fair_sharing.then(FairSharing::default),
             ..Config::default()
         });
-        scheduler.set_flavor(FlavorSpec {
-            name: world.flavor.clone(),
-            node_labels: Vec::new(),
-            taints: Vec::new(),
-            tolerations: Vec::new(),
-            topology: None,
-        });
+        for (flavor, _) in case.groups().into_iter().flatten() {
+            scheduler.set_flavor(FlavorSpec {
+                name: Name::from(flavor),
+                node_labels: Vec::new(),
+                taints: Vec::new(),
+                tolerations: Vec::new(),
+                topology: None,
+            });
+        }
         for (index, cohort) in cohorts.iter().enumerate() {
             scheduler.set_cohort(CohortSpec {
                 name: Name::from(cohort.name.as_str()),
@@ -63,6 +73,7 @@ impl<'a> World<'a> {
         }
         let groups = world.resource_groups()?;
         let (strategy, preemption) = policies(case)?;
+        let fungibility = fungibility(case)?;
         for (index, queue) in queues.iter().enumerate() {
             scheduler.set_namespace(&world.queue_names[index], Vec::new());
             scheduler.set_cluster_queue(ClusterQueueSpec {
@@ -71,6 +82,7 @@ impl<'a> World<'a> {
                 strategy,
                 namespace_selector: Some(Selector::default()),
                 preemption,
+                fungibility,
                 fair_weight: cycled(&case.cluster_queues.fair_weights, index)?,
                 ..ClusterQueueSpec::named(world.queue_names[index].clone())
             });
@@ -79,24 +91,7 @@ impl<'a> World<'a> {
     }
 
     fn resource_groups(&self) -> anyhow::Result<Vec<ResourceGroup>> {
-        let quota = &self.case.cluster_queues.quota;
-        let resources = quota
-            .iter()
-            .map(|(resource, quota)| {
-                let limit =
-                    |text: &Option<Text>| text.as_ref().map(|text| amount(resource, text)).transpose();
-                Ok(ResourceQuota {
-                    name: Name::from(resource.as_str()),
-                    nominal: amount(resource, &quota.nominal)?,
-                    borrowing_limit: limit(&quota.borrowing_limit)?,
-                    lending_limit: limit(&quota.lending_limit)?,
-                })
-            })
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(vec![ResourceGroup {
-            covered: quota.keys().map(|resource| Name::from(resource.as_str())).collect(),
-            flavors: vec![FlavorQuotas { name: self.flavor.clone(), resources }],
-        }])
+        self.case.groups().iter().map(|flavors| resource_group(flavors)).collect()
     }
 
     /// The names of the ClusterQueues, in global order.
@@ -160,7 +155,7 @@ impl<'a> World<'a> {
             pod_sets: vec![PodSetSpec {
                 name: self.pod_set.clone(),
                 count: class.pods,
-                min_count: None,
+                min_count: class.min_pods,
                 requests: self.requests[workload.class].clone(),
                 node_selector: Vec::new(),
                 affinity: Vec::new(),
@@ -183,7 +178,9 @@ impl<'a> World<'a> {
                 name: self.pod_set.clone(),
                 flavors: requests
                     .iter()
-                    .map(|(resource, _)| (resource.clone(), self.flavor.clone()))
+                    .filter_map(|(resource, _)| {
+                        Some((resource.clone(), self.first_flavors.get(&**resource)?.clone()))
+                    })
                     .collect(),
                 usage: requests
                     .iter()
@@ -204,6 +201,27 @@ impl<'a> World<'a> {
             ..self.pending(workload, seq)
         }
     }
+}
+
+fn resource_group(flavors: &[(&str, &BTreeMap<String, Quota>)]) -> anyhow::Result<ResourceGroup> {
+    let quota = |(resource, quota): (&String, &Quota)| {
+        let limit = |text: &Option<Text>| text.as_ref().map(|text| amount(resource, text)).transpose();
+        Ok(ResourceQuota {
+            name: Name::from(resource.as_str()),
+            nominal: amount(resource, &quota.nominal)?,
+            borrowing_limit: limit(&quota.borrowing_limit)?,
+            lending_limit: limit(&quota.lending_limit)?,
+        })
+    };
+    let of_flavor = |(name, quotas): &(&str, &BTreeMap<String, Quota>)| {
+        let resources = quotas.iter().map(quota).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(FlavorQuotas { name: Name::from(*name), resources })
+    };
+    let covered = flavors.first().context("a resource group has a flavor")?.1;
+    Ok(ResourceGroup {
+        covered: covered.keys().map(|resource| Name::from(resource.as_str())).collect(),
+        flavors: flavors.iter().map(of_flavor).collect::<anyhow::Result<_>>()?,
+    })
 }
 
 fn created(seq: usize) -> Time {
@@ -266,10 +284,35 @@ fn policies(case: &Case) -> anyhow::Result<(QueueingStrategy, Preemption)> {
     Ok((strategy, preemption))
 }
 
+/// `flavorFungibility` of every queue.
+fn fungibility(case: &Case) -> anyhow::Result<Fungibility> {
+    let spec = &case.cluster_queues.flavor_fungibility;
+    let mut fungibility = Fungibility::default();
+    match spec.when_can_borrow.as_deref() {
+        None => {}
+        Some("MayStopSearch") => fungibility.when_can_borrow = FungibilityPolicy::MayStopSearch,
+        Some("TryNextFlavor") => fungibility.when_can_borrow = FungibilityPolicy::TryNextFlavor,
+        Some(other) => bail!("whenCanBorrow {other:?}"),
+    }
+    match spec.when_can_preempt.as_deref() {
+        None => {}
+        Some("MayStopSearch") => fungibility.when_can_preempt = WhenCanPreempt::MayStopSearch,
+        Some("TryNextFlavor") => fungibility.when_can_preempt = WhenCanPreempt::TryNextFlavor,
+        Some(other) => bail!("whenCanPreempt {other:?}"),
+    }
+    fungibility.preference = match spec.preference.as_deref() {
+        None => None,
+        Some("BorrowingOverPreemption") => Some(FungibilityPreference::BorrowingOverPreemption),
+        Some("PreemptionOverBorrowing") => Some(FungibilityPreference::PreemptionOverBorrowing),
+        Some(other) => bail!("preference {other:?}"),
+    };
+    Ok(fungibility)
+}
+
 /// Upstream's default gates with the case's overrides.
 fn gates(case: &Case) -> anyhow::Result<Gates> {
-    // Kueue has no such gate.
-    let mut gates = Gates { admit_only_free_quota: false, ..Gates::default() };
+    // Kueue has no such gates: a case is about Kueue's rules, the loops that they allow included.
+    let mut gates = Gates { admit_only_free_quota: false, preemption_loop_guard: false, ..Gates::default() };
     for (name, &on) in &case.feature_gates {
         let gate = match name.as_str() {
             "PartialAdmission" => &mut gates.partial_admission,
@@ -285,6 +328,8 @@ fn gates(case: &Case) -> anyhow::Result<Gates> {
                 &mut gates.recompute_assignment_upon_preemption_targets_overlap
             }
             "QuotaCheckStrategy" => &mut gates.quota_check_strategy,
+            "AdmitOnlyFreeQuota" => &mut gates.admit_only_free_quota,
+            "PreemptionLoopGuard" => &mut gates.preemption_loop_guard,
             other => bail!("feature gate {other} does not concern the engine's cases"),
         };
         *gate = on;
