@@ -31,6 +31,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::flavor_assigner::Assignment;
 use crate::intern::{LaneId, NodeId, QueueId, SlotId, WorkloadId};
 use crate::plan::Plan;
@@ -128,14 +130,15 @@ impl Scheduler {
 
     /// The order without fair sharing, as places in `entries`: remembered preemptors (gate, or loop guard), lower borrowing,
     /// higher priority (gate), older timestamp, UID.
-    fn order(&self, entries: &[Entry]) -> Vec<usize> {
+    fn order(&self, entries: &[Entry]) -> SmallVec<[usize; 4]> {
         let by_priority = self.config.gates.priority_sorting_within_cohort;
         let key = |entry: &Entry| {
             let priority = if by_priority { entry.head.priority } else { 0 };
             (!entry.first, entry.assignment.borrow, Reverse(priority), entry.head.order)
         };
         let tie_break = |at: usize| (&entries[at].key.uid, entries[at].head.workload);
-        let mut order: Vec<_> = entries.iter().enumerate().map(|(at, entry)| (key(entry), at)).collect();
+        let mut order: SmallVec<[_; 4]> =
+            entries.iter().enumerate().map(|(at, entry)| (key(entry), at)).collect();
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| tie_break(a.1).cmp(&tie_break(b.1))));
         order.into_iter().map(|(_, at)| at).collect()
     }
