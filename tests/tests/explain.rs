@@ -123,7 +123,7 @@ async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
 
     the_page_says_why(&manager).await;
     let remedy = the_plugin_names_a_remedy(&manager).await;
-    the_plugin_finds_the_leader(&plane).await;
+    the_plugin_finds_the_leader(&plane);
     the_simulator_only_reads(&plane, &client).await;
 
     let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
@@ -171,7 +171,7 @@ async fn the_plugin_names_a_remedy(manager: &Manager) -> Value {
 }
 
 /// Here is no kubelet that could forward a port: that the leader is looked up shows in what cannot be reached.
-async fn the_plugin_finds_the_leader(plane: &ControlPlane) {
+fn the_plugin_finds_the_leader(plane: &ControlPlane) {
     let kubeconfig = plane.kubeconfig_path().display().to_string();
     let program = plugin().unwrap();
     let refused = run(&program, &["explain", "job", "second", "-n", "default", "--kubeconfig", &kubeconfig]);
