@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_api::conversion::{ConversionReview, convert_review};
@@ -73,6 +73,12 @@ fn answer(body: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&convert_review(review)).unwrap()
 }
 
+/// The CPU time of this thread so far (Linux): what counts is the work, not what else the machine does.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
 /// Without optimization one batch must do, and the clock says nothing.
 const BATCHES: usize = if cfg!(debug_assertions) { 1 } else { 20 };
 const LIMIT: Duration = if cfg!(debug_assertions) { Duration::MAX } else { Duration::from_secs(1) };
@@ -85,18 +91,18 @@ fn ten_thousand_workloads_convert_in_a_second() {
             request(&objects, "kueue.x-k8s.io/v1beta2")
         })
         .collect();
-    // The best of three: what counts is the work, not what else the machine does.
+    // The best of three.
     let best = (0..3)
         .map(|_| {
-            let started = Instant::now();
+            let started = cpu_time();
             for body in &batches {
                 assert!(answer(body).len() > 1000);
             }
-            started.elapsed()
+            cpu_time() - started
         })
         .min()
         .unwrap();
-    println!("{} Workloads: {best:?}", batches.len() * 500);
+    println!("{} Workloads: {best:?} of CPU", batches.len() * 500);
     assert!(best < LIMIT, "{best:?}");
     let back: Value = serde_json::from_slice(&answer(&batches[0])).unwrap();
     let down = request(back["response"]["convertedObjects"].as_array().unwrap(), "kueue.x-k8s.io/v1beta1");
