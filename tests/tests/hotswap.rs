@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{Look, eventually, look};
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, kubectl, shared, workloads};
 
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 const POOL: &str = "cloud.google.com/gke-nodepool";
 
 fn manifest(name: &str) -> String {
