@@ -48,7 +48,7 @@ impl Scheduler {
             place: Place::Parked,
             progress: None,
             decision: None,
-            chosen: 0,
+            settled: 0,
             preempted: false,
         });
         self.enter(id, spec.state, now);

@@ -24,7 +24,7 @@ pub(crate) struct View<'a> {
     pub(crate) lendable: &'a Lendable,
     /// Fair usage of each LocalQueue, where admission fair sharing orders the queue; otherwise empty.
     pub(crate) local_usage: &'a [f64],
-    /// The running cycle: workloads chosen as victims in it are no candidates any more.
+    /// The running cycle: workloads chosen as victims or admitted in it are no candidates.
     pub(crate) cycle: u64,
     pub(crate) stats: &'a mut Stats,
     /// What was searched for this head and this usage already.

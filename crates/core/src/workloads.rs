@@ -33,8 +33,8 @@ pub(crate) struct Workload {
     pub(crate) progress: Option<Box<Progress>>,
     /// Why it was not admitted when last tried.
     pub(crate) decision: Option<Arc<Unadmitted>>,
-    /// The cycle in which it was last chosen as a victim.
-    pub(crate) chosen: u64,
+    /// The cycle that last chose it as a victim or admitted it, in the rest of which nobody else may take it.
+    pub(crate) settled: u64,
     /// The core told it to go, and it holds quota still; or it was so until it left, and nothing came after.
     pub(crate) preempted: bool,
 }

@@ -31,6 +31,7 @@ impl Scheduler {
         workload.progress = None;
         workload.decision = None;
         workload.preempted = false;
+        workload.settled = self.cycle;
         let local = workload.local;
         self.locals[local.at()].pending.remove(&id);
         let root = self.tree.forest.node(entry.head.node).root;

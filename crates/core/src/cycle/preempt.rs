@@ -15,7 +15,7 @@ impl Scheduler {
         let preemptor_path = self.tree.forest.node(entry.head.node).path.clone();
         for target in &entry.targets {
             let workload = self.workloads.get_mut(target.workload);
-            workload.chosen = self.cycle;
+            workload.settled = self.cycle;
             let Some(hold) = workload.hold() else { continue };
             let queue = &self.queues[hold.queue.at()];
             progress.report.progress |= !hold.evicted;

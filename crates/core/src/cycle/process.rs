@@ -55,7 +55,7 @@ impl Scheduler {
 
     /// A target of the entry was taken by an earlier one in this cycle.
     fn overlaps(&self, entry: &Entry) -> bool {
-        entry.targets.iter().any(|target| self.workloads.get(target.workload).chosen == self.cycle)
+        entry.targets.iter().any(|target| self.workloads.get(target.workload).settled == self.cycle)
     }
 
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has

@@ -39,15 +39,15 @@ impl Filter {
             }
     }
 
-    /// Whether a workload may be taken: the policy allows it, it uses a needed (flavor, resource), and no head of this
-    /// cycle has taken it before.
+    /// Whether a workload may be taken: the policy allows it, it uses a needed (flavor, resource), and this cycle
+    /// has neither taken nor admitted it: what is admitted in a cycle is only usage to the rest of it.
     fn passes(self, view: &View<'_>, preemption: &Preemption<'_>, id: WorkloadId) -> bool {
         let workload = view.workload(id);
         let newer = self.policy != PreemptionPolicy::LowerOrNewerEqualPriority
             || workload.priority < preemption.head.priority
             || preemption.head.order < workload.order;
         newer
-            && workload.chosen != view.cycle
+            && workload.settled != view.cycle
             && id != preemption.head.workload
             && workload
                 .hold()
