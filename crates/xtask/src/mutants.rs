@@ -1,5 +1,5 @@
 //! `cargo xtask mutants`: does a test notice when the core decides wrongly? Makes the changes of `tests/mutants.toml` to a
-//! copy of the core, one at a time, and runs the tests `agreement` and `rules` on each. One that no test notices fails
+//! copy of the core, one at a time, and runs the tests `rules` and `agreement` and the unit tests on each. One that no test notices fails
 //! the command. It is the small sample for CI; `make mutants` makes every change that cargo-mutants knows.
 
 use std::collections::BTreeSet;
@@ -46,7 +46,11 @@ struct Mutant {
 const PACKAGES: [&str; 2] = ["crates/quantity", "crates/core"];
 
 /// The tests that have to notice, and what of them needs files that the copy does not have.
-const TESTS: [(&str, &str); 2] = [("rules", "index::"), ("agreement", "cases::")];
+const TESTS: [(&str, Option<&str>); 3] =
+    [("rules", Some("index::")), (UNIT, None), ("agreement", Some("cases::"))];
+
+/// The unit tests, by the name of the library.
+const UNIT: &str = "sluice_core";
 
 /// How much of them is run: some seconds for each mutant.
 const EFFORT: [(&str, &str); 2] = [("SLUICE_WORLDS", "300"), ("SLUICE_EXHAUSTIVE", "20000")];
@@ -134,7 +138,8 @@ impl Copy {
     fn build(&self, test: &str) -> Result<PathBuf> {
         let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args(["test", "--offline", "--no-run", "--quiet", "--message-format=json"])
-            .args(["--package", "sluice-core", "--test", test])
+            .args(["--package", "sluice-core"])
+            .args(if test == UNIT { vec!["--lib"] } else { vec!["--test", test] })
             .current_dir(&self.root)
             .env("CARGO_TARGET_DIR", self.root.join("target"))
             .env("CARGO_INCREMENTAL", "1")
@@ -154,7 +159,7 @@ impl Copy {
         for (test, skip) in TESTS {
             let program = self.build(test)?;
             let child = Command::new(program)
-                .args(["--skip", skip])
+                .args(skip.iter().flat_map(|skip| ["--skip", skip]))
                 .current_dir(self.root.join("crates/core"))
                 .envs(EFFORT)
                 .stdout(Stdio::null())
