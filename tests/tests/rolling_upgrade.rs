@@ -179,8 +179,16 @@ async fn an_upgrade_and_its_rollback_lose_nothing_and_keep_webhooks_answering() 
     let leader = wait_for_another_leader(&client, "").await;
     for name in ["a", "b", "c", "d"] {
         here.job(name, "lq", 1).await.unwrap();
-        // One after the other, so that it is known who waits.
-        here.workload(name).await.unwrap();
+        // In seconds of their own, so that it is known who waits, and for whom.
+        let workload = here.workload(name).await.unwrap();
+        let made =
+            workload["metadata"]["creationTimestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        eventually("another second", DEADLINE, || async {
+            let now = jiff::Timestamp::now();
+            Ok(look(now.as_second() > made.as_second(), now))
+        })
+        .await
+        .unwrap();
     }
     let stay = running(&here, &["a"]).await;
     here.wait_until("b", true).await.unwrap();
