@@ -41,23 +41,29 @@ fn job(name: &str, pods: u32, more: &str) -> String {
     )
 }
 
-fn explain(jobs: &str, name: &str) -> Explained {
-    let file = File { name: "world".to_owned(), text: format!("{WORLD}{jobs}"), named: true };
-    let manifests = Manifests::read(&[file]).unwrap();
-    let mut options = Options::new(Options::default_configuration());
-    settings(&mut options, &manifests.scenarios, false);
-    let question = Question {
-        manifests: &manifests,
-        files: &BTreeMap::new(),
+/// Asks about a job of namespace `a`, that many seconds from the beginning.
+fn question<'a>(manifests: &'a Manifests, options: Options, seconds: i64, name: &'a str) -> Question<'a> {
+    static NO_FILES: BTreeMap<String, String> = BTreeMap::new();
+    Question {
+        manifests,
+        files: &NO_FILES,
         options,
-        at: SignedDuration::from_secs(10),
+        at: SignedDuration::from_secs(seconds),
         namespace: "a",
         kind: None,
         name,
         all_namespaces: false,
         live: None,
         patience: Patience::ENDLESS,
-    };
+    }
+}
+
+fn explain(jobs: &str, name: &str) -> Explained {
+    let file = File { name: "world".to_owned(), text: format!("{WORLD}{jobs}"), named: true };
+    let manifests = Manifests::read(&[file]).unwrap();
+    let mut options = Options::new(Options::default_configuration());
+    settings(&mut options, &manifests.scenarios, false);
+    let question = question(&manifests, options, 10, name);
     question.answer().unwrap()
 }
 
@@ -127,18 +133,8 @@ fn the_ninetieth_percentile_covers_nine_of_ten_held_out_starts() {
     let manifests = Manifests::read(&[File { name: "world".to_owned(), text, named: true }]).unwrap();
     let names = ["j2", "j3", "j5"];
     let forecast = |seed: u64, name: &'static str| {
-        let question = Question {
-            manifests: &manifests,
-            files: &BTreeMap::new(),
-            options: Options { seed, ..Options::new(Options::default_configuration()) },
-            at: SignedDuration::from_secs(1),
-            namespace: "a",
-            kind: None,
-            name,
-            all_namespaces: false,
-            live: None,
-            patience: Patience::ENDLESS,
-        };
+        let question =
+            question(&manifests, Options { seed, ..Options::new(Options::default_configuration()) }, 1, name);
         (name, question.forecast_only().unwrap().unwrap())
     };
     // One forecast of twenty futures is itself a draw: several are averaged.
@@ -185,18 +181,12 @@ fn forecasts_from_observed_run_times_cover_nine_of_ten_held_out_starts() {
         let mut manifests = read(&format!("{WORLD}{jobs}"));
         manifests.observed = trace(seed);
         for name in names {
-            let question = Question {
-                manifests: &manifests,
-                files: &BTreeMap::new(),
-                options: Options { seed: 500 + seed, ..Options::new(Options::default_configuration()) },
-                at: SignedDuration::from_secs(1),
-                namespace: "a",
-                kind: None,
+            let question = question(
+                &manifests,
+                Options { seed: 500 + seed, ..Options::new(Options::default_configuration()) },
+                1,
                 name,
-                all_namespaces: false,
-                live: None,
-                patience: Patience::ENDLESS,
-            };
+            );
             let forecast = question.forecast_only().unwrap().unwrap();
             assert!(forecast.basis.contains("6 by what jobs of their queue took"), "{}", forecast.basis);
             forecasts.push((name, forecast.p90.unwrap()));
