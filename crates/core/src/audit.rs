@@ -17,7 +17,18 @@ impl Scheduler {
         self.audit_pending(&mut found);
         self.audit_locals(&mut found);
         self.audit_capacity(&mut found);
+        self.audit_second_passes(&mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// Only who holds quota and keeps it has a second pass.
+    fn audit_second_passes(&self, found: &mut Vec<String>) {
+        for id in self.second_passes.ids() {
+            let hold = self.workloads.try_get(id).and_then(|workload| workload.hold());
+            if hold.is_none_or(|hold| hold.evicted) {
+                found.push(format!("{id:?} is to have a second pass, but keeps no quota"));
+            }
+        }
     }
 
     /// The usage of every slot, added up anew.

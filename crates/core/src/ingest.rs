@@ -159,6 +159,7 @@ impl Scheduler {
         self.outside_change(id);
         self.settle(id);
         let before = self.leave(id);
+        self.second_passes.remove(id);
         self.shapes.release(self.workloads.get(id).shape);
         self.workloads.remove(id);
         if let Some(before) = before {
@@ -175,6 +176,7 @@ impl Scheduler {
             return;
         };
         let Some(before) = self.leave(id) else { return };
+        self.second_passes.remove(id);
         self.settle(id);
         self.workloads.get_mut(id).place = Place::Pending(Box::default());
         self.queue_pending(id, now);
@@ -235,6 +237,9 @@ impl Scheduler {
     fn enter(&mut self, id: WorkloadId, state: WorkloadState, now: Time) {
         if !matches!(state, WorkloadState::Reserved { .. }) {
             self.settle(id);
+        }
+        if !matches!(state, WorkloadState::Reserved { evicted: false, .. }) {
+            self.second_passes.remove(id);
         }
         match state {
             WorkloadState::Parked => self.workloads.get_mut(id).progress = None,
@@ -381,13 +386,13 @@ impl Scheduler {
         self.queue_pending(id, Time(i64::MIN));
     }
 
-    /// When the first backoff of a parked workload ends, or a sample of admission fair sharing is due.
+    /// When the first backoff of a parked workload ends, a second pass is due, or a sample of admission fair sharing is.
     pub fn next_wakeup(&self) -> Option<Time> {
         let backoff = self.wakeups.first().map(|&(at, _)| at);
-        [backoff, self.next_sample()].into_iter().flatten().min()
+        [backoff, self.second_passes.next(), self.next_sample()].into_iter().flatten().min()
     }
 
-    /// Queues the workloads whose backoff ended by `now`, and takes the samples of admission fair sharing that are due.
+    /// Queues the workloads whose backoff ended by `now`, makes due second passes heads of the next cycle, and takes the samples of admission fair sharing that are due.
     pub fn wake(&mut self, now: Time) {
         self.refresh();
         while let Some(&(at, id)) = self.wakeups.first().filter(|&&(at, _)| at <= now) {
@@ -398,6 +403,7 @@ impl Scheduler {
             self.unqueue(id, &waiting);
             self.queue_pending(id, now);
         }
+        self.second_passes.wake(now);
         self.sample(now);
     }
 

@@ -20,6 +20,7 @@
 //! | 6.4 Heads; requeue after a cycle | `cycle::heads`, `cycle::requeue` |
 //! | 6.5 the cycle: nominate, order, processEntry, admit, issue preemptions | `cycle`, one file for each |
 //! | 6.5 order under fair sharing: the tournament | `tournament` |
+//! | 6.4, 6.15 second-pass queue, second pass | `second_pass` |
 //! | 6.6 flavor assignment, quota per resource, start index | `flavor_assigner` |
 //! | 6.6 granular mode, preference, shouldTryNext (flavor fungibility) | `flavor_assigner::granular` |
 //! | 6.6 LastAssignment and when it is outdated | `flavor_assigner::progress` |
@@ -63,6 +64,7 @@ mod quota;
 mod reason;
 mod report;
 mod scheduler;
+mod second_pass;
 mod shape;
 mod snapshot;
 mod spec;
@@ -84,6 +86,7 @@ pub use report::{
     PreemptionReason, ResourceUsage, Victim,
 };
 pub use scheduler::Scheduler;
+pub use second_pass::SecondPass;
 pub use sluice_quantity::Amount;
 pub use snapshot::{Snapshot, Stats};
 pub use spec::{

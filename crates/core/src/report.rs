@@ -62,6 +62,9 @@ pub enum Outcome {
     /// Not admitted because it needs a preemption and its preemption gate is closed: the condition
     /// BlockedOnPreemptionGates applies.
     PreemptionGated(Arc<Unadmitted>),
+    /// It held quota before the cycle and was looked at once more: done, or why not yet (event SecondPassFailed; it is
+    /// tried again). What it holds is as it was.
+    SecondPass(Result<(), String>),
 }
 
 /// A workload chosen to make room.

@@ -15,6 +15,7 @@ use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::local_queue::LocalQueue;
 use crate::loop_guard::LoopGuard;
 use crate::report::Changed;
+use crate::second_pass::SecondPassQueue;
 use crate::shape::Shapes;
 use crate::snapshot::Stats;
 use crate::spec::{CheckSpec, ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, Time};
@@ -53,6 +54,7 @@ pub struct Scheduler {
     pub(crate) flush_later: BTreeSet<QueueId>,
     /// Backoffs.
     pub(crate) wakeups: BTreeSet<(Time, WorkloadId)>,
+    pub(crate) second_passes: SecondPassQueue,
     /// Workloads that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
     /// Who evicted whom since something happened outside.
@@ -107,6 +109,7 @@ impl Scheduler {
             parked: BTreeSet::new(),
             flush_later: BTreeSet::new(),
             wakeups: BTreeSet::new(),
+            second_passes: SecondPassQueue::default(),
             unready: 0,
             loops: LoopGuard::default(),
             stats: Stats::default(),

@@ -59,7 +59,7 @@ struct Round {
 
 /// All heads of a cycle that are not processed yet.
 pub(crate) struct Tournament {
-    /// The place of each ClusterQueue's entry.
+    /// The place of each ClusterQueue's entry. [quirk] Of several entries of one ClusterQueue only the last takes part.
     entries: BTreeMap<NodeId, usize>,
     rounds: BTreeMap<NodeId, Round>,
     /// Roots with entries.
@@ -91,6 +91,13 @@ impl Tournament {
             }
         }
         tournament
+    }
+
+    /// The second passes whose ClusterQueue has another entry, which takes part instead (reference 06, 6.5: a quirk).
+    pub(crate) fn left_out<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+        let takes_part = |at: usize, entry: &Entry| self.entries.get(&entry.head.node) == Some(&at);
+        let second = entries.iter().enumerate().filter(|(_, entry)| entry.second_pass.is_some());
+        second.filter(|&(at, entry)| !takes_part(at, entry)).map(|(_, entry)| entry).collect()
     }
 
     /// Enters a child's best entry, that of `queue`, into the round of its parent.

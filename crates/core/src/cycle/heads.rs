@@ -1,4 +1,5 @@
-//! Which workloads a cycle is about: one head of each queue (reference 06, 6.4 "Heads").
+//! Which workloads a cycle is about: those whose second pass is due, and one head of each queue (reference 06, 6.4
+//! "Heads").
 
 use super::Entry;
 use crate::flavor_assigner::Assignment;
@@ -7,6 +8,24 @@ use crate::queue::{OrderKey, Spot};
 use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 use crate::view::Head;
+
+impl Entry {
+    /// An entry that holds quota already: what it was assigned is kept as it is, and takes nothing (reference 06, 6.15).
+    pub(crate) fn of_second_pass(head: Head, key: OrderKey, iteration: u32) -> Self {
+        Self {
+            head,
+            lane: LaneId::new(0),
+            key,
+            plan: None,
+            assignment: Assignment::kept(),
+            targets: Vec::new(),
+            preemptor: false,
+            first: false,
+            early: None,
+            second_pass: Some(iteration),
+        }
+    }
+}
 
 impl Scheduler {
     /// The usage of each LocalQueue, if admission fair sharing orders any queue.
@@ -47,6 +66,7 @@ impl Scheduler {
             assignment: Assignment::default(),
             targets: Vec::new(),
             early: None,
+            second_pass: None,
         })
     }
 

@@ -41,9 +41,11 @@ use crate::queue::OrderKey;
 use crate::reason::Unadmitted;
 use crate::report::CycleReport;
 use crate::scheduler::Scheduler;
+use crate::second_pass::SecondPass;
 use crate::spec::Time;
 use crate::tournament::Tournament;
 use crate::view::Head;
+use crate::workload::WorkloadKey;
 
 /// Why an entry goes back to its queue, which decides where it goes there (reference 06, 6.4 "Requeue after a cycle").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,7 @@ pub(crate) enum Requeue {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) head: Head,
+    /// Where in its queue it waits; of no meaning in a second pass.
     lane: LaneId,
     /// Its place among those of equal priority, with its UID.
     pub(crate) key: OrderKey,
@@ -72,12 +75,14 @@ pub(crate) struct Entry {
     pub(crate) first: bool,
     /// Decided at nomination already.
     early: Option<(Arc<Unadmitted>, Requeue)>,
+    /// It holds quota, and this is its second pass; which one, from 1.
+    pub(crate) second_pass: Option<u32>,
 }
 
 /// What the processing of a cycle collects.
 #[derive(Default)]
-struct Progress {
-    report: CycleReport,
+pub(crate) struct Progress {
+    pub(crate) report: CycleReport,
     victims: Vec<(WorkloadId, WorkloadId)>,
     /// Usage that only lasts for the cycle, by the root of its tree.
     transient: BTreeMap<NodeId, Vec<(SlotId, i128)>>,
@@ -87,40 +92,75 @@ struct Progress {
 
 impl Scheduler {
     /// One cycle: takes one head per active ClusterQueue, decides, and assumes what it decided. Victims are marked
-    /// evicted and keep their quota until they are set to another state or removed.
+    /// evicted and keep their quota until they are set to another state or removed. Second passes that are due find
+    /// that none is needed.
     pub fn cycle(&mut self, now: Time) -> CycleReport {
+        self.cycle_with(now, &mut |_| SecondPass::NotNeeded)
+    }
+
+    /// One cycle, in which `place` answers for the workloads whose second pass is due
+    /// ([`Scheduler::queue_second_pass`]).
+    pub fn cycle_with(
+        &mut self,
+        now: Time,
+        place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
+    ) -> CycleReport {
         self.wake(now);
         self.cycle += 1;
         let local_usage = self.rank_locals();
         // One head per active ClusterQueue. What one nomination looks at does not depend on which heads are taken, so each
         // is nominated at once, while what belongs to it is in the processor's caches.
         let ready: Vec<QueueId> = self.ready.iter().copied().collect();
-        let mut entries = Vec::with_capacity(ready.len());
+        let mut progress = Progress::default();
+        progress.report.cycle = self.cycle;
+        let mut entries = self.take_second_passes(now, &mut progress);
+        entries.reserve(ready.len());
         for id in ready {
             entries.extend(self.take_head(id, &local_usage));
             if let Some(entry) = entries.last_mut().filter(|entry: &&mut Entry| entry.head.queue == id) {
                 self.nominate(entry, &local_usage);
             }
         }
-        let mut progress = Progress::default();
-        progress.report.cycle = self.cycle;
         progress.report.entries.reserve(entries.len());
         if self.config.fair_sharing.is_some() {
             let mut tournament = Tournament::new(self, &entries);
+            for entry in tournament.left_out(&entries) {
+                let why = "Another workload of its ClusterQueue is considered first".to_owned();
+                self.second_pass_done(entry, Err(why), now, &mut progress);
+            }
             while let Some(at) = tournament.pop(self, &entries) {
-                self.process(&mut entries[at], &local_usage, now, &mut progress);
+                self.turn(&mut entries[at], &local_usage, now, place, &mut progress);
             }
         } else {
             for at in self.order(&entries) {
-                self.process(&mut entries[at], &local_usage, now, &mut progress);
+                self.turn(&mut entries[at], &local_usage, now, place, &mut progress);
             }
         }
         self.finish(progress)
     }
 
-    /// There is something in the heap of an active ClusterQueue. After a change of specs it may also say so when only
-    /// a cycle can tell.
+    /// An entry's turn: its first pass, or its second.
+    fn turn(
+        &mut self,
+        entry: &mut Entry,
+        local_usage: &[f64],
+        now: Time,
+        place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
+        progress: &mut Progress,
+    ) {
+        if entry.second_pass.is_some() {
+            self.second_pass(entry, now, place, progress);
+        } else {
+            self.process(entry, local_usage, now, progress);
+        }
+    }
+
+    /// There is something in the heap of an active ClusterQueue, or a second pass is due. After a change of specs it may
+    /// also say so when only a cycle can tell.
     pub fn has_heads(&self) -> bool {
+        if self.second_passes.has_ready() {
+            return true;
+        }
         let stale = self.tree.forest.is_stale() || !self.flush_later.is_empty();
         if stale && !self.parked.is_empty() {
             return true;
@@ -128,13 +168,19 @@ impl Scheduler {
         self.ready.iter().any(|id| stale || !self.tree.forest.node(self.queues[id.at()].node).in_cycle)
     }
 
-    /// The order without fair sharing, as places in `entries`: remembered preemptors (gate, or loop guard), lower borrowing,
-    /// higher priority (gate), older timestamp, UID.
+    /// The order without fair sharing, as places in `entries`: who holds quota already (second pass), remembered
+    /// preemptors (gate, or loop guard), lower borrowing, higher priority (gate), older timestamp, UID.
     fn order(&self, entries: &[Entry]) -> SmallVec<[usize; 4]> {
         let by_priority = self.config.gates.priority_sorting_within_cohort;
         let key = |entry: &Entry| {
             let priority = if by_priority { entry.head.priority } else { 0 };
-            (!entry.first, entry.assignment.borrow, Reverse(priority), entry.head.order)
+            (
+                entry.second_pass.is_none(),
+                !entry.first,
+                entry.assignment.borrow,
+                Reverse(priority),
+                entry.head.order,
+            )
         };
         let tie_break = |at: usize| (&entries[at].key.uid, entries[at].head.workload);
         let mut order: SmallVec<[_; 4]> =

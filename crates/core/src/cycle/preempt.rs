@@ -54,6 +54,7 @@ impl Scheduler {
             if self.config.gates.preemption_loop_guard {
                 self.loops.evicted(root, by, victim);
             }
+            self.second_passes.remove(victim);
             let key = self.candidate_key(victim, reserved_at);
             let holders = &mut self.queues[queue.at()].holders;
             holders.running.remove(&key);

@@ -10,7 +10,7 @@ use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 
 impl Scheduler {
-    pub(super) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
+    pub(crate) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
         EntryReport {
             key: self.workloads.get(entry.head.workload).key.clone(),
             uid: entry.key.uid.clone(),

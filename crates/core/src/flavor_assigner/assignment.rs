@@ -69,6 +69,11 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
+    /// What is held already: it fits, and takes nothing more (reference 06, 6.15).
+    pub(crate) fn kept() -> Self {
+        Self { mode: Mode::Fit, ..Self::default() }
+    }
+
     pub(super) fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {
         self.picks
             .iter()

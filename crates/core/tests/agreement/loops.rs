@@ -111,7 +111,7 @@ impl Run {
                             self.refused.push((victim.to_string(), *kind, why.message()));
                         }
                     }
-                    Outcome::PreemptionGated(_) => {}
+                    Outcome::PreemptionGated(_) | Outcome::SecondPass(_) => {}
                 }
             }
             for key in victims {

@@ -56,6 +56,7 @@ fn of_core(outcome: &CoreOutcome) -> Decision {
             Detail::DeferredFit => Decision::Deferred,
             _ => Decision::Refused,
         },
+        CoreOutcome::SecondPass(_) => unreachable!("nobody asks for a second pass here"),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Arbitrary event streams for the scheduler: each byte string is one. The body of the fuzz target `core_events`, and of
 //! an ordinary test that runs it on a fixed set of inputs.
 
+use std::collections::BTreeSet;
+
 use sluice_core::{
     Admission, AdmissionFairSharing, AffinityTerm, Amount, BorrowWithinCohort, CheckRule, ClusterQueueSpec,
     CohortSpec, Config, CycleReport, Expression, FairSharing, FairStrategy, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
-    ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time, Toleration, Weight,
+    ResourceQuota, Scheduler, SecondPass, Selector, StopPolicy, Taint, TaintEffect, Time, Toleration, Weight,
     WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
@@ -33,8 +35,8 @@ impl Choices<'_> {
         self.byte() & 1 == 1
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
     }
 
     fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
@@ -318,12 +320,14 @@ fn check_report(core: &Scheduler, report: &CycleReport) {
                 let _ = why.message();
                 assert!(core.position(&entry.key).is_some(), "{} is lost", entry.key);
             }
+            Outcome::SecondPass(_) => {
+                assert!(core.position(&entry.key).is_none(), "{} holds quota and waits", entry.key);
+            }
         }
     }
-    let mut queues: Vec<&Name> = report.entries.iter().map(|entry| &entry.cluster_queue).collect();
-    queues.sort();
-    queues.dedup();
-    assert_eq!(queues.len(), report.entries.len(), "more than one head of a queue");
+    let heads = || report.entries.iter().filter(|entry| !matches!(entry.outcome, Outcome::SecondPass(_)));
+    let queues: BTreeSet<&Name> = heads().map(|entry| &entry.cluster_queue).collect();
+    assert_eq!(queues.len(), heads().count(), "more than one head of a queue");
 }
 
 /// One event; what a cycle reported.
@@ -349,10 +353,13 @@ fn event(c: &mut Choices<'_>, core: &mut Scheduler, now: Time) -> Option<CycleRe
         23 => core.set_namespace(&c.name("ns", 2), c.pairs()),
         24 => core.remove_workload(&key(c), now),
         25 => core.admission_failed(&key(c), now),
+        26 if c.flag() => core.queue_second_pass(&key(c), now),
         26 => core.wake(now),
         27 => core.remove_namespace(&c.name("ns", 2)),
         _ => {
-            let report = core.cycle(now);
+            let passes =
+                [SecondPass::NotNeeded, SecondPass::Placed, SecondPass::Failed("no room".to_owned())];
+            let report = core.cycle_with(now, &mut |_| c.pick(&passes));
             check_report(core, &report);
             return Some(report);
         }

@@ -9,6 +9,7 @@ mod build;
 mod index;
 mod ours_capacity;
 mod s6_10_checks;
+mod s6_15_second_pass;
 mod s6_17_eviction;
 mod s6_18_stop_policy;
 mod s6_28_amounts;

@@ -3,7 +3,8 @@
 pub use crate::build::*;
 use sluice_core::{
     Admission, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates, LocalQueueSpec,
-    Name, Outcome, Scheduler, StopPolicy, Time, Unadmitted, Weight, WorkloadKey, WorkloadSpec, WorkloadState,
+    Name, Outcome, Scheduler, SecondPass, StopPolicy, Time, Unadmitted, Weight, WorkloadKey, WorkloadSpec,
+    WorkloadState,
 };
 use std::collections::BTreeMap;
 
@@ -195,11 +196,24 @@ impl World {
         self.pass(1);
         self.report = self.core.cycle(self.now());
         assert_eq!(self.core.audit(), Ok(()));
+        self.lines()
+    }
+
+    /// A line for each head of the last cycle.
+    fn lines(&self) -> Vec<String> {
         self.report
             .entries
             .iter()
             .map(|entry| format!("{} {}", entry.key.name, line(&entry.outcome)))
             .collect()
+    }
+
+    /// One cycle, a second later, in which second passes end like this.
+    pub fn cycle_placing(&mut self, place: &mut dyn FnMut(&str) -> SecondPass) -> Vec<String> {
+        self.pass(1);
+        self.report = self.core.cycle_with(self.now(), &mut |key| place(&key.name));
+        assert_eq!(self.core.audit(), Ok(()));
+        self.lines()
     }
 
     /// Cycles until nothing moves, or nothing new is decided: all lines.
@@ -223,7 +237,7 @@ impl World {
         let entry = self.report.entries.iter().find(|entry| &*entry.key.name == name).expect("it was a head");
         match &entry.outcome {
             Outcome::Preempting { why, .. } | Outcome::Unadmitted(why) | Outcome::PreemptionGated(why) => why,
-            Outcome::Admitted { .. } => panic!("{name} was admitted"),
+            Outcome::Admitted { .. } | Outcome::SecondPass(_) => panic!("{name} holds quota"),
         }
     }
 
@@ -311,6 +325,8 @@ fn line(outcome: &Outcome) -> String {
             _ => format!("{}: {}", why.reason.as_str(), why.message()),
         },
         Outcome::PreemptionGated(_) => "gated".to_owned(),
+        Outcome::SecondPass(Ok(())) => "placed".to_owned(),
+        Outcome::SecondPass(Err(why)) => format!("not placed: {why}"),
     }
 }
 

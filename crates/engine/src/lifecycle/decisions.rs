@@ -76,6 +76,8 @@ impl Engine {
                 self.tell_unadmitted(&entry.key, &why, true);
             }
             Outcome::Unadmitted(why) => self.tell_unadmitted(&entry.key, &why, true),
+            Outcome::SecondPass(Ok(())) => {}
+            Outcome::SecondPass(Err(why)) => self.tell_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => {
                 let Some(known) = self.world.workloads.get(&entry.key) else { return };
                 if known.open.is_none() && !is(known.status(), Type::BlockedOnPreemptionGates) {
@@ -89,6 +91,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// What stands in the way of a workload that holds quota (reference 03, 3.3).
+    fn tell_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        let uid = entry.uid();
+        let told =
+            event(&workload_ref(key), &uid, EventType::Warning, "SecondPassFailed", why, REPORTER_ADMISSION);
+        self.outbox.push(told);
     }
 
     /// Takes a decision on, and carries it out if nothing is under way.
