@@ -131,19 +131,21 @@ fn the_kinds_webhooks_are_those_that_the_manager_answers() {
 }
 
 #[test]
-fn a_webhook_for_jobs_either_needs_a_queue_name_or_cannot_block() {
+fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
     let objects = objects(&[]);
     let jobs: Vec<&Value> = webhooks(&objects)
         .into_iter()
         .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
         .collect();
-    assert_eq!(jobs.len(), 8, "two kinds, mutating and validating, with and without queue name");
+    assert_eq!(jobs.len(), 9, "two kinds, mutating and validating, with and without queue name; pods");
     for webhook in jobs {
         let condition = &webhook["matchConditions"][0]["name"];
         match webhook["failurePolicy"].as_str().unwrap() {
             "Fail" => assert_eq!(condition, "has-queue-name"),
             policy => {
-                assert_eq!((policy, condition), ("Ignore", &json!("has-no-queue-name")));
+                let asks = webhook["rules"][0]["resources"][0] == "pods";
+                let wanted = if asks { "asks-for-node-affinity" } else { "has-no-queue-name" };
+                assert_eq!((policy, condition), ("Ignore", &json!(wanted)));
                 assert_eq!(webhook["timeoutSeconds"], 2);
             }
         }

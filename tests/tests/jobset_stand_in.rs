@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use sluice_testkit::jobset::{EXCLUSIVE_GROUP, JobSet, JobSetStatus};
+use sluice_testkit::jobset::{JobSet, JobSetStatus};
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{ControlPlane, kubectl, nodes, shared};
 
@@ -199,12 +199,13 @@ async fn exclusive_topology_gives_each_child_a_node_group_of_its_own() {
     }
     let mut groups = BTreeSet::new();
     for job in scene.jobs.list(&ListParams::default()).await.unwrap() {
-        let group = job.metadata.annotations.unwrap()[EXCLUSIVE_GROUP].clone();
         let selector = format!("job-name={}", job.metadata.name.unwrap());
-        for pod in scene.pods.list(&ListParams::default().labels(&selector)).await.unwrap() {
-            assert!(pod.spec.unwrap().node_name.unwrap().starts_with(&group));
-        }
-        assert!(groups.insert(group));
+        let pods = scene.pods.list(&ListParams::default().labels(&selector)).await.unwrap();
+        let nodes = pods.into_iter().map(|pod| pod.spec.unwrap().node_name.unwrap());
+        let own: BTreeSet<_> = nodes.map(|node| node.rsplit_once('-').unwrap().0.to_owned()).collect();
+        assert_eq!(own.len(), 1, "a child has one group");
+        assert!(groups.is_disjoint(&own), "to itself");
+        groups.extend(own);
     }
     assert_eq!(groups.len(), 3);
 }

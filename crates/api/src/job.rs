@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
 /// The job kinds that Sluice integrates (reference 07, the table in 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,6 +158,8 @@ pub struct PodScheduling {
     pub tolerations: Vec<Toleration>,
     /// The scheduling gates.
     pub scheduling_gates: Vec<PodSchedulingGate>,
+    /// The affinity. Only that to nodes is ever added to, and restored (ours: Kueue leaves it alone).
+    pub affinity: Option<Box<Affinity>>,
 }
 
 /// What one pod set gets at start (the additions), or gets back at stop (the originals).
@@ -167,7 +169,7 @@ pub struct PodSetInfo {
     pub name: String,
     /// The number of pods: the admitted one at start, the original one at stop.
     pub count: i32,
-    /// Labels, annotations, node selector, tolerations and gates.
+    /// Labels, annotations, node selector, tolerations, gates and node affinity.
     pub scheduling: PodScheduling,
 }
 
@@ -198,6 +200,10 @@ pub struct JobView {
     pub prebuilt_workload: Option<String>,
     /// The label `kueue.x-k8s.io/max-exec-time-seconds`, in seconds, if it is a valid one.
     pub maximum_execution_time_seconds: Option<i32>,
+    /// For so many seconds the job may run at most by its own spec (`activeDeadlineSeconds` of a batch Job).
+    pub active_deadline_seconds: Option<i64>,
+    /// How often its own controller made its pods anew (`status.restarts` of a JobSet).
+    pub restarts: i64,
     /// The annotation `kueue.x-k8s.io/admission-gated-by`.
     pub admission_gated_by: Option<String>,
     /// All labels of the job (`integrations.labelKeysToCopy` picks from them).

@@ -13,6 +13,7 @@ pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod health;
 pub(crate) mod needs;
+pub(crate) mod outlook;
 pub(crate) mod pods;
 pub(crate) mod room;
 pub(crate) mod scene;
@@ -24,7 +25,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::gates::Gate;
-use sluice_core::Name;
+use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::{Alarm, Engine};
 
@@ -44,6 +45,10 @@ pub(crate) struct State {
     uneasy: bool,
     /// The flavors in scope at the last look.
     flavors: BTreeSet<Name>,
+    /// What was known about nodes at the last look.
+    outlook: outlook::Outlook,
+    /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
+    users: BTreeSet<(Name, String)>,
     /// The names of nodes and resources that pods use, shared.
     names: BTreeSet<Name>,
 }
@@ -66,9 +71,19 @@ impl Engine {
         self.hotswap.stale = true;
     }
 
-    /// A Workload changed.
-    pub(crate) fn hotswap_workload_changed(&mut self) {
-        self.hotswap.stale |= self.hotswap.uneasy;
+    /// A Workload came, changed or went.
+    pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
+        self.hotswap.stale |= self.hotswap.uneasy || self.takes_groups_anew(key);
+    }
+
+    /// Whether a Workload takes whole groups of nodes that nobody in its queue took at the last look: they count for capacity
+    /// only while they are whole.
+    fn takes_groups_anew(&self, key: &WorkloadKey) -> bool {
+        if self.hotswap.flavors.is_empty() {
+            return false;
+        }
+        let Some(entry) = self.world.workloads.get(key) else { return false };
+        self.exclusive_use(key, entry).iter().any(|label| !self.hotswap.users.contains(label))
     }
 
     /// A pod of a node came or went.

@@ -181,7 +181,7 @@ impl Engine {
         }
         self.world.put_workload(&key, workload);
         self.touch_workload(&key);
-        self.hotswap_workload_changed();
+        self.hotswap_workload_changed(&key);
     }
 
     fn observe_job(&mut self, view: JobView) {
@@ -300,7 +300,7 @@ impl Engine {
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.made.forget(key);
-        self.hotswap_workload_changed();
+        self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.restless = true;
     }

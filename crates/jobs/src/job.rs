@@ -20,6 +20,7 @@ pub fn observe(job: &Value) -> JobView {
     view.active =
         ["active", "terminating"].iter().any(|key| status[*key].as_i64().is_some_and(|pods| pods != 0));
     view.finished = object::finished(status, "Complete", "Failed");
+    view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let count = object::pods_of_job_spec(spec);
     view.pods_ready = ready_pods(status) >= i64::from(count);
     view.reclaimable = reclaimable(spec, status, count).into_iter().collect();

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::labels;
 
+use crate::affinity::Wish;
 use crate::object;
 use crate::patch::{Patch, Step};
 use crate::scheduling::{StartError, merged, paired, restored, template_operations};
@@ -19,6 +21,7 @@ pub fn observe(jobset: &Value) -> JobView {
     let number = |status: &Value, key: &str| status[key].as_i64().unwrap_or(0);
     view.active = statuses.iter().any(|status| number(status, "active") > 0);
     view.finished = object::finished(status, "Completed", "Failed");
+    view.restarts = status["restarts"].as_i64().unwrap_or(0);
     let jobs: &[Value] = spec["replicatedJobs"].as_array().map_or(&[], Vec::as_slice);
     let replicas: i64 = jobs.iter().map(|job| i64::from(replicas(job))).sum();
     let ready: i64 = statuses
@@ -80,12 +83,24 @@ pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> 
                 needed: pod_set.count,
             });
         }
-        let target = merged(pod_set, info)?;
+        let target = merged(pod_set, &with_wish(view, pod_set, info))?;
         let has_metadata = pod_set.has_template_metadata;
         operations.extend(template_operations(&template(index), has_metadata, &pod_set.scheduling, &target));
     }
     operations.push(suspend_operation(false));
     Ok(Patch::Json(operations).pinned(&view.resource_version))
+}
+
+/// The node affinity to add as an annotation: the affinity of the templates cannot change. What the template says itself stays.
+fn with_wish(view: &JobView, pod_set: &JobPodSet, info: &PodSetInfo) -> PodSetInfo {
+    let mut info = info.clone();
+    let adds = info.scheduling.affinity.take().and_then(|affinity| affinity.node_affinity);
+    let asks = pod_set.scheduling.annotations.contains_key(labels::NODE_AFFINITY);
+    if let Some(node_affinity) = adds.filter(|_| !asks) {
+        let wish = json!(Wish { restarts: view.restarts, node_affinity }).to_string();
+        info.scheduling.annotations.insert(labels::NODE_AFFINITY.to_owned(), wish);
+    }
+    info
 }
 
 /// The one patch that stops a JobSet and restores its templates: JobSet's webhook accepts changed templates with

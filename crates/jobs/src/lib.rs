@@ -12,6 +12,7 @@
 //! Source of the contract: reference 07.
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod job;
 mod jobset;
 mod object;

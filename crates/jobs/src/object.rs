@@ -43,6 +43,8 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
             .get(labels::MAX_EXEC_TIME_SECONDS)
             .and_then(|text| text.parse().ok())
             .filter(|seconds| *seconds > 0),
+        active_deadline_seconds: None,
+        restarts: 0,
         admission_gated_by: annotations.get(labels::ADMISSION_GATED_BY).cloned(),
         labels,
         annotations: annotations
@@ -99,6 +101,7 @@ pub(crate) fn pod_set(
         node_selector: spec.node_selector.clone().unwrap_or_default(),
         tolerations: spec.tolerations.clone().unwrap_or_default(),
         scheduling_gates: spec.scheduling_gates.clone().unwrap_or_default(),
+        affinity: spec.affinity.clone().map(Box::new),
     };
     let everything = std::mem::take(&mut scheduling.labels);
     let kept: BTreeMap<_, _> = everything

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Affinity;
 use serde_json::{Map, Value, json};
 use sluice_api::job::{JobPodSet, JobView, PodScheduling, PodSetInfo};
+
+use crate::affinity::with_nodes;
 
 /// Why a job cannot be started. Every variant is permanent: trying again cannot help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +89,9 @@ pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodSchedu
             result.scheduling_gates.push(gate.clone());
         }
     }
+    if let Some(nodes) = adds.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref()) {
+        result.affinity = Some(Box::new(with_nodes(has.affinity.as_deref(), nodes)));
+    }
     Ok(result)
 }
 
@@ -126,6 +132,7 @@ pub(crate) fn template_merge(from: &PodScheduling, to: &PodScheduling) -> Option
     put_map(&mut spec, "nodeSelector", &from.node_selector, &to.node_selector);
     put_list(&mut spec, "tolerations", &from.tolerations, &to.tolerations);
     put_list(&mut spec, "schedulingGates", &from.scheduling_gates, &to.scheduling_gates);
+    put_node_affinity(&mut spec, from.affinity.as_deref(), to.affinity.as_deref());
     let mut template = Map::new();
     for (key, part) in [("metadata", metadata), ("spec", spec)] {
         if !part.is_empty() {
@@ -133,6 +140,31 @@ pub(crate) fn template_merge(from: &PodScheduling, to: &PodScheduling) -> Option
         }
     }
     (!template.is_empty()).then_some(Value::Object(template))
+}
+
+/// Only the affinity to nodes of a suspended Job's template may change.
+fn put_node_affinity(spec: &mut Map<String, Value>, from: Option<&Affinity>, to: Option<&Affinity>) {
+    let nodes = |affinity: Option<&Affinity>| affinity.and_then(|affinity| affinity.node_affinity.clone());
+    let only_nodes =
+        |affinity: &Affinity| affinity.pod_affinity.is_none() && affinity.pod_anti_affinity.is_none();
+    if to.is_none() && from.is_some_and(only_nodes) {
+        spec.insert("affinity".to_owned(), Value::Null);
+        return;
+    }
+    if nodes(from) == nodes(to) {
+        return;
+    }
+    let mut target = nodes(to).map_or(Value::Null, |nodes| json!(nodes));
+    if let Value::Object(fields) = &mut target {
+        // A merge patch removes only what it names.
+        for field in [
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        ] {
+            fields.entry(field).or_insert(Value::Null);
+        }
+    }
+    spec.insert("affinity".to_owned(), json!({"nodeAffinity": target}));
 }
 
 fn put_map(
@@ -201,4 +233,39 @@ pub(crate) fn template_operations(
 
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the merge patch makes of an affinity that got a preference for nodes.
+    fn restored_affinity(original: &Value) -> Value {
+        let read = |value: &Value| PodScheduling {
+            affinity: serde_json::from_value(value.clone()).unwrap(),
+            ..PodScheduling::default()
+        };
+        let mut changed = if original.is_null() { json!({}) } else { original.clone() };
+        changed["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+            json!([{"weight": 100, "preference": {}}]);
+        let patch = template_merge(&read(&changed), &read(original)).unwrap();
+        let mut template = json!({"spec": {"affinity": changed}});
+        json_patch::merge(&mut template, &patch);
+        template["spec"]["affinity"].take()
+    }
+
+    #[test]
+    fn an_affinity_is_restored_to_the_letter() {
+        let pods = json!({"podAffinity": {}});
+        for original in [
+            Value::Null,
+            json!({}),
+            json!({"nodeAffinity": {}}),
+            json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}),
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}),
+            pods.clone(),
+        ] {
+            assert_eq!(restored_affinity(&original), original);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
 
 mod job_rules;
+mod pod;
 mod topology;
 mod validate;
 
@@ -19,6 +20,7 @@ use sluice_api::labels;
 use crate::object::string_map;
 use crate::patch::{Patch, escape};
 
+pub use pod::mutate_pod;
 pub use validate::validate;
 
 /// What the user does.

@@ -75,3 +75,25 @@ anybody's way. Takes root, type, job (name, group, version, resource), operation
       resources: [{{ $context.job.resource }}]
 {{- end }}
 {{- end }}
+
+{{/*
+The entry for pods of started JobSets that are to keep off some nodes: they say so in an annotation. It is in nobody's way.
+*/}}
+{{- define "sluice.podWebhook" -}}
+- name: mpod.kb.io
+  admissionReviewVersions: [v1]
+  clientConfig: {{- include "sluice.clientConfig" (dict "root" . "path" "/mutate--v1-pod") | nindent 4 }}
+  failurePolicy: Ignore
+  sideEffects: None
+  timeoutSeconds: 2
+  reinvocationPolicy: Never
+  namespaceSelector: {{- include "sluice.jobNamespaces" . | nindent 4 }}
+  matchConditions:
+    - name: asks-for-node-affinity
+      expression: "has(object.metadata.annotations) && 'sluice.dev/node-affinity' in object.metadata.annotations"
+  rules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: ["CREATE"]
+      resources: [pods]
+{{- end }}

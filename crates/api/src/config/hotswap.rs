@@ -20,6 +20,8 @@ pub struct Hotswap {
     pub departing_labels: BTreeMap<String, String>,
     /// Keys of taints of nodes that are about to go. `cloud.google.com/impending-node-termination`.
     pub departing_taints: Vec<String>,
+    /// The label of a node that says when its maintenance begins, in Unix seconds. `cloud.google.com/scheduled-maintenance-time`.
+    pub maintenance_time_label: String,
     /// The label of a node with the topology of the slice that it is part of, as in `4x4`.
     /// `cloud.google.com/gke-tpu-topology`.
     pub slice_topology_label: String,
@@ -35,6 +37,7 @@ impl Default for Hotswap {
             max_unhealthy_percent: 55,
             departing_labels: BTreeMap::from([label]),
             departing_taints: vec!["cloud.google.com/impending-node-termination".to_owned()],
+            maintenance_time_label: "cloud.google.com/scheduled-maintenance-time".to_owned(),
             slice_topology_label: "cloud.google.com/gke-tpu-topology".to_owned(),
             slice_resource: "google.com/tpu".to_owned(),
         }
@@ -67,6 +70,8 @@ pub(super) fn hotswap(mut reader: Option<Reader<'_>>) -> Hotswap {
         departing_labels: field(reader, |r| r.map_of("departingLabels", "a string", text))
             .unwrap_or(default.departing_labels),
         departing_taints: field(reader, |r| r.strings("departingTaints")).unwrap_or(default.departing_taints),
+        maintenance_time_label: field(reader, |r| r.string("maintenanceTimeLabel"))
+            .unwrap_or(default.maintenance_time_label),
         slice_topology_label: field(reader, |r| r.string("sliceTopologyLabel"))
             .unwrap_or(default.slice_topology_label),
         slice_resource: field(reader, |r| r.string("sliceResource")).unwrap_or(default.slice_resource),

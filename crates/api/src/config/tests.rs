@@ -315,12 +315,14 @@ fn what_counts_as_a_failing_node_is_a_section_of_ours() {
     let (plain, _) = v1beta2("").unwrap();
     assert_eq!(plain.hotswap, Hotswap::default());
     assert!(!serde_json::to_string(&plain).unwrap().contains("hotswap"));
-    let text = "hotswap: {notReadyAfter: 1m, maxUnhealthyPercent: 20, departingLabels: {x: z}, departingTaints: [going]}";
+    let text = "hotswap: {notReadyAfter: 1m, maxUnhealthyPercent: 20, departingLabels: {x: z}, departingTaints: [going], \
+                maintenanceTimeLabel: when}";
     let (asked, _) = v1beta2(text).unwrap();
     assert_eq!(asked.hotswap.not_ready_after, Duration::from_secs(60));
     assert_eq!(asked.hotswap.max_unhealthy_percent, 20);
     assert_eq!(asked.hotswap.departing_labels["x"], "z");
     assert_eq!(asked.hotswap.departing_taints, ["going"]);
+    assert_eq!(asked.hotswap.maintenance_time_label, "when");
     for wrong in ["maxUnhealthyPercent: 101", "notReadyAfter: -1s", "departingTaints: {}", "unknown: 1"] {
         assert!(v1beta2(&format!("hotswap: {{{wrong}}}")).is_err(), "{wrong}");
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Container as FullContainer, NodeSelectorTerm, PodSchedulingGate, PodSpec, PodTemplateSpec,
+    Affinity, Container as FullContainer, NodeSelectorTerm, PodSchedulingGate, PodSpec, PodTemplateSpec,
     ResourceRequirements, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -73,6 +73,8 @@ pub struct PodTemplate {
     pub node_selector: BTreeMap<String, String>,
     /// The required node affinity: any of these terms.
     pub node_affinity: Vec<NodeSelectorTerm>,
+    /// The affinity as it is, to be restored when the job stops.
+    pub affinity: Option<Box<Affinity>>,
     /// The tolerations.
     pub tolerations: Vec<Toleration>,
     /// The scheduling gates.
@@ -109,8 +111,9 @@ impl From<PodSpec> for PodTemplate {
     fn from(spec: PodSpec) -> Self {
         let required = spec
             .affinity
-            .and_then(|a| a.node_affinity)
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution);
+            .as_ref()
+            .and_then(|a| a.node_affinity.as_ref())
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.clone());
         Self {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
@@ -126,6 +129,7 @@ impl From<PodSpec> for PodTemplate {
             runtime_class_name: spec.runtime_class_name,
             node_selector: spec.node_selector.unwrap_or_default(),
             node_affinity: required.map(|r| r.node_selector_terms).unwrap_or_default(),
+            affinity: spec.affinity.map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),
             scheduling_gates: spec.scheduling_gates.unwrap_or_default(),
             priority_class_name: spec.priority_class_name.filter(|n| !n.is_empty()),

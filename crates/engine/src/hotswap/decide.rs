@@ -12,6 +12,7 @@ use super::brake;
 use super::capacity::{self, Groups};
 use super::displaced::{Displaced, Stage, leaves, lost_nodes};
 use super::health::Health;
+use super::outlook::Outlook;
 use super::room::Room;
 use super::scene::{Scene, exact, holds};
 use super::scope::Scope;
@@ -48,6 +49,10 @@ struct Look {
     /// Whose room is kept, in turn.
     displaced: Vec<sluice_core::Displaced>,
     actions: Vec<Action>,
+    /// Which nodes new work is steered away from.
+    outlook: Outlook,
+    /// Whose JobSets take whole groups of nodes.
+    users: BTreeSet<(Name, String)>,
     /// When a node's wavering ends.
     wake: Option<Timestamp>,
     uneasy: bool,
@@ -58,6 +63,7 @@ impl Engine {
     pub(super) fn look_at_nodes(&mut self) {
         let scope = Scope::of(&self.world, &self.config);
         if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
+            self.hotswap.outlook = Outlook::default();
             return;
         }
         let mut look = self.look(&scope);
@@ -72,6 +78,8 @@ impl Engine {
             self.wake_at(at, Alarm::Hotswap);
         }
         self.hotswap.uneasy = look.uneasy;
+        self.hotswap.outlook = look.outlook;
+        self.hotswap.users = look.users;
         let before = std::mem::take(&mut self.hotswap.flavors);
         for flavor in before.iter().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
             self.restless |= self.scheduler.set_capacity(flavor, &[]);
@@ -88,13 +96,16 @@ impl Engine {
 
     fn look(&self, scope: &Scope) -> Look {
         let scene = Scene::of(self, self.now);
-        let labels = self.exclusive_labels(scope);
-        let groups: BTreeMap<String, Groups<'_>> = labels
-            .values()
-            .flatten()
-            .map(|label| (label.clone(), Groups::by(label, &scene, &self.config.hotswap)))
-            .collect();
-        let mut look = Look::default();
+        let users = self.exclusive_users();
+        let labels = self.exclusive_labels(scope, &users);
+        let groups = self.groups(&labels, &scene);
+        let announced = &self.config.hotswap.maintenance_time_label;
+        let flavors = scope.flavors.keys().cloned();
+        let mut look = Look {
+            outlook: Outlook::of(&self.world, &scene, flavors, &labels, &groups, announced),
+            users,
+            ..Look::default()
+        };
         for (flavor, resources) in &scope.flavors {
             let Some(object) = self.world.flavors.get(flavor) else { continue };
             let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
@@ -122,18 +133,44 @@ impl Engine {
         look
     }
 
-    /// The labels by which the JobSets of a flavor's queues take whole groups of nodes.
-    fn exclusive_labels(&self, scope: &Scope) -> BTreeMap<Name, BTreeSet<String>> {
+    /// The groups that these labels make.
+    pub(super) fn groups<'a>(
+        &self,
+        labels: &BTreeMap<Name, BTreeSet<String>>,
+        scene: &Scene<'a>,
+    ) -> BTreeMap<String, Groups<'a>> {
+        let labels: BTreeSet<&String> = labels.values().flatten().collect();
+        let groups = |label: &String| Groups::by(label, scene, &self.config.hotswap);
+        labels.into_iter().map(|label| (label.clone(), groups(label))).collect()
+    }
+
+    /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
+    pub(super) fn exclusive_users(&self) -> BTreeSet<(Name, String)> {
+        let all = self.world.workloads.iter();
+        let unfinished =
+            all.filter(|(_, e)| !conditions::is_true(&e.status().conditions, Type::Finished.as_str()));
+        unfinished.flat_map(|(key, entry)| self.exclusive_use(key, entry)).collect()
+    }
+
+    /// The same of one Workload.
+    pub(super) fn exclusive_use(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Vec<(Name, String)> {
+        let labels = self.exclusive_of(entry);
+        let queue = if labels.is_empty() { None } else { self.queue_for(key, entry) };
+        queue.into_iter().flat_map(|q| labels.iter().map(move |l| (Name::clone(&q), l.clone()))).collect()
+    }
+
+    /// By flavor in scope: the labels by which the JobSets of its queues take whole groups.
+    pub(super) fn exclusive_labels(
+        &self,
+        scope: &Scope,
+        users: &BTreeSet<(Name, String)>,
+    ) -> BTreeMap<Name, BTreeSet<String>> {
         let mut labels: BTreeMap<Name, BTreeSet<String>> = BTreeMap::new();
-        for (key, entry) in &self.world.workloads {
-            let own = self.exclusive_of(entry);
-            if own.is_empty() || conditions::is_true(&entry.status().conditions, Type::Finished.as_str()) {
-                continue;
-            }
-            let queue = self.queue_for(key, entry).and_then(|q| self.world.cluster_queues.get(&q));
+        for (queue, label) in users {
+            let queue = self.world.cluster_queues.get(queue);
             let flavors = queue.into_iter().flat_map(|q| &q.spec.resource_groups).flat_map(|g| &g.flavors);
             for flavor in flavors.filter_map(|f| scope.flavors.get_key_value(f.name.as_str())) {
-                labels.entry(Name::clone(flavor.0)).or_default().extend(own.iter().cloned());
+                labels.entry(Name::clone(flavor.0)).or_default().insert(label.clone());
             }
         }
         labels

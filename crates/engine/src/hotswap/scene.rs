@@ -50,15 +50,21 @@ pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
 impl<'a> Scene<'a> {
     /// What is there now.
     pub fn of(engine: &'a Engine, now: Timestamp) -> Self {
+        let mut scene = Self::of_nodes(engine, now);
+        for (key, pod) in &engine.world.pods {
+            scene.place(engine, key, pod);
+        }
+        scene
+    }
+
+    /// The nodes alone.
+    pub fn of_nodes(engine: &'a Engine, now: Timestamp) -> Self {
         let mut scene = Self::default();
         for (name, node) in &engine.world.nodes {
             let health = health::of(node, now, &engine.config.hotswap);
             let amounts = node.allocatable.iter();
             let allocatable = amounts.map(|(r, q)| (Name::from(r.as_str()), floor(r, &q.0))).collect();
             scene.nodes.insert(name, SeenNode { node, health, allocatable });
-        }
-        for (key, pod) in &engine.world.pods {
-            scene.place(engine, key, pod);
         }
         scene
     }

@@ -1,10 +1,10 @@
 //! What a start injects into the pod templates, and what a stop restores (reference 07, 7.1; 04, 4.1).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Toleration;
 use sluice_api::gates::Gate;
-use sluice_api::job::{PodScheduling, PodSetInfo};
+use sluice_api::job::{JobView, PodScheduling, PodSetInfo};
 use sluice_api::v1beta2::{PodSetAssignment, WorkloadStatus};
 use sluice_api::{labels, slim};
 
@@ -28,26 +28,33 @@ fn merge_tolerations(into: &mut Vec<Toleration>, more: &[Toleration]) {
 }
 
 impl Engine {
-    /// What each pod set gets at start: flavors' node labels and tolerations, the checks' updates, labels, count.
-    pub(crate) fn start_infos(&self, object: &slim::Workload, status: &WorkloadStatus) -> Vec<PodSetInfo> {
+    /// What each pod set gets at start: flavors' node labels and tolerations, the checks' updates, labels, count,
+    /// and affinity off nodes that are no good for it.
+    pub(crate) fn start_infos(
+        &self,
+        object: &slim::Workload,
+        status: &WorkloadStatus,
+        view: &JobView,
+    ) -> Vec<PodSetInfo> {
         let admission = status.admission.as_ref();
         let assignments = admission.map(|a| &a.pod_set_assignments[..]).unwrap_or_default();
         let cluster_queue = admission.map(|a| a.cluster_queue.as_str()).unwrap_or_default();
-        assignments.iter().map(|a| self.start_info(object, status, cluster_queue, a)).collect()
+        let info = |a| self.start_info(object, status, view, cluster_queue, a);
+        assignments.iter().map(info).collect()
     }
 
     fn start_info(
         &self,
         object: &slim::Workload,
         status: &WorkloadStatus,
+        view: &JobView,
         cluster_queue: &str,
         assignment: &PodSetAssignment,
     ) -> PodSetInfo {
         let mut add = PodScheduling::default();
-        let mut flavors: Vec<_> = assignment.flavors.values().collect();
-        flavors.sort_unstable();
-        flavors.dedup();
-        for flavor in flavors.into_iter().filter_map(|f| self.world.flavors.get(f.as_str())) {
+        let flavors: BTreeSet<&str> = assignment.flavors.values().map(String::as_str).collect();
+        add.affinity = self.nodes_to_prefer(object, view, &assignment.name, &flavors);
+        for flavor in flavors.into_iter().filter_map(|f| self.world.flavors.get(f)) {
             add.node_selector.extend(flavor.spec.node_labels.clone());
             merge_tolerations(&mut add.tolerations, &flavor.spec.tolerations);
         }
@@ -88,6 +95,7 @@ pub(crate) fn restore_infos(object: &slim::Workload) -> Vec<PodSetInfo> {
             node_selector: set.template.node_selector.clone(),
             tolerations: set.template.tolerations.clone(),
             scheduling_gates: set.template.scheduling_gates.clone(),
+            affinity: set.template.affinity.clone(),
         },
     };
     object.spec.pod_sets.iter().map(set).collect()

@@ -320,7 +320,7 @@ impl Engine {
         let entry = &self.world.workloads[workload];
         let status = entry.status();
         let queue = status.admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
-        let infos = self.start_infos(&entry.object, status);
+        let infos = self.start_infos(&entry.object, status, view);
         let note = format!("Admitted by clusterQueue {queue}");
         let then = vec![
             event(&key.object(), &view.job.uid, EventType::Normal, "Started", note, reporter(key.kind)),

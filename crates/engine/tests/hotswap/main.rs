@@ -7,6 +7,7 @@ mod model;
 
 mod bed;
 mod brakes;
+mod maintenance;
 mod page;
 mod restart;
 mod rules;

@@ -455,6 +455,7 @@ fn start(job: &mut JobState, infos: &[PodSetInfo]) {
         set.scheduling.annotations.extend(info.scheduling.annotations.clone());
         set.scheduling.node_selector.extend(info.scheduling.node_selector.clone());
         set.scheduling.tolerations.extend(info.scheduling.tolerations.clone());
+        set.scheduling.affinity = info.scheduling.affinity.clone().or(set.scheduling.affinity.take());
     }
 }
 

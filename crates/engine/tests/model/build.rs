@@ -55,6 +55,8 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         pod_priority_class: None,
         prebuilt_workload: None,
         maximum_execution_time_seconds: None,
+        active_deadline_seconds: None,
+        restarts: 0,
         admission_gated_by: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

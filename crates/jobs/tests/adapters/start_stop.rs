@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{apply, job, jobset, prune};
-use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, Toleration};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
@@ -188,15 +188,41 @@ fn keys(prefix: &'static str) -> impl Strategy<Value = BTreeMap<String, String>>
 fn scheduling(prefix: &'static str) -> impl Strategy<Value = PodScheduling> {
     let tolerations = prop::collection::vec(prop::sample::select(vec!["x", "y", "z"]), 0..3);
     let gates = prop::collection::vec(prop::sample::select(vec!["g", "h"]), 0..2);
-    (keys(prefix), keys(prefix), keys(prefix), tolerations, gates).prop_map(
-        |(labels, annotations, node_selector, t, g)| PodScheduling {
+    (keys(prefix), keys(prefix), keys(prefix), tolerations, gates, affinity(prefix)).prop_map(
+        |(labels, annotations, node_selector, t, g, affinity)| PodScheduling {
             labels,
             annotations,
             node_selector,
             tolerations: t.into_iter().map(toleration).collect(),
             scheduling_gates: g.into_iter().map(|name| PodSchedulingGate { name: name.to_owned() }).collect(),
+            affinity,
         },
     )
+}
+
+/// An affinity with each of its parts there or not.
+fn affinity(key: &'static str) -> impl Strategy<Value = Option<Box<Affinity>>> {
+    (0..32_u8).prop_map(move |parts| {
+        let has = |part: u8| parts & part != 0;
+        let term = json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
+        let mut affinity = json!({});
+        if has(2) {
+            affinity["nodeAffinity"] = json!({});
+        }
+        if has(4) {
+            affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                json!({"nodeSelectorTerms": [term]});
+        }
+        if has(8) {
+            affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                json!([{"weight": 1, "preference": term}]);
+        }
+        if has(16) {
+            affinity["podAntiAffinity"] =
+                json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": key}]});
+        }
+        has(1).then(|| serde_json::from_value(affinity).unwrap())
+    })
 }
 
 /// A template with this scheduling, in the form that a user may have written.
@@ -204,13 +230,12 @@ fn template(scheduling: &PodScheduling, with_metadata: bool) -> Value {
     let mut template = json!({
         "metadata": {"labels": scheduling.labels, "annotations": scheduling.annotations},
         "spec": {"nodeSelector": scheduling.node_selector, "tolerations": scheduling.tolerations,
-            "schedulingGates": scheduling.scheduling_gates, "containers": [{"name": "c", "image": "i"}]}
+            "schedulingGates": scheduling.scheduling_gates, "affinity": scheduling.affinity, "containers": [{"name": "c", "image": "i"}]}
     });
     if with_metadata {
-        template["spec"]
-            .as_object_mut()
-            .unwrap()
-            .retain(|_, value| *value != json!([]) && *value != json!({}));
+        template["spec"].as_object_mut().unwrap().retain(|key, value| {
+            *value != json!([]) && !value.is_null() && (*value != json!({}) || key == "affinity")
+        });
         template["metadata"].as_object_mut().unwrap().retain(|_, value| *value != json!({}));
     } else {
         prune(&mut template);
@@ -227,12 +252,14 @@ fn pruned(mut object: Value) -> Value {
 proptest! {
     #[test]
     fn stopping_a_started_job_restores_it(
-        before in scheduling("own"), adds in scheduling("new"), metadata: bool, admitted in 1..4_i32, crash in 0..4_usize,
+        before in scheduling("own"), mut adds in scheduling("new"), metadata: bool, admitted in 1..4_i32, crash in 0..4_usize,
     ) {
         let mut object = job();
         object["spec"]["template"] = template(&before, metadata);
         object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "1"});
         let original = sluice_jobs::observe(JobKind::Job, &object);
+        // Admission adds affinity to nodes only.
+        adds.affinity.iter_mut().for_each(|affinity| affinity.pod_anti_affinity = None);
         let info = PodSetInfo { name: "main".to_owned(), count: admitted, scheduling: adds.clone() };
         let started = apply(&object, &sluice_jobs::start(&original, &[info]).unwrap()).unwrap();
         let view = sluice_jobs::observe(JobKind::Job, &started);
@@ -281,5 +308,79 @@ proptest! {
             now = apply(&now, &step.patch).unwrap();
         }
         prop_assert_eq!(pruned(now), pruned(object));
+    }
+}
+
+/// Asks for nodes without a label, as it is added at start.
+fn avoiding() -> PodSetInfo {
+    let term = json!([{"weight": 100,
+        "preference": {"matchExpressions": [{"key": "maintenance", "operator": "DoesNotExist"}]}}]);
+    let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": term}});
+    let affinity = Some(Box::new(serde_json::from_value::<Affinity>(affinity).unwrap()));
+    PodSetInfo {
+        name: "main".to_owned(),
+        count: 3,
+        scheduling: PodScheduling { affinity, ..PodScheduling::default() },
+    }
+}
+
+#[test]
+fn a_preference_for_nodes_is_added_to_those_that_a_job_has() {
+    let mut object = job();
+    let own =
+        json!({"weight": 1, "preference": {"matchExpressions": [{"key": "mine", "operator": "Exists"}]}});
+    let pods = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]});
+    object["spec"]["template"]["spec"]["affinity"] = json!({"podAffinity": pods,
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]}});
+    let view = sluice_jobs::observe(JobKind::Job, &object);
+    let started = apply(&object, &sluice_jobs::start(&view, &[avoiding()]).unwrap()).unwrap();
+    let affinity = &started["spec"]["template"]["spec"]["affinity"];
+    assert_eq!(affinity["podAffinity"], pods);
+    let preferred = &affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(preferred[0], own);
+    assert_eq!(preferred[1]["preference"]["matchExpressions"][0]["key"], "maintenance");
+}
+
+#[test]
+fn the_templates_of_a_jobset_carry_the_wish_and_its_pods_are_granted_it() {
+    let mut object = jobset();
+    object["spec"]["replicatedJobs"].as_array_mut().unwrap().truncate(1);
+    object["status"] = json!({"restarts": 2});
+    let view = sluice_jobs::observe(JobKind::JobSet, &object);
+    let info = PodSetInfo { name: "slice".to_owned(), count: view.pod_sets[0].count, ..avoiding() };
+    let started = apply(&object, &sluice_jobs::start(&view, &[info]).unwrap()).unwrap();
+    let template = &started["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+    assert!(template["spec"]["affinity"].is_null(), "JobSet refuses a changed affinity");
+    let annotations = &template["metadata"]["annotations"];
+    for affinity in [json!(null), json!({"podAffinity": {}})] {
+        let mut pod = json!({"metadata": {"annotations": annotations, "labels": {}},
+            "spec": {"containers": []}});
+        pod["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] = json!("2");
+        pod["metadata"]["resourceVersion"] = json!("1");
+        if !affinity.is_null() {
+            pod["spec"]["affinity"] = affinity;
+        }
+        let made = apply(&pod, &sluice_jobs::webhook::mutate_pod(&pod)).unwrap();
+        let nodes = &made["spec"]["affinity"]["nodeAffinity"];
+        let preferred = &nodes["preferredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(preferred[0]["preference"]["matchExpressions"][0]["key"], "maintenance");
+    }
+    let now = sluice_jobs::stop(&sluice_jobs::observe(JobKind::JobSet, &started), &originals(&view));
+    let stopped = apply(&started, &now[0].patch).unwrap();
+    assert_eq!(
+        pruned(stopped)["spec"]["replicatedJobs"][0]["template"],
+        pruned(object)["spec"]["replicatedJobs"][0]["template"]
+    );
+}
+
+#[test]
+fn a_pod_whose_annotation_cannot_be_read_is_left_alone() {
+    for annotation in ["", "{}", "{\"restarts\": \"x\"}", "nonsense"] {
+        let pod = json!({"metadata": {"annotations": {"sluice.dev/node-affinity": annotation}}, "spec": {}});
+        assert_eq!(
+            sluice_jobs::webhook::mutate_pod(&pod),
+            sluice_jobs::Patch::Json(Vec::new()),
+            "{annotation}"
+        );
     }
 }

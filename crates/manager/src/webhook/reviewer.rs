@@ -12,12 +12,15 @@ use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
-use sluice_jobs::webhook::{Context, Operation, mutate, owner_kind, validate};
+use sluice_jobs::webhook::{Context, Operation, mutate, mutate_pod, owner_kind, validate};
 use tracing::info;
 
 use super::facts::{FactStore, Facts};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
+
+/// Where new pods of started JobSets are posted, upstream's path for pods.
+const PODS: &str = "/mutate--v1-pod";
 
 /// A webhook of a job kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +80,7 @@ impl Reviewers {
             JobHook::Mutate(_) => {
                 let operation =
                     if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
-                match mutate(operation, &request.object, &context) {
-                    Patch::Json(operations) => Verdict::Patched(operations),
-                    // The API server takes no other kind of patch from a webhook.
-                    Patch::Merge(_) => Verdict::Allowed,
-                }
+                patched(mutate(operation, &request.object, &context))
             }
             JobHook::Validate(kind) => {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
@@ -119,6 +118,19 @@ impl Reviewers {
     }
 }
 
+fn patched(patch: Patch) -> Verdict {
+    match patch {
+        Patch::Json(operations) => Verdict::Patched(operations),
+        // The API server takes no other kind of patch from a webhook.
+        Patch::Merge(_) => Verdict::Allowed,
+    }
+}
+
+fn pod(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+    let Review { request } = serde_json::from_slice(body)?;
+    answer(&request.uid, patched(mutate_pod(&request.object)))
+}
+
 fn controller_name(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|owner| owner["controller"] == true)?["name"].as_str()
@@ -137,6 +149,9 @@ impl Reviewer for Reviewers {
                 serde_json::from_slice::<ConversionReview>(body)
                     .and_then(|review| serde_json::to_vec(&convert_review(review))),
             );
+        }
+        if path == PODS {
+            return Some(pod(body));
         }
         if let Some(hook) = self.job_hooks.get(path) {
             return Some(self.job(*hook, body));
@@ -221,6 +236,22 @@ mod tests {
         assert!(!patched(Some("queued")));
         assert!(patched(Some("plain")));
         assert!(!patched(Some("just-made")));
+    }
+
+    #[test]
+    fn a_pod_that_asks_for_node_affinity_gets_it() {
+        let (reviewers, _) = reviewers();
+        let pod = |wish: &str| {
+            let metadata = json!({"name": "a", "annotations": {"sluice.dev/node-affinity": wish}});
+            json!({"metadata": metadata, "spec": {}})
+        };
+        let wish = json!({"restarts": 0, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}}]}});
+        let answer = post(&reviewers, "/mutate--v1-pod", &pod(&wish.to_string()));
+        assert!(answer["response"]["patch"].is_string(), "{answer}");
+        let answer = post(&reviewers, "/mutate--v1-pod", &pod("nonsense"));
+        assert_eq!(answer["response"]["allowed"], true);
+        assert!(answer["response"].get("patch").is_none(), "{answer}");
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub const REPLICATED_JOB_NAME: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 /// The index of a child in its group.
 pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 
+/// Names a child Job among all of the cluster.
+pub const JOB_KEY: &str = "jobset.sigs.k8s.io/job-key";
+
 /// The name of a child Job.
 pub fn name(jobset: &str, group: &str, index: i32) -> String {
     format!("{jobset}-{group}-{index}")
@@ -45,7 +48,7 @@ fn marks(jobset: &JobSet, group: &ReplicatedJob, index: i32) -> BTreeMap<String,
         ("jobset.sigs.k8s.io/global-replicas".to_owned(), all.to_string()),
         (JOB_INDEX.to_owned(), index.to_string()),
         ("jobset.sigs.k8s.io/job-global-index".to_owned(), (before + index).to_string()),
-        ("jobset.sigs.k8s.io/job-key".to_owned(), key),
+        (JOB_KEY.to_owned(), key),
         (RESTART_ATTEMPT.to_owned(), restarts.to_string()),
     ])
 }
@@ -64,8 +67,9 @@ pub fn wanted(jobset: &JobSet, group: &ReplicatedJob, index: i32, suspend: bool)
     let marks = marks(jobset, group, index);
     let mut annotations = marks.clone();
     // Children and their pods are placed by it.
-    if let Some(topology) = super::exclusive::topology_key(jobset, group) {
-        annotations.insert(super::exclusive::ANNOTATION.to_owned(), topology);
+    let topology = super::exclusive::topology_key(jobset, group);
+    if let Some(topology) = &topology {
+        annotations.insert(super::exclusive::ANNOTATION.to_owned(), topology.clone());
     }
     let template = group.template.metadata.as_ref();
     let mut spec: JobSpec = group.template.spec.clone().unwrap_or_default();
@@ -78,6 +82,9 @@ pub fn wanted(jobset: &JobSet, group: &ReplicatedJob, index: i32, suspend: bool)
     if let Some(pod) = pods.spec.as_mut() {
         pod.restart_policy.get_or_insert_with(|| "OnFailure".to_owned());
     }
+    if let Some(topology) = &topology {
+        super::exclusive::require(pods, topology, &marks[JOB_KEY]);
+    }
     let metadata = ObjectMeta {
         name: Some(name(jobset.metadata.name.as_deref().unwrap_or_default(), &group.name, index)),
         namespace: jobset.metadata.namespace.clone(),
@@ -89,8 +96,8 @@ pub fn wanted(jobset: &JobSet, group: &ReplicatedJob, index: i32, suspend: bool)
     Job { metadata, spec: Some(spec), status: None }
 }
 
-/// Puts what may change about a suspended Job's pods (labels, annotations, node selector, tolerations, scheduling gates,
-/// affinity) as `wanted` has it.
+/// Puts what JobSet changes about a suspended Job's pods (labels, annotations, node selector, tolerations, scheduling gates) as
+/// `wanted` has it.
 pub fn follow(pods: &mut PodTemplateSpec, wanted: &PodTemplateSpec) {
     if let Some(wanted) = &wanted.metadata {
         let meta = pods.metadata.get_or_insert_default();
@@ -104,7 +111,6 @@ pub fn follow(pods: &mut PodTemplateSpec, wanted: &PodTemplateSpec) {
         pod.node_selector.clone_from(&wanted.node_selector);
         pod.tolerations.clone_from(&wanted.tolerations);
         pod.scheduling_gates.clone_from(&wanted.scheduling_gates);
-        pod.affinity.clone_from(&wanted.affinity);
     }
 }
 

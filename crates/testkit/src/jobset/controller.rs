@@ -7,7 +7,6 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::runtime::Controller;
@@ -17,13 +16,12 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::children::{self, JOB_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT};
-use super::exclusive;
 use super::status::{finish, finished_at, set};
 use super::types::{FailurePolicy, JobSet, JobSetStatus, ReplicatedJob};
 
 /// The value of `managedBy` that means JobSet itself.
 const MYSELF: &str = "jobset.sigs.k8s.io/jobset-controller";
-/// When to look again after a failure, or while waiting for what is not watched (a free node group).
+/// When to look again after a failure.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// An error that the runtime can print.
@@ -42,7 +40,6 @@ impl std::error::Error for Failure {}
 pub async fn run(client: Client, stop: oneshot::Receiver<()>) {
     let jobsets: Api<JobSet> = Api::all(client.clone());
     let jobs: Api<Job> = Api::all(client.clone());
-    // One at a time: two children must not pick the same free node group at once.
     let config = Config::default().concurrency(1);
     let loops = Controller::new(jobsets, watcher::Config::default())
         .owns(jobs, watcher::Config::default().labels(JOBSET_NAME))
@@ -64,17 +61,14 @@ pub async fn run(client: Client, stop: oneshot::Receiver<()>) {
 }
 
 /// What one reconciliation works on.
-struct Work<'a> {
+struct Work {
     jobset: JobSet,
     jobs: Api<Job>,
-    client: &'a Client,
     status: JobSetStatus,
     /// The children of this attempt.
     current: Vec<Job>,
     /// Names of children that are still being deleted.
     going: Vec<String>,
-    /// A child waits for a node group.
-    waiting: bool,
 }
 
 async fn reconcile(seen: &JobSet, client: &Client) -> anyhow::Result<Action> {
@@ -99,16 +93,15 @@ async fn reconcile(seen: &JobSet, client: &Client) -> anyhow::Result<Action> {
         Box::pin(work.bring_about()).await?;
     }
     work.count();
-    let waiting = work.waiting;
     if work.jobset.status.as_ref() != Some(&work.status) {
         let patch = Patch::Merge(json!({ "status": work.status }));
         jobsets.patch_status(name, &PatchParams::default(), &patch).await.context("writing the status")?;
     }
-    Ok(if waiting { Action::requeue(RETRY) } else { Action::await_change() })
+    Ok(Action::await_change())
 }
 
-impl<'a> Work<'a> {
-    async fn load(jobset: JobSet, client: &'a Client) -> anyhow::Result<Self> {
+impl Work {
+    async fn load(jobset: JobSet, client: &Client) -> anyhow::Result<Self> {
         let namespace = jobset.metadata.namespace.as_deref().unwrap_or_default();
         let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
         let selector = format!("{JOBSET_NAME}={}", jobset.metadata.name.as_deref().unwrap_or_default());
@@ -117,7 +110,7 @@ impl<'a> Work<'a> {
         let uid = jobset.metadata.uid.clone().unwrap_or_default();
         current.retain(|job| job.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid));
         let status = jobset.status.clone().unwrap_or_default();
-        Ok(Self { jobset, jobs, client, status, current, going: Vec::new(), waiting: false })
+        Ok(Self { jobset, jobs, status, current, going: Vec::new() })
     }
 
     fn attempt(&self) -> i32 {
@@ -311,14 +304,11 @@ impl<'a> Work<'a> {
         if self.going.contains(&name) {
             return Ok(());
         }
-        let mut wanted = children::wanted(&self.jobset, group, index, suspend);
+        let wanted = children::wanted(&self.jobset, group, index, suspend);
         let position = self.current.iter().position(|job| job.metadata.name.as_deref() == Some(&name));
         let Some(position) = position else {
-            if suspend || self.pin(&mut wanted, "", group).await? {
-                let made =
-                    self.jobs.create(&PostParams::default(), &wanted).await.context("making a child")?;
-                self.current.push(made);
-            }
+            let made = self.jobs.create(&PostParams::default(), &wanted).await.context("making a child")?;
+            self.current.push(made);
             return Ok(());
         };
         let job = self.current[position].clone();
@@ -329,10 +319,6 @@ impl<'a> Work<'a> {
             let patch = Patch::Merge(json!({ "spec": { "suspend": true } }));
             self.jobs.patch(&name, &PatchParams::default(), &patch).await.context("suspending a child")?
         } else {
-            let uid = job.metadata.uid.clone().unwrap_or_default();
-            if !self.pin(&mut wanted, &uid, group).await? {
-                return Ok(());
-            }
             self.resume(job, &wanted).await?
         };
         self.current[position] = changed;
@@ -351,39 +337,11 @@ impl<'a> Work<'a> {
                 .await
                 .context("resetting startTime")?;
         }
-        let annotations = job.metadata.annotations.get_or_insert_default();
-        annotations.extend(wanted.metadata.annotations.clone().unwrap_or_default());
         if let (Some(spec), Some(wanted)) = (job.spec.as_mut(), &wanted.spec) {
             children::follow(&mut spec.template, &wanted.template);
             spec.suspend = Some(false);
         }
         self.jobs.replace(&name, &PostParams::default(), &job).await.context("resuming a child")
-    }
-
-    /// Pins a child that starts now to a free node group, where the JobSet wants that; false while there is none.
-    async fn pin(&mut self, job: &mut Job, uid: &str, group: &ReplicatedJob) -> anyhow::Result<bool> {
-        let Some(key) = exclusive::topology_key(&self.jobset, group) else {
-            return Ok(true);
-        };
-        let Some(spec) = job.spec.as_mut() else {
-            return Ok(true);
-        };
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let nodes = nodes.list(&ListParams::default()).await.context("listing nodes")?.items;
-        let jobs: Api<Job> = Api::all(self.client.clone());
-        let jobs = jobs
-            .list(&ListParams::default().labels(JOBSET_NAME))
-            .await
-            .context("listing all children")?
-            .items;
-        let pod = spec.template.spec.clone().unwrap_or_default();
-        let Some(free) = exclusive::free_group(&key, &pod, uid, &nodes, &jobs) else {
-            self.waiting = true;
-            return Ok(false);
-        };
-        exclusive::require(&mut spec.template, &key, &free);
-        job.metadata.annotations.get_or_insert_default().insert(exclusive::GROUP.to_owned(), free);
-        Ok(true)
     }
 
     fn count(&mut self) {

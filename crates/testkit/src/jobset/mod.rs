@@ -20,7 +20,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 use tokio::sync::oneshot;
 
-pub use exclusive::{ANNOTATION as EXCLUSIVE_TOPOLOGY, GROUP as EXCLUSIVE_GROUP};
+pub use exclusive::ANNOTATION as EXCLUSIVE_TOPOLOGY;
 pub use types::{
     DependsOn, FailurePolicy, FailureRule, JobSet, JobSetSpec, JobSetStatus, ReplicatedJob,
     ReplicatedJobStatus, StartupPolicy, SuccessPolicy,

@@ -1,0 +1,254 @@
+//! Which nodes new work is steered away from: those whose maintenance is announced for before its end, and groups of nodes of
+//! which some are not healthy, where a slice would be placed but in part.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm,
+};
+use sluice_api::gates::Gate;
+use sluice_api::job::JobView;
+use sluice_api::slim;
+use sluice_core::Name;
+
+use super::capacity::Groups;
+use super::scene::Scene;
+use crate::engine::Engine;
+use crate::world::World;
+
+/// So many groups of nodes are named at most in a pod template.
+const MOST_GROUPS: usize = 64;
+/// The weight of a preference that outweighs all others.
+const MOST_WEIGHT: i32 = 100;
+
+/// What is known about the nodes of the flavors in scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outlook {
+    flavors: BTreeMap<Name, Nodes>,
+}
+
+/// What is known about the nodes of one flavor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Nodes {
+    /// When the first announced maintenance begins, in Unix seconds.
+    first: Option<i64>,
+    /// By label that makes groups: those that are not whole.
+    broken: BTreeMap<String, BTreeSet<String>>,
+    /// By label that makes groups: when the first maintenance in each begins.
+    announced: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+impl Outlook {
+    /// What the nodes of these flavors say; `labels` are those by which work of a flavor takes whole groups.
+    pub fn of(
+        world: &World,
+        scene: &Scene<'_>,
+        flavors: impl Iterator<Item = Name>,
+        labels: &BTreeMap<Name, BTreeSet<String>>,
+        groups: &BTreeMap<String, Groups<'_>>,
+        announced: &str,
+    ) -> Self {
+        let mut outlook = Self::default();
+        for flavor in flavors {
+            let Some(object) = world.flavors.get(&flavor) else { continue };
+            let mut nodes = Nodes::default();
+            let keys: Vec<&String> = labels.get(&flavor).into_iter().flatten().collect();
+            for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
+                let has = seen.node.metadata.labels.as_ref();
+                let label = |key: &str| has.and_then(|labels| labels.get(key));
+                let begins = label(announced).and_then(|text| text.parse::<i64>().ok());
+                nodes.first = [nodes.first, begins].into_iter().flatten().min();
+                for key in &keys {
+                    let Some(group) = label(key) else { continue };
+                    if groups.get(*key).is_some_and(|all| !all.whole.contains(group.as_str())) {
+                        nodes.broken.entry((*key).clone()).or_default().insert(group.clone());
+                    }
+                    if let Some(begins) = begins {
+                        let known = nodes.announced.entry((*key).clone()).or_default();
+                        let first = known.entry(group.clone()).or_insert(begins);
+                        *first = begins.min(*first);
+                    }
+                }
+            }
+            outlook.flavors.insert(flavor, nodes);
+        }
+        outlook
+    }
+
+    /// The affinity that keeps work on these flavors, which ends at `end` (Unix seconds; `None`: nobody knows), off nodes
+    /// that are no good for it; `groups` is the label by which it takes whole groups.
+    fn affinity(
+        &self,
+        flavors: &BTreeSet<&str>,
+        end: Option<i64>,
+        groups: Option<&str>,
+        announced: &str,
+    ) -> Option<NodeAffinity> {
+        let nodes: Vec<&Nodes> = flavors.iter().filter_map(|flavor| self.flavors.get(*flavor)).collect();
+        let comes_first = |begins: i64| end.is_none_or(|end| begins < end);
+        let mut preferred = Vec::new();
+        if nodes.iter().filter_map(|nodes| nodes.first).any(comes_first) {
+            preferred.push(prefer(requirement(announced, "DoesNotExist", Vec::new())));
+            // Of the two, one holds at most.
+            let late = end.map(|end| requirement(announced, "Gt", vec![end.saturating_sub(1).to_string()]));
+            preferred.extend(late.map(prefer));
+        }
+        let mut required = None;
+        if let Some(key) = groups {
+            let soon = nodes.iter().filter_map(|nodes| nodes.announced.get(key)).flatten();
+            let soon: BTreeSet<&String> =
+                soon.filter(|(_, begins)| comes_first(**begins)).map(|(group, _)| group).collect();
+            if !soon.is_empty() {
+                preferred.push(prefer(none_of(key, &soon)));
+            }
+            let broken: BTreeSet<&String> =
+                nodes.iter().filter_map(|nodes| nodes.broken.get(key)).flatten().collect();
+            if !broken.is_empty() {
+                required = Some(NodeSelector { node_selector_terms: vec![term(none_of(key, &broken))] });
+            }
+        }
+        let affinity = NodeAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(preferred).filter(|p| !p.is_empty()),
+            required_during_scheduling_ignored_during_execution: required,
+        };
+        (affinity != NodeAffinity::default()).then_some(affinity)
+    }
+}
+
+fn requirement(key: &str, operator: &str, values: Vec<String>) -> NodeSelectorRequirement {
+    NodeSelectorRequirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: Some(values).filter(|values| !values.is_empty()),
+    }
+}
+
+/// None of these groups, as far as a template may name them.
+fn none_of(key: &str, groups: &BTreeSet<&String>) -> NodeSelectorRequirement {
+    requirement(key, "NotIn", groups.iter().take(MOST_GROUPS).map(|group| (*group).clone()).collect())
+}
+
+fn term(requirement: NodeSelectorRequirement) -> NodeSelectorTerm {
+    NodeSelectorTerm { match_expressions: Some(vec![requirement]), match_fields: None }
+}
+
+fn prefer(requirement: NodeSelectorRequirement) -> PreferredSchedulingTerm {
+    PreferredSchedulingTerm { preference: term(requirement), weight: MOST_WEIGHT }
+}
+
+/// When a job that starts now has ended for sure, in Unix seconds, if anything says so.
+fn end(now: Timestamp, object: &slim::Workload, view: &JobView) -> Option<i64> {
+    let past = object.status.accumulated_past_execution_time_seconds.unwrap_or(0);
+    let most = object.spec.maximum_execution_time_seconds.map(|most| i64::from(most) - i64::from(past));
+    let seconds = [most, view.active_deadline_seconds].into_iter().flatten().min()?;
+    Some(now.as_second().saturating_add(seconds))
+}
+
+impl Engine {
+    /// What is known about nodes now: as of the last look, or anew if something has changed since.
+    fn outlook(&self) -> Cow<'_, Outlook> {
+        if !self.hotswap.stale {
+            return Cow::Borrowed(&self.hotswap.outlook);
+        }
+        let scope = super::scope::Scope::of(&self.world, &self.config);
+        let scene = Scene::of_nodes(self, self.now);
+        let labels = self.exclusive_labels(&scope, &self.exclusive_users());
+        let groups = self.groups(&labels, &scene);
+        let announced = &self.config.hotswap.maintenance_time_label;
+        let flavors = scope.flavors.into_keys();
+        Cow::Owned(Outlook::of(&self.world, &scene, flavors, &labels, &groups, announced))
+    }
+
+    /// What a pod set that starts now on these flavors gets to keep off nodes that are no good for it.
+    pub(crate) fn nodes_to_prefer(
+        &self,
+        object: &slim::Workload,
+        view: &JobView,
+        pod_set: &str,
+        flavors: &BTreeSet<&str>,
+    ) -> Option<Box<Affinity>> {
+        if !self.config.on(Gate::Hotswap) || !self.config.scheduling {
+            return None;
+        }
+        let set = view.pod_sets.iter().find(|set| set.name == pod_set);
+        let groups = set.and_then(|set| set.exclusive_topology.as_ref()).map(|groups| groups.key.as_str());
+        let end = end(self.now, object, view);
+        let announced = &self.config.hotswap.maintenance_time_label;
+        let node_affinity = self.outlook().affinity(flavors, end, groups, announced)?;
+        Some(Box::new(Affinity { node_affinity: Some(node_affinity), ..Affinity::default() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const TIME: &str = "maintenance-time";
+    const POOL: &str = "pool";
+
+    fn outlook(first: Option<i64>, broken: &[&str], announced: &[(&str, i64)]) -> Outlook {
+        let of = |all: BTreeSet<String>| {
+            if all.is_empty() { BTreeMap::new() } else { [(POOL.to_owned(), all)].into() }
+        };
+        let announced: BTreeMap<_, _> =
+            announced.iter().map(|(group, at)| ((*group).to_owned(), *at)).collect();
+        let nodes = Nodes {
+            first,
+            broken: of(broken.iter().map(|group| (*group).to_owned()).collect()),
+            announced: [(POOL.to_owned(), announced)].into(),
+        };
+        Outlook { flavors: [(Name::from("tpu"), nodes)].into() }
+    }
+
+    fn affinity(outlook: &Outlook, end: Option<i64>, groups: Option<&str>) -> Value {
+        json!(outlook.affinity(&["tpu"].into(), end, groups, TIME))
+    }
+
+    fn preferred(expression: &Value) -> Value {
+        json!({"weight": 100, "preference": {"matchExpressions": [expression]}})
+    }
+
+    #[test]
+    fn work_of_unknown_length_avoids_every_announced_maintenance() {
+        let terms = [preferred(&json!({"key": TIME, "operator": "DoesNotExist"}))];
+        let expected = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
+        assert_eq!(affinity(&outlook(Some(1_000), &[], &[]), None, None), expected);
+    }
+
+    #[test]
+    fn work_that_ends_in_time_avoids_nothing_and_other_work_takes_nodes_whose_turn_is_later() {
+        let known = outlook(Some(1_000), &[], &[]);
+        assert_eq!(affinity(&known, Some(1_000), None), Value::Null);
+        let terms = [
+            preferred(&json!({"key": TIME, "operator": "DoesNotExist"})),
+            preferred(&json!({"key": TIME, "operator": "Gt", "values": ["1000"]})),
+        ];
+        let expected = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
+        assert_eq!(affinity(&known, Some(1_001), None), expected);
+        assert_eq!(affinity(&outlook(None, &[], &[]), None, None), Value::Null);
+    }
+
+    #[test]
+    fn a_slice_keeps_off_groups_that_are_not_whole_and_off_those_with_a_node_that_goes_soon() {
+        let known = outlook(Some(10), &["a"], &[("b", 10), ("c", 99)]);
+        let found = affinity(&known, Some(50), Some(POOL));
+        let not_in = |group: &str| json!({"key": POOL, "operator": "NotIn", "values": [group]});
+        assert_eq!(found["preferredDuringSchedulingIgnoredDuringExecution"][2], preferred(&not_in("b")));
+        let required = &found["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        assert_eq!(*required, json!([{"matchExpressions": [not_in("a")]}]));
+        let plain = affinity(&known, Some(50), None);
+        assert!(plain["requiredDuringSchedulingIgnoredDuringExecution"].is_null());
+    }
+
+    #[test]
+    fn a_template_names_a_limited_number_of_groups() {
+        let names: Vec<String> = (0..100).map(|n| format!("g{n:03}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = affinity(&outlook(None, &names, &[]), None, Some(POOL));
+        let terms = &found["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        assert_eq!(terms[0]["matchExpressions"][0]["values"].as_array().unwrap().len(), MOST_GROUPS);
+    }
+}

@@ -1,0 +1,37 @@
+//! What a new pod of a started JobSet gets: the node affinity that its annotation asks for.
+
+use k8s_openapi::api::core::v1::NodeAffinity;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sluice_api::labels;
+
+use crate::affinity::{Wish, joined};
+use crate::patch::Patch;
+
+/// On the pods of a JobSet, how often it had restarted when they were made.
+const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+
+/// The JSON patch that a new pod gets. What cannot be read asks for nothing: no pod is refused for it.
+pub fn mutate_pod(pod: &Value) -> Patch {
+    let metadata = &pod["metadata"];
+    let wish = metadata["annotations"][labels::NODE_AFFINITY].as_str();
+    let Some(wish) = wish.and_then(|text| serde_json::from_str::<Wish>(text).ok()) else {
+        return Patch::Json(Vec::new());
+    };
+    let own = &pod["spec"]["affinity"];
+    let nodes = match &own["nodeAffinity"] {
+        Value::Null => None,
+        value => match NodeAffinity::deserialize(value) {
+            Ok(nodes) => Some(nodes),
+            Err(_) => return Patch::Json(Vec::new()),
+        },
+    };
+    let restarts = metadata["labels"][RESTART_ATTEMPT].as_str().and_then(|text| text.parse().ok());
+    let nodes = joined(nodes.as_ref(), &wish.granted(restarts.unwrap_or(0)));
+    let operation = if own.is_object() {
+        json!({"op": "add", "path": "/spec/affinity/nodeAffinity", "value": nodes})
+    } else {
+        json!({"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": nodes}})
+    };
+    Patch::Json(vec![operation])
+}
