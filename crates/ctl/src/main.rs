@@ -6,6 +6,10 @@ use clap::Parser as _;
 use sluice_ctl::cli::Plugin;
 use sluice_ctl::error_chain::Chain;
 
+/// What simulates makes and drops many small documents.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // Exactly one TLS provider, before anything else can choose another.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -115,8 +115,18 @@ pub(crate) struct WorkloadEntry {
     pub retry: Retry,
     /// When a message was last written, for those whose numbers alone change.
     pub message_at: Option<Timestamp>,
-    /// Why it waits, and whether that is an event, while it cannot be written: told as soon as it can.
-    pub untold: Option<(Arc<Unadmitted>, bool)>,
+    /// Why it waits, while that cannot be written, or need not yet.
+    pub untold: Option<Untold>,
+}
+
+/// Why a Workload waits, to be told later.
+#[derive(Clone, Debug)]
+pub(crate) struct Untold {
+    pub why: Arc<Unadmitted>,
+    /// Whether it is an event, too.
+    pub with_event: bool,
+    /// Not before this, if it is held back.
+    pub due: Option<Timestamp>,
 }
 
 impl WorkloadEntry {

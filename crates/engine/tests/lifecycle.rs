@@ -89,6 +89,68 @@ fn why_it_waits_is_told_although_another_message_was_on_its_way() {
     );
 }
 
+/// A ClusterQueue `x` with all the quota, and `y` that borrows from it.
+fn lender_and_borrower() -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.priority_class("low", 100);
+    c.api.priority_class("high", 1000);
+    c.api.priority_class("highest", 2000);
+    c.api.simple("3", &json!({"cohortName": "co", "preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.cluster_queue("borrower", "default", "0", &json!({"cohortName": "co"}));
+    c.api.local_queue("team-a", "borrows", "borrower");
+    c
+}
+
+fn of_class(mut view: sluice_api::job::JobView, class: &str) -> sluice_api::job::JobView {
+    view.workload_priority_class = Some(class.to_owned());
+    view
+}
+
+const ONE_MORE: &str = "False/WaitingForQuota: couldn't assign flavors to pod set main: insufficient unused quota for cpu \
+                        in flavor default, 1 more needed";
+
+#[test]
+fn that_another_workload_was_first_is_not_told_when_it_is_over_with_the_next_cycle() {
+    let mut c = lender_and_borrower();
+    c.api.add_job(job("team-a", "runs", "lq", 3, "1"));
+    c.settle();
+    c.api.add_job(job("team-a", "next", "lq", 3, "1"));
+    c.api.add_job(job("team-a", "waits", "borrows", 1, "1"));
+    c.settle();
+    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
+    let before = c.workload("waits").metadata.resource_version;
+    c.api.finish_job("runs", true);
+    c.settle();
+    assert!(!c.api.job("next").view.suspended, "it was first");
+    c.advance(3600);
+    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
+    assert_eq!(c.workload("waits").metadata.resource_version, before, "nothing was written");
+}
+
+#[test]
+fn that_another_workload_was_first_is_told_when_it_stays_so() {
+    let mut c = lender_and_borrower();
+    c.pods_vanish = false;
+    c.api.add_job(of_class(job("team-a", "victim", "lq", 2, "1"), "low"));
+    c.api.add_job(of_class(job("team-a", "ends", "lq", 1, "1"), "highest"));
+    c.settle();
+    c.api.add_job(job("team-a", "waits", "borrows", 1, "1"));
+    c.api.add_job(of_class(job("team-a", "preempts", "lq", 3, "1"), "high"));
+    c.settle();
+    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
+    c.api.finish_job("ends", true);
+    c.settle();
+    assert_eq!(condition(&c.workload("victim"), "Evicted"), "True");
+    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "held back");
+    c.advance(29);
+    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "still");
+    c.advance(2);
+    assert_eq!(
+        told(&c.workload("waits"), "QuotaReserved"),
+        "False/WaitingForQuota: Workload no longer fits after processing another workload"
+    );
+}
+
 #[test]
 fn a_victim_stops_before_its_quota_is_given_on() {
     let mut c = Cluster::plain();

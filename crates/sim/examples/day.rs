@@ -8,6 +8,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use sluice_sim::{File, Manifests, Options, Report, html, prepare, settings};
 
+/// As in the programs that simulate.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// ClusterQueues per cohort.
 const PER_COHORT: usize = 20;
 

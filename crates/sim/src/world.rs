@@ -157,13 +157,22 @@ impl World {
 
     /// Changes the status of an object, as its controller would.
     pub fn set_status(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
-        let Some(mut value) = self.objects.get(reference).cloned() else { return };
-        change(&mut value["status"]);
-        if self.objects.get(reference) == Some(&value) {
-            return;
+        if self.change_status(reference, change) {
+            self.changes.push(Change::Applied(reference.clone()));
         }
-        self.store(reference, value, false);
-        self.changes.push(Change::Applied(reference.clone()));
+    }
+
+    /// Changes the status of an object where it is: the rest, mostly templates, is not touched. Whether it is another now.
+    fn change_status(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) -> bool {
+        let Some(value) = self.objects.get_mut(reference) else { return false };
+        let old = value["status"].clone();
+        change(&mut value["status"]);
+        if value["status"] == old {
+            return false;
+        }
+        self.revision += 1;
+        value["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        true
     }
 
     /// Deletes an object: at once, or when its finalizers are gone.
@@ -211,23 +220,30 @@ impl World {
                 let value = serde_json::to_value(workload).map_err(|e| WriteError::Refused(e.to_string()))?;
                 self.insert_new(reference, value);
             }
-            Write::MergePatch { subresource, body } => {
-                let mut value = self.locked(reference, body)?;
+            Write::MergePatch { subresource: Some(_), body } => {
+                self.locked(reference, body)?;
+                if let Some(patch) = body.get("status") {
+                    self.change_status(reference, |status| json::merge(status, patch));
+                }
+            }
+            Write::MergePatch { subresource: None, body } => {
+                let mut value = self.locked(reference, body)?.clone();
                 let mut patch = body.clone();
                 if let Some(patch) = patch.as_object_mut() {
-                    patch.remove(if subresource.is_some() { "spec" } else { "status" });
+                    patch.remove("status");
                 }
                 json::merge(&mut value, &patch);
                 if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(&value) {
                     self.remove(reference);
-                    return Ok(None);
+                    return Ok(decode(reference.kind, &value).ok());
                 }
                 self.update(reference, value);
             }
             Write::Apply { field_manager, body, .. } => {
-                let mut value = self.locked(reference, body)?;
-                apply_status(&mut value["status"], &body["status"], field_manager);
-                self.update(reference, value);
+                self.locked(reference, body)?;
+                self.change_status(reference, |status| {
+                    apply_status(status, &body["status"], field_manager);
+                });
             }
             Write::Delete { .. } => {
                 if !self.delete(reference) {
@@ -282,7 +298,7 @@ impl World {
     }
 
     /// The object, if it is the version that the write is about.
-    fn locked(&self, reference: &ObjectRef, body: &Value) -> Result<Value, WriteError> {
+    fn locked(&self, reference: &ObjectRef, body: &Value) -> Result<&Value, WriteError> {
         let value = self.objects.get(reference).ok_or_else(|| WriteError::NotFound(reference.to_string()))?;
         for field in ["resourceVersion", "uid"] {
             let wanted = &body["metadata"][field];
@@ -290,7 +306,7 @@ impl World {
                 return Err(WriteError::Conflict(format!("{reference}: {field}")));
             }
         }
-        Ok(value.clone())
+        Ok(value)
     }
 }
 

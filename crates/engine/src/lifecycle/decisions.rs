@@ -15,7 +15,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{event, log, observe};
-use crate::world::{Decision, WorkloadEntry, workload_ref};
+use crate::world::{Decision, Untold, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
 /// The priorities behind a preemption, as the events tell them.
@@ -252,34 +252,39 @@ impl Engine {
         why.message()
     }
 
-    /// Writes why a workload waits: at once when the reason changed, seldom when only figures did.
+    /// Writes why a workload waits: at once when the reason changed; seldom when only figures did; and that another one
+    /// was processed first, which is mostly over with the next cycle, only when it stays so.
     pub(super) fn tell_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
         let message = self.message_of(key, why);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        entry.untold = None;
+        let before = entry.untold.take();
         if entry.decision.is_some() || reserved(&entry.object.status) {
             return;
         }
+        let untold = |due| Some(Untold { why: Arc::clone(why), with_event, due });
         if entry.open.is_some() {
-            entry.untold = Some((Arc::clone(why), with_event));
+            entry.untold = untold(None);
             return;
         }
         let old = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str()).cloned();
         let granular = self.config.on(Gate::UnadmittedWorkloadsObservability);
         let reason = if granular { why.reason.as_str() } else { why.reason.legacy() };
         let mut same_words = false;
-        if let Some(old) = &old {
-            same_words = old.status == "False"
-                && old.reason == reason
-                && without_figures(&old.message) == without_figures(&message);
-            if same_words && old.message != message {
-                let next = entry.message_at.map(|at| later(at, self.config.message_interval_seconds));
-                if let Some(next) = next.filter(|next| *next > self.now) {
-                    entry.untold = Some((Arc::clone(why), with_event));
-                    let key = key.clone();
-                    self.wake_at(next, Alarm::Workload(key));
-                    return;
-                }
+        if let Some(old) = old.filter(|old| old.status == "False" && old.reason == reason) {
+            same_words = without_figures(&old.message) == without_figures(&message);
+            let interval = self.config.message_interval_seconds;
+            let due = if why.detail == Detail::NoLongerFits && old.message != message {
+                let held_back = before.filter(|before| before.why.detail == Detail::NoLongerFits);
+                held_back.and_then(|before| before.due).or(Some(later(self.now, interval)))
+            } else if same_words && old.message != message {
+                entry.message_at.map(|at| later(at, interval))
+            } else {
+                None
+            };
+            if let Some(due) = due.filter(|due| *due > self.now) {
+                entry.untold = untold(Some(due));
+                self.wake_at(due, Alarm::Workload(key.clone()));
+                return;
             }
         }
         entry.message_at = Some(self.now);

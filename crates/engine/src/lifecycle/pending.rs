@@ -52,8 +52,8 @@ impl Engine {
             self.write_status(key, Purpose::Pend, next, told);
             return;
         }
-        if let Some((why, with_event)) = entry.untold.clone() {
-            return self.tell_unadmitted(key, &why, with_event);
+        if let Some(untold) = entry.untold.clone() {
+            return self.tell_unadmitted(key, &untold.why, untold.with_event);
         }
         let Some(condition) = condition else { return };
         let outdated =
