@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_core::WorkloadKey;
 
 use crate::effect::{EffectId, Level, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::observe::is_overtaken;
 use crate::outbox::{Open, log};
 use crate::world::{Decision, JobKey, Retry};
+
+/// Whether the object is known, and not in a newer version.
+fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
+    known.is_some() && !is_overtaken(known, answer)
+}
 
 impl Engine {
     /// A write was answered.
@@ -75,7 +82,8 @@ impl Engine {
         }
     }
 
-    /// Whether an answer is about an object that is still there: one that was deleted meanwhile must not come back.
+    /// Whether an answer is about an object that is still there, and no newer version of it was seen meanwhile: neither what was deleted nor
+    /// what was changed comes back. Jobs and Workloads compare their versions themselves.
     fn is_current(&self, open: &Open, object: &Object) -> bool {
         match object {
             Object::Workload(w) if open.purpose != Purpose::CreateWorkload => {
@@ -86,14 +94,25 @@ impl Engine {
                 let entry = job_key(&open.object).and_then(|k| self.world.jobs.get(&k));
                 entry.is_some_and(|e| e.view.job.uid == view.job.uid)
             }
-            Object::ClusterQueue(_) => self.world.cluster_queues.contains_key(&open.object.name),
-            Object::ResourceFlavor(_) => self.world.flavors.contains_key(&open.object.name),
-            Object::AdmissionCheck(_) => self.world.checks.contains_key(&open.object.name),
-            Object::Topology(_) => self.world.topologies.contains_key(&open.object.name),
-            Object::Cohort(_) => self.world.cohorts.contains_key(&open.object.name),
-            Object::LocalQueue(_) => {
+            Object::ClusterQueue(queue) => current(
+                self.world.cluster_queues.get(&open.object.name).map(|q| &q.metadata),
+                &queue.metadata,
+            ),
+            Object::ResourceFlavor(flavor) => {
+                current(self.world.flavors.get(&open.object.name).map(|f| &f.metadata), &flavor.metadata)
+            }
+            Object::AdmissionCheck(check) => {
+                current(self.world.checks.get(&open.object.name).map(|c| &c.metadata), &check.metadata)
+            }
+            Object::Topology(topology) => {
+                current(self.world.topologies.get(&open.object.name).map(|t| &t.metadata), &topology.metadata)
+            }
+            Object::Cohort(cohort) => {
+                current(self.world.cohorts.get(&open.object.name).map(|c| &c.metadata), &cohort.metadata)
+            }
+            Object::LocalQueue(queue) => {
                 let key = (Arc::clone(&open.object.namespace), Arc::clone(&open.object.name));
-                self.world.local_queues.contains_key(&key)
+                current(self.world.local_queues.get(&key).map(|q| &q.metadata), &queue.metadata)
             }
             _ => true,
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
@@ -40,6 +41,12 @@ fn compare(known: Option<&str>, seen: Option<&str>) -> Seen {
 /// Whether a version tells nothing new.
 pub(crate) fn is_stale(known: Option<&str>, seen: Option<&str>) -> bool {
     compare(known, seen) != Seen::Newer
+}
+
+/// Whether an answer about an object is older than what is known of it: it was overtaken by what a watch told.
+pub(crate) fn is_overtaken(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
+    let known = known.and_then(|metadata| metadata.resource_version.as_deref());
+    compare(known, answer.resource_version.as_deref()) == Seen::Older
 }
 
 impl Engine {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
-use sluice_engine::{EngineConfig, Kind};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::{job, template};
 use crate::model::{Cluster, condition, told};
@@ -192,4 +192,24 @@ fn a_running_job_whose_workload_is_missing_is_stopped_before_it_gets_one() {
     assert_eq!(c.notes("Stopped"), ["Missing Workload; unable to restore pod templates"]);
     assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
     assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn an_answer_that_a_watch_has_overtaken_takes_nothing_back() {
+    let mut c = Cluster::plain();
+    c.late = Some(Purpose::Finalizer);
+    let check = c.api.put(
+        Kind::AdmissionCheck,
+        json!({"metadata": {"name": "prov"}, "spec": {"controllerName": "example.com/x"}}),
+    );
+    c.api.simple("1", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
+    c.settle();
+    // The check's controller says that it is active; then comes the answer to our finalizer, without that.
+    let active = json!([{"type": "Active", "status": "True", "reason": "Active", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    c.api.edit_status(&check, |s| *s = json!({"conditions": active}));
+    c.settle();
+    c.release();
+    let queue = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "cq")).unwrap();
+    assert_eq!(queue["status"]["conditions"][0]["status"], "True", "{}", queue["status"]);
 }

@@ -60,6 +60,9 @@ pub struct Cluster {
     /// Hold back the writes of this purpose, as a slow API server does, until [`Cluster::release`].
     pub slow: Option<Purpose>,
     held: Vec<WriteRequest>,
+    /// Carry writes of this purpose out, but hold their answers back until [`Cluster::release`].
+    pub late: Option<Purpose>,
+    unanswered: Vec<Input>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
     seen: u64,
@@ -80,6 +83,8 @@ impl Cluster {
             fail: VecDeque::new(),
             slow: None,
             held: Vec::new(),
+            late: None,
+            unanswered: Vec::new(),
             writes_left: None,
             seen: 0,
         };
@@ -155,7 +160,12 @@ impl Cluster {
                     Some((_, error)) => Err(error),
                     None => self.api.perform(&request),
                 };
-                self.engine.apply(self.now, Input::Written { id: request.id, result });
+                let answer = Input::Written { id: request.id, result };
+                if self.late == Some(request.purpose) {
+                    self.unanswered.push(answer);
+                } else {
+                    self.engine.apply(self.now, answer);
+                }
             }
             Effect::Event(event) => self.events.push(event),
             Effect::Observe(o) => {
@@ -166,9 +176,12 @@ impl Cluster {
         true
     }
 
-    /// Carries out what was held back.
+    /// Carries out and answers what was held back.
     pub fn release(&mut self) {
-        self.slow = None;
+        (self.slow, self.late) = (None, None);
+        for answer in std::mem::take(&mut self.unanswered) {
+            self.engine.apply(self.now, answer);
+        }
         for request in std::mem::take(&mut self.held) {
             let result = self.api.perform(&request);
             self.engine.apply(self.now, Input::Written { id: request.id, result });
