@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use sluice_sim::replay::Sink;
 use sluice_sim::{
-    Distribution, File, Manifests, Options, Report, Simulation, duration, html, prepare_with_log, settings,
-    table, whatif,
+    Distribution, File, Manifests, Options, Record, Report, Simulation, duration, html, parts,
+    prepare_with_log, settings, table, whatif,
 };
 
 use crate::settings as files;
@@ -168,29 +169,35 @@ pub fn begin(loaded: &Loaded, options: Options, log: Option<Box<Sink>>) -> anyho
 /// Shows how far a simulation is, about once a second.
 struct Progress {
     began: Instant,
-    shown: Instant,
+    shown: Mutex<Instant>,
     on: bool,
 }
 
 impl Progress {
     fn new(on: bool) -> Self {
-        Self { began: Instant::now(), shown: Instant::now(), on }
+        Self { began: Instant::now(), shown: Mutex::new(Instant::now()), on }
     }
 
-    fn show(&mut self, simulation: &Simulation) {
-        if !self.on || self.shown.elapsed() < Duration::from_secs(1) {
+    fn show(&self, progress: parts::Progress) {
+        if !self.on {
             return;
         }
-        self.shown = Instant::now();
-        let record = simulation.record();
-        let (_, running) = simulation.open();
-        eprint!(
-            "\r{} simulated in {:.0} s: {} jobs submitted, {running} running, {} events   ",
-            duration::show(record.millis(simulation.now())),
-            self.began.elapsed().as_secs_f64(),
-            record.jobs.len(),
-            record.entries.len(),
-        );
+        // Whoever is being shown shows for all.
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        if shown.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        *shown = Instant::now();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let parts::Progress { done, parts, jobs, at } = progress;
+        let at = duration::show(at);
+        if parts == 1 {
+            eprint!("\r{at} simulated in {seconds:.0} s: {jobs} jobs submitted   ");
+        } else {
+            eprint!(
+                "\r{done} of {parts} parts simulated in {seconds:.0} s, the next up to {at}: {jobs} jobs submitted   "
+            );
+        }
     }
 
     fn end(&self) {
@@ -225,6 +232,13 @@ pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
     options.audit = args.audit;
     let seed = options.seed;
     let on = !args.quiet && args.watch.is_none() && std::io::stderr().is_terminal();
+    if args.watch.is_none() && args.record.is_none() && args.change.is_empty() {
+        let progress = Progress::new(on);
+        let played = parts::play(&loaded.manifests, &loaded.files, &options, &|p| progress.show(p));
+        progress.end();
+        let played = played?;
+        return show(&played.record, played.lasted, seed, loaded, &args);
+    }
     let log = args.record.as_deref().map(log_to).transpose()?;
     let (sink, log) = log.unzip();
     let mut simulation = begin(&loaded, options.clone(), sink)?;
@@ -243,14 +257,18 @@ pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
             whatif::Difference::new(simulation.record(), end, changed.record(), changed_end, seed);
         return write(&difference_text(&difference, args.output)?);
     }
-    let record = simulation.into_record();
-    let report = Report::new(&record, end, seed, loaded.manifests.skipped);
+    show(&simulation.into_record(), end, seed, loaded, &args)
+}
+
+/// Prints what happened.
+fn show(record: &Record, end: i64, seed: u64, loaded: Loaded, args: &SimulateArgs) -> anyhow::Result<u8> {
+    let report = Report::new(record, end, seed, loaded.manifests.skipped);
     let timeline = if args.watch.is_some() { Some(false) } else { args.timeline.then_some(true) };
     write(&match args.output {
         Output::Table => report.table(timeline),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
         Output::Yaml => serde_saphyr::to_string(&report)?,
-        Output::Html => html::page(&record, &report, end),
+        Output::Html => html::page(record, &report, end),
     })
 }
 
@@ -281,8 +299,8 @@ fn begin_changed(loaded: &Loaded, change: Loaded, options: Options) -> anyhow::R
 /// Runs a simulation to its end: as fast as it goes, or at a speed and with its events shown.
 fn play(simulation: &mut Simulation, watch: Option<u32>, on: bool) -> anyhow::Result<()> {
     let Some(speed) = watch else {
-        let mut progress = Progress::new(on);
-        let outcome = simulation.run(|s| progress.show(s));
+        let progress = Progress::new(on);
+        let outcome = simulation.run(|s| progress.show(parts::Progress::of(s)));
         progress.end();
         return Ok(outcome?);
     };

@@ -3,10 +3,12 @@
 //! Arguments: the number of jobs (100000) and of ClusterQueues (1000).
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use sluice_sim::{File, Manifests, Options, Report, html, prepare, settings};
+use sluice_sim::parts::{Progress, play};
+use sluice_sim::{File, Manifests, Options, Report, html, settings};
 
 /// As in the programs that simulate.
 #[global_allocator]
@@ -94,29 +96,19 @@ fn main() {
     let manifests = Manifests::read(&[file]).expect("the world made here is read");
     let mut options = Options::new(Options::default_configuration());
     settings(&mut options, &manifests.scenarios, false);
-    let mut simulation =
-        prepare(&manifests, &BTreeMap::new(), options).expect("the world made here is taken");
-    eprintln!("prepared after {:?}", began.elapsed());
-    let mut shown = Instant::now();
-    simulation
-        .run(|s| {
-            if shown.elapsed().as_secs() >= 5 {
-                shown = Instant::now();
-                eprintln!(
-                    "{} {} jobs, {:?} open, {} writes",
-                    s.now(),
-                    s.record().jobs.len(),
-                    s.open(),
-                    s.writes()
-                );
-            }
-        })
-        .expect("the engine comes to rest");
-    eprintln!("simulated after {:?}, {} writes", began.elapsed(), simulation.writes());
-    let end = simulation.lasted();
-    let record = simulation.into_record();
-    let report = Report::new(&record, end, 1, Vec::new());
-    let page = html::page(&record, &report, end);
+    let shown = Mutex::new(Instant::now());
+    let progress = |progress: Progress| {
+        if let Ok(mut shown) = shown.try_lock()
+            && shown.elapsed().as_secs() >= 5
+        {
+            *shown = Instant::now();
+            eprintln!("{} jobs, {} of {} parts done", progress.jobs, progress.done, progress.parts);
+        }
+    };
+    let played = play(&manifests, &BTreeMap::new(), &options, &progress).expect("the engine comes to rest");
+    eprintln!("simulated after {:?}, {} writes", began.elapsed(), played.writes);
+    let report = Report::new(&played.record, played.lasted, 1, Vec::new());
+    let page = html::page(&played.record, &report, played.lasted);
     println!("{:?}", report.totals);
     println!("{:?} in all, {}, page of {} kB", began.elapsed(), peak(), page.len() / 1024);
 }

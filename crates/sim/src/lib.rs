@@ -20,6 +20,7 @@ mod nodes;
 mod object;
 mod observed;
 mod options;
+pub mod parts;
 mod play;
 mod pods;
 mod random;

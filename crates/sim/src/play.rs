@@ -8,9 +8,11 @@ use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::agenda::{Action, after};
+use crate::json::text;
 use crate::manifest::{self, File, Manifest, ManifestError, Manifests, Source};
 use crate::nodes::Nodes;
 use crate::object::kind_named;
+use crate::parts::Only;
 use crate::random::Stream;
 use crate::record::JobRecord;
 use crate::scenario::{After, Arrivals, JobState, NodeSet, Scenario, ScenarioEvent};
@@ -36,13 +38,47 @@ struct Waiting {
 /// The scenario as far as it has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Play {
+    /// The namespaces that take part; all if it says nothing.
+    pub only: Option<Only>,
     events: Vec<(ScenarioEvent, Vec<Manifest>)>,
     waiting: Vec<Waiting>,
     arrivals: Vec<Arriving>,
     nodes: Nodes,
 }
 
+impl Arriving {
+    /// The namespace of a job of the stream, and its LocalQueue if the stream says which.
+    fn queue(&self, number: u64) -> (&str, Option<&str>) {
+        let queues = &self.spec.queues;
+        if queues.is_empty() {
+            let own = text(&self.spec.template["metadata"]["namespace"]);
+            return (if own.is_empty() { "default" } else { own }, None);
+        }
+        let queue = &queues[usize::try_from(number).unwrap_or(0) % queues.len()];
+        (&queue.namespace, Some(&queue.queue))
+    }
+
+    /// The next job, if there is one.
+    fn object(&self, number: u64) -> Value {
+        let mut object = self.spec.template.clone();
+        object["metadata"]["name"] = json!(format!("{}-{number}", self.spec.name));
+        if let (namespace, Some(queue)) = self.queue(number) {
+            object["metadata"]["namespace"] = json!(namespace);
+            match self.kind {
+                Kind::Workload => object["spec"]["queueName"] = json!(queue),
+                _ => object["metadata"]["labels"][sluice_api::labels::QUEUE_NAME] = json!(queue),
+            }
+        }
+        object
+    }
+}
+
 impl Play {
+    /// Whether a job of a stream is one of this part of the world.
+    fn is_mine(&self, arriving: &Arriving, number: u64) -> bool {
+        self.only.as_ref().is_none_or(|only| only.has(arriving.queue(number).0))
+    }
+
     /// A node is new or different.
     pub fn node_changed(&mut self, reference: &ObjectRef, value: &Value) {
         self.nodes.set(&reference.name, value);
@@ -241,25 +277,13 @@ impl Simulation {
         }
         let number = source.made;
         source.made += 1;
-        let mut object = source.spec.template.clone();
-        object["metadata"]["name"] = json!(format!("{}-{number}", source.spec.name));
-        if !source.spec.queues.is_empty() {
-            let turn = usize::try_from(number).unwrap_or(0) % source.spec.queues.len();
-            let queue = &source.spec.queues[turn];
-            object["metadata"]["namespace"] = json!(queue.namespace);
-            match source.kind {
-                Kind::Workload => object["spec"]["queueName"] = json!(queue.queue),
-                _ => object["metadata"]["labels"][sluice_api::labels::QUEUE_NAME] = json!(queue.queue),
-            }
-        }
         let (kind, run_time) = (source.kind, source.spec.run_time);
-        let more = source.spec.count.is_none_or(|count| source.made < count);
-        // Two jobs in the same instant are fine; an endless number is not.
-        let wait = source.spec.every.draw(&mut source.stream).max(SignedDuration::from_millis(1));
-        let endless = source.spec.count.is_none() && source.spec.to.is_none() && self.options.until.is_none();
-        if more && !endless {
-            self.agenda.put(after(now, wait), Action::Arrival(index));
+        self.next_arrival(index);
+        let source = &self.play.arrivals[index];
+        if !self.play.is_mine(source, number) {
+            return;
         }
+        let object = source.object(number);
         match self.put(kind, object) {
             Ok(reference) => {
                 if let Some(run_time) = run_time {
@@ -267,6 +291,36 @@ impl Simulation {
                 }
             }
             Err(error) => self.note_refused("arrivals", &error.to_string()),
+        }
+    }
+}
+
+impl Simulation {
+    /// Puts the next job of a stream on the agenda. Those of other parts of the world are drawn, too: what comes after
+    /// them must come when it would in the whole.
+    fn next_arrival(&mut self, index: usize) {
+        let start = self.options.start;
+        let mut at = self.now();
+        let source = &mut self.play.arrivals[index];
+        let endless = source.spec.count.is_none() && source.spec.to.is_none() && self.options.until.is_none();
+        let ends =
+            [source.spec.to, self.options.until].into_iter().flatten().min().map(|end| after(start, end));
+        loop {
+            let source = &mut self.play.arrivals[index];
+            if endless || source.spec.count.is_some_and(|count| source.made >= count) {
+                return;
+            }
+            // Two jobs in the same instant are fine; an endless number is not.
+            at = after(at, source.spec.every.draw(&mut source.stream).max(SignedDuration::from_millis(1)));
+            if ends.is_some_and(|end| at > end) {
+                return;
+            }
+            let source = &self.play.arrivals[index];
+            if self.play.is_mine(source, source.made) {
+                self.agenda.put(at, Action::Arrival(index));
+                return;
+            }
+            self.play.arrivals[index].made += 1;
         }
     }
 }

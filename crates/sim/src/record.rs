@@ -54,6 +54,37 @@ impl Record {
         Self { start, ..Self::default() }
     }
 
+    /// One record of the parts of a world: each job, and what happened in the order of time.
+    pub(crate) fn join(start: Timestamp, parts: Vec<Self>) -> Self {
+        let mut whole = Self::new(start);
+        let mut jobs = Vec::new();
+        for record in parts {
+            let before = jobs.len();
+            jobs.extend(record.jobs);
+            let moved = record
+                .entries
+                .into_iter()
+                .map(|entry| Entry { job: entry.job.map(|at| before + at), ..entry });
+            whole.entries.extend(moved);
+            whole.quotas.extend(record.quotas);
+        }
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        order.sort_by_key(|&at| (jobs[at].submitted, at));
+        let mut place = vec![0; jobs.len()];
+        for (new, &old) in order.iter().enumerate() {
+            place[old] = new;
+        }
+        for entry in &mut whole.entries {
+            entry.job = entry.job.map(|at| place[at]);
+        }
+        let mut sorted: Vec<_> = jobs.into_iter().zip(place).collect();
+        sorted.sort_by_key(|(_, place)| *place);
+        whole.jobs = sorted.into_iter().map(|(job, _)| job).collect();
+        whole.entries.sort_by_key(|entry| entry.at);
+        whole.quotas.sort_by_key(|change| change.at);
+        whole
+    }
+
     /// Milliseconds from the beginning.
     pub fn millis(&self, at: Timestamp) -> i64 {
         at.as_millisecond().saturating_sub(self.start.as_millisecond())

@@ -8,6 +8,7 @@ use crate::manifest::{Manifest, ManifestError, Manifests, Source};
 use crate::object::KINDS;
 use crate::observed::{Observed, RunTimes};
 use crate::options::Options;
+use crate::parts::Only;
 use crate::replay::Sink;
 use crate::scenario::Scenario;
 use crate::simulation::{SimError, Simulation};
@@ -58,7 +59,19 @@ pub fn prepare_with_log(
     options: Options,
     log: Option<Box<Sink>>,
 ) -> Result<Simulation, Vec<ManifestError>> {
+    prepare_part(manifests, files, options, log, None)
+}
+
+/// As [`prepare_with_log`], of the part of a world that has only these namespaces.
+pub(crate) fn prepare_part(
+    manifests: &Manifests,
+    files: &BTreeMap<String, String>,
+    options: Options,
+    log: Option<Box<Sink>>,
+    only: Option<Only>,
+) -> Result<Simulation, Vec<ManifestError>> {
     let mut simulation = Simulation::with_log(options, log);
+    simulation.play.only = only;
     let here: Vec<_> = manifests.objects.iter().filter_map(|m| Observed::of(m.kind, &m.object)).collect();
     simulation.pods.observed = RunTimes::new(here.iter().chain(&manifests.observed));
     let mut errors = Vec::new();

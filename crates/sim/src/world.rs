@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
+use sluice_api::slim::{self, WorkloadSpec};
 use sluice_api::status_apply::apply_status;
 use sluice_engine::{Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
 use sluice_jobs::{Patch, Step};
@@ -28,6 +29,8 @@ pub(crate) struct World {
     /// The time that new objects get.
     pub now: Timestamp,
     objects: BTreeMap<ObjectRef, Value>,
+    /// The decoded spec of each Workload, and the generation that it is of.
+    specs: BTreeMap<ObjectRef, (i64, WorkloadSpec)>,
     /// Workloads by the UID of their owner.
     owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
     changes: Vec<Change>,
@@ -62,8 +65,21 @@ impl World {
     }
 
     /// The object as the engine is told it.
-    pub fn object(&self, reference: &ObjectRef) -> Option<Object> {
-        decode(reference.kind, self.objects.get(reference)?).ok()
+    pub fn object(&mut self, reference: &ObjectRef) -> Option<Object> {
+        let value = self.objects.get(reference)?;
+        if reference.kind != Kind::Workload {
+            return decode(reference.kind, value).ok();
+        }
+        let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
+        if let Some((_, spec)) = self.specs.get(reference).filter(|known| known.0 == generation) {
+            let workload = slim::Workload::with_spec(value, spec.clone()).ok()?;
+            return Some(Object::Workload(Box::new(workload)));
+        }
+        let object = decode(reference.kind, value).ok()?;
+        if let Object::Workload(workload) = &object {
+            self.specs.insert(reference.clone(), (generation, workload.spec.clone()));
+        }
+        Some(object)
     }
 
     /// What happened since the last call that the writer does not know from its answers.
@@ -194,6 +210,7 @@ impl World {
     /// Removes an object, and what it owns.
     fn remove(&mut self, reference: &ObjectRef) {
         let Some(value) = self.objects.remove(reference) else { return };
+        self.specs.remove(reference);
         for uid in owner_uids(&value) {
             if let Some(set) = self.owned.get_mut(&uid) {
                 set.remove(reference);

@@ -1,7 +1,7 @@
 //! The Workload, reduced.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::pod::PodTemplate;
 use super::watchable;
@@ -83,6 +83,24 @@ pub struct Workload {
     /// What was decided so far: whole, because applies carry all of it.
     #[serde(default)]
     pub status: WorkloadStatus,
+}
+
+/// A Workload without its spec.
+#[derive(Deserialize)]
+struct Rest {
+    #[serde(deserialize_with = "super::reduced_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: WorkloadStatus,
+}
+
+impl Workload {
+    /// Decodes an object whose spec is known already, as of its present `metadata.generation`: the templates are most of
+    /// the work. Fails as decoding the whole does.
+    pub fn with_spec<'de, D: Deserializer<'de>>(object: D, spec: WorkloadSpec) -> Result<Self, D::Error> {
+        let Rest { metadata, status } = Rest::deserialize(object)?;
+        Ok(Self { metadata, spec, status })
+    }
 }
 
 watchable!(Workload, "Workload", "kueue.x-k8s.io", "v1beta2", "workloads", NamespaceResourceScope);
