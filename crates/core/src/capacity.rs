@@ -71,8 +71,9 @@ impl Capacity {
         Some(row.limit - row.used - self.kept_from(pair, head, workloads, queues))
     }
 
-    /// What displaced workloads that wait and go before `head` are kept of a pair. A claim counts only while the limits have
-    /// room for it: one that cannot be met keeps nobody waiting.
+    /// What displaced workloads that go before `head` are kept of a pair: all that they need while they wait, and what they do not
+    /// hold of it while they leave their place. A claim counts only while the limits have room for it: one that cannot be met
+    /// keeps nobody waiting.
     fn kept_from(
         &self,
         pair: FrId,
@@ -87,7 +88,8 @@ impl Capacity {
                 break;
             }
             let waits = workloads.get(id).waiting().and_then(|waiting| waiting.at);
-            if !waits.is_some_and(|(queue, _)| queues[queue.at()].is_active()) {
+            let leaves = workloads.get(id).hold().is_some();
+            if !leaves && !waits.is_some_and(|(queue, _)| queues[queue.at()].is_active()) {
                 continue;
             }
             let room = claim.iter().all(|(pair, amount)| {
@@ -96,7 +98,9 @@ impl Capacity {
             });
             if room {
                 for (pair, amount) in claim {
-                    *kept.entry(*pair).or_default() += amount;
+                    let usage = workloads.usage_of(id).iter().filter(|of| of.0 == *pair);
+                    let has: i128 = usage.map(|of| of.2).sum();
+                    *kept.entry(*pair).or_default() += (amount - has).max(0);
                 }
             }
         }
@@ -183,7 +187,7 @@ impl Scheduler {
     }
 
     /// Which workloads are displaced, in the order in which they go, each with what it needs.
-    /// It matters only while they wait for quota. Says whether anything changed.
+    /// It matters only while they leave their place or wait for quota. Says whether anything changed.
     pub fn set_displaced(&mut self, displaced: &[Displaced]) -> bool {
         let mut list = Vec::with_capacity(displaced.len());
         for Displaced { key, needs } in displaced {

@@ -15,6 +15,7 @@ pub(crate) mod health;
 pub(crate) mod needs;
 pub(crate) mod outlook;
 pub(crate) mod pods;
+pub(crate) mod quota;
 pub(crate) mod room;
 pub(crate) mod scene;
 pub(crate) mod scope;

@@ -6,19 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Amount, Name, WorkloadKey};
-use sluice_quantity::{Quantity, amount_of};
 
 use super::brake;
 use super::capacity::{self, Groups};
 use super::displaced::{Displaced, Stage, leaves, lost_nodes};
 use super::health::Health;
+use super::needs::Choice;
 use super::outlook::Outlook;
 use super::room::Room;
-use super::scene::{Scene, exact, holds};
+use super::scene::{Scene, holds};
 use super::scope::Scope;
 use super::victims::{Candidate, Nearness, choose};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::requests::amount_in;
 use crate::ingest::workload::effective_priority;
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
@@ -56,6 +55,16 @@ struct Look {
     /// When a node's wavering ends.
     wake: Option<Timestamp>,
     uneasy: bool,
+}
+
+/// Where a displaced Workload goes.
+struct Found<'a> {
+    /// Which of its choices.
+    choice: usize,
+    /// Who goes before.
+    victims: Vec<WorkloadKey>,
+    /// What is free then.
+    after: Room<'a>,
 }
 
 impl Engine {
@@ -192,69 +201,94 @@ impl Engine {
     ) -> BTreeSet<WorkloadKey> {
         let mut gone: BTreeSet<WorkloadKey> = BTreeSet::new();
         for one in displaced {
-            let entry = &self.world.workloads[&one.key];
             if gone.contains(&one.key) {
                 continue;
             }
-            let claim = self.claim(&one.key, entry, &one.flavors, scope);
-            let nodes = match &one.stage {
+            let nodes: Vec<String> = match &one.stage {
                 Stage::Running(nodes) => nodes.iter().cloned().collect(),
                 Stage::Evicted => Vec::new(),
             };
             let running = one.stage != Stage::Evicted;
-            let held = self.brake_holds(one, scene);
-            if running && held {
-                look.actions.push(Action::List { key: one.key.clone(), nodes, why: Some(Stranded::Brake) });
+            let list = |why| Action::List { key: one.key.clone(), nodes: nodes.clone(), why: Some(why) };
+            if running && one.choices.first().is_some_and(|held| self.brake_holds(held, scene)) {
+                look.actions.push(list(Stranded::Brake));
                 continue;
             }
             let mut free = room.clone();
-            if !leaves(entry) {
+            if !leaves(&self.world.workloads[&one.key]) {
                 free.release(&one.key);
             }
-            let mut victims = Some(Vec::new());
-            let mut after = free.clone();
-            if !after.place(&one.needs, None) {
-                let candidates =
-                    if held { Vec::new() } else { self.candidates(one, &claim, scope, scene, &gone) };
-                victims = choose(candidates, |gone| {
-                    let mut trial = free.clone();
-                    for key in gone {
-                        trial.release(key);
-                    }
-                    trial.place(&one.needs, None)
-                });
-                after = free;
-                for key in victims.iter().flatten() {
-                    after.release(key);
+            let found = self.spare(one, &free).or_else(|| self.with_victims(one, scope, scene, &free, &gone));
+            let Some(Found { choice, victims, after }) = found else {
+                if running {
+                    look.actions.push(list(Stranded::NoRoom));
+                } else {
+                    // It goes first all the same, and keeps what it could use.
+                    let needs = one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
+                    look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
                 }
-                after.place(&one.needs, None);
+                continue;
+            };
+            room = after;
+            gone.extend(victims.iter().cloned());
+            if running {
+                gone.insert(one.key.clone());
             }
-            match victims {
-                Some(victims) => {
-                    room = after;
-                    gone.extend(victims.iter().cloned());
-                    if running {
-                        gone.insert(one.key.clone());
-                    }
-                    if running || !victims.is_empty() {
-                        look.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
-                    }
-                    look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs: claim });
-                }
-                None if running => {
-                    let why = Some(Stranded::NoRoom);
-                    look.actions.push(Action::List { key: one.key.clone(), nodes, why });
-                }
-                None => look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs: claim }),
+            if running || !victims.is_empty() {
+                look.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
             }
+            let needs = one.choices[choice].claim.clone();
+            look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
         }
         gone
     }
 
+    /// The first flavors on whose nodes a displaced Workload fits as they are. One that runs goes to other flavors than its own only
+    /// within nominal quota: else it would wait for quota afterwards.
+    fn spare<'a>(&self, one: &Displaced<'a>, free: &Room<'a>) -> Option<Found<'a>> {
+        let running = one.stage != Stage::Evicted;
+        one.choices.iter().enumerate().find_map(|(choice, way)| {
+            let held = running && choice == 0;
+            if running && !held && !self.within_nominal(&one.queue, &one.key, &way.claim) {
+                return None;
+            }
+            let mut after = free.clone();
+            after.place(&way.needs, None).then_some(Found { choice, victims: Vec::new(), after })
+        })
+    }
+
+    /// The same once others made way: on the flavors that it holds if it runs, else on the first where that is enough.
+    fn with_victims<'a>(
+        &self,
+        one: &Displaced<'a>,
+        scope: &Scope,
+        scene: &Scene<'a>,
+        free: &Room<'a>,
+        gone: &BTreeSet<WorkloadKey>,
+    ) -> Option<Found<'a>> {
+        let most = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
+        one.choices.iter().enumerate().take(most).find_map(|(choice, way)| {
+            if self.brake_holds(way, scene) {
+                return None;
+            }
+            let without = |victims: &[WorkloadKey]| {
+                let mut trial = free.clone();
+                for key in victims {
+                    trial.release(key);
+                }
+                trial.place(&way.needs, None).then_some(trial)
+            };
+            let candidates = self.candidates(one, way, scope, scene, gone);
+            let victims = choose(candidates, |victims| without(victims).is_some())?;
+            let after = without(&victims)?;
+            Some(Found { choice, victims, after })
+        })
+    }
+
     /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under
     /// their pods.
-    fn brake_holds(&self, one: &Displaced<'_>, scene: &Scene<'_>) -> bool {
-        one.flavors.values().any(|flavor| {
+    fn brake_holds(&self, way: &Choice<'_>, scene: &Scene<'_>) -> bool {
+        way.flavors.values().any(|flavor| {
             let Some(object) = self.world.flavors.get(flavor) else { return false };
             let of_flavor = scene.of_flavor(&object.spec.node_labels);
             let (mut all, mut bad) = (0, 0);
@@ -283,14 +317,14 @@ impl Engine {
     fn candidates(
         &self,
         one: &Displaced<'_>,
-        claim: &[(Name, Name, Amount)],
+        way: &Choice<'_>,
         scope: &Scope,
         scene: &Scene<'_>,
         gone: &BTreeSet<WorkloadKey>,
     ) -> Vec<Candidate> {
-        let usable: BTreeSet<&str> = one.needs.iter().flat_map(|set| &set.nodes).copied().collect();
+        let usable: BTreeSet<&str> = way.needs.iter().flat_map(|set| &set.nodes).copied().collect();
         let beyond = scope.queues.get(&one.queue).copied().unwrap_or(false)
-            || self.within_nominal(&one.queue, &one.key, claim);
+            || self.within_nominal(&one.queue, &one.key, &way.claim);
         let own_root = self.cohorts_above(&one.queue).pop();
         let mut candidates = Vec::new();
         for (key, entry) in &self.world.workloads {
@@ -300,7 +334,7 @@ impl Engine {
                 || leaves(entry)
                 || gone.contains(key)
                 || priority >= one.priority
-                || !one.flavors.values().any(|flavor| self.uses(key, flavor))
+                || !way.flavors.values().any(|flavor| self.uses(key, flavor))
                 || scene.nodes_of(key).is_disjoint(&usable);
             if stays {
                 continue;
@@ -326,30 +360,6 @@ impl Engine {
             });
         }
         candidates
-    }
-
-    /// Whether a queue is within its nominal quota of what a Workload needs, with that Workload in it.
-    fn within_nominal(&self, queue: &Name, me: &WorkloadKey, claim: &[(Name, Name, Amount)]) -> bool {
-        let Some(object) = self.world.cluster_queues.get(queue) else { return false };
-        claim.iter().all(|(flavor, resource, _)| {
-            let quotas = object.spec.resource_groups.iter().flat_map(|g| &g.flavors);
-            let quota = quotas
-                .filter(|f| *f.name == **flavor)
-                .flat_map(|f| &f.resources)
-                .find(|r| *r.name == **resource);
-            let nominal = quota.and_then(|q| Quantity::parse(&q.nominal_quota.0).ok());
-            let nominal = nominal.map_or(0, |q| exact(amount_of(resource, &q)));
-            let own = claim.iter().filter(|c| (&c.0, &c.1) == (flavor, resource)).map(|c| exact(c.2));
-            let others = self.world.workloads.iter().filter(|(key, entry)| *key != me && holds(entry));
-            let used: i128 = others
-                .filter_map(|(_, entry)| entry.status().admission.as_ref())
-                .filter(|admission| *admission.cluster_queue == **queue)
-                .flat_map(|admission| &admission.pod_set_assignments)
-                .filter(|set| set.flavors.get(&**resource).is_some_and(|f| **f == **flavor))
-                .map(|set| exact(amount_in(&set.resource_usage, resource)))
-                .sum();
-            used + own.sum::<i128>() <= nominal
-        })
     }
 
     /// Keeps the lists of lost nodes of those that stay where they are.

@@ -2,7 +2,7 @@
 //! those that were evicted for that and do not run again yet. (Plain Jobs replace pods by themselves.)
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
@@ -10,7 +10,7 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Name, WorkloadKey};
 
 use super::health::Health;
-use super::needs::SetNeeds;
+use super::needs::Choice;
 use super::room::Room;
 use super::scene::{Scene, holds};
 use super::scope::Scope;
@@ -46,10 +46,8 @@ pub(crate) struct Displaced<'a> {
     pub priority: i32,
     /// Its ClusterQueue.
     pub queue: Name,
-    /// The flavor of each pod set.
-    pub flavors: BTreeMap<Name, Name>,
-    /// What its pods need.
-    pub needs: Vec<SetNeeds<'a>>,
+    /// The flavors that it could have: those that it holds, or those that its queue has; never empty while it runs.
+    pub choices: Vec<Choice<'a>>,
     /// How far its move is.
     pub stage: Stage,
 }
@@ -63,6 +61,11 @@ pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
 fn evicted_for_nodes(status: &WorkloadStatus) -> bool {
     conditions::find(&status.conditions, Type::Evicted.as_str())
         .is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
+}
+
+/// Whether it will be evicted for failing nodes as soon as that can be written.
+fn to_be_evicted_for_nodes(entry: &WorkloadEntry) -> bool {
+    matches!(&entry.decision, Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
 }
 
 /// The nodes of a running Workload that are lost: those of its pods, and those in its status while not all its pods run
@@ -107,35 +110,34 @@ impl Engine {
             return None;
         }
         let queue = self.queue_for(key, entry).filter(|queue| scope.queues.contains_key(queue))?;
-        let flavors = self.flavors_of(entry, &queue, scope);
-        if flavors.is_empty() {
-            return None;
-        }
-        let stage = if evicted_for_nodes(status) {
+        let stage = if evicted_for_nodes(status) || to_be_evicted_for_nodes(entry) {
             Stage::Evicted
         } else if is(status, Type::Admitted) && holds(entry) && !leaves(entry) {
             Stage::Running(lost_nodes(key, entry, scene))
         } else {
             return None;
         };
-        let needs = if stage == Stage::Running(BTreeSet::new()) {
+        if stage == Stage::Running(BTreeSet::new()) {
             return None;
-        } else {
-            self.needs(entry, &flavors, scene)
-        };
+        }
+        let choices = self.options(key, entry, &queue, scope, scene);
+        if choices.is_empty() {
+            return None;
+        }
         if let Stage::Running(_) = stage {
+            let held = choices.first()?;
             let remain = scene.nodes_of(key).into_iter().filter(|n| scene.health(n) != Health::Unhealthy);
             let remain: BTreeSet<&str> = remain.collect();
             let mut trial = room.clone();
             trial.release(key);
-            if trial.place(&needs, Some(&remain)) {
+            if trial.place(&held.needs, Some(&remain)) {
                 return None;
             }
         }
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
-        Some(Displaced { order, key: key.clone(), priority, queue, flavors, needs, stage })
+        Some(Displaced { order, key: key.clone(), priority, queue, choices, stage })
     }
 
     /// Everybody who is displaced, in turn.

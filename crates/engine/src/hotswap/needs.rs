@@ -23,8 +23,21 @@ pub(crate) struct SetNeeds<'a> {
     pub per_pod: Vec<(Name, Amount)>,
     /// The nodes that they may be on, whatever those have room for.
     pub nodes: BTreeSet<&'a str>,
+    /// Whether any node takes them, be it healthy or not.
+    pub possible: bool,
     /// The label that makes groups of nodes, and how many replicas take one each.
     pub exclusive: Option<(String, i64)>,
+}
+
+/// One way to give a Workload flavors.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice<'a> {
+    /// The flavor of each pod set.
+    pub flavors: BTreeMap<Name, Name>,
+    /// What its pods need of the nodes of those.
+    pub needs: Vec<SetNeeds<'a>>,
+    /// What it takes of their quota and capacity.
+    pub claim: Vec<(Name, Name, Amount)>,
 }
 
 impl Engine {
@@ -34,23 +47,44 @@ impl Engine {
         Some(&self.world.jobs.get(&key)?.view)
     }
 
-    /// The flavor of each pod set: what it was given, or, while it waits, the first in scope of its queue.
-    pub(super) fn flavors_of(
+    /// The flavors in scope that a Workload could have, in the order in which they are tried: what it was given, then those of its
+    /// queue that pods of it can use and whose quota could ever hold it.
+    pub(super) fn options<'a>(
         &self,
+        key: &WorkloadKey,
         entry: &WorkloadEntry,
         queue: &str,
         scope: &Scope,
-    ) -> BTreeMap<Name, Name> {
-        if let Some(admission) = &entry.status().admission {
-            return given(admission, scope);
+        scene: &Scene<'a>,
+    ) -> Vec<Choice<'a>> {
+        let given = entry.status().admission.as_ref().map(|admission| given(admission, scope));
+        if given.as_ref().is_some_and(BTreeMap::is_empty) {
+            return Vec::new();
         }
         let groups = self.world.cluster_queues.get(queue).map(|q| &q.spec.resource_groups);
         let flavors = groups.into_iter().flatten().flat_map(|group| &group.flavors);
-        let first = flavors.map(|f| Name::from(f.name.as_str())).find(|f| scope.flavors.contains_key(f));
-        let sets = entry.object.spec.pod_sets.iter();
-        first
-            .map(|f| sets.map(|s| (Name::from(s.name.as_str()), Name::clone(&f))).collect())
-            .unwrap_or_default()
+        let in_scope = flavors.filter_map(|f| Some(scope.flavors.get_key_value(f.name.as_str())?.0));
+        let sets = &entry.object.spec.pod_sets;
+        let all_on = |f: &Name| sets.iter().map(|s| (Name::from(s.name.as_str()), Name::clone(f))).collect();
+        let mut seen: Vec<BTreeMap<Name, Name>> = Vec::new();
+        let mut choices = Vec::new();
+        for (first, flavors) in
+            given.map(|g| (true, g)).into_iter().chain(in_scope.map(|f| (false, all_on(f))))
+        {
+            if flavors.is_empty() || seen.contains(&flavors) {
+                continue;
+            }
+            let claim = self.claim(key, entry, &flavors, scope);
+            let needs = self.needs(entry, &flavors, scene);
+            let usable = needs.iter().all(|set| set.possible)
+                && !claim.is_empty()
+                && self.could_ever_hold(queue, &claim);
+            if first || usable {
+                choices.push(Choice { flavors: flavors.clone(), needs, claim });
+            }
+            seen.push(flavors);
+        }
+        choices
     }
 
     /// What a Workload's pods need of the nodes of these flavors.
@@ -77,11 +111,13 @@ impl Engine {
                 .and_then(|view| view.pod_sets.iter().find(|p| p.name == set.name))
                 .and_then(|p| p.exclusive_topology.as_ref())
                 .map(|e| (e.key.clone(), i64::from(e.replicas.max(1))));
-            let healthy = scene.nodes.iter().filter(|(_, seen)| seen.health.has_capacity());
+            let own = scene.nodes.iter().filter(|(_, seen)| usable(seen.node));
+            let healthy = own.clone().filter(|(_, seen)| seen.health.has_capacity());
             Some(SetNeeds {
                 count: i64::from(set.count),
                 per_pod: takes(&set.template, around.limits, around.runtime_classes),
-                nodes: healthy.filter(|(_, seen)| usable(seen.node)).map(|(name, _)| *name).collect(),
+                nodes: healthy.map(|(name, _)| *name).collect(),
+                possible: own.count() > 0,
                 exclusive,
             })
         })

@@ -218,12 +218,18 @@ impl Bed {
             for node in self.c.api.names(Kind::Node) {
                 pools.entry(node.name.rsplit_once('-').unwrap().0.to_owned()).or_default().push(node);
             }
+            let selected = |node: &ObjectRef| {
+                let labels = self.c.api.json(node).unwrap()["metadata"]["labels"].clone();
+                set.scheduling.node_selector.iter().all(|(key, value)| labels[key] == **value)
+            };
             let busy: BTreeSet<_> = pods.iter().map(|(_, node, _)| node.clone()).collect();
             let replicas = set.exclusive_topology.as_ref().unwrap().replicas;
             let each = usize::try_from(set.count / replicas).unwrap();
             let free = pools.values().filter(|nodes| {
                 nodes.len() >= each
-                    && nodes.iter().all(|n| self.is_ready(n) && !busy.contains(&n.name.to_string()))
+                    && nodes
+                        .iter()
+                        .all(|n| self.is_ready(n) && selected(n) && !busy.contains(&n.name.to_string()))
             });
             let chosen: Vec<_> = free.take(usize::try_from(replicas).unwrap()).cloned().collect();
             if chosen.len() < usize::try_from(replicas).unwrap() {

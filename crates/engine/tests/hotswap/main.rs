@@ -7,6 +7,7 @@ mod model;
 
 mod bed;
 mod brakes;
+mod flavors;
 mod maintenance;
 mod page;
 mod restart;

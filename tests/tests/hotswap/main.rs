@@ -1,0 +1,9 @@
+//! Hotswap on a control plane with the real scheduler, with the manifests of the guide's page: each test has a namespace, a flavor, a
+//! queue and node pools of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod bed;
+mod crash;
+mod page;
+mod slices;
