@@ -208,7 +208,7 @@ impl Simulation {
                 Input::Applied(object) | Input::Written { result: Ok(Some(object)), .. } => Some(object),
                 _ => None,
             };
-            let document = object.and_then(|o| self.world.get(&o.object_ref()));
+            let document = object.and_then(|o| self.world.get_or_removed(&o.object_ref()));
             (log.0)(&replay::input(self.now, &input, document));
         }
         self.engine.apply(self.now, input);

@@ -34,6 +34,8 @@ pub(crate) struct World {
     /// Workloads by the UID of their owner.
     owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
     changes: Vec<Change>,
+    /// What a write that removed an object was answered with last.
+    last_removed: Option<(ObjectRef, Value)>,
     revision: u64,
     uids: u64,
 }
@@ -52,6 +54,12 @@ impl World {
     /// The document of an object.
     pub fn get(&self, reference: &ObjectRef) -> Option<&Value> {
         self.objects.get(reference)
+    }
+
+    /// The document of an object, or what it was when the last write removed it.
+    pub fn get_or_removed(&self, reference: &ObjectRef) -> Option<&Value> {
+        let removed = self.last_removed.as_ref().filter(|removed| removed.0 == *reference);
+        self.get(reference).or(removed.map(|removed| &removed.1))
     }
 
     /// Every object of a kind, by name.
@@ -252,7 +260,11 @@ impl World {
                 json::merge(&mut value, &patch);
                 if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(&value) {
                     self.remove(reference);
-                    return Ok(decode(reference.kind, &value).ok());
+                    self.revision += 1;
+                    value["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+                    let object = decode(reference.kind, &value).ok();
+                    self.last_removed = Some((reference.clone(), value));
+                    return Ok(object);
                 }
                 self.update(reference, value);
             }
