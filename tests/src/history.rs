@@ -104,6 +104,25 @@ impl History {
         check(&self.moments(), quota)
     }
 
+    /// The Workload of a Job as it was last seen, if there is one.
+    pub fn workload_of(&self, job: &str) -> Option<Value> {
+        self.latest(Kind::Workload, |workload| {
+            let owners = workload["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|owners| owners.iter().any(|o| o["name"] == job && o["controller"] == true))
+        })
+    }
+
+    /// A Job as it was last seen, if there is one.
+    pub fn job(&self, name: &str) -> Option<Value> {
+        self.latest(Kind::Job, |job| job["metadata"]["name"] == name)
+    }
+
+    fn latest(&self, kind: Kind, is: impl Fn(&Value) -> bool) -> Option<Value> {
+        let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = moments.values().rev().find(|moment| moment.kind == kind && is(&moment.object))?;
+        (!last.deleted).then(|| last.object.clone())
+    }
+
     fn moments(&self) -> BTreeMap<u64, Moment> {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -7,7 +7,7 @@
 //! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] is the JobSet
 //!   **stand-in**, [`autoscaler`] that of the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
-//!   is a Service in front of several managers;
+//!   is a Service in front of several managers, [`prometheus`] scrapes them;
 //! * [`wait`] polls conditions with a deadline and tells what was last seen.
 //!
 //! Invariants: nothing sleeps for a fixed time to let something happen; every process is stopped by its own id; nothing
@@ -30,6 +30,7 @@ mod plane;
 mod plane_parts;
 mod ports;
 pub mod process;
+pub mod prometheus;
 mod proxy;
 mod setup;
 mod shared;
@@ -41,6 +42,6 @@ pub use binary::{binary, plugin};
 pub use manager::Manager;
 pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
 pub use ports::free_ports;
-pub use proxy::{FaultProxy, Write};
+pub use proxy::{Fault, FaultProxy, Scope, Write};
 pub use setup::Setup;
 pub use shared::shared;

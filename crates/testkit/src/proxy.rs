@@ -1,5 +1,8 @@
 //! A reverse proxy in front of the API server that makes its bad days: refusals for a while, connections that break, and a
-//! cut right after a write was carried out. It also tells which writes came through.
+//! cut right after a write was carried out. It also tells which writes came through. Several plays can have a bad day of their own
+//! each ([`Fault`]).
+
+mod scope;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +21,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::plane::ControlPlane;
+pub use scope::{Fault, Scope};
+use scope::{Scopes, Verdict};
 
 /// A write that the API server has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +74,7 @@ struct State {
     writes_until_cut: Option<usize>,
     writes: Vec<Write>,
     refused: usize,
+    scopes: Scopes,
     connections: Vec<AbortHandle>,
 }
 
@@ -165,6 +171,22 @@ impl FaultProxy {
         self.shared.state().writes.clone()
     }
 
+    /// Counts the writes that concern a namespace and the cluster-wide objects of the same name, from now on; one of them meets
+    /// this fault.
+    pub fn begin_scope(&self, name: &str, fault: Option<Fault>) {
+        self.shared.state().scopes.begin(name, fault);
+    }
+
+    /// Lets everything of a scope through from now on.
+    pub fn heal_scope(&self, name: &str) {
+        self.shared.state().scopes.heal(name);
+    }
+
+    /// What a scope's writes came to so far.
+    pub fn scope(&self, name: &str) -> Scope {
+        self.shared.state().scopes.get(name)
+    }
+
     /// Starts counting anew.
     pub fn forget_writes(&self) {
         self.shared.state().writes.clear();
@@ -237,7 +259,14 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
+/// What breaks a connection.
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+fn is_write(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+}
+
+async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let refusal = shared.state().refusal(&method, &path);
@@ -245,22 +274,31 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
         return Ok(refuse(status));
     }
     let (mut head, body) = request.into_parts();
-    let body = body.collect().await.map_err(kube::Error::HyperError)?.to_bytes();
+    let body = body.collect().await?.to_bytes();
+    let write = is_write(&method);
+    let verdict = if write { shared.state().scopes.judge(&path) } else { Verdict::Pass };
+    if verdict == Verdict::Lose {
+        return Err("the write is lost".into());
+    }
     // They are about this connection, not the next.
     for name in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         head.headers.remove(name);
     }
     // The upstream client puts the API server's address in front.
-    let local = head.uri.path_and_query().map_or("/", |path| path.as_str()).parse();
-    head.uri = local.map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))?;
+    head.uri = head.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
     let response = shared.upstream.send(Request::from_parts(head, Body::from(body.to_vec()))).await?;
-    if [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&method) {
-        let last = shared.state().note(Write { method, path, query, status: response.status().as_u16() });
+    if write {
+        let write = Write { method, path, query, status: response.status().as_u16() };
+        shared.state().scopes.note(&write, verdict);
+        let last = shared.state().note(write);
         if last {
             shared.state().cut();
             // This task is aborted by the cut; the answer is never sent.
             return std::future::pending().await;
         }
+    }
+    if verdict == Verdict::CarryOutAndLose {
+        return Err("the answer is lost".into());
     }
     Ok(response)
 }
