@@ -15,7 +15,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 IMAGE   ?= sluice:$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint demo bench crds image clean mutants mutants-sample exhaustive dev control-plane fuzz
+.PHONY: help build test lint demo bench bench-hotswap crds image clean mutants mutants-sample exhaustive dev control-plane fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ demo: build control-plane ## Show queueing on a cluster of fake nodes (EXAMPLE=f
 
 bench: ## Measure the engine and compare with the budgets
 	cargo run --release --locked --package sluice-xtask -- bench
+
+bench-hotswap: control-plane ## Measure the time to recovery with and without Hotswap on a control plane (8 minutes)
+	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --test hotswap -- --ignored --nocapture
 
 crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
 	$(XTASK) crds

@@ -44,6 +44,13 @@ pub async fn kill_and_restart(plane: &ControlPlane) {
     *manager = Some(Manager::start(plane, setup).await.unwrap());
 }
 
+/// Starts the manager anew with other configuration.
+pub async fn restart_with(plane: &ControlPlane, overrides: &Value) {
+    let mut manager = MANAGER.get().expect("plane() was called").lock().await;
+    let setup = manager.take().expect("one runs").kill().with(overrides);
+    *manager = Some(Manager::start(plane, setup).await.unwrap());
+}
+
 /// A file of the example.
 pub fn manifest(name: &str) -> String {
     fs::read_to_string(assets::workspace().join("examples/hotswap").join(name)).unwrap()

@@ -6,4 +6,5 @@
 mod bed;
 mod crash;
 mod page;
+mod recovery;
 mod slices;

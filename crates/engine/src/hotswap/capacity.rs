@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::config::Hotswap;
-use sluice_core::{Amount, Name};
+use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::scene::{Scene, SeenNode, exact};
 
@@ -49,11 +49,15 @@ fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
 
 /// The capacity of a flavor for these resources; a resource that none of its nodes has at all is not limited by nodes, and so is
 /// everything while the flavor has no nodes.
+///
+/// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added.
+/// `stays` says whether a Workload holds quota of the flavor and does so.
 pub(crate) fn of_flavor(
     scene: &Scene<'_>,
     labels: &BTreeMap<String, String>,
     resources: &BTreeSet<Name>,
     groups: &[&Groups<'_>],
+    stays: impl Fn(&WorkloadKey) -> bool,
 ) -> Vec<(Name, Amount)> {
     let broken: BTreeSet<&str> = groups
         .iter()
@@ -77,6 +81,18 @@ pub(crate) fn of_flavor(
         for (resource, amount) in &pod.requests {
             if let Some(sum) = sums.get_mut(resource) {
                 *sum -= exact(*amount);
+            }
+        }
+    }
+    let own: BTreeSet<&str> = scene.of_flavor(labels).map(|(name, _)| name).collect();
+    let elsewhere =
+        |node: &str| !counted.contains(node) && (own.contains(node) || !scene.nodes.contains_key(node));
+    for (_, pods) in scene.of_workload.iter().filter(|(key, _)| stays(key)) {
+        for pod in pods.iter().filter(|pod| elsewhere(&pod.node)) {
+            for (resource, amount) in &pod.requests {
+                if let Some(sum) = sums.get_mut(resource) {
+                    *sum += exact(*amount);
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use super::brake;
 use super::capacity::{self, Groups};
 use super::displaced::{Displaced, Stage, leaves, lost_nodes};
 use super::health::Health;
-use super::needs::Choice;
+use super::needs::{Choice, given};
 use super::outlook::Outlook;
 use super::room::Room;
 use super::scene::{Scene, holds};
@@ -115,19 +115,6 @@ impl Engine {
             users,
             ..Look::default()
         };
-        for (flavor, resources) in &scope.flavors {
-            let Some(object) = self.world.flavors.get(flavor) else { continue };
-            let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
-            let own: Vec<_> = own.collect();
-            let limits = capacity::of_flavor(&scene, &object.spec.node_labels, resources, &own);
-            look.capacity.insert(Name::clone(flavor), limits);
-            for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
-                look.uneasy |= seen.health != Health::Healthy;
-                if let Health::Wavering(until) = seen.health {
-                    look.wake = Some(look.wake.map_or(until, |at| at.min(until)));
-                }
-            }
-        }
         let exclusive = |key: &WorkloadKey| {
             self.world.workloads.get(key).map(|entry| self.exclusive_of(entry)).unwrap_or_default()
         };
@@ -137,9 +124,60 @@ impl Engine {
         }
         let displaced = self.all_displaced(scope, &scene, &room);
         look.uneasy |= !displaced.is_empty();
+        self.take_promised(&displaced, scope, &scene, &mut room);
         let moved = self.moves(&displaced, scope, &scene, room, &mut look);
         self.list_lost(&displaced, &moved, scope, &scene, &mut look);
+        self.limit(scope, &scene, &labels, &groups, &mut look);
         look
+    }
+
+    /// The capacity of each flavor, and how its nodes are.
+    fn limit(
+        &self,
+        scope: &Scope,
+        scene: &Scene<'_>,
+        labels: &BTreeMap<Name, BTreeSet<String>>,
+        groups: &BTreeMap<String, Groups<'_>>,
+        look: &mut Look,
+    ) {
+        let moves: BTreeSet<&WorkloadKey> = look.displaced.iter().map(|one| &one.key).collect();
+        for (flavor, resources) in &scope.flavors {
+            let Some(object) = self.world.flavors.get(flavor) else { continue };
+            let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
+            let own: Vec<_> = own.collect();
+            let stays = |key: &WorkloadKey| self.uses(key, flavor) && !moves.contains(key);
+            let limits = capacity::of_flavor(scene, &object.spec.node_labels, resources, &own, stays);
+            look.capacity.insert(Name::clone(flavor), limits);
+            for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
+                look.uneasy |= seen.health != Health::Healthy;
+                if let Health::Wavering(until) = seen.health {
+                    look.wake = Some(look.wake.map_or(until, |at| at.min(until)));
+                }
+            }
+        }
+    }
+
+    /// Takes the room of those whose pods have not come yet: it is promised.
+    fn take_promised<'a>(
+        &self,
+        displaced: &[Displaced<'a>],
+        scope: &Scope,
+        scene: &Scene<'a>,
+        room: &mut Room<'a>,
+    ) {
+        if displaced.is_empty() {
+            return;
+        }
+        let cared_for: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
+        for (key, entry) in &self.world.workloads {
+            let here = scene.of_workload.contains_key(key);
+            if here || !holds(entry) || leaves(entry) || cared_for.contains(key) {
+                continue;
+            }
+            let Some(admission) = &entry.status().admission else { continue };
+            let flavors = given(admission, scope);
+            room.place(&self.needs(entry, &flavors, scene), None);
+        }
     }
 
     /// The groups that these labels make.

@@ -148,7 +148,7 @@ impl Engine {
 }
 
 /// The flavor in scope that each pod set was given.
-fn given(admission: &Admission, scope: &Scope) -> BTreeMap<Name, Name> {
+pub(super) fn given(admission: &Admission, scope: &Scope) -> BTreeMap<Name, Name> {
     let sets = admission.pod_set_assignments.iter();
     sets.filter_map(|set| {
         let mut flavors = set.flavors.values().map(String::as_str);

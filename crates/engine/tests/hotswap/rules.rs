@@ -122,7 +122,7 @@ fn new_work_needs_quota_and_capacity_and_running_work_stays_when_capacity_shrink
     bed.pass(40);
     assert!(bed.runs("one") && bed.evictions("one").is_empty() && bed.listed("one").is_empty());
     assert!(
-        bed.told("two", "QuotaReserved").contains("32 more needed"),
+        bed.told("two", "QuotaReserved").contains("16 more needed"),
         "{}",
         bed.told("two", "QuotaReserved")
     );
@@ -239,4 +239,59 @@ fn time_to_recovery_is_the_wait_for_a_node_that_wavers_and_a_few_seconds() {
     let seconds = bed.now().as_second() - failed.as_second();
     println!("recovered after {seconds} s, of which 30 s until the nodes counted as lost");
     assert!((30..40).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn several_displaced_at_once_are_cared_for_by_priority() {
+    let mut bed = Bed::new();
+    bed.page_queue(96);
+    bed.c.api.priority_class("middle", 1_500_000);
+    bed.pools(&["a", "b", "c", "d", "e", "f"], 4);
+    for (name, priority) in [("middle", "middle"), ("high", "high"), ("low", "low")] {
+        bed.jobset(name, "q", priority, 2);
+        bed.pass(2);
+    }
+    assert_eq!((bed.pools_of("middle"), bed.pools_of("high")), (pools(["a", "b"]), pools(["c", "d"])));
+    bed.fail(&["a", "c"]);
+    bed.pass(40);
+    assert!(bed.runs("high") && bed.runs("middle") && !bed.runs("low"));
+    assert!(
+        bed.pools_of("high").contains(&"d".to_owned()) || bed.pools_of("middle").contains(&"b".to_owned())
+    );
+    for name in ["high", "middle"] {
+        assert_eq!(bed.evictions(name), [("NodeFailures".to_owned(), 1)], "{name}");
+    }
+    assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)], "once for both");
+
+    bed.come_back(&["a", "c"]);
+    bed.pass(5);
+    assert!(bed.runs("high") && bed.runs("middle") && bed.runs("low"), "all have room again");
+}
+
+fn pools<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).into()
+}
+
+#[test]
+fn of_two_displaced_with_room_for_one_the_higher_priority_has_it() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.c.api.priority_class("middle", 1_500_000);
+    bed.pools(&["a", "b", "c", "d", "e"], 4);
+    bed.jobset("middle", "q", "middle", 1);
+    bed.pass(2);
+    bed.jobset("high", "q", "high", 1);
+    bed.pass(2);
+    bed.jobset("low", "q", "low", 1);
+    bed.pass(2);
+    for node in bed.nodes_of(&["d", "e"]) {
+        bed.c.api.edit(&node, &json!({"spec": {"unschedulable": true}}));
+    }
+    bed.fail(&["a", "b"]);
+    bed.pass(40);
+    assert_eq!(bed.pools_of("high"), ["c"], "where low was");
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert!(bed.evictions("middle").is_empty(), "nothing would be won by it");
+    assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
+    assert_eq!(bed.listed("middle"), ["a-0", "a-1", "a-2", "a-3"]);
 }
