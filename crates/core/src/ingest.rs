@@ -16,6 +16,11 @@ impl Scheduler {
     /// Adds or replaces a workload: any transition between states, idempotent. A workload that stops holding quota, or
     /// holds less, makes the parked workloads of its tree to be tried again.
     pub fn set_workload(&mut self, spec: WorkloadSpec, now: Time) {
+        self.put_workload(spec, now);
+    }
+
+    /// As [`Scheduler::set_workload`]; false if the workload is known just so, and no cycle has anything new to decide on.
+    pub fn put_workload(&mut self, spec: WorkloadSpec, now: Time) -> bool {
         self.refresh();
         let known = self.workloads.find(&spec.key);
         let known = match known {
@@ -25,11 +30,15 @@ impl Scheduler {
             }
             known => known,
         };
-        match known {
-            None => self.add_workload(spec, now),
+        let changed = match known {
+            None => {
+                self.add_workload(spec, now);
+                true
+            }
             Some(id) => self.update_workload(id, spec, now),
-        }
+        };
         self.refresh();
+        changed
     }
 
     fn add_workload(&mut self, spec: WorkloadSpec, now: Time) {
@@ -55,7 +64,7 @@ impl Scheduler {
         self.outside_change(id);
     }
 
-    fn update_workload(&mut self, id: WorkloadId, spec: WorkloadSpec, now: Time) {
+    fn update_workload(&mut self, id: WorkloadId, spec: WorkloadSpec, now: Time) -> bool {
         let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
         let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
         let old = self.workloads.get(id);
@@ -72,7 +81,7 @@ impl Scheduler {
                 );
         if same_base && self.is_state(id, &spec.state) {
             self.shapes.release(shape);
-            return;
+            return false;
         }
         let priority_changed = old.priority != spec.priority;
         let outside =
@@ -101,6 +110,7 @@ impl Scheduler {
             self.outside_change(id);
         }
         self.flush_freed(id, before, priority_changed);
+        true
     }
 
     /// Tells the preemption-loop guard that something happened to a workload that no preemption caused.
@@ -330,7 +340,12 @@ impl Scheduler {
         let spot = if requeue_at.is_some() || held_back { Spot::Held } else { Spot::Active };
         let pending = &mut self.queues[queue.at()].pending;
         let lane = pending.ensure_lane(lane);
-        pending.push(lane, key, spot, false);
+        let parked = pending.push(lane, key, spot, false) != spot;
+        // Nobody looks at a newcomer whose class has failed: what was said of the class is said of it, too.
+        let said = pending.failed(lane).filter(|_| parked);
+        if said.is_some() {
+            self.workloads.get_mut(id).decision = said;
+        }
         if let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place {
             waiting.at = Some((queue, lane));
         }

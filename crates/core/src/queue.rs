@@ -188,6 +188,11 @@ impl PendingQueue {
         spot
     }
 
+    /// Why the class of a lane is parked as a whole, if it is.
+    pub(crate) fn failed(&self, id: LaneId) -> Option<Arc<Unadmitted>> {
+        self.lane(id).failed.clone()
+    }
+
     fn insert_active(&mut self, id: LaneId, key: OrderKey) {
         let lane = self.lanes[id.at()].as_mut().expect("a lane is used only while a workload is in it");
         let priority = Reverse(lane.key.priority);

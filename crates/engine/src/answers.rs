@@ -5,13 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_core::WorkloadKey;
 
-use crate::effect::{EffectId, Level, Purpose};
+use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
+use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::observe::is_overtaken;
 use crate::outbox::{Open, log};
-use crate::world::{Decision, JobKey, Retry};
+use crate::world::{Decision, JobKey, Retry, workload_ref};
 
 /// Whether the object is known, and not in a newer version.
 fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
@@ -67,13 +68,19 @@ impl Engine {
 
     fn succeeded(&mut self, id: EffectId, open: Open, object: Option<Object>) {
         if let Some(retry) = self.end_wait(id, &open) {
-            *retry = Retry::default();
+            // Looking at an object says nothing of how writes on it fare.
+            if open.purpose != Purpose::Read {
+                *retry = Retry::default();
+            }
             self.made_for_workload(&open);
         }
         if let Some(object) = object
             && self.is_current(&open, &object)
         {
             self.observe_object(object);
+        }
+        if open.purpose == Purpose::Read && open.object.kind == Kind::Workload {
+            self.settle_reservation(&workload_key(&open.object));
         }
         self.outbox.extend(open.then);
         self.touch(&open.object);
@@ -160,10 +167,13 @@ impl Engine {
     /// Takes back what was assumed, or keeps the decision to write it again.
     fn workload_write_failed(&mut self, open: &Open, error: &WriteError) {
         let key = workload_key(&open.object);
+        let uncertain = matches!(error, WriteError::Transient(_) | WriteError::Conflict(_));
         match &open.decision {
+            // It may have been carried out, now or the time before: nobody else gets the quota before that is known.
+            Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
             Some(Decision::Reserve { .. }) => {
                 self.scheduler.admission_failed(&key, ingest::time(self.now));
-                self.restless = true;
+                self.stir();
             }
             Some(evict @ Decision::Evict(..)) => {
                 if let Some(entry) = self.world.workloads.get_mut(&key)
@@ -173,7 +183,38 @@ impl Engine {
                     entry.decision = Some(evict.clone());
                 }
             }
+            None if open.purpose == Purpose::Pend => {
+                let why = self.scheduler.last_decision(&key).cloned();
+                if let Some(entry) = self.world.workloads.get_mut(&key)
+                    && entry.untold.is_none()
+                {
+                    entry.untold = why.map(|why| (Arc::new(why), true));
+                }
+            }
             None => {}
+        }
+    }
+
+    /// Asks what became of a reservation.
+    pub(crate) fn look_again(&mut self, key: &WorkloadKey) {
+        let id = self.outbox.write(workload_ref(key), Purpose::Read, Write::Read, Vec::new());
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.open = Some(id);
+            entry.uncertain = true;
+        }
+    }
+
+    /// The object was read again because it was not known what became of a reservation.
+    fn settle_reservation(&mut self, key: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get_mut(key).filter(|entry| entry.open.is_none()) else {
+            return;
+        };
+        if std::mem::take(&mut entry.uncertain) {
+            if !reserved(&entry.object.status) {
+                self.scheduler.admission_failed(key, ingest::time(self.now));
+            }
+            self.sync_core(key);
+            self.stir();
         }
     }
 

@@ -87,6 +87,8 @@ pub struct Engine {
     pub(crate) now: Timestamp,
     /// Whether the next cycle may decide something that the last one did not.
     pub(crate) restless: bool,
+    /// Cycles in a row that had no other reason than a search through flavors that goes on.
+    pub(crate) scans: u32,
 }
 
 impl Engine {
@@ -113,6 +115,7 @@ impl Engine {
             synced: false,
             now: Timestamp::UNIX_EPOCH,
             restless: false,
+            scans: 0,
         }
     }
 
@@ -163,6 +166,12 @@ impl Engine {
             self.settle();
         }
         self.outbox.take()
+    }
+
+    /// Something changed that the next cycle may decide on.
+    pub(crate) fn stir(&mut self) {
+        self.restless = true;
+        self.scans = 0;
     }
 
     /// Whether another cycle may decide something now.
@@ -222,7 +231,7 @@ impl Engine {
         let now = ingest::time(self.now);
         if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
             self.scheduler.wake(now);
-            self.restless = true;
+            self.stir();
         }
     }
 
@@ -259,6 +268,6 @@ impl Engine {
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());
         self.mark_all_statuses();
         self.hotswap_stale();
-        self.restless = true;
+        self.stir();
     }
 }

@@ -108,7 +108,7 @@ impl Engine {
                 self.world.namespaces.insert(Arc::clone(&name), namespace);
                 if changed {
                     self.scheduler.set_namespace(&name, pairs(&labels));
-                    self.restless = true;
+                    self.stir();
                     self.mark_jobs_in(&name);
                 }
             }
@@ -169,7 +169,7 @@ impl Engine {
         self.dirty.objects.insert(reference);
         if changed {
             self.scheduler.set_local_queue(spec);
-            self.restless = true;
+            self.stir();
             self.mark_workloads_of_queue(&key);
         }
     }
@@ -251,7 +251,7 @@ impl Engine {
                 let key = (Arc::clone(&object.namespace), Arc::clone(name));
                 self.world.local_queues.remove(&key);
                 self.scheduler.remove_local_queue(&key.0, &key.1);
-                self.restless = true;
+                self.stir();
                 self.mark_workloads_of_queue(&key);
             }
             Kind::Cohort => {
@@ -309,7 +309,7 @@ impl Engine {
         self.made.forget(key);
         self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
-        self.restless = true;
+        self.stir();
     }
 
     fn drop_job(&mut self, key: &JobKey) {
@@ -390,7 +390,7 @@ impl Engine {
 
     /// Quota, flavors or checks changed: any queue's status may have.
     pub(crate) fn quota_changed(&mut self) {
-        self.restless = true;
+        self.stir();
         self.hotswap_stale();
         self.mark_all_statuses();
     }

@@ -111,6 +111,8 @@ pub(crate) struct WorkloadEntry {
     pub open: Option<EffectId>,
     /// What is to be written as soon as that is possible.
     pub decision: Option<Decision>,
+    /// Whether it is not known if quota was reserved: the write failed, and may have been carried out. It is held until then.
+    pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
     /// When a message was last written, for those whose numbers alone change.
@@ -267,6 +269,7 @@ impl World {
                 assumed: None,
                 open: None,
                 decision: None,
+                uncertain: false,
                 retry: Retry::default(),
                 message_at: None,
                 untold: None,

@@ -196,6 +196,49 @@ fn a_refused_admission_is_taken_back_and_tried_again_later() {
 }
 
 #[test]
+fn a_reservation_whose_answer_was_lost_keeps_its_quota() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({}));
+    c.lost = Some(Purpose::ReserveQuota);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    let reserved = |c: &Cluster, job| condition(&c.workload(job), "QuotaReserved") == "True";
+    assert!(reserved(&c, "a") && !reserved(&c, "b"), "there is quota for one");
+    c.advance(60);
+    assert!(!c.api.job("a").view.suspended);
+    c.api.finish_job("a", true);
+    c.advance(60);
+    assert!(!c.api.job("b").view.suspended);
+}
+
+#[test]
+fn a_newcomer_that_is_parked_with_its_like_is_told_why() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({}));
+    for name in ["a", "b"] {
+        c.api.add_job(job("team-a", name, "lq", 2, "1"));
+        c.advance(60);
+        let told = told(&c.workload(name), "QuotaReserved");
+        assert!(told.starts_with("False/ExceedsMaxQuota: "), "{name}: {told}");
+    }
+}
+
+#[test]
+fn a_reason_whose_write_failed_is_told_later() {
+    for error in [WriteError::Conflict("c".to_owned()), WriteError::Transient("t".to_owned())] {
+        let mut c = Cluster::plain();
+        c.api.simple("1", &json!({}));
+        c.fail.push_back((Purpose::Pend, error.clone()));
+        c.api.add_job(job("team-a", "a", "lq", 2, "1"));
+        c.advance(60);
+        assert!(c.fail.is_empty());
+        let told = told(&c.workload("a"), "QuotaReserved");
+        assert!(told.starts_with("False/ExceedsMaxQuota: "), "{error}: {told}");
+    }
+}
+
+#[test]
 fn conflicts_and_failures_on_the_way_change_nothing_in_the_end() {
     let purposes = [Purpose::CreateWorkload, Purpose::ReserveQuota, Purpose::StartJob, Purpose::Finish];
     for purpose in purposes {

@@ -13,6 +13,7 @@
 mod agenda;
 pub mod duration;
 pub mod explain;
+pub mod faults;
 pub mod html;
 mod json;
 pub mod manifest;

@@ -2,12 +2,14 @@
 
 mod applying;
 mod controllers;
+mod faulty;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
-use sluice_engine::{Effect, Engine, Input, Kind, Object, ObjectRef, Write};
+use serde_json::{Value, json};
+use sluice_engine::{Engine, Input, Kind, Object, ObjectRef};
 
 use crate::agenda::{Action, Agenda, after};
+use crate::faults::BadDay;
 use crate::object::KINDS;
 use crate::options::Options;
 use crate::play::Play;
@@ -18,6 +20,8 @@ use crate::world::{Change, World};
 
 /// Rounds at one instant after which something is wrong with the engine or with us.
 const MOST_ROUNDS: usize = 2_000_000;
+/// The same on a bad day, on which worlds are small.
+const MOST_ROUNDS_OF_BAD_DAYS: usize = 20_000;
 /// How long the engine's own timers are followed when nothing else is left to happen.
 const PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 
@@ -41,6 +45,16 @@ pub enum SimError {
         at: Timestamp,
         /// Where.
         differences: Vec<String>,
+    },
+    /// Something is so that must not be.
+    #[error("step {step}, at {at}: {}", wrong.join("; "))]
+    Unsafe {
+        /// The step: rounds of the engine from the beginning.
+        step: u64,
+        /// When.
+        at: Timestamp,
+        /// What.
+        wrong: Vec<String>,
     },
     /// The engine does not come to rest.
     #[error("at {at}: the engine does not come to rest")]
@@ -73,6 +87,8 @@ pub struct Simulation {
     writes: u64,
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
+    /// What goes wrong, if anything does.
+    bad_day: Option<Box<BadDay>>,
 }
 
 /// Where the decision log goes.
@@ -116,6 +132,7 @@ impl Simulation {
             log,
             writes: 0,
             check_delay: SignedDuration::ZERO,
+            bad_day: None,
             options,
         };
         for namespace in ["default", "kube-system"] {
@@ -124,7 +141,7 @@ impl Simulation {
         simulation
     }
 
-    /// The same cluster once more, to go on differently. A decision log stays with the first.
+    /// The same cluster once more, to go on differently. A decision log and what goes wrong stay with the first.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -142,6 +159,7 @@ impl Simulation {
             log: None,
             writes: self.writes,
             check_delay: self.check_delay,
+            bad_day: None,
         }
     }
 
@@ -197,21 +215,42 @@ impl Simulation {
         self.writes
     }
 
+    /// Every object of a kind, by name.
+    pub fn objects(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.world.of_kind(kind)
+    }
+
+    /// An object.
+    pub fn object(&self, reference: &ObjectRef) -> Option<&Value> {
+        self.world.get(reference)
+    }
+
+    /// The Workloads that a job owns, by its UID.
+    pub fn workloads_of(&self, uid: &str) -> impl Iterator<Item = &Value> {
+        self.world.owned(uid).into_iter().filter_map(|workload| self.world.get(&workload))
+    }
+
+    /// Whether a job has pods, running ones or such that are being stopped.
+    pub fn has_pods(&self, job: &ObjectRef) -> bool {
+        self.pods.run(job).is_some()
+    }
+
     /// What is there and not yet over: scheduled actions and jobs with pods.
     pub fn open(&self) -> (usize, usize) {
         (self.agenda.len(), self.pods.len())
     }
 
     fn tell(&mut self, input: Input) {
+        let now = self.manager_now();
         if let Some(log) = &mut self.log {
             let object = match &input {
                 Input::Applied(object) | Input::Written { result: Ok(Some(object)), .. } => Some(object),
                 _ => None,
             };
             let document = object.and_then(|o| self.world.get_or_removed(&o.object_ref()));
-            (log.0)(&replay::input(self.now, &input, document));
+            (log.0)(&replay::input(now, &input, document));
         }
-        self.engine.apply(self.now, input);
+        self.engine.apply(now, input);
     }
 
     /// Tells the engine what changed, and lets the job controllers see it.
@@ -230,7 +269,7 @@ impl Simulation {
                         self.record.gone(self.now, &object, &uid);
                         self.pods.end(&object);
                         self.play.placements_end(&object);
-                        self.tell(Input::Deleted { object, uid: Some(uid) });
+                        self.tell_event(Input::Deleted { object, uid: Some(uid) });
                     }
                 }
             }
@@ -262,22 +301,23 @@ impl Simulation {
             if let Object::Workload(workload) = &object {
                 self.workload_changed(reference, workload);
             }
-            self.tell(Input::Applied(object));
+            self.tell_event(Input::Applied(object));
         }
     }
 
     /// Lets everything happen that happens at this instant.
     pub fn settle(&mut self) -> Result<(), SimError> {
-        for _ in 0..MOST_ROUNDS {
-            let mut busy = self.deliver();
-            let effects = self.engine.cycle(self.now);
+        let most = if self.bad_day.is_some() { MOST_ROUNDS_OF_BAD_DAYS } else { MOST_ROUNDS };
+        for _ in 0..most {
+            let mut busy = self.deliver() | self.deliver_late();
+            let now = self.manager_now();
+            let effects = self.engine.cycle(now);
             if let Some(log) = &mut self.log {
-                (log.0)(&replay::cycle(self.now, &effects));
+                (log.0)(&replay::cycle(now, &effects));
             }
             busy |= !effects.is_empty();
-            for effect in effects {
-                self.carry_out(effect);
-            }
+            self.carry_out_all(effects);
+            self.check(busy)?;
             if self.options.audit {
                 self.engine.audit().map_err(|differences| SimError::Audit { at: self.now, differences })?;
             }
@@ -295,32 +335,10 @@ impl Simulation {
         Err(SimError::Restless { at: self.now })
     }
 
-    fn carry_out(&mut self, effect: Effect) {
-        let Effect::Write(request) = effect else { return };
-        self.writes += 1;
-        let result = self.world.perform(&request);
-        if result.is_ok() {
-            if let Ok(Some(Object::Workload(workload))) = &result {
-                self.workload_changed(&request.object, workload);
-            }
-            if matches!(
-                request.write,
-                Write::StartJob { .. } | Write::StopJob { .. } | Write::SuspendJob { .. }
-            ) && let Kind::Job(kind) = request.object.kind
-            {
-                let answer = Input::Written { id: request.id, result };
-                self.tell(answer);
-                self.sync_job(&request.object, kind);
-                return;
-            }
-        }
-        self.tell(Input::Written { id: request.id, result });
-    }
-
     /// When something will happen next, if anything will.
     pub fn next(&self) -> Option<Timestamp> {
-        let planned = self.agenda.next();
-        let timer = self.engine.next_timer().map(|t| match self.idle_timer {
+        let planned = [self.agenda.next(), self.next_late()].into_iter().flatten().min();
+        let timer = self.engine_timer().map(|t| match self.idle_timer {
             // A timer that is due again and again at the same time must not stop the clock.
             Some(idle) if t <= idle => after(idle, SignedDuration::from_secs(1)),
             _ => t,
@@ -360,7 +378,7 @@ impl Simulation {
         }
         self.settle()?;
         self.play_events()?;
-        let due = self.engine.next_timer().is_some_and(|t| t <= self.now);
+        let due = self.engine_timer().is_some_and(|t| t <= self.now);
         self.idle_timer = due.then_some(self.now);
         Ok(true)
     }
@@ -433,7 +451,8 @@ impl Simulation {
             Action::Finish(job, attempt) => self.finish(&job, attempt),
             Action::Gone(job, attempt) => self.pods_gone(&job, attempt),
             Action::Checks(workload) => self.world.set_status(&workload, |status| {
-                for check in status["admissionChecks"].as_array_mut().into_iter().flatten() {
+                let checks = status.get_mut("admissionChecks").and_then(Value::as_array_mut);
+                for check in checks.into_iter().flatten() {
                     if check["state"] == "Pending" {
                         check["state"] = json!("Ready");
                         check["message"] = json!("simulated");

@@ -36,6 +36,8 @@ pub(crate) struct World {
     changes: Vec<Change>,
     /// What a write that removed an object was answered with last.
     last_removed: Option<(ObjectRef, Value)>,
+    /// Whether watches tell of the engine's own writes, too, as those of a real API server do.
+    echoes: bool,
     revision: u64,
     uids: u64,
 }
@@ -49,6 +51,16 @@ impl World {
     /// Nothing, at a time.
     pub fn new(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
+    }
+
+    /// From now on watches tell of the engine's own writes, too.
+    pub fn echo(&mut self) {
+        self.echoes = true;
+    }
+
+    /// The version of the newest change.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// The document of an object.
@@ -128,7 +140,8 @@ impl World {
         if kind == Kind::Node && value.get("status").is_some() {
             merged["status"] = value["status"].clone();
         }
-        self.store(&reference, merged, true);
+        let changed = old["spec"] != merged["spec"];
+        self.store(&reference, merged, changed);
         self.changes.push(Change::Applied(reference.clone()));
         Ok(reference)
     }
@@ -174,7 +187,8 @@ impl World {
         let mut new = old.clone();
         json::merge(&mut new, patch);
         object::admit(reference.kind, &mut new, Some(&old), gates)?;
-        self.store(reference, new, true);
+        let changed = old["spec"] != new["spec"];
+        self.store(reference, new, changed);
         self.changes.push(Change::Applied(reference.clone()));
         Ok(())
     }
@@ -304,6 +318,14 @@ impl World {
         if *old != value {
             let changed = old["spec"] != value["spec"];
             self.store(reference, value, changed);
+            self.echo_of(reference);
+        }
+    }
+
+    /// Lets watches tell of a write of the engine, where they do.
+    fn echo_of(&mut self, reference: &ObjectRef) {
+        if self.echoes {
+            self.changes.push(Change::Applied(reference.clone()));
         }
     }
 
@@ -323,6 +345,7 @@ impl World {
             }
         }
         self.store(reference, value, true);
+        self.echo_of(reference);
         Ok(())
     }
 

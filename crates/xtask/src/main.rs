@@ -8,6 +8,7 @@ mod demo;
 mod manifests;
 mod mutants;
 mod scale;
+mod sim;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,8 @@ enum Command {
     Mutants(mutants::Args),
     /// Measure one world of the table of sizes.
     Scale(scale::Args),
+    /// Play seeded worlds on bad days, and check what must hold after each step.
+    Sim(sim::Args),
     /// Check what the compiler does not: file sizes, words, dependencies between crates.
     Tidy(tidy::Args),
 }
@@ -56,6 +59,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Manifests(args) => manifests::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Scale(args) => scale::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     }
 }

@@ -91,13 +91,19 @@ impl Engine {
         self.hotswap.users = look.users;
         let before = std::mem::take(&mut self.hotswap.flavors);
         for flavor in before.iter().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
-            self.restless |= self.scheduler.set_capacity(flavor, &[]);
+            if self.scheduler.set_capacity(flavor, &[]) {
+                self.stir();
+            }
         }
         for (flavor, limits) in &look.capacity {
-            self.restless |= self.scheduler.set_capacity(flavor, limits);
+            if self.scheduler.set_capacity(flavor, limits) {
+                self.stir();
+            }
         }
         self.hotswap.flavors = scope.flavors.into_keys().collect();
-        self.restless |= self.scheduler.set_displaced(&look.displaced);
+        if self.scheduler.set_displaced(&look.displaced) {
+            self.stir();
+        }
         for action in look.actions {
             self.act(action);
         }

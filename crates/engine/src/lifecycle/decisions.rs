@@ -18,6 +18,10 @@ use crate::outbox::{event, log, observe};
 use crate::world::{Decision, Untold, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
+/// Cycles in a row for which a search through flavors is reason enough. Groups of up to four flavors have been searched in every
+/// combination of starting points after 12, larger ones at least to their end.
+const MOST_SCANS: u32 = 64;
+
 /// The priorities behind a preemption, as the events tell them.
 fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::config::EngineConfig) -> String {
     let boost = if config.on(Gate::PriorityBoost) { priority_boost(&entry.object) } else { 0 };
@@ -37,9 +41,11 @@ impl Engine {
     /// Runs one cycle of the core and carries out what it decided.
     pub(crate) fn schedule(&mut self) {
         let report = self.scheduler.cycle(time(self.now));
-        self.restless = report.progress
-            || report.scanning
+        let moved = report.progress
             || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
+        // Searches of several resource groups that are not in step go on for ever: each starts anew while another has flavors left.
+        self.scans = if moved { 0 } else { self.scans.saturating_add(1) };
+        self.restless = moved || report.scanning && self.scans < MOST_SCANS;
         let result = if report.progress { "success" } else { "inadmissible" };
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
         self.count_skips(&report.entries);
@@ -107,7 +113,7 @@ impl Engine {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
         entry.untold = None;
-        if entry.open.is_none() && !self.is_starting(key) {
+        if entry.open.is_none() && !entry.uncertain && !self.is_starting(key) {
             self.carry_out(key);
         }
     }

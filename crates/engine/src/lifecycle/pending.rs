@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2::{ClusterQueue, StopPolicy};
-use sluice_core::{Name, Reason, WorkloadKey};
+use sluice_core::{Detail, Name, Reason, WorkloadKey};
 
 use super::transition::{self};
 use crate::REPORTER_WORKLOAD;
@@ -55,7 +55,14 @@ impl Engine {
         if let Some(untold) = entry.untold.clone() {
             return self.tell_unadmitted(key, &untold.why, untold.with_event);
         }
-        let Some(condition) = condition else { return };
+        let Some(condition) = condition else {
+            // Parked with its like, and never looked at itself.
+            let why = self.scheduler.last_decision(key).filter(|why| why.detail == Detail::Bypassed).cloned();
+            if let Some(why) = why {
+                self.tell_unadmitted(key, &Arc::new(why), false);
+            }
+            return;
+        };
         let outdated =
             [reason::MISCONFIGURED, reason::SUSPENDED, reason::DEACTIVATED, reason::ADMISSION_GATED];
         if !outdated.contains(&condition.reason.as_str()) {

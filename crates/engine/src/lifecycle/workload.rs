@@ -32,7 +32,8 @@ impl Engine {
     /// Tells the core what a Workload is, as far as it is written; what the core itself assumed stays.
     pub(crate) fn sync_core(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get(key) else { return };
-        let reserving = matches!(entry.decision, Some(Decision::Reserve { .. }))
+        let reserving = entry.uncertain
+            || matches!(entry.decision, Some(Decision::Reserve { .. }))
             || (entry.assumed.as_ref().is_some_and(reserved) && !reserved(&entry.object.status));
         if reserving {
             return;
@@ -50,8 +51,9 @@ impl Engine {
             }
             WorkloadState::Parked => {}
         }
-        self.scheduler.set_workload(spec, time(self.now));
-        self.restless = true;
+        if self.scheduler.put_workload(spec, time(self.now)) {
+            self.stir();
+        }
     }
 
     /// Does the next thing that a Workload needs.
@@ -67,6 +69,9 @@ impl Engine {
         if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
             self.wake_at(until, Alarm::Workload(key.clone()));
             return;
+        }
+        if entry.uncertain {
+            return self.look_again(key);
         }
         if entry.decision.is_some() {
             return self.carry_out(key);

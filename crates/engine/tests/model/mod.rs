@@ -57,6 +57,8 @@ pub struct Cluster {
     pub pods_vanish: bool,
     /// Fail the next writes of these purposes so.
     pub fail: VecDeque<(Purpose, WriteError)>,
+    /// Carry out the next write of this purpose, and say that it failed.
+    pub lost: Option<Purpose>,
     /// Hold back the writes of this purpose, as a slow API server does, until [`Cluster::release`].
     pub slow: Option<Purpose>,
     held: Vec<WriteRequest>,
@@ -81,6 +83,7 @@ impl Cluster {
             observed: Vec::new(),
             pods_vanish: true,
             fail: VecDeque::new(),
+            lost: None,
             slow: None,
             held: Vec::new(),
             late: None,
@@ -160,6 +163,9 @@ impl Cluster {
                     Some((_, error)) => Err(error),
                     None => self.api.perform(&request),
                 };
+                let lost = self.lost.take_if(|purpose| *purpose == request.purpose).is_some();
+                let result =
+                    if lost { Err(WriteError::Transient("no answer came".to_owned())) } else { result };
                 let answer = Input::Written { id: request.id, result };
                 if self.late == Some(request.purpose) {
                     self.unanswered.push(answer);

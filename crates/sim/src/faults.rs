@@ -1,0 +1,285 @@
+//! What goes wrong around an engine, drawn from a seed: a bad day.
+//!
+//! Watches lag, break and repeat themselves; writes fail, are slow, lose their answers, and meet objects that somebody else has
+//! just changed; the manager crashes between two writes, or another replica takes over while the last writes of the former are
+//! still under way; clocks jump. A second replica stands by, with watches of its own, and must not write.
+
+mod watches;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_engine::{Engine, Input, WriteRequest};
+
+use crate::agenda::after;
+use crate::random::Stream;
+use crate::simulation::Simulation;
+
+pub(crate) use watches::Watches;
+
+/// How often something goes wrong: times in a thousand chances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// Per event: the watch of its kind lags some seconds from here on.
+    pub lag: u64,
+    /// Per event: the watch of its kind breaks; some seconds later the kind is listed anew.
+    pub broken: u64,
+    /// Per event: it comes twice.
+    pub doubled: u64,
+    /// Per write: the server is not reached.
+    pub failed: u64,
+    /// Per write: it is carried out, and the answer says that it failed.
+    pub unanswered: u64,
+    /// Per write: it arrives some seconds later, and so does its answer.
+    pub slow: u64,
+    /// Per write: somebody else changes the object just before.
+    pub overtaken: u64,
+    /// Per write: the manager crashes after it, and starts anew.
+    pub crash: u64,
+    /// Per write: the other replica takes over after it. What was still to be written is lost, or comes late.
+    pub takeover: u64,
+    /// Per round of the engine: its clock jumps by up to two minutes, forth or back.
+    pub jump: u64,
+}
+
+impl Rates {
+    /// A bad day.
+    pub const BAD: Self = Self {
+        lag: 40,
+        broken: 10,
+        doubled: 40,
+        failed: 30,
+        unanswered: 30,
+        slow: 50,
+        overtaken: 20,
+        crash: 6,
+        takeover: 6,
+        jump: 8,
+    };
+    /// A day on which nothing goes wrong.
+    pub const NONE: Self = Self {
+        lag: 0,
+        broken: 0,
+        doubled: 0,
+        failed: 0,
+        unanswered: 0,
+        slow: 0,
+        overtaken: 0,
+        crash: 0,
+        takeover: 0,
+        jump: 0,
+    };
+}
+
+/// How often what went wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as the rates are")]
+pub struct Counts {
+    pub lag: u64,
+    pub broken: u64,
+    pub doubled: u64,
+    pub failed: u64,
+    pub unanswered: u64,
+    pub slow: u64,
+    pub overtaken: u64,
+    pub crash: u64,
+    pub takeover: u64,
+    pub jump: u64,
+}
+
+/// Looks at a cluster after each step, and names what must not be.
+pub type Check = dyn FnMut(&Simulation) -> Vec<String>;
+
+/// What becomes of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Carried,
+    Refused,
+    Unanswered,
+    Slow(SignedDuration),
+    Overtaken,
+}
+
+/// What becomes of the manager after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manager {
+    Lives,
+    Crashes,
+    IsReplaced,
+}
+
+/// Something under way between the manager and the API server.
+#[derive(Clone, Debug)]
+pub(crate) enum Flight {
+    /// A write, and which manager sent it.
+    Write(u64, Box<WriteRequest>),
+    /// An answer, and to which manager.
+    Answer(u64, Box<Input>),
+}
+
+/// The replica that does not lead.
+#[derive(Clone, Debug)]
+pub(crate) struct Standby {
+    pub engine: Engine,
+    pub watches: Watches,
+    pub skew: SignedDuration,
+}
+
+/// A bad day under way.
+pub(crate) struct BadDay {
+    stream: Stream,
+    rates: Rates,
+    /// Nothing goes wrong from then on.
+    until: Timestamp,
+    /// How far the clock of the manager that leads is off.
+    pub skew: SignedDuration,
+    /// The watches of the manager that leads.
+    pub watches: Watches,
+    pub standby: Standby,
+    /// Names the manager that leads: answers for its predecessors reach nobody.
+    pub term: u64,
+    /// When it will lead, if it does not yet.
+    pub leads_at: Option<Timestamp>,
+    under_way: BTreeMap<(Timestamp, u64), Flight>,
+    flights: u64,
+    /// Rounds of the engine.
+    pub step: u64,
+    pub counts: Counts,
+    pub check: Option<Box<Check>>,
+}
+
+impl std::fmt::Debug for BadDay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BadDay")
+            .field("step", &self.step)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BadDay {
+    pub fn new(seed: u64, rates: Rates, until: Timestamp, standby: Engine, check: Box<Check>) -> Self {
+        let standby = Standby { engine: standby, watches: Watches::default(), skew: SignedDuration::ZERO };
+        Self {
+            stream: Stream::new(seed, "faults"),
+            rates,
+            until,
+            skew: SignedDuration::ZERO,
+            watches: Watches::default(),
+            standby,
+            term: 0,
+            leads_at: None,
+            under_way: BTreeMap::new(),
+            flights: 0,
+            step: 0,
+            counts: Counts::default(),
+            check: Some(check),
+        }
+    }
+
+    /// Whether something that happens so often happens now; counts it.
+    fn happens(&mut self, now: Timestamp, of: impl Fn(&Rates) -> u64, count: impl Fn(&mut Counts)) -> bool {
+        let rate = of(&self.rates);
+        let yes = rate > 0 && now < self.until && self.stream.next() % 1000 < rate;
+        if yes {
+            count(&mut self.counts);
+        }
+        yes
+    }
+
+    /// Up to eight seconds, with a long tail: one of sixteen is up to forty.
+    fn pause(&mut self) -> SignedDuration {
+        let most = if self.stream.next().is_multiple_of(16) { 40_000 } else { 8_000 };
+        SignedDuration::from_millis(i64::try_from(self.stream.next() % most).unwrap_or(0) + 1)
+    }
+
+    /// An event of a watch is on its way to both replicas.
+    pub fn event(&mut self, now: Timestamp, event: &Input) {
+        for leader in [true, false] {
+            let lag = self.happens(now, |r| r.lag, |c| c.lag += 1).then(|| self.pause());
+            let broken = self.happens(now, |r| r.broken, |c| c.broken += 1).then(|| self.pause());
+            let doubled = self.happens(now, |r| r.doubled, |c| c.doubled += 1);
+            let watches = if leader { &mut self.watches } else { &mut self.standby.watches };
+            if let Some(pause) = broken {
+                watches.break_until(event, after(now, pause));
+            }
+            watches.push(event, after(now, lag.unwrap_or_default()), 1 + usize::from(doubled));
+        }
+    }
+
+    /// What becomes of the next write.
+    pub fn fate(&mut self, now: Timestamp) -> Fate {
+        if self.happens(now, |r| r.failed, |c| c.failed += 1) {
+            return Fate::Refused;
+        }
+        if self.happens(now, |r| r.unanswered, |c| c.unanswered += 1) {
+            return Fate::Unanswered;
+        }
+        if self.happens(now, |r| r.slow, |c| c.slow += 1) {
+            return Fate::Slow(self.pause());
+        }
+        if self.happens(now, |r| r.overtaken, |c| c.overtaken += 1) {
+            return Fate::Overtaken;
+        }
+        Fate::Carried
+    }
+
+    /// What becomes of the manager after a write.
+    pub fn manager(&mut self, now: Timestamp) -> Manager {
+        if self.happens(now, |r| r.crash, |c| c.crash += 1) {
+            return Manager::Crashes;
+        }
+        if self.happens(now, |r| r.takeover, |c| c.takeover += 1) {
+            return Manager::IsReplaced;
+        }
+        Manager::Lives
+    }
+
+    /// Moves the clocks now and then; they are right again when the day is over.
+    pub fn move_clock(&mut self, now: Timestamp) {
+        if now >= self.until {
+            (self.skew, self.standby.skew) = (SignedDuration::ZERO, SignedDuration::ZERO);
+        } else if self.happens(now, |r| r.jump, |c| c.jump += 1) {
+            let millis = i64::try_from(self.stream.next() % 240_000).unwrap_or(0);
+            self.skew = SignedDuration::from_millis(millis - 120_000);
+        }
+    }
+
+    /// How long an answer takes that may be slow, or how long nobody leads.
+    pub fn pause_or_none(&mut self) -> SignedDuration {
+        if self.stream.next() & 1 == 0 { SignedDuration::ZERO } else { self.pause() }
+    }
+
+    /// Puts something under way that arrives some while from now.
+    pub fn send(&mut self, at: Timestamp, flight: Flight) {
+        self.flights += 1;
+        self.under_way.insert((at, self.flights), flight);
+    }
+
+    /// What a manager had still to write when it ended: half of it is lost, the rest arrives when the next already leads.
+    pub fn leave_behind(&mut self, now: Timestamp, writes: Vec<WriteRequest>) {
+        for write in writes {
+            if self.stream.next() & 1 == 0 {
+                let at = after(now, self.pause());
+                let term = self.term;
+                self.send(at, Flight::Write(term, Box::new(write)));
+            }
+        }
+    }
+
+    /// Takes the next thing that has arrived.
+    pub fn arrived(&mut self, now: Timestamp) -> Option<Flight> {
+        let (at, _) = self.under_way.first_key_value()?.0;
+        if *at > now {
+            return None;
+        }
+        self.under_way.pop_first().map(|(_, flight)| flight)
+    }
+
+    /// When something next arrives, or a watch tells something, or a leader leads.
+    pub fn next(&self) -> Option<Timestamp> {
+        let flight = self.under_way.first_key_value().map(|((at, _), _)| *at);
+        let watches = [self.watches.next(), self.standby.watches.next()];
+        [flight, self.leads_at].into_iter().chain(watches).flatten().min()
+    }
+}

@@ -1,0 +1,73 @@
+//! The watches of one replica: one for each kind, whose events come in order, late, twice, or after a new list.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use sluice_engine::{Input, Kind};
+
+/// The watch of one kind.
+#[derive(Clone, Debug, Default)]
+struct Watch {
+    /// What it has still to tell, in order, and when.
+    pending: VecDeque<(Timestamp, Input)>,
+    /// It tells nothing until it is opened anew, with a list.
+    broken_until: Option<Timestamp>,
+}
+
+/// The watches of one replica.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watches(BTreeMap<Kind, Watch>);
+
+/// The kind that an event is about.
+fn kind(event: &Input) -> Option<Kind> {
+    match event {
+        Input::Applied(object) => Some(object.object_ref().kind),
+        Input::Deleted { object, .. } => Some(object.kind),
+        _ => None,
+    }
+}
+
+impl Watches {
+    /// The watch of an event's kind breaks.
+    pub fn break_until(&mut self, event: &Input, at: Timestamp) {
+        let Some(kind) = kind(event) else { return };
+        let watch = self.0.entry(kind).or_default();
+        watch.broken_until.get_or_insert(at);
+    }
+
+    /// An event comes, not before a time and not before those before it.
+    pub fn push(&mut self, event: &Input, at: Timestamp, times: usize) {
+        let Some(kind) = kind(event) else { return };
+        let watch = self.0.entry(kind).or_default();
+        if watch.broken_until.is_some() {
+            return;
+        }
+        let at = watch.pending.back().map_or(at, |(last, _)| at.max(*last));
+        watch.pending.extend((0..times).map(|_| (at, event.clone())));
+    }
+
+    /// Takes the next event that has come.
+    pub fn take(&mut self, now: Timestamp) -> Option<Input> {
+        let due = |watch: &Watch| watch.pending.front().is_some_and(|(at, _)| *at <= now);
+        let watch = self.0.values_mut().find(|watch| due(watch))?;
+        watch.pending.pop_front().map(|(_, event)| event)
+    }
+
+    /// Takes a kind that is to be listed anew.
+    pub fn take_reopened(&mut self, now: Timestamp) -> Option<Kind> {
+        let due = |watch: &Watch| watch.broken_until.is_some_and(|at| at <= now);
+        let (kind, watch) = self.0.iter_mut().find(|(_, watch)| due(watch))?;
+        watch.broken_until = None;
+        watch.pending.clear();
+        Some(*kind)
+    }
+
+    /// When the next event comes, or a watch is opened anew.
+    pub fn next(&self) -> Option<Timestamp> {
+        let of = |watch: &Watch| {
+            let event = watch.pending.front().map(|(at, _)| *at);
+            [event, watch.broken_until].into_iter().flatten().min()
+        };
+        self.0.values().filter_map(of).min()
+    }
+}

@@ -1,0 +1,278 @@
+//! The ways from and to the engine. On a bad day they are long, and things go wrong on them.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, Write, WriteError, WriteRequest};
+
+use super::{SimError, Simulation};
+use crate::agenda::after;
+use crate::faults::{BadDay, Check, Counts, Fate, Flight, Manager, Rates, Watches};
+use crate::object::KINDS;
+
+/// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
+fn config(simulation: &Simulation) -> EngineConfig {
+    EngineConfig::from(&simulation.options.configuration)
+}
+
+impl Simulation {
+    /// Lets things go wrong for a while from now on, drawn from a seed. `check` looks at the cluster after each step; the first
+    /// that it names ends the run with [`SimError::Unsafe`].
+    pub fn play_faults(&mut self, seed: u64, rates: Rates, lasting: SignedDuration, check: Box<Check>) {
+        let until = after(self.now, lasting);
+        self.world.echo();
+        self.world.take_changes();
+        let standby = self.started(Engine::new(config(self)));
+        self.bad_day = Some(Box::new(BadDay::new(seed, rates, until, standby, check)));
+        self.engine = Engine::new(config(self));
+        for input in self.everything() {
+            self.tell(input);
+        }
+        self.tell(Input::Leader(true));
+    }
+
+    /// What went wrong so far.
+    pub fn faults(&self) -> Counts {
+        self.bad_day.as_ref().map(|day| day.counts).unwrap_or_default()
+    }
+
+    /// How many steps there were on a bad day: rounds of the engine.
+    pub fn steps(&self) -> u64 {
+        self.bad_day.as_ref().map_or(0, |day| day.step)
+    }
+
+    /// The time as the manager's clock has it.
+    pub(super) fn manager_now(&self) -> Timestamp {
+        self.bad_day.as_ref().map_or(self.now, |day| after(self.now, day.skew))
+    }
+
+    /// When the engine wants to be woken, in our time.
+    pub(super) fn engine_timer(&self) -> Option<Timestamp> {
+        let at = self.engine.next_timer()?;
+        Some(self.bad_day.as_ref().map_or(at, |day| after(at, -day.skew)))
+    }
+
+    /// When something comes late that is under way on a bad day.
+    pub(super) fn next_late(&self) -> Option<Timestamp> {
+        self.bad_day.as_ref().and_then(|day| day.next())
+    }
+
+    /// An event on its way to the engine.
+    pub(super) fn tell_event(&mut self, event: Input) {
+        match &mut self.bad_day {
+            None => self.tell(event),
+            Some(day) => day.event(self.now, &event),
+        }
+    }
+
+    /// A complete list of a kind.
+    fn list(&self, kind: Kind) -> Vec<Input> {
+        let present: Vec<_> = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
+        let objects = present.iter().filter_map(|reference| self.world.object(reference));
+        let mut inputs: Vec<_> = objects.map(Input::Applied).collect();
+        inputs.push(Input::Listed { kind, present, as_of: Some(self.world.revision()) });
+        inputs
+    }
+
+    /// What a manager is told when it starts.
+    fn everything(&self) -> Vec<Input> {
+        let kinds = KINDS.into_iter().chain([Kind::Pod]);
+        kinds.flat_map(|kind| self.list(kind)).chain([Input::Synced]).collect()
+    }
+
+    /// A manager that has just started.
+    fn started(&self, mut engine: Engine) -> Engine {
+        for input in self.everything() {
+            engine.apply(self.now, input);
+        }
+        engine
+    }
+
+    /// What was under way on a bad day and is there now; whether anything was.
+    pub(super) fn deliver_late(&mut self) -> bool {
+        let mut any = false;
+        let now = self.now;
+        while let Some(day) = &mut self.bad_day {
+            if let Some(flight) = day.arrived(now) {
+                self.arrive_late(flight);
+            } else if let Some(kind) = day.watches.take_reopened(now) {
+                for input in self.list(kind) {
+                    self.tell(input);
+                }
+            } else if let Some(event) = day.watches.take(now) {
+                self.tell(event);
+            } else if day.leads_at.is_some_and(|at| at <= now) {
+                day.leads_at = None;
+                self.tell(Input::Leader(true));
+            } else {
+                return self.deliver_to_standby() | any;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn deliver_to_standby(&mut self) -> bool {
+        let mut any = false;
+        let now = self.now;
+        while let Some(day) = &mut self.bad_day {
+            let at = after(now, day.standby.skew);
+            if let Some(kind) = day.standby.watches.take_reopened(now) {
+                let inputs = self.list(kind);
+                let Some(day) = &mut self.bad_day else { return any };
+                for input in inputs {
+                    day.standby.engine.apply(at, input);
+                }
+            } else if let Some(event) = day.standby.watches.take(now) {
+                day.standby.engine.apply(at, event);
+            } else {
+                return any;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn arrive_late(&mut self, flight: Flight) {
+        let term = self.bad_day.as_ref().map(|day| day.term);
+        match flight {
+            Flight::Answer(of, answer) => {
+                if term == Some(of) {
+                    self.tell(*answer);
+                }
+            }
+            Flight::Write(of, request) => {
+                let result = self.perform(&request);
+                let answer = Input::Written { id: request.id, result };
+                if let Some(day) = self.bad_day.as_mut().filter(|_| term == Some(of)) {
+                    // The way back may be as long.
+                    let at = after(self.now, day.pause_or_none());
+                    day.send(at, Flight::Answer(of, Box::new(answer)));
+                }
+                self.sync_written(&request);
+            }
+        }
+    }
+
+    /// Carries out what the engine wants done. On a bad day the manager may not live to the end of it.
+    pub(super) fn carry_out_all(&mut self, effects: Vec<Effect>) {
+        let writes = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Write(request) => Some(request),
+            _ => None,
+        });
+        let mut writes = writes.collect::<Vec<_>>().into_iter();
+        let now = self.now;
+        while let Some(request) = writes.next() {
+            let Some(day) = &mut self.bad_day else {
+                self.carry_out(&request);
+                continue;
+            };
+            match day.fate(now) {
+                Fate::Slow(wait) => {
+                    let term = day.term;
+                    day.send(after(now, wait), Flight::Write(term, Box::new(request)));
+                }
+                fate => self.carry_out_so(&request, fate),
+            }
+            let fate = self.bad_day.as_mut().map_or(Manager::Lives, |day| day.manager(now));
+            if fate != Manager::Lives {
+                let left = writes.collect();
+                return self.replace_manager(fate, left);
+            }
+        }
+    }
+
+    /// Sends a write, and its answer back.
+    fn carry_out(&mut self, request: &WriteRequest) {
+        let result = self.perform(request);
+        self.tell(Input::Written { id: request.id, result });
+        self.sync_written(request);
+    }
+
+    /// What the API server makes of a write.
+    fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
+        self.writes += 1;
+        let result = self.world.perform(request);
+        if let Ok(Some(Object::Workload(workload))) = &result {
+            self.workload_changed(&request.object, workload);
+        }
+        result
+    }
+
+    /// Lets the job's controller see what a write did to a job.
+    fn sync_written(&mut self, request: &WriteRequest) {
+        let on_job = matches!(
+            request.write,
+            Write::StartJob { .. } | Write::StopJob { .. } | Write::SuspendJob { .. }
+        );
+        if on_job && let Kind::Job(kind) = request.object.kind {
+            self.sync_job(&request.object, kind);
+        }
+    }
+
+    fn carry_out_so(&mut self, request: &WriteRequest, fate: Fate) {
+        let failed = |why: &str| Err(WriteError::Transient(why.to_owned()));
+        match fate {
+            Fate::Refused => {
+                self.tell(Input::Written { id: request.id, result: failed("the server was not reached") });
+            }
+            Fate::Unanswered => {
+                // What was done shows in the watch.
+                let _ = self.perform(request);
+                self.tell(Input::Written { id: request.id, result: failed("no answer came") });
+                self.sync_written(request);
+            }
+            Fate::Overtaken => {
+                let step = self.steps();
+                let gates = self.options.configuration.gates;
+                let note = json!({"metadata": {"annotations": {"example.com/touched": step.to_string()}}});
+                // An object that is to be created is not there yet.
+                let _ = self.world.patch(&request.object, &note, gates);
+                self.carry_out(request);
+            }
+            Fate::Carried | Fate::Slow(_) => self.carry_out(request),
+        }
+    }
+
+    /// The manager that leads ends. One that starts anew has nothing but the objects; the one that stood by has seen them all along.
+    fn replace_manager(&mut self, how: Manager, left: Vec<WriteRequest>) {
+        let now = self.now;
+        let fresh = self.started(Engine::new(config(self)));
+        let Some(day) = &mut self.bad_day else { return };
+        if how == Manager::IsReplaced {
+            day.leave_behind(now, left);
+            std::mem::swap(&mut self.engine, &mut day.standby.engine);
+            std::mem::swap(&mut day.watches, &mut day.standby.watches);
+            std::mem::swap(&mut day.skew, &mut day.standby.skew);
+            (day.standby.engine, day.standby.watches) = (fresh, Watches::default());
+        } else {
+            (self.engine, day.watches) = (fresh, Watches::default());
+        }
+        day.term += 1;
+        day.leads_at = Some(after(now, day.pause_or_none()));
+        self.idle_timer = None;
+    }
+
+    /// Whether everything holds that must, on a bad day.
+    pub(super) fn check(&mut self, changed: bool) -> Result<(), SimError> {
+        let now = self.now;
+        let Some(day) = &mut self.bad_day else { return Ok(()) };
+        day.step += 1;
+        day.move_clock(now);
+        let mut wrong = Vec::new();
+        let effects = day.standby.engine.cycle(after(now, day.standby.skew));
+        if effects.iter().any(|effect| matches!(effect, Effect::Write(_))) {
+            wrong.push("a replica writes that does not lead".to_owned());
+        }
+        if self.options.audit {
+            wrong.extend(day.standby.engine.audit().err().unwrap_or_default());
+        }
+        if changed && let Some(mut check) = day.check.take() {
+            wrong.extend(check(self));
+            if let Some(day) = &mut self.bad_day {
+                day.check = Some(check);
+            }
+        }
+        let step = self.steps();
+        if wrong.is_empty() { Ok(()) } else { Err(SimError::Unsafe { step, at: now, wrong }) }
+    }
+}

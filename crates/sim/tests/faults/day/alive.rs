@@ -1,0 +1,131 @@
+//! What must hold when nothing goes wrong any more: everybody who can be admitted is, and the others are told why not.
+//!
+//! The oracle is given the same objects. What it would still do, the manager has left undone.
+
+use std::collections::BTreeMap;
+
+use sluice_engine::Kind;
+use sluice_quantity::Amount;
+use sluice_sim::Simulation;
+
+use super::objects::{self, Seen};
+use super::oracle::assignment::{Scan, Verdict, nominate};
+use super::oracle::cycle::{Oracle, Outcome};
+use super::oracle::quota::Tree;
+use super::oracle::snapshot::Snapshot;
+use super::oracle::world::{FairStrategy, Fr, Name, Strategy, World};
+
+/// Cycles of the oracle after which it has looked at everybody, and more than once.
+const CYCLES: i64 = 60;
+
+/// What is left undone or untold.
+pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result<(), String> {
+    let world = objects::world(simulation, fair);
+    let seen = objects::workloads(simulation);
+    statuses(simulation, &seen)?;
+    for (key, waiting) in seen.iter().filter(|(_, seen)| seen.held.is_none() && !seen.finished) {
+        told(&world, waiting).map_err(|why| format!("{key}: {why}"))?;
+    }
+    undone(world, &seen)
+}
+
+/// What the oracle would do.
+fn undone(world: World, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
+    let mut oracle = Oracle::new(world);
+    oracle.only_free = true;
+    for seen in seen.values() {
+        let exists = oracle.world.queues.contains_key(&seen.plain.queue);
+        match &seen.held {
+            Some(held) if oracle.world.queues.contains_key(&held.workload.queue) => {
+                oracle.held.insert(seen.plain.key.clone(), held.clone());
+            }
+            None if exists && seen.may_run && !seen.finished && !is_held_back(seen) => {
+                oracle.submit(seen.plain.clone());
+            }
+            _ => {}
+        }
+    }
+    let evicted: Vec<Name> =
+        oracle.held.values().filter(|h| h.evicted).map(|h| h.workload.key.clone()).collect();
+    for now in 0..CYCLES {
+        if !oracle.has_heads() {
+            break;
+        }
+        for entry in oracle.cycle(now) {
+            match entry.outcome {
+                Outcome::Admitted(_) => return Err(format!("{} waits, and could be admitted", entry.key)),
+                Outcome::Preempting(targets) if targets.iter().any(|(key, _)| !evicted.contains(key)) => {
+                    let victims = objects::names(targets.iter().map(|(key, _)| key));
+                    return Err(format!("{} waits, and could preempt {victims}", entry.key));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Our guard against preemption in circles holds some back for a time that nothing but a change from outside ends.
+fn is_held_back(seen: &Seen) -> bool {
+    seen.waits_for.as_ref().is_some_and(|(_, message)| message.contains("preempted"))
+}
+
+/// Whether the reason that somebody is given for waiting holds.
+fn told(world: &World, seen: &Seen) -> Result<(), String> {
+    // Nobody looks at those behind the head of a StrictFIFO queue, or does again.
+    if world.queues.get(&seen.plain.queue).is_some_and(|queue| queue.strategy == Strategy::StrictFifo) {
+        return Ok(());
+    }
+    let Some((reason, message)) = &seen.waits_for else {
+        return Err("waits, and is not told why".to_owned());
+    };
+    let holds = match reason.as_str() {
+        // It would not fit if nobody else were there. (Where several searches through flavors go on side by side, what is told
+        // is of where they were last.)
+        "ExceedsMaxQuota" | "NoMatchingFlavor" => several_searches(world, seen) || !fits_alone(world, seen),
+        "Suspended" => !seen.may_run || world.queues.get(&seen.plain.queue).is_none_or(|queue| !queue.active),
+        "Misconfigured" => !world.queues.contains_key(&seen.plain.queue),
+        _ => !message.is_empty(),
+    };
+    if holds { Ok(()) } else { Err(format!("waits, and the reason does not hold: {reason}: {message}")) }
+}
+
+fn several_searches(world: &World, seen: &Seen) -> bool {
+    let groups = world.queues.get(&seen.plain.queue).map_or(0, |queue| queue.groups.len());
+    seen.plain.pod_sets.len() * groups > 1
+}
+
+/// With all its pods: what is told of a workload that may run with fewer is why all do not fit.
+fn fits_alone(world: &World, seen: &Seen) -> bool {
+    let Some(queue) = world.queues.get(&seen.plain.queue) else { return false };
+    let tree = Tree::of(world);
+    let mut empty = Snapshot::new(world, &tree, std::iter::empty());
+    let mut whole = seen.plain.clone();
+    whole.pod_sets.iter_mut().for_each(|set| set.min_count = None);
+    queue.active && nominate(&mut empty, &whole, Scan::default()).0.verdict() == Verdict::Fit
+}
+
+/// What the statuses of the ClusterQueues say is what their Workloads hold.
+fn statuses(simulation: &Simulation, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
+    let mut held: BTreeMap<(Name, Fr), Amount> = BTreeMap::new();
+    for one in seen.values().filter_map(|seen| seen.held.as_ref()) {
+        for (fr, amount) in &one.usage {
+            let sum = held.entry((one.workload.queue.clone(), fr.clone())).or_default();
+            *sum = sum.add(*amount);
+        }
+    }
+    for (reference, queue) in simulation.objects(Kind::ClusterQueue) {
+        for (fr, told) in objects::reservation(queue) {
+            let sum = held.get(&(reference.name.clone(), fr.clone())).copied().unwrap_or_default();
+            if told != sum {
+                let own =
+                    |seen: &&Seen| seen.held.as_ref().is_some_and(|h| h.workload.queue == reference.name);
+                let holders = objects::names(seen.values().filter(own).map(|seen| &seen.plain.key));
+                return Err(format!(
+                    "the status of {reference} says {told} of {fr:?} are reserved, it is {sum} ({holders})"
+                ));
+            }
+        }
+    }
+    Ok(())
+}

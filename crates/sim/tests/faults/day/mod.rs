@@ -1,0 +1,70 @@
+//! One bad day, drawn from a seed: a random world with jobs and an administrator, things that go wrong around the engine, and what
+//! must hold nevertheless.
+//!
+//! * [`drawn`]: the world, as manifests and a scenario. Queues and workloads are those of the core's oracle.
+//! * [`objects`]: the way back, from objects to the oracle's plain types.
+//! * [`safety`]: what must hold after each step, looked up in the objects alone, as an auditor of the cluster would.
+//! * [`alive`]: what must hold when nothing goes wrong any more: who waits, waits for a reason.
+
+pub mod alive;
+pub mod drawn;
+pub mod objects;
+pub mod safety;
+
+#[expect(dead_code, reason = "of the oracle, only what a day needs")]
+#[path = "../../../../core/tests/oracle/mod.rs"]
+mod oracle;
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use sluice_sim::faults::Rates;
+use sluice_sim::{Options, Simulation, prepare};
+
+use drawn::Drawn;
+use safety::Safety;
+
+/// How long things go wrong, in simulated time.
+const BAD: SignedDuration = SignedDuration::from_mins(7);
+/// How long after that everything that can run must run: failed writes are tried again after a minute at most, and backoffs of
+/// statuses and messages are shorter.
+const RECOVERY: SignedDuration = SignedDuration::from_mins(3);
+
+/// A day that ended well.
+pub struct Day {
+    pub simulation: Simulation,
+}
+
+/// Plays the day of a seed; on failure, what is wrong, with seed and step.
+pub fn play(seed: u64, rates: Rates) -> Result<Day, String> {
+    let mut simulation = begin(seed, rates)?;
+    match end(seed, &mut simulation) {
+        Ok(()) => Ok(Day { simulation }),
+        Err(why) => Err(format!("seed {seed}: {why}\n(cargo xtask sim --seed {seed} shows the day)")),
+    }
+}
+
+/// The world of a seed, at the beginning of its day.
+pub fn begin(seed: u64, rates: Rates) -> Result<Simulation, String> {
+    let drawn = Drawn::new(seed);
+    let options = Options { audit: true, seed, ..Options::new(drawn.configuration()) };
+    let all = |errors: Vec<sluice_sim::ManifestError>| {
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        format!("seed {seed}: {}", texts.join("; "))
+    };
+    let manifests = drawn.manifests().map_err(all)?;
+    let mut simulation = prepare(&manifests, &BTreeMap::new(), options).map_err(all)?;
+    let mut safety = Safety::new(drawn.world.fair.clone(), rates);
+    simulation.play_faults(seed, rates, BAD, Box::new(move |simulation| safety.check(simulation)));
+    Ok(simulation)
+}
+
+/// Plays to the end of the day, and looks whether everybody who can run runs, while long jobs still do, and when all have ended.
+pub fn end(seed: u64, simulation: &mut Simulation) -> Result<(), String> {
+    let fair = Drawn::new(seed).world.fair;
+    let said = |error: sluice_sim::SimError| error.to_string();
+    simulation.advance(BAD + RECOVERY).map_err(said)?;
+    alive::check(simulation, fair.clone()).map_err(|why| format!("at {}: {why}", simulation.now()))?;
+    simulation.run(|_| {}).map_err(said)?;
+    alive::check(simulation, fair).map_err(|why| format!("at the end: {why}"))
+}

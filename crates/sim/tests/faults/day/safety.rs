@@ -1,0 +1,250 @@
+//! What must hold after each step, whatever went wrong: looked up in the objects alone, as an auditor of the cluster would.
+//!
+//! * No admission beyond what the quota tree has, a borrowing limit, or what others lend.
+//! * No job with two Workloads that hold quota; no pods without an admission; no quota given back while there are pods.
+//! * In a StrictFIFO queue nobody is admitted before an older one of at least the same priority.
+//! * A victim of preemption is one that the preemptor's policies allow, for the reason that is told.
+//! * What the ClusterQueues' statuses say is used is what their Workloads hold; that waits until nothing is under way
+//!   ([`super::alive`]).
+//!
+//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, what would break the new
+//! ones is not held against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_engine::Kind;
+use sluice_quantity::Amount;
+use sluice_sim::Simulation;
+use sluice_sim::faults::Rates;
+
+use super::objects::{self, Seen, is_true};
+use super::oracle::preemption::Preemptor;
+use super::oracle::quota::{Node, Tree};
+use super::oracle::snapshot::{Snapshot, queue};
+use super::oracle::world::{FairStrategy, Held, Name, Policy, Strategy, Usage, Workload, World};
+
+/// How old what a manager knows may be on a bad day: a watch that lags, then a slow write, and another replica in between.
+const STALE: SignedDuration = SignedDuration::from_secs(100);
+/// How long somebody may have to wait on a bad day although it is its turn: a failed write is tried again after a while, by a clock
+/// that jumps by up to two minutes, forth and back.
+const BACKOFF: SignedDuration = SignedDuration::from_mins(5);
+
+/// What is remembered from step to step.
+pub struct Safety {
+    fair: Option<Vec<FairStrategy>>,
+    stale: SignedDuration,
+    generations: Vec<i64>,
+    world: World,
+    configured_at: Timestamp,
+    seen: BTreeMap<Name, Seen>,
+    /// Since when a Workload could be admitted as far as it goes.
+    waits_since: BTreeMap<Name, Timestamp>,
+    /// When a queue or cohort last used more than its own.
+    borrowed_at: BTreeMap<Node, Timestamp>,
+}
+
+impl Safety {
+    pub fn new(fair: Option<Vec<FairStrategy>>, rates: Rates) -> Self {
+        Self {
+            fair,
+            stale: if rates == Rates::NONE { SignedDuration::ZERO } else { STALE },
+            generations: Vec::new(),
+            world: World::default(),
+            configured_at: Timestamp::MIN,
+            seen: BTreeMap::new(),
+            waits_since: BTreeMap::new(),
+            borrowed_at: BTreeMap::new(),
+        }
+    }
+
+    /// Everything that is and must not be, in words.
+    pub fn check(&mut self, simulation: &Simulation) -> Vec<String> {
+        let now = simulation.now();
+        let generations = objects::generations(simulation);
+        if generations != self.generations {
+            self.generations = generations;
+            self.world = objects::world(simulation, self.fair.clone());
+            self.configured_at = now;
+        }
+        let seen = objects::workloads(simulation);
+        let mut wrong = Vec::new();
+        self.note_borrowers(&seen, now);
+        // What was configured long enough ago is known to everybody.
+        if now.duration_since(self.configured_at) > self.stale {
+            self.admissions(&seen, now, &mut wrong);
+            self.victims(&seen, now, &mut wrong);
+        }
+        jobs(simulation, &mut wrong);
+        self.waits_since.retain(|key, _| seen.get(key).is_some_and(waits));
+        for (key, _) in seen.iter().filter(|(_, seen)| waits(seen)) {
+            self.waits_since.entry(key.clone()).or_insert(now);
+        }
+        self.seen = seen;
+        wrong
+    }
+
+    fn note_borrowers(&mut self, seen: &BTreeMap<Name, Seen>, now: Timestamp) {
+        let tree = Tree::of(&self.world);
+        let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
+        for node in tree.nodes() {
+            if tree.subtree_frs(node).any(|fr| snapshot.borrowing_with(node, fr, Amount::ZERO)) {
+                self.borrowed_at.insert(node.clone(), now);
+            }
+        }
+    }
+
+    /// Workloads that hold quota since the last step.
+    fn admissions(&self, seen: &BTreeMap<Name, Seen>, now: Timestamp, wrong: &mut Vec<String>) {
+        let tree = Tree::of(&self.world);
+        let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
+        for (key, held) in seen.iter().filter_map(|(key, seen)| Some((key, seen.held.as_ref()?))) {
+            if self.seen.get(key).is_some_and(|before| before.held.is_some()) {
+                continue;
+            }
+            let over = over_limit(&tree, &snapshot, &held.workload.queue, &held.usage);
+            wrong.extend(over.map(|what| format!("{key} was admitted {what}")));
+            wrong.extend(self.overtaken(&held.workload, seen, now));
+        }
+    }
+
+    /// Who waited in a StrictFIFO queue and was overtaken.
+    fn overtaken(&self, admitted: &Workload, seen: &BTreeMap<Name, Seen>, now: Timestamp) -> Option<String> {
+        let spec = self.world.queues.get(&admitted.queue)?;
+        if spec.strategy != Strategy::StrictFifo {
+            return None;
+        }
+        let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
+        let patience = if self.stale.is_zero() { self.stale } else { self.stale + BACKOFF };
+        let before = self.waits_since.iter().find_map(|(key, since)| {
+            let other = seen.get(key).filter(|seen| waits(seen)).map(|seen| &seen.plain)?;
+            let known = now.duration_since(*since) > patience;
+            let first = other.queue == admitted.queue && rank(other) < rank(admitted);
+            (known && first && *key != admitted.key).then_some(key)
+        });
+        before.map(|key| format!("{} overtook {key}", admitted.key))
+    }
+
+    /// Workloads that are told since the last step that somebody takes their place.
+    fn victims(&self, seen: &BTreeMap<Name, Seen>, now: Timestamp, wrong: &mut Vec<String>) {
+        for (key, victim) in seen {
+            let Some((reason, uid)) = &victim.preempted else { continue };
+            if self.seen.get(key).is_some_and(|before| before.preempted == victim.preempted) {
+                continue;
+            }
+            // One that is gone by now cannot be asked.
+            let Some(preemptor) = seen.values().find(|seen| *seen.plain.uid == **uid) else { continue };
+            let Some(held) = victim.held.as_ref() else { continue };
+            if let Some(why) = self.unjustified(&preemptor.plain, held, reason, now) {
+                wrong.push(format!("{} preempted {key} for {reason}, but {why}", preemptor.plain.key));
+            }
+        }
+    }
+
+    /// Why a preemption is none that the policies allow.
+    fn unjustified(
+        &self,
+        by: &Workload,
+        victim: &Held,
+        reason: &str,
+        now: Timestamp,
+    ) -> Option<&'static str> {
+        let own = self.world.queues.get(&by.queue)?;
+        let preemptor = Preemptor { workload: by, needed: BTreeSet::new(), requests: Usage::new() };
+        let allows = |policy: Policy| preemptor.satisfies(policy, &victim.workload);
+        let policies = &own.preemption;
+        let same_queue = by.queue == victim.workload.queue;
+        let lower = victim.workload.priority < by.priority;
+        let ok = match reason {
+            "InClusterQueue" => same_queue && allows(policies.within_cluster_queue),
+            "InCohortReclamation" => !same_queue && allows(policies.reclaim_within_cohort),
+            "InCohortFairSharing" => {
+                !same_queue && self.world.fair.is_some() && allows(policies.reclaim_within_cohort)
+            }
+            "InCohortReclaimWhileBorrowing" => {
+                let below = |threshold: i32| victim.workload.priority <= threshold;
+                let borrow = policies.borrow_within_cohort;
+                !same_queue && lower && borrow.is_some_and(|b| b.threshold.is_none_or(below))
+            }
+            _ => return Some("there is no such reason"),
+        };
+        if !ok {
+            return Some("no policy of its queue allows that");
+        }
+        if same_queue {
+            return None;
+        }
+        self.not_a_borrower(&by.queue, &victim.workload.queue, now)
+    }
+
+    /// Victims in other queues are where more is used than is their own, up to where the two queues meet.
+    fn not_a_borrower(&self, by: &Name, of: &Name, now: Timestamp) -> Option<&'static str> {
+        let tree = Tree::of(&self.world);
+        let (by, of) = (queue(by), queue(of));
+        let own: BTreeSet<&Node> = tree.ancestors(&by).collect();
+        if !tree.ancestors(&of).any(|node| own.contains(node)) {
+            return Some("they share no cohort");
+        }
+        let path = std::iter::once(&of).chain(tree.ancestors(&of)).take_while(|node| !own.contains(node));
+        let borrowed =
+            |node: &Node| self.borrowed_at.get(node).is_some_and(|at| now.duration_since(*at) <= self.stale);
+        path.into_iter().any(|node| !borrowed(node)).then_some("its queue used no more than its own")
+    }
+}
+
+/// Whether a workload could be admitted as far as it goes.
+fn waits(seen: &Seen) -> bool {
+    seen.may_run && seen.held.is_none() && !seen.finished
+}
+
+/// The workloads that hold quota in queues that exist.
+fn holders<'s>(world: &World, seen: &'s BTreeMap<Name, Seen>) -> impl Iterator<Item = &'s Held> {
+    let held = seen.values().filter_map(|seen| seen.held.as_ref());
+    held.filter(|held| world.queues.contains_key(&held.workload.queue))
+}
+
+/// Which limit a queue is over, of those that its usage counts against.
+fn over_limit(tree: &Tree, snapshot: &Snapshot<'_>, of: &Name, usage: &Usage) -> Option<String> {
+    let own = queue(of);
+    for (fr, _) in usage.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
+        for node in std::iter::once(&own).chain(tree.ancestors(&own)) {
+            let (used, subtree) = (snapshot.usage(node, fr), tree.subtree_quota(node, fr));
+            let limit = match tree.parent(node) {
+                None => Some(subtree),
+                Some(_) => tree.quota(node, fr).borrowing_limit.map(|limit| subtree.add(limit)),
+            };
+            if let Some(limit) = limit.filter(|limit| used > *limit) {
+                return Some(format!("beyond what {node:?} may use of {fr:?}: {used} of {limit}"));
+            }
+            // What a lending limit keeps for the node reaches nobody above.
+            if used <= tree.local_quota(node, fr) {
+                break;
+            }
+        }
+    }
+    None
+}
+
+/// Jobs and their pods.
+fn jobs(simulation: &Simulation, wrong: &mut Vec<String>) {
+    for kind in JobKind::ALL {
+        for (reference, value) in simulation.objects(Kind::Job(kind)) {
+            let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
+            let own: Vec<&Value> = simulation.workloads_of(uid).collect();
+            let with =
+                |type_: &str| own.iter().filter(|w| is_true(w, type_) && !is_true(w, "Finished")).count();
+            if with("QuotaReserved") > 1 {
+                wrong.push(format!("{reference} has {} Workloads that hold quota", with("QuotaReserved")));
+            }
+            let ended = own.iter().any(|w| is_true(w, "Finished"));
+            if simulation.has_pods(reference) && !ended && with("QuotaReserved") == 0 {
+                wrong.push(format!("{reference} has pods, and its quota is not held"));
+            }
+            if value["spec"]["suspend"] != true && !ended && with("Admitted") == 0 {
+                wrong.push(format!("{reference} runs without an admission"));
+            }
+        }
+    }
+}

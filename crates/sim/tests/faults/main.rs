@@ -1,0 +1,77 @@
+//! Bad days, drawn from seeds: what must hold holds at every step, and when they are over everything that can run runs.
+//!
+//! `cargo xtask sim --seed N` plays one of them and shows it.
+#![expect(clippy::panic, reason = "a test that cannot go on stops")]
+
+mod day;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use day::{Day, play};
+use sluice_sim::faults::{Counts, Rates};
+
+fn lives(seed: u64, rates: Rates) -> Day {
+    play(seed, rates).unwrap_or_else(|why| panic!("{why}"))
+}
+
+#[test]
+fn quiet_days_keep_every_promise_to_the_second() {
+    for seed in 0..12 {
+        lives(seed, Rates::NONE);
+    }
+}
+
+#[test]
+fn fixed_bad_days_stay_safe_and_alive() {
+    let mut all = Counts::default();
+    let (mut admitted, mut preempted) = (0, 0);
+    for seed in 0..18 {
+        let day = lives(seed, Rates::BAD);
+        let counts = day.simulation.faults();
+        all.lag += counts.lag;
+        all.broken += counts.broken;
+        all.doubled += counts.doubled;
+        all.failed += counts.failed;
+        all.unanswered += counts.unanswered;
+        all.slow += counts.slow;
+        all.overtaken += counts.overtaken;
+        all.crash += counts.crash;
+        all.takeover += counts.takeover;
+        all.jump += counts.jump;
+        let jobs = &day.simulation.record().jobs;
+        admitted += jobs.iter().filter(|job| job.admitted.is_some()).count();
+        preempted += jobs.iter().map(|job| job.preempted).sum::<u32>();
+    }
+    // Days on which nothing goes wrong would prove nothing.
+    let each = [
+        all.lag,
+        all.broken,
+        all.doubled,
+        all.failed,
+        all.unanswered,
+        all.slow,
+        all.overtaken,
+        all.crash,
+        all.takeover,
+        all.jump,
+    ];
+    assert!(each.iter().all(|count| *count >= 10), "{all:?}");
+    assert!(admitted > 100 && preempted > 5, "{admitted} admitted, {preempted} preempted");
+}
+
+#[test]
+fn fresh_bad_days_stay_safe_and_alive() {
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (began, mut seed) = (Instant::now(), first);
+    while began.elapsed() < Duration::from_secs(8) {
+        println!("seed {seed}");
+        lives(seed, Rates::BAD);
+        seed += 1;
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_bad_day() {
+    let entries = |seed| format!("{:?}", lives(seed, Rates::BAD).simulation.record().entries);
+    assert_eq!(entries(3), entries(3));
+}
