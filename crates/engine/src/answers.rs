@@ -12,7 +12,7 @@ use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::observe::is_overtaken;
 use crate::outbox::{Open, log};
-use crate::world::{Decision, JobKey, Retry, workload_ref};
+use crate::world::{Decision, JobKey, Retry, Untold, workload_ref};
 
 /// Whether the object is known, and not in a newer version.
 fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
@@ -188,7 +188,7 @@ impl Engine {
                 if let Some(entry) = self.world.workloads.get_mut(&key)
                     && entry.untold.is_none()
                 {
-                    entry.untold = why.map(|why| (Arc::new(why), true));
+                    entry.untold = why.map(|why| Untold { why: Arc::new(why), with_event: true, due: None });
                 }
             }
             None => {}
