@@ -88,7 +88,7 @@ pub struct Counts {
 }
 
 /// Looks at a cluster after each step, and names what must not be.
-pub type Check = dyn FnMut(&Simulation) -> Vec<String>;
+pub type Check = dyn FnMut(&Simulation) -> Vec<String> + Send;
 
 /// What becomes of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -261,8 +261,10 @@ impl World {
             }
             Write::MergePatch { subresource: Some(_), body } => {
                 self.locked(reference, body)?;
-                if let Some(patch) = body.get("status") {
-                    self.change_status(reference, |status| json::merge(status, patch));
+                if let Some(patch) = body.get("status")
+                    && self.change_status(reference, |status| json::merge(status, patch))
+                {
+                    self.echo_of(reference);
                 }
             }
             Write::MergePatch { subresource: None, body } => {
@@ -284,9 +286,10 @@ impl World {
             }
             Write::Apply { field_manager, body, .. } => {
                 self.locked(reference, body)?;
-                self.change_status(reference, |status| {
-                    apply_status(status, &body["status"], field_manager);
-                });
+                let applied = |status: &mut Value| apply_status(status, &body["status"], field_manager);
+                if self.change_status(reference, applied) {
+                    self.echo_of(reference);
+                }
             }
             Write::Delete { .. } => {
                 if !self.delete(reference) {

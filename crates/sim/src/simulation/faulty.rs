@@ -21,7 +21,7 @@ impl Simulation {
         let until = after(self.now, lasting);
         self.world.echo();
         self.world.take_changes();
-        let standby = self.started(Engine::new(config(self)));
+        let standby = self.started();
         self.bad_day = Some(Box::new(BadDay::new(seed, rates, until, standby, check)));
         self.engine = Engine::new(config(self));
         for input in self.everything() {
@@ -65,7 +65,7 @@ impl Simulation {
     }
 
     /// A complete list of a kind.
-    fn list(&self, kind: Kind) -> Vec<Input> {
+    fn list(&mut self, kind: Kind) -> Vec<Input> {
         let present: Vec<_> = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
         let objects = present.iter().filter_map(|reference| self.world.object(reference));
         let mut inputs: Vec<_> = objects.map(Input::Applied).collect();
@@ -74,13 +74,16 @@ impl Simulation {
     }
 
     /// What a manager is told when it starts.
-    fn everything(&self) -> Vec<Input> {
+    fn everything(&mut self) -> Vec<Input> {
         let kinds = KINDS.into_iter().chain([Kind::Pod]);
-        kinds.flat_map(|kind| self.list(kind)).chain([Input::Synced]).collect()
+        let mut inputs: Vec<_> = kinds.flat_map(|kind| self.list(kind)).collect();
+        inputs.push(Input::Synced);
+        inputs
     }
 
     /// A manager that has just started.
-    fn started(&self, mut engine: Engine) -> Engine {
+    fn started(&mut self) -> Engine {
+        let mut engine = Engine::new(config(self));
         for input in self.everything() {
             engine.apply(self.now, input);
         }
@@ -236,7 +239,7 @@ impl Simulation {
     /// The manager that leads ends. One that starts anew has nothing but the objects; the one that stood by has seen them all along.
     fn replace_manager(&mut self, how: Manager, left: Vec<WriteRequest>) {
         let now = self.now;
-        let fresh = self.started(Engine::new(config(self)));
+        let fresh = self.started();
         let Some(day) = &mut self.bad_day else { return };
         if how == Manager::IsReplaced {
             day.leave_behind(now, left);
