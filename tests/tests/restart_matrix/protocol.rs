@@ -1,0 +1,220 @@
+//! The two-step protocols, each played by users and administrators who know nothing of a cut: they wait for what they are told and
+//! go on.
+
+use anyhow::{Context as _, Result};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::workloads::holds;
+use sluice_tests::history::History;
+use sluice_tests::place::{Place, create, job, told};
+
+use super::PATIENCE;
+
+/// The priority class that pushes others out.
+pub const HIGH: &str = "matrix-high";
+
+/// Something that is decided by one write and carried out by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// A Job is admitted, started, and finishes.
+    AdmitStart,
+    /// A Job makes way for another one, releases its quota, and runs again.
+    EvictRelease,
+    /// A drained queue's Job is stopped, and runs again when the queue goes on.
+    DrainResume,
+    /// A check asks for a retry, then lets the Job start.
+    CheckStart,
+    /// A provisioning request fails, a second one brings nodes.
+    ProvisionStart,
+}
+
+impl Protocol {
+    /// The name for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::AdmitStart => "admit → start → finish",
+            Self::EvictRelease => "evict → release → start again",
+            Self::DrainResume => "drain → release → start again",
+            Self::CheckStart => "check: retry → ready → start",
+            Self::ProvisionStart => "provision: failed → provisioned → start",
+        }
+    }
+
+    /// The beginning of its namespaces' names.
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Self::AdmitStart => "admit",
+            Self::EvictRelease => "evict",
+            Self::DrainResume => "drain",
+            Self::CheckStart => "check",
+            Self::ProvisionStart => "provision",
+        }
+    }
+
+    /// How many processors the ClusterQueue of a play has.
+    pub const CPU: u32 = 2;
+
+    /// Makes the queues, and waits until they are active.
+    pub async fn prepare(self, place: &Place<'_>) -> Result<()> {
+        let name = place.name.as_str();
+        let checked = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": name}]}});
+        let more = match self {
+            Self::AdmitStart | Self::DrainResume => json!({}),
+            Self::EvictRelease => json!({"preemption": {"withinClusterQueue": "LowerPriority"}}),
+            Self::CheckStart => {
+                external_check(place).await?;
+                checked
+            }
+            Self::ProvisionStart => {
+                provisioning_check(place).await?;
+                checked
+            }
+        };
+        place.flavor(name).await?;
+        place.cluster_queue(name, Self::CPU, &more).await?;
+        place.local_queue("lq", name).await?;
+        place.wait_for_queue(&place.cluster_queues(), name, "True/Ready").await?;
+        place.wait_for_queue(&place.local_queues(), "lq", "True/Ready").await
+    }
+
+    /// Plays it to its end.
+    pub async fn play(self, place: &Place<'_>, seen: &History) -> Result<()> {
+        match self {
+            Self::AdmitStart => {
+                submit(place, &job("a", "lq", Self::CPU, 1, 1)).await?;
+                finished(seen, "a").await
+            }
+            Self::EvictRelease => {
+                submit(place, &job("low", "lq", Self::CPU, 1, 3_600)).await?;
+                running(seen, "low").await?;
+                let mut high = job("high", "lq", Self::CPU, 1, 1);
+                high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(HIGH);
+                submit(place, &high).await?;
+                finished(seen, "high").await?;
+                running(seen, "low").await
+            }
+            Self::DrainResume => {
+                submit(place, &job("a", "lq", Self::CPU, 1, 3_600)).await?;
+                running(seen, "a").await?;
+                stop_policy(place, "HoldAndDrain").await?;
+                let released = |w: &Value| !holds(w, "QuotaReserved") && holds(w, "Evicted");
+                workload(seen, "a", "released", released).await?;
+                stop_policy(place, "None").await?;
+                running(seen, "a").await
+            }
+            Self::CheckStart => {
+                submit(place, &job("a", "lq", Self::CPU, 1, 1)).await?;
+                for (state, retries) in [("Retry", 0), ("Ready", 1)] {
+                    answer_check(place, seen, state, retries).await?;
+                }
+                finished(seen, "a").await
+            }
+            Self::ProvisionStart => {
+                let mut job = job("a", "lq", Self::CPU, 1, 1);
+                let script = "Failed;Accepted,Provisioned";
+                job["metadata"]["annotations"] = json!({"provreq.kueue.x-k8s.io/play": script});
+                submit(place, &job).await?;
+                finished(seen, "a").await
+            }
+        }
+    }
+}
+
+/// A check that an administrator's own controller answers.
+async fn external_check(place: &Place<'_>) -> Result<()> {
+    let checks = place.global("AdmissionCheck", "admissionchecks");
+    let spec = json!({"controllerName": "example.com/matrix"});
+    create(&checks, json!({"metadata": {"name": place.name}, "spec": spec})).await?;
+    let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = Patch::Merge(json!({"status": {"conditions": [active]}}));
+    checks.patch_status(&place.name, &PatchParams::default(), &status).await.context("activating a check")?;
+    Ok(())
+}
+
+async fn provisioning_check(place: &Place<'_>) -> Result<()> {
+    let plural = "provisioningrequestconfigs";
+    let configs = place.global("ProvisioningRequestConfig", plural);
+    let config = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ProvisioningRequestConfig",
+        "metadata": {"name": place.name},
+        "spec": {
+            "provisioningClassName": "queued-provisioning.gke.io",
+            "retryStrategy": {"backoffBaseSeconds": 1},
+        },
+    });
+    let config = serde_json::from_value(config).context("reading a config")?;
+    configs.create(&PostParams::default(), &config).await.context("making a config")?;
+    let checks = place.global("AdmissionCheck", "admissionchecks");
+    let parameters =
+        json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": place.name});
+    let spec = json!({"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": parameters});
+    create(&checks, json!({"metadata": {"name": place.name}, "spec": spec})).await
+}
+
+/// A user who tries again while nobody answers the webhooks.
+async fn submit(place: &Place<'_>, job: &Value) -> Result<()> {
+    eventually("a Job to be taken", PATIENCE, || async {
+        let made = place.make_job(job).await;
+        let there = made.as_ref().is_err_and(|error| format!("{error:#}").contains("already exists"));
+        Ok(look(made.is_ok() || there, format!("{made:?}")))
+    })
+    .await
+}
+
+/// An administrator who does.
+async fn stop_policy(place: &Place<'_>, policy: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
+    eventually("a ClusterQueue to be changed", PATIENCE, || async {
+        place.cluster_queues().patch(&place.name, &PatchParams::default(), &patch).await?;
+        Ok(Look::Done(()))
+    })
+    .await
+}
+
+/// Waits until a Job's Workload is as wanted. What is watched is looked at, so that a hundred who wait ask nobody.
+async fn workload(seen: &History, job: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
+    eventually(&format!("{job} to be {what}"), PATIENCE, || async {
+        let found = seen.workload_of(job).unwrap_or_default();
+        Ok(look(wanted(&found), &found["status"]))
+    })
+    .await
+}
+
+async fn finished(seen: &History, job: &str) -> Result<()> {
+    workload(seen, job, "finished", |w| holds(w, "Finished")).await
+}
+
+/// Waits until a Job's pods run, and its Workload says so.
+async fn running(seen: &History, job: &str) -> Result<()> {
+    let runs = |w: &Value| holds(w, "Admitted") && holds(w, "PodsReady") && !holds(w, "Evicted");
+    workload(seen, job, "running", runs).await?;
+    eventually(&format!("{job} to have a pod"), PATIENCE, || async {
+        let status = seen.job(job).unwrap_or_default()["status"].clone();
+        Ok(look(status["ready"] == 1, status))
+    })
+    .await
+}
+
+/// Sets the check once the Workload holds quota after so many retries, as that check's controller would.
+async fn answer_check(place: &Place<'_>, seen: &History, state: &str, retries: u64) -> Result<()> {
+    eventually(&format!("the check of {} to be set {state}", place.name), PATIENCE, || async {
+        let found = seen.workload_of("a").unwrap_or_default();
+        let check = &found["status"]["admissionChecks"][0];
+        let waits = holds(&found, "QuotaReserved")
+            && !holds(&found, "Evicted")
+            && check["state"] == "Pending"
+            && check["retryCount"].as_u64().unwrap_or_default() == retries;
+        if !waits {
+            return Ok(Look::NotYet(format!("{check} {}", told(&found, "QuotaReserved"))));
+        }
+        let mut next: DynamicObject = serde_json::from_value(found).context("reading a Workload")?;
+        next.data["status"]["admissionChecks"][0]["state"] = json!(state);
+        let name = next.metadata.name.clone().unwrap_or_default();
+        // Pinned to what was seen: a conflict is a reason to look again.
+        place.workloads().replace_status(&name, &PostParams::default(), &next).await?;
+        Ok(Look::Done(()))
+    })
+    .await
+}
