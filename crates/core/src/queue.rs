@@ -114,6 +114,19 @@ impl PendingQueue {
         self.inactive
     }
 
+    /// How many equivalence classes have a member in the heap, and how many a parked one.
+    pub(crate) fn classes(&self) -> (usize, usize) {
+        // A class has a lane for each LocalQueue where those count.
+        let classes = |of: fn(&Lane) -> bool| {
+            let lanes = self.index.iter().filter(|(_, id)| of(self.lane(**id)));
+            lanes.map(|(key, _)| (key.shape, key.priority)).collect::<BTreeSet<_>>().len()
+        };
+        (
+            classes(|lane| !lane.active.is_empty()),
+            classes(|lane| !(lane.parked.is_empty() && lane.held.is_empty())),
+        )
+    }
+
     /// A flush would do something.
     pub(crate) fn has_parked(&self) -> bool {
         !self.to_flush.is_empty()

@@ -36,6 +36,8 @@ pub struct EntryReport {
     pub cluster_queue: Name,
     /// What was decided.
     pub outcome: Outcome,
+    /// It has other victims than it was nominated with, as an earlier head of the cycle took some of those.
+    pub new_targets: bool,
 }
 
 /// What was decided about a head.

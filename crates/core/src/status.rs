@@ -55,6 +55,13 @@ impl Scheduler {
         })
     }
 
+    /// How many equivalence classes wait in the heap of a ClusterQueue, and how many have parked members; `None` if there is no such queue.
+    pub fn pending_classes(&self, name: &str) -> Option<(usize, usize)> {
+        let queue = &self.queues[self.queue_index.get(name)?.at()];
+        queue.spec.as_ref()?;
+        Some(queue.pending.classes())
+    }
+
     /// Figures per flavor and resource in the order of the queue's spec.
     fn flavor_usage(
         &self,

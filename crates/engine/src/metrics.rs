@@ -121,6 +121,8 @@ metrics! {
     COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL = "kueue_cohort_subtree_admitted_workloads_total" Counter ["cohort", "priority_class"];
     /// Workloads that wait.
     PENDING_WORKLOADS = "kueue_pending_workloads" Gauge ["cluster_queue", "status"];
+    /// Equivalence classes of what waits.
+    PENDING_SCHEDULING_HASHES = "kueue_pending_scheduling_hashes" Gauge ["cluster_queue", "status"];
     /// The same by LocalQueue.
     LOCAL_QUEUE_PENDING_WORKLOADS = "kueue_local_queue_pending_workloads" Gauge ["name", "namespace", "status"];
     /// Finished workloads that are kept.
@@ -260,6 +262,9 @@ impl Engine {
             let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
             out.add(PENDING_WORKLOADS, &[name, "active"], number(figures.pending_active));
             out.add(PENDING_WORKLOADS, &[name, "inadmissible"], number(figures.pending_inadmissible));
+            let (active, parked) = self.scheduler.pending_classes(name).unwrap_or_default();
+            out.add(PENDING_SCHEDULING_HASHES, &[name, "active"], number(active));
+            out.add(PENDING_SCHEDULING_HASHES, &[name, "inadmissible"], number(parked));
             out.add(RESERVING_ACTIVE_WORKLOADS, &[name], number(figures.reserving));
             out.add(ADMITTED_ACTIVE_WORKLOADS, &[name], number(figures.admitted));
             let is = match figures.inactive.as_slice() {

@@ -19,6 +19,7 @@ impl Entry {
             plan: None,
             assignment: Assignment::kept(),
             targets: Vec::new(),
+            recomputed: false,
             preemptor: false,
             first: false,
             early: None,
@@ -65,6 +66,7 @@ impl Scheduler {
             plan: None,
             assignment: Assignment::default(),
             targets: Vec::new(),
+            recomputed: false,
             early: None,
             second_pass: None,
         })

@@ -69,6 +69,8 @@ pub(crate) struct Entry {
     plan: Option<Arc<Plan>>,
     pub(crate) assignment: Assignment,
     targets: Vec<Target>,
+    /// The assignment and the targets were searched anew while it was processed.
+    recomputed: bool,
     /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).
     preemptor: bool,
     /// It is processed before all others of its tree.

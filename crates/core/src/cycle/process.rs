@@ -79,7 +79,7 @@ impl Scheduler {
         if again.mode == Mode::Fit {
             again.mode = Mode::DeferredFit;
         }
-        (entry.assignment, entry.targets) = (again, targets);
+        (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
     }
 
     fn decide(&mut self, entry: &Entry, progress: &mut Progress) -> Decision {

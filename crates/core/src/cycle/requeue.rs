@@ -16,6 +16,7 @@ impl Scheduler {
             uid: entry.key.uid.clone(),
             cluster_queue: self.queues[entry.head.queue.at()].name.clone(),
             outcome,
+            new_targets: entry.recomputed && !entry.targets.is_empty(),
         }
     }
 

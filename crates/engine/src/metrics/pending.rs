@@ -63,14 +63,14 @@ impl Engine {
         }
     }
 
-    /// Notes which heads of a cycle lost their victims to others.
+    /// Notes which heads of a cycle lost their victims to others, and what they did instead.
     pub(crate) fn count_skips(&mut self, entries: &[EntryReport]) {
         self.preemption_skips.clear();
         for entry in entries {
-            let Outcome::Unadmitted(why) = &entry.outcome else { continue };
-            let result = match why.detail {
-                Detail::OverlappingTargets => "skipped",
-                Detail::DeferredFit => "deferred_fit",
+            let result = match &entry.outcome {
+                Outcome::Unadmitted(why) if why.detail == Detail::OverlappingTargets => "skipped",
+                Outcome::Unadmitted(why) if why.detail == Detail::DeferredFit => "deferred_fit",
+                _ if entry.new_targets => "new_targets",
                 _ => continue,
             };
             let queue = &entry.cluster_queue;

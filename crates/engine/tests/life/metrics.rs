@@ -123,3 +123,46 @@ fn every_observation_and_gauge_is_defined_with_its_labels() {
         assert_eq!(labels_of(gauge.metric), Some(gauge.labels.len()), "{gauge:?}");
     }
 }
+
+#[test]
+fn equivalent_workloads_count_as_one_scheduling_hash() {
+    let mut c = with(|_| {});
+    for name in ["twin-1", "twin-2"] {
+        c.api.add_job(job("team-a", name, "lq", 2, "2"));
+    }
+    c.settle();
+    // a and its twins are one class, large is another; b runs.
+    assert_eq!(
+        gauges(&c, "pending_scheduling_hashes"),
+        BTreeMap::from([
+            (r#"kueue_pending_scheduling_hashes["cq", "active"]"#.to_owned(), 0.0),
+            (r#"kueue_pending_scheduling_hashes["cq", "inadmissible"]"#.to_owned(), 2.0),
+        ])
+    );
+}
+
+#[test]
+fn a_head_that_finds_other_victims_is_counted() {
+    let mut c = Cluster::plain();
+    c.api.flavor("default", &[]);
+    let reclaims = json!({"cohortName": "team", "preemption": {"reclaimWithinCohort": "Any"}});
+    c.api.cluster_queue("lends-1", "default", "1", &reclaims);
+    c.api.cluster_queue("lends-2", "default", "1", &reclaims);
+    c.api.cluster_queue("borrows", "default", "0", &json!({"cohortName": "team"}));
+    for queue in ["lends-1", "lends-2", "borrows"] {
+        c.api.local_queue("team-a", queue, queue);
+    }
+    for name in ["victim-1", "victim-2"] {
+        c.api.add_job(job("team-a", name, "borrows", 1, "1"));
+    }
+    c.settle();
+    // Both want the same victim first.
+    c.api.add_job(job("team-a", "back-1", "lends-1", 1, "1"));
+    c.api.add_job(job("team-a", "back-2", "lends-2", 1, "1"));
+    c.settle();
+    assert!(!c.api.job("back-1").view.suspended && !c.api.job("back-2").view.suspended);
+    let metric = "kueue_preemption_target_recomputations_total";
+    let counted: Vec<_> = c.observed.iter().filter(|(name, _)| name == metric).map(|(_, l)| &l[1]).collect();
+    // Once in each cycle until the victims are gone.
+    assert!(!counted.is_empty() && counted.iter().all(|result| *result == "new_targets"), "{counted:?}");
+}

@@ -50,7 +50,50 @@ fn own_definitions() -> Vec<Definition> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    /// Upper bounds by their name in the table.
+    fn bounds(name: &str) -> Vec<f64> {
+        let doubling = |from: f64| std::iter::successors(Some(from), |bound| Some(bound * 2.0));
+        let waits = |count: usize| [1.0, 2.5].into_iter().chain(doubling(5.0)).take(count).collect();
+        match name {
+            "def" => prometheus::DEFAULT_BUCKETS.to_vec(),
+            "latency" => doubling(0.01).take(11).collect(),
+            count => waits(count.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn every_metric_is_that_of_the_contract_line_by_line() {
+        let mut own: BTreeMap<_, _> = definitions()
+            .into_iter()
+            .filter(|d| !d.name.starts_with("sluice_"))
+            .map(|d| (d.name, d))
+            .collect();
+        let table = include_str!("reference.tsv").lines().filter(|line| !line.starts_with('#'));
+        for line in table {
+            let mut cells = line.split('\t');
+            let mut cell = || cells.next().unwrap_or_default();
+            let (name, kind, buckets, labels, lacking) = (cell(), cell(), cell(), cell(), cell());
+            let Some(definition) = own.remove(name) else {
+                assert!(!lacking.is_empty(), "{name} lacks, and nothing says why");
+                continue;
+            };
+            assert_eq!(lacking, "", "{name} is there");
+            let shape = match kind {
+                "counter" => Shape::Counter,
+                "gauge" => Shape::Gauge,
+                _ => Shape::Histogram(bounds(buckets)),
+            };
+            assert_eq!(definition.shape, shape, "{name}");
+            assert_eq!(definition.labels.join(","), labels, "{name}");
+            assert_eq!(definition.role, name != BUILD_INFO, "{name} and replica_role");
+        }
+        let more: Vec<_> = own.into_keys().filter(|name| name.contains("kueue_")).collect();
+        assert!(more.is_empty(), "the contract has no {more:?}");
+    }
 
     #[test]
     fn alert_rules_and_dashboard_use_metrics_that_exist() {
