@@ -23,7 +23,7 @@ use sluice_testkit::{Fault, Write};
 use stage::{Bed, Play, Stage, bed};
 
 /// How long one step of a play may take among a hundred others, with a restart in between.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The ways of a cut: what it is called, whether the API server carries the write out, whether the manager dies.
 const WAYS: [(&str, bool, bool); 4] = [

@@ -51,9 +51,11 @@ impl Outcome {
         lines
     }
 
-    /// Whether something has just been started.
-    fn waits_for_pods(&self) -> bool {
-        self.0.values().any(|value| value["condition PodsReady"] == "False")
+    /// Whether something has just been started, or is yet to be cleaned up.
+    fn is_under_way(&self) -> bool {
+        let left =
+            ["pod templates", "provisioning requests"].iter().any(|key| self.0.get(*key) != Some(&json!(0)));
+        left || self.0.values().any(|value| value["condition PodsReady"] == "False")
     }
 
     fn note(&mut self, key: impl Into<String>, value: Value) {
@@ -69,7 +71,7 @@ pub async fn of(place: &Place<'_>, history: &History, wanted: Option<&Outcome>) 
         let now = read(place).await?;
         let rests = match wanted {
             Some(wanted) => now.differences(wanted).iter().all(|line| line.starts_with("account")),
-            None => now.0.get("queue counts") == now.0.get("counted") && !now.waits_for_pods(),
+            None => now.0.get("queue counts") == now.0.get("counted") && !now.is_under_way(),
         };
         let seen = wanted.map_or_else(|| format!("{:?}", now.0), |wanted| now.differences(wanted).join("; "));
         if let Ok(mut last) = last.lock() {
