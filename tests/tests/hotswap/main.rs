@@ -5,6 +5,7 @@
 
 mod bed;
 mod crash;
+mod every_write;
 mod page;
 mod recovery;
 mod slices;
