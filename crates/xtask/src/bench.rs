@@ -26,8 +26,8 @@ pub struct Args {
     no_scale: bool,
 }
 
-/// What callgrind counts: from the entry of `Scheduler::cycle` to its end.
-const TOGGLE: &str = "--toggle-collect=sluice_core::*Scheduler*::cycle";
+/// What callgrind counts: from the entry of `Scheduler::cycle_with`, which is every cycle, to its end.
+const TOGGLE: &str = "--toggle-collect=sluice_core::*Scheduler*::cycle_with";
 
 /// `tests/performance/budgets.toml`.
 #[derive(Deserialize)]
