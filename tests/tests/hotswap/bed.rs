@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::wait::{Look, eventually};
-use sluice_testkit::{
-    ControlPlane, FaultProxy, Manager, Setup, assets, chart, crds, kubectl, shared, workloads,
-};
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, crds, kubectl, shared, workloads};
 use tokio::sync::{Mutex, OnceCell};
 
 /// How long one thing may take to come about, on a machine that does other things besides.
@@ -16,10 +14,8 @@ pub const DEADLINE: Duration = Duration::from_mins(2);
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
 
-/// The manager of all tests, which some of them kill and start again.
+/// The manager of all tests, which one of them kills and starts again.
 static MANAGER: OnceCell<Mutex<Option<Manager>>> = OnceCell::const_new();
-/// What the manager reaches the API server through.
-static PROXY: OnceCell<FaultProxy> = OnceCell::const_new();
 /// Tests that kill the manager and those that look at what happens only once go one after the other.
 pub static TURN: Mutex<()> = Mutex::const_new(());
 
@@ -29,10 +25,6 @@ pub async fn plane() -> &'static ControlPlane {
     MANAGER
         .get_or_init(|| async {
             let setup = chart::install(plane, Setup::new(plane).unwrap(), &json!({})).await.unwrap();
-            let proxy = PROXY.get_or_init(|| async { FaultProxy::start(plane).await.unwrap() }).await;
-            let account = (chart::NAMESPACE, chart::SERVICE_ACCOUNT);
-            let through = plane.kubeconfig_through(&proxy.url(), account.0, account.1).await.unwrap();
-            let setup = setup.acting_as(through);
             let manager = Manager::start(plane, setup).await.unwrap();
             crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
             // The scheduler's own preemption would blur whose work it is.
@@ -45,18 +37,10 @@ pub async fn plane() -> &'static ControlPlane {
     plane
 }
 
-/// What the manager reaches the API server through, for faults.
-pub fn proxy() -> &'static FaultProxy {
-    PROXY.get().expect("plane() was called")
-}
-
-/// Kills the manager (SIGKILL), ends the faults of these worlds, and starts it again.
-pub async fn kill_and_restart(plane: &ControlPlane, healed: &[World]) {
+/// Kills the manager (SIGKILL) and starts it again.
+pub async fn kill_and_restart(plane: &ControlPlane) {
     let mut manager = MANAGER.get().expect("plane() was called").lock().await;
     let setup = manager.take().expect("one runs").kill();
-    for world in healed {
-        proxy().heal_scope(&world.name);
-    }
     *manager = Some(Manager::start(plane, setup).await.unwrap());
 }
 
@@ -77,13 +61,13 @@ pub struct World {
     /// The plane.
     pub plane: &'static ControlPlane,
     /// The namespace; flavor and ClusterQueue have its name, pools begin with it.
-    pub name: String,
+    pub name: &'static str,
 }
 
 impl World {
     /// The page's queue with so many chips for all namespaces, and so many pools of four nodes with four chips.
-    pub async fn new(name: &str, chips: u32, pools: u32) -> Self {
-        let world = Self { plane: plane().await, name: name.to_owned() };
+    pub async fn new(name: &'static str, chips: u32, pools: u32) -> Self {
+        let world = Self { plane: plane().await, name };
         world.plane.make_namespace(name).await.unwrap();
         for number in (1..=pools).step_by(2) {
             let text = manifest("nodes.yaml")
@@ -105,8 +89,8 @@ impl World {
 
     /// A text of the page with the names of this world.
     fn own(&self, text: &str) -> String {
-        text.replace("tpu-v6e-slice", &self.name)
-            .replace("tpu-training-cq", &self.name)
+        text.replace("tpu-v6e-slice", self.name)
+            .replace("tpu-training-cq", self.name)
             .replace("namespace: default", &format!("namespace: {}", self.name))
     }
 
@@ -128,7 +112,7 @@ impl World {
 
     /// What kubectl says in this namespace.
     pub async fn kubectl(&self, args: &[&str]) -> String {
-        let all: Vec<&str> = ["-n", &self.name].iter().chain(args).copied().collect();
+        let all: Vec<&str> = ["-n", self.name].iter().chain(args).copied().collect();
         kubectl::kubectl(self.plane, &all).await.unwrap()
     }
 
@@ -169,7 +153,7 @@ impl World {
     /// The Workload of a job.
     pub async fn workload(&self, job: &str) -> Value {
         let client = self.plane.client().await.unwrap();
-        workloads::of_job(&client, &self.name, job).await.unwrap().unwrap_or_default()
+        workloads::of_job(&client, self.name, job).await.unwrap().unwrap_or_default()
     }
 
     /// Waits until a condition of a job's Workload has this reason, and gives its message.

@@ -14,7 +14,7 @@ async fn killed_as_soon_as_the_victim_is_told_it_ends_the_same() {
     world.departs(&lost, true).await;
     let client = world.plane.client().await.unwrap();
     eventually("the victim to be told", DEADLINE, || async {
-        let low = workloads::of_job(&client, &world.name, LOW).await?.unwrap_or_default();
+        let low = workloads::of_job(&client, world.name, LOW).await?.unwrap_or_default();
         Ok(if workloads::holds(&low, "Preempted") {
             Look::Done(())
         } else {
@@ -23,7 +23,7 @@ async fn killed_as_soon_as_the_victim_is_told_it_ends_the_same() {
     })
     .await
     .unwrap();
-    kill_and_restart(world.plane, &[]).await;
+    kill_and_restart(world.plane).await;
     let after = world.runs(HIGH, Some(&lost)).await;
     assert!(after.contains(before.last().unwrap()), "{before:?} {after:?}");
     world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;

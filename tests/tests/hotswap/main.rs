@@ -5,7 +5,6 @@
 
 mod bed;
 mod crash;
-mod every_write;
 mod page;
 mod recovery;
 mod slices;
