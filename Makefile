@@ -41,7 +41,7 @@ bench: ## Measure the engine and compare with the budgets
 	cargo run --release --locked --package sluice-xtask -- bench
 
 bench-hotswap: control-plane ## Measure the time to recovery with and without Hotswap on a control plane (8 minutes)
-	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --test hotswap -- --ignored --nocapture
+	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --features bench-hotswap --test hotswap recovery -- --nocapture
 
 crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
 	$(XTASK) crds

@@ -45,6 +45,7 @@ pub async fn kill_and_restart(plane: &ControlPlane) {
 }
 
 /// Starts the manager anew with other configuration.
+#[cfg(feature = "bench-hotswap")]
 pub async fn restart_with(plane: &ControlPlane, overrides: &Value) {
     let mut manager = MANAGER.get().expect("plane() was called").lock().await;
     let setup = manager.take().expect("one runs").kill().with(overrides);

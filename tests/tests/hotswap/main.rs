@@ -6,5 +6,6 @@
 mod bed;
 mod crash;
 mod page;
+#[cfg(feature = "bench-hotswap")]
 mod recovery;
 mod slices;

@@ -83,7 +83,6 @@ async fn all(worlds: [(&'static str, u32, Failure); 4]) -> Vec<Measured> {
 }
 
 #[tokio::test]
-#[ignore = "a measurement of several minutes: make bench-hotswap"]
 async fn time_to_recovery_with_and_without_hotswap() {
     let _turn = TURN.lock().await;
     let plane = plane().await;
