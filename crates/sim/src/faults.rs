@@ -17,9 +17,9 @@ use crate::simulation::Simulation;
 
 pub(crate) use watches::Watches;
 
-/// How often something goes wrong: times in a thousand chances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rates {
+/// A number for each thing that can go wrong: its rate, in times in a thousand chances, or how often it happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerFault {
     /// Per event: the watch of its kind lags some seconds from here on.
     pub lag: u64,
     /// Per event: the watch of its kind breaks; some seconds later the kind is listed anew.
@@ -42,8 +42,8 @@ pub struct Rates {
     pub jump: u64,
 }
 
-impl Rates {
-    /// A bad day.
+impl PerFault {
+    /// The rates of a bad day.
     pub const BAD: Self = Self {
         lag: 40,
         broken: 10,
@@ -56,7 +56,7 @@ impl Rates {
         takeover: 6,
         jump: 8,
     };
-    /// A day on which nothing goes wrong.
+    /// Those of a day on which nothing goes wrong.
     pub const NONE: Self = Self {
         lag: 0,
         broken: 0,
@@ -69,22 +69,6 @@ impl Rates {
         takeover: 0,
         jump: 0,
     };
-}
-
-/// How often what went wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named as the rates are")]
-pub struct Counts {
-    pub lag: u64,
-    pub broken: u64,
-    pub doubled: u64,
-    pub failed: u64,
-    pub unanswered: u64,
-    pub slow: u64,
-    pub overtaken: u64,
-    pub crash: u64,
-    pub takeover: u64,
-    pub jump: u64,
 }
 
 /// Looks at a cluster after each step, and names what must not be.
@@ -128,7 +112,7 @@ pub(crate) struct Standby {
 /// A bad day under way.
 pub(crate) struct BadDay {
     stream: Stream,
-    rates: Rates,
+    rates: PerFault,
     /// Nothing goes wrong from then on.
     until: Timestamp,
     /// How far the clock of the manager that leads is off.
@@ -144,7 +128,7 @@ pub(crate) struct BadDay {
     flights: u64,
     /// Rounds of the engine.
     pub step: u64,
-    pub counts: Counts,
+    pub counts: PerFault,
     pub check: Option<Box<Check>>,
 }
 
@@ -158,7 +142,7 @@ impl std::fmt::Debug for BadDay {
 }
 
 impl BadDay {
-    pub fn new(seed: u64, rates: Rates, until: Timestamp, standby: Engine, check: Box<Check>) -> Self {
+    pub fn new(seed: u64, rates: PerFault, until: Timestamp, standby: Engine, check: Box<Check>) -> Self {
         let standby = Standby { engine: standby, watches: Watches::default(), skew: SignedDuration::ZERO };
         Self {
             stream: Stream::new(seed, "faults"),
@@ -172,18 +156,16 @@ impl BadDay {
             under_way: BTreeMap::new(),
             flights: 0,
             step: 0,
-            counts: Counts::default(),
+            counts: PerFault::default(),
             check: Some(check),
         }
     }
 
     /// Whether something that happens so often happens now; counts it.
-    fn happens(&mut self, now: Timestamp, of: impl Fn(&Rates) -> u64, count: impl Fn(&mut Counts)) -> bool {
-        let rate = of(&self.rates);
+    fn happens(&mut self, now: Timestamp, of: fn(&mut PerFault) -> &mut u64) -> bool {
+        let rate = *of(&mut self.rates);
         let yes = rate > 0 && now < self.until && self.stream.next() % 1000 < rate;
-        if yes {
-            count(&mut self.counts);
-        }
+        *of(&mut self.counts) += u64::from(yes);
         yes
     }
 
@@ -196,9 +178,9 @@ impl BadDay {
     /// An event of a watch is on its way to both replicas.
     pub fn event(&mut self, now: Timestamp, event: &Input) {
         for leader in [true, false] {
-            let lag = self.happens(now, |r| r.lag, |c| c.lag += 1).then(|| self.pause());
-            let broken = self.happens(now, |r| r.broken, |c| c.broken += 1).then(|| self.pause());
-            let doubled = self.happens(now, |r| r.doubled, |c| c.doubled += 1);
+            let lag = self.happens(now, |of| &mut of.lag).then(|| self.pause());
+            let broken = self.happens(now, |of| &mut of.broken).then(|| self.pause());
+            let doubled = self.happens(now, |of| &mut of.doubled);
             let watches = if leader { &mut self.watches } else { &mut self.standby.watches };
             if let Some(pause) = broken {
                 watches.break_until(event, after(now, pause));
@@ -209,16 +191,16 @@ impl BadDay {
 
     /// What becomes of the next write.
     pub fn fate(&mut self, now: Timestamp) -> Fate {
-        if self.happens(now, |r| r.failed, |c| c.failed += 1) {
+        if self.happens(now, |of| &mut of.failed) {
             return Fate::Refused;
         }
-        if self.happens(now, |r| r.unanswered, |c| c.unanswered += 1) {
+        if self.happens(now, |of| &mut of.unanswered) {
             return Fate::Unanswered;
         }
-        if self.happens(now, |r| r.slow, |c| c.slow += 1) {
+        if self.happens(now, |of| &mut of.slow) {
             return Fate::Slow(self.pause());
         }
-        if self.happens(now, |r| r.overtaken, |c| c.overtaken += 1) {
+        if self.happens(now, |of| &mut of.overtaken) {
             return Fate::Overtaken;
         }
         Fate::Carried
@@ -226,10 +208,10 @@ impl BadDay {
 
     /// What becomes of the manager after a write.
     pub fn manager(&mut self, now: Timestamp) -> Manager {
-        if self.happens(now, |r| r.crash, |c| c.crash += 1) {
+        if self.happens(now, |of| &mut of.crash) {
             return Manager::Crashes;
         }
-        if self.happens(now, |r| r.takeover, |c| c.takeover += 1) {
+        if self.happens(now, |of| &mut of.takeover) {
             return Manager::IsReplaced;
         }
         Manager::Lives
@@ -239,7 +221,7 @@ impl BadDay {
     pub fn move_clock(&mut self, now: Timestamp) {
         if now >= self.until {
             (self.skew, self.standby.skew) = (SignedDuration::ZERO, SignedDuration::ZERO);
-        } else if self.happens(now, |r| r.jump, |c| c.jump += 1) {
+        } else if self.happens(now, |of| &mut of.jump) {
             let millis = i64::try_from(self.stream.next() % 240_000).unwrap_or(0);
             self.skew = SignedDuration::from_millis(millis - 120_000);
         }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
-use sluice_sim::faults::Rates;
+use sluice_sim::faults::PerFault;
 use sluice_sim::{Simulation, table};
 
 /// Play seeded worlds on bad days: watches that lag and break, writes that fail, managers that crash, clocks that jump.
@@ -29,7 +29,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("reading the clock")?;
     let first = args.seed.unwrap_or(now.as_secs());
-    let rates = if args.quiet { Rates::NONE } else { Rates::BAD };
+    let rates = if args.quiet { PerFault::NONE } else { PerFault::BAD };
     if args.worlds == 1 {
         return show(first, rates);
     }
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Plays a day and prints its timeline.
-fn show(seed: u64, rates: Rates) -> anyhow::Result<ExitCode> {
+fn show(seed: u64, rates: PerFault) -> anyhow::Result<ExitCode> {
     let mut simulation = day::begin(seed, rates).map_err(anyhow::Error::msg)?;
     let outcome = day::end(seed, &mut simulation);
     print_day(&simulation);

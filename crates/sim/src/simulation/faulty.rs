@@ -6,7 +6,7 @@ use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, Write, Wr
 
 use super::{SimError, Simulation};
 use crate::agenda::after;
-use crate::faults::{BadDay, Check, Counts, Fate, Flight, Manager, Rates, Watches};
+use crate::faults::{BadDay, Check, Fate, Flight, Manager, PerFault, Watches};
 use crate::object::KINDS;
 
 /// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
@@ -17,7 +17,7 @@ fn config(simulation: &Simulation) -> EngineConfig {
 impl Simulation {
     /// Lets things go wrong for a while from now on, drawn from a seed. `check` looks at the cluster after each step; the first
     /// that it names ends the run with [`SimError::Unsafe`].
-    pub fn play_faults(&mut self, seed: u64, rates: Rates, lasting: SignedDuration, check: Box<Check>) {
+    pub fn play_faults(&mut self, seed: u64, rates: PerFault, lasting: SignedDuration, check: Box<Check>) {
         let until = after(self.now, lasting);
         self.world.echo();
         self.world.take_changes();
@@ -31,7 +31,7 @@ impl Simulation {
     }
 
     /// What went wrong so far.
-    pub fn faults(&self) -> Counts {
+    pub fn faults(&self) -> PerFault {
         self.bad_day.as_ref().map(|day| day.counts).unwrap_or_default()
     }
 

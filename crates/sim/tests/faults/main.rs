@@ -8,25 +8,25 @@ mod day;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use day::{Day, play};
-use sluice_sim::faults::{Counts, Rates};
+use sluice_sim::faults::PerFault;
 
-fn lives(seed: u64, rates: Rates) -> Day {
+fn lives(seed: u64, rates: PerFault) -> Day {
     play(seed, rates).unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]
 fn quiet_days_keep_every_promise_to_the_second() {
     for seed in 0..12 {
-        lives(seed, Rates::NONE);
+        lives(seed, PerFault::NONE);
     }
 }
 
 #[test]
 fn fixed_bad_days_stay_safe_and_alive() {
-    let mut all = Counts::default();
+    let mut all = PerFault::default();
     let (mut admitted, mut preempted) = (0, 0);
     for seed in 0..18 {
-        let day = lives(seed, Rates::BAD);
+        let day = lives(seed, PerFault::BAD);
         let counts = day.simulation.faults();
         all.lag += counts.lag;
         all.broken += counts.broken;
@@ -65,13 +65,13 @@ fn fresh_bad_days_stay_safe_and_alive() {
     let (began, mut seed) = (Instant::now(), first);
     while began.elapsed() < Duration::from_secs(8) {
         println!("seed {seed}");
-        lives(seed, Rates::BAD);
+        lives(seed, PerFault::BAD);
         seed += 1;
     }
 }
 
 #[test]
 fn the_same_seed_makes_the_same_bad_day() {
-    let entries = |seed| format!("{:?}", lives(seed, Rates::BAD).simulation.record().entries);
+    let entries = |seed| format!("{:?}", lives(seed, PerFault::BAD).simulation.record().entries);
     assert_eq!(entries(3), entries(3));
 }

@@ -18,7 +18,7 @@ mod oracle;
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use sluice_sim::faults::Rates;
+use sluice_sim::faults::PerFault;
 use sluice_sim::{Options, Simulation, prepare};
 
 use drawn::Drawn;
@@ -36,7 +36,7 @@ pub struct Day {
 }
 
 /// Plays the day of a seed; on failure, what is wrong, with seed and step.
-pub fn play(seed: u64, rates: Rates) -> Result<Day, String> {
+pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
     let mut simulation = begin(seed, rates)?;
     match end(seed, &mut simulation) {
         Ok(()) => Ok(Day { simulation }),
@@ -45,7 +45,7 @@ pub fn play(seed: u64, rates: Rates) -> Result<Day, String> {
 }
 
 /// The world of a seed, at the beginning of its day.
-pub fn begin(seed: u64, rates: Rates) -> Result<Simulation, String> {
+pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
     let drawn = Drawn::new(seed);
     let options = Options { audit: true, seed, ..Options::new(drawn.configuration()) };
     let all = |errors: Vec<sluice_sim::ManifestError>| {

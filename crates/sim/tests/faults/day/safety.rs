@@ -18,7 +18,7 @@ use sluice_api::job::JobKind;
 use sluice_engine::Kind;
 use sluice_quantity::Amount;
 use sluice_sim::Simulation;
-use sluice_sim::faults::Rates;
+use sluice_sim::faults::PerFault;
 
 use super::objects::{self, Seen, is_true};
 use super::oracle::preemption::Preemptor;
@@ -47,10 +47,10 @@ pub struct Safety {
 }
 
 impl Safety {
-    pub fn new(fair: Option<Vec<FairStrategy>>, rates: Rates) -> Self {
+    pub fn new(fair: Option<Vec<FairStrategy>>, rates: PerFault) -> Self {
         Self {
             fair,
-            stale: if rates == Rates::NONE { SignedDuration::ZERO } else { STALE },
+            stale: if rates == PerFault::NONE { SignedDuration::ZERO } else { STALE },
             generations: Vec::new(),
             world: World::default(),
             configured_at: Timestamp::MIN,
