@@ -2,8 +2,9 @@
 
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
-use sluice_core::{PendingPosition, Unadmitted, WorkloadKey};
+use sluice_core::{Name, PendingPosition, Unadmitted, WorkloadKey};
 
+use crate::changes::Change;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::world::{JobKey, WorkloadEntry, workload_ref};
@@ -36,6 +37,8 @@ pub struct Account {
     pub ahead: Vec<WorkloadKey>,
     /// Why it was not admitted when it was last tried.
     pub decision: Option<Unadmitted>,
+    /// How its queues, Cohorts and flavors changed since it was made, as far as the engine saw that, oldest first.
+    pub changes: Vec<Change>,
 }
 
 impl Engine {
@@ -62,6 +65,7 @@ impl Engine {
             let before = all.into_iter().filter(|p| p.in_cluster_queue < own.in_cluster_queue);
             before.take(most).map(|p| p.key).collect()
         });
+        let made = entry.object.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MIN, |t| t.0);
         Some(Account {
             workload: workload_ref(&key),
             local_queue: entry.object.spec.queue_name.clone(),
@@ -70,6 +74,7 @@ impl Engine {
             position,
             ahead: ahead.unwrap_or_default(),
             decision: self.scheduler.last_decision(&key).cloned(),
+            changes: self.changes_for(&key.namespace, &Name::from(&*entry.object.spec.queue_name), made),
         })
     }
 }

@@ -63,6 +63,8 @@ pub struct Engine {
     pub(crate) scheduler: Scheduler,
     pub(crate) world: World,
     pub(crate) outbox: Outbox,
+    /// How queues, Cohorts and flavors changed lately.
+    pub(crate) changes: crate::changes::Changes,
     pub(crate) dirty: Dirty,
     pub(crate) timers: BTreeSet<(Timestamp, Alarm)>,
     pub(crate) statuses: BTreeMap<ObjectRef, StatusEntry>,
@@ -100,6 +102,7 @@ impl Engine {
             scheduler,
             world: World::default(),
             outbox: Outbox::default(),
+            changes: crate::changes::Changes::default(),
             dirty: Dirty::default(),
             timers: BTreeSet::new(),
             statuses: BTreeMap::new(),

@@ -12,6 +12,7 @@
 
 mod account;
 mod answers;
+mod changes;
 pub mod config;
 mod debug;
 pub mod effect;
@@ -31,6 +32,7 @@ mod topologies;
 mod world;
 
 pub use account::{Account, Stage};
+pub use changes::Change;
 pub use config::{EngineConfig, ResourceConfig, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{

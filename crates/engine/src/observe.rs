@@ -64,7 +64,11 @@ impl Engine {
             Object::Job(view) => self.observe_job(*view),
             Object::ResourceFlavor(flavor) => {
                 let spec = self.flavor_spec(&flavor);
-                let changed = self.world.flavors.get(&name).is_none_or(|old| self.flavor_spec(old) != spec);
+                let known = self.world.flavors.get(&name);
+                let changed = known.is_none_or(|old| self.flavor_spec(old) != spec);
+                if changed && let Some(old) = known {
+                    self.changes.note(self.now, &reference, &old.spec, &flavor.spec);
+                }
                 self.world.flavors.insert(name, flavor);
                 if changed {
                     self.scheduler.set_flavor(spec);
@@ -76,7 +80,11 @@ impl Engine {
             Object::LocalQueue(queue) => self.observe_local_queue(reference, queue),
             Object::Cohort(cohort) => {
                 let spec = queues::cohort(&cohort);
-                let changed = self.world.cohorts.get(&name).is_none_or(|old| queues::cohort(old) != spec);
+                let known = self.world.cohorts.get(&name);
+                let changed = known.is_none_or(|old| queues::cohort(old) != spec);
+                if changed && let Some(old) = known {
+                    self.changes.note(self.now, &reference, &old.spec, &cohort.spec);
+                }
                 self.world.cohorts.insert(name, cohort);
                 if changed {
                     self.scheduler.set_cohort(spec);
@@ -145,10 +153,14 @@ impl Engine {
 
     fn observe_cluster_queue(&mut self, name: &Name, queue: Box<sluice_api::v1beta2::ClusterQueue>) {
         let spec = queues::cluster_queue(&queue);
-        let changed =
-            self.world.cluster_queues.get(name).is_none_or(|old| queues::cluster_queue(old) != spec);
+        let known = self.world.cluster_queues.get(name);
+        let changed = known.is_none_or(|old| queues::cluster_queue(old) != spec);
+        let reference = ObjectRef::cluster(Kind::ClusterQueue, Arc::clone(name));
+        if changed && let Some(old) = known {
+            self.changes.note(self.now, &reference, &old.spec, &queue.spec);
+        }
         self.world.cluster_queues.insert(Arc::clone(name), queue);
-        self.dirty.objects.insert(ObjectRef::cluster(Kind::ClusterQueue, Arc::clone(name)));
+        self.dirty.objects.insert(reference);
         if changed {
             self.scheduler.set_cluster_queue(spec);
             self.quota_changed();
@@ -164,7 +176,11 @@ impl Engine {
             old.consumed.clone_from(&spec.consumed);
             old == spec
         };
-        let changed = self.world.local_queues.get(&key).is_none_or(|old| !same_but_for_usage(old));
+        let known = self.world.local_queues.get(&key);
+        let changed = known.is_none_or(|old| !same_but_for_usage(old));
+        if changed && let Some(old) = known {
+            self.changes.note(self.now, &reference, &old.spec, &queue.spec);
+        }
         self.world.local_queues.insert(key.clone(), queue);
         self.dirty.objects.insert(reference);
         if changed {
@@ -220,6 +236,10 @@ impl Engine {
         let name = &object.name;
         self.aside.remove(object);
         self.statuses.remove(object);
+        if matches!(object.kind, Kind::ClusterQueue | Kind::LocalQueue | Kind::Cohort | Kind::ResourceFlavor)
+        {
+            self.changes.note_deletion(self.now, object);
+        }
         match object.kind {
             Kind::Workload => {
                 let key = WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(name));

@@ -2,6 +2,7 @@
 
 mod forecast;
 mod patience;
+mod preemption;
 mod remedy;
 mod text;
 mod told;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde::Serialize;
-use sluice_core::{Detail, PreemptionOutlook, Refusal, Unadmitted};
+use sluice_core::{Detail, Refusal, Unadmitted};
 use sluice_engine::{Account, Kind, ObjectRef, Stage};
 
 use crate::manifest::{ManifestError, Manifests};
@@ -92,6 +93,8 @@ pub struct Explained {
     pub flavors: Vec<Refused>,
     /// What happened to it so far.
     pub history: Vec<String>,
+    /// How its queues, Cohorts and flavors changed since it was submitted.
+    pub changes: Vec<String>,
     /// What would let it start, each tried in the engine.
     pub remedies: Vec<Remedy>,
     /// When it will start if nothing is done.
@@ -117,7 +120,9 @@ pub struct Refused {
     /// What is free for it.
     pub free: Option<String>,
     /// What preemption was considered, and why it does not help.
-    pub preemption: Option<&'static str>,
+    pub preemption: Option<String>,
+    /// Holders that a policy spares, and which one does.
+    pub spared: Vec<String>,
     /// Who holds it, the largest first.
     pub held_by: Vec<String>,
 }
@@ -147,11 +152,12 @@ impl Question<'_> {
             priority: record.priority,
             cluster_queue: record.cluster_queue.clone(),
             position: told.position.as_ref().map(|p| p.in_cluster_queue + 1),
-            ahead: told.ahead.iter().map(|k| self.shown(&k.namespace, &k.name)).collect(),
+            ahead: self.ahead(&simulation, &told.ahead, &workload),
             reason: told.reason(),
             message: told.message(),
-            flavors: decision.map(|d| self.refusals(&simulation, d)).unwrap_or_default(),
+            flavors: decision.map(|d| self.refusals(&simulation, record, d)).unwrap_or_default(),
             history: self.history(&simulation, &job, &workload),
+            changes: self.changes(&simulation, &told.changes),
             remedies: Vec::new(),
             forecast: None,
             incomplete: false,
@@ -213,16 +219,22 @@ impl Question<'_> {
         }
     }
 
-    fn refusals(&self, simulation: &Simulation, decision: &Unadmitted) -> Vec<Refused> {
+    fn refusals(&self, simulation: &Simulation, record: &JobRecord, decision: &Unadmitted) -> Vec<Refused> {
         let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
         else {
             return Vec::new();
         };
         let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
-        each.map(|(set, refusal)| self.refused(simulation, &set.name, refusal)).collect()
+        each.map(|(set, refusal)| self.refused(simulation, record, &set.name, refusal)).collect()
     }
 
-    fn refused(&self, simulation: &Simulation, pod_set: &Arc<str>, refusal: &Refusal) -> Refused {
+    fn refused(
+        &self,
+        simulation: &Simulation,
+        record: &JobRecord,
+        pod_set: &Arc<str>,
+        refusal: &Refusal,
+    ) -> Refused {
         let mut refused = Refused {
             pod_set: Arc::clone(pod_set),
             flavor: None,
@@ -231,6 +243,7 @@ impl Question<'_> {
             needed: None,
             free: None,
             preemption: None,
+            spared: Vec::new(),
             held_by: Vec::new(),
         };
         match refusal {
@@ -244,52 +257,23 @@ impl Question<'_> {
                 refused.needed = Some(show_amount(resource, needed.get()));
                 refused.free = Some(show_amount(resource, max.get()));
             }
-            Refusal::InsufficientQuota { flavor, resource, needed, free, preemption, .. } => {
+            Refusal::InsufficientQuota { flavor, resource, needed, free, preemption, nominal, .. } => {
                 refused.flavor = Some(Arc::clone(flavor));
                 refused.resource = Some(Arc::clone(resource));
                 refused.needed = Some(show_amount(resource, needed.get()));
                 refused.free = Some(show_amount(resource, free.get().max(0)));
-                refused.preemption = Some(outlook(*preemption));
-                refused.held_by = self.holders(simulation, flavor, resource);
+                self.refused_by_policy(simulation, record, &mut refused, (*needed, *nominal, *preemption));
+                self.held_by(simulation, &mut refused);
             }
             Refusal::InsufficientCapacity { flavor, resource, needed, free, .. } => {
                 refused.flavor = Some(Arc::clone(flavor));
                 refused.resource = Some(Arc::clone(resource));
                 refused.needed = Some(show_amount(resource, needed.get()));
                 refused.free = Some(show_amount(resource, free.get().max(0)));
-                refused.held_by = self.holders(simulation, flavor, resource);
+                self.held_by(simulation, &mut refused);
             }
         }
         refused
-    }
-
-    /// Who holds a flavor's resource now.
-    fn holders(&self, simulation: &Simulation, flavor: &str, resource: &str) -> Vec<String> {
-        let mut holders = Vec::new();
-        for job in &simulation.record().jobs {
-            let Some(hold) = job.holds.last().filter(|h| h.to.is_none()) else { continue };
-            let of = |h: &&crate::Holding| *h.flavor == *flavor && *h.resource == *resource;
-            if let Some(holding) = hold.holdings.iter().find(of) {
-                let who = self.shown(&job.namespace, &job.name);
-                holders.push((
-                    holding.amount,
-                    format!("{who} ({} by {})", show_amount(resource, holding.amount), hold.queue),
-                ));
-            }
-        }
-        holders.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        holders.into_iter().take(MOST_LISTED).map(|(_, text)| text).collect()
-    }
-}
-
-const fn outlook(preemption: PreemptionOutlook) -> &'static str {
-    match preemption {
-        PreemptionOutlook::NotAllowed => "the ClusterQueue's preemption policies allow none here",
-        PreemptionOutlook::NoCandidates => {
-            "allowed, but no workload that the policies let it preempt makes room"
-        }
-        PreemptionOutlook::Preempt => "victims in its own queue would make room",
-        PreemptionOutlook::Reclaim => "victims in other queues would make room",
     }
 }
 

@@ -107,7 +107,12 @@ impl Record {
 
     /// The record of a job or Workload that exists.
     pub fn job(&self, reference: &ObjectRef) -> Option<&JobRecord> {
-        self.by_ref.get(reference).map(|i| &self.jobs[*i])
+        self.index(reference).map(|i| &self.jobs[i])
+    }
+
+    /// The place of a job or Workload that exists among [`Record::jobs`]: it stays the same when the job is gone.
+    pub(crate) fn index(&self, reference: &ObjectRef) -> Option<usize> {
+        self.by_ref.get(reference).copied()
     }
 
     /// The record of the newest job of that name, whatever its kind.

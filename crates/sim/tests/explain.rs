@@ -59,12 +59,7 @@ fn question<'a>(manifests: &'a Manifests, options: Options, seconds: i64, name: 
 }
 
 fn explain(jobs: &str, name: &str) -> Explained {
-    let file = File { name: "world".to_owned(), text: format!("{WORLD}{jobs}"), named: true };
-    let manifests = Manifests::read(&[file]).unwrap();
-    let mut options = Options::new(Options::default_configuration());
-    settings(&mut options, &manifests.scenarios, false);
-    let question = question(&manifests, options, 10, name);
-    question.answer().unwrap()
+    explain_in(&format!("{WORLD}{jobs}"), 10, name)
 }
 
 fn texts(explained: &Explained) -> Vec<&str> {
@@ -92,6 +87,157 @@ fn a_waiting_job_learns_why_who_and_what_helps() {
     let forecast = explained.forecast.as_ref().unwrap();
     assert_eq!((forecast.p50, forecast.p90), (Some(3600), Some(3600)));
     assert!(explained.text().contains("estimated start: in 1h\n"), "{}", explained.text());
+}
+
+/// Two flavors, the second behind a taint and a label; a neighbour that borrows; and what happens to the queue meanwhile.
+const TWO_FLAVORS: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+spec: {nodeLabels: {kind: spot}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: reserved}
+spec:
+  nodeLabels: {kind: reserved}
+  nodeTaints: [{key: reserved, value: \"yes\", effect: NoSchedule}, {key: costly, effect: NoExecute}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: own}
+spec:
+  cohortName: all
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority, reclaimWithinCohort: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - {name: spot, resources: [{name: cpu, nominalQuota: 4}]}
+    - {name: reserved, resources: [{name: cpu, nominalQuota: 20}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: neighbour}
+spec:
+  cohortName: all
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: spot, resources: [{name: cpu, nominalQuota: 4}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: a}
+spec: {clusterQueue: own}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: other, namespace: a}
+spec: {clusterQueue: neighbour}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 100
+";
+
+fn explain_in(world: &str, seconds: i64, name: &str) -> Explained {
+    let file = File { name: "world".to_owned(), text: world.to_owned(), named: true };
+    let manifests = Manifests::read(&[file]).unwrap();
+    let mut options = Options::new(Options::default_configuration());
+    settings(&mut options, &manifests.scenarios, false);
+    question(&manifests, options, seconds, name).answer().unwrap()
+}
+
+/// A job that borrows six of the eight that there are.
+fn borrower() -> String {
+    job("borrower", 6, "sluice.dev/run-seconds: \"600\"").replace("queue-name: main", "queue-name: other")
+}
+
+/// One that comes when the borrower runs.
+fn later(name: &str, pods: u32) -> String {
+    job(name, pods, "sluice.dev/submit-after-seconds: \"1\"")
+}
+
+#[test]
+fn the_policy_that_spares_each_holder_is_named() {
+    let world = format!("{TWO_FLAVORS}{}{}", borrower(), later("mine", 4));
+    let refused = &explain_in(&world, 10, "mine").flavors[0];
+    assert!(refused.preemption.as_ref().unwrap().starts_with("considered"), "{refused:?}");
+    assert_eq!(
+        refused.spared,
+        ["a/borrower is spared: reclaimWithinCohort is LowerPriority, and its priority 0 is not below 0"]
+    );
+    let world = world.replace("reclaimWithinCohort: LowerPriority", "reclaimWithinCohort: Never");
+    let refused = &explain_in(&world, 10, "mine").flavors[0];
+    assert_eq!(refused.spared, ["a/borrower is spared: reclaimWithinCohort is Never"]);
+    let world = format!("{TWO_FLAVORS}{}{}", borrower(), later("wide", 5));
+    let refused = &explain_in(&world, 10, "wide").flavors[0];
+    assert_eq!(
+        refused.preemption.as_deref(),
+        Some(
+            "not considered: 5 are more than the nominal quota of 4, and borrowWithinCohort of ClusterQueue own is Never"
+        )
+    );
+    let own = job("first", 3, "sluice.dev/run-seconds: \"600\"");
+    let world = format!("{WORLD}{}{}", own.replace("cpu: 1", "cpu: 3"), job("second", 4, ""));
+    let refused = &explain_in(&world, 10, "second").flavors[0];
+    assert_eq!(
+        refused.spared,
+        ["a/first is spared: withinClusterQueue is LowerPriority, and its priority 0 is not below 0"]
+    );
+}
+
+#[test]
+fn a_flavor_that_the_pods_keep_out_is_a_remedy_even_for_a_job_that_is_short() {
+    let selector = job("mine", 5, "sluice.dev/run-seconds: \"20\"")
+        .replace("restartPolicy: Never", "restartPolicy: Never\n      nodeSelector: {kind: spot}");
+    let world = format!("{TWO_FLAVORS}{}{selector}", borrower());
+    let explained = explain_in(&world, 10, "mine");
+    let wanted = "starts now if flavor reserved is allowed: tolerate the taint costly, tolerate the taint reserved, \
+                  without the node selector kind=spot";
+    let remedy = explained.remedies.iter().find(|r| r.text == wanted);
+    assert!(remedy.is_some(), "{:?}", texts(&explained));
+    let patch = &remedy.unwrap().patches[0];
+    assert_eq!((patch.kind.as_str(), patch.name.as_str()), ("Job", "mine"));
+    assert_eq!(texts(&explained)[0], "starts now with parallelism 2");
+}
+
+#[test]
+fn a_jobset_may_be_allowed_on_another_flavor_too() {
+    let jobset = "---\napiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n  name: set\n  namespace: a\n  labels: \
+                  {kueue.x-k8s.io/queue-name: main}\nspec:\n  replicatedJobs:\n  - name: w\n    replicas: 2\n    template:\n      spec:\n        \
+                  parallelism: 3\n        completions: 3\n        template:\n          spec:\n            restartPolicy: Never\n            \
+                  containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]\n";
+    let explained = explain_in(&format!("{TWO_FLAVORS}{}{jobset}", borrower()), 10, "set");
+    let wanted =
+        "starts now if flavor reserved is allowed: tolerate the taint costly, tolerate the taint reserved";
+    let remedy = explained.remedies.iter().find(|r| r.text == wanted);
+    assert_eq!(remedy.map(|r| r.patches[0].kind.as_str()), Some("JobSet"), "{:?}", texts(&explained));
+}
+
+#[test]
+fn what_changed_since_the_submission_is_told_and_who_overtook_it() {
+    let urgent = job("urgent", 8, "sluice.dev/submit-after-seconds: \"5\"")
+        .replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgent, ");
+    let scenario = "---\napiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec:\n  events:\n  - at: 4s\n    patch: {kind: clusterqueue, \
+                    name: own, merge: {spec: {preemption: {withinClusterQueue: Never}}}}\n  - at: 6s\n    patch: {kind: clusterqueue, \
+                    name: neighbour, merge: {spec: {stopPolicy: Hold}}}\n";
+    let world = format!("{TWO_FLAVORS}{}{}{urgent}{scenario}", borrower(), later("mine", 4));
+    let explained = explain_in(&world, 10, "mine");
+    assert_eq!(
+        explained.changes,
+        ["4s ClusterQueue own: preemption.withinClusterQueue: LowerPriority -> Never"]
+    );
+    assert_eq!(explained.position, Some(2));
+    let ahead = &explained.ahead[0];
+    assert!(
+        ahead.starts_with("a/job-urgent-") && ahead.ends_with(" (priority 100, came 4s later)"),
+        "{ahead}"
+    );
+    let text = explained.text();
+    assert!(text.contains("changed since it was submitted:\n  4s ClusterQueue own: "), "{text}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use sluice_quantity::{Amount, Quantity, amount_of, quantity_of};
 
 use super::{ExplainError, Forecast, Question};
 use crate::duration::show;
-use crate::json::text;
-use crate::record::show_amount;
+use crate::json::{merge, text};
+use crate::record::{HoldEnd, show_amount};
 use crate::simulation::Simulation;
 
 /// Remedies that are shown.
@@ -99,6 +99,8 @@ impl Question<'_> {
         job: &ObjectRef,
         patches: &[Patch],
     ) -> Result<Option<Vec<String>>, ExplainError> {
+        // One that is short may be over by then, and its name free.
+        let Some(index) = present.record().index(job) else { return Ok(None) };
         let mut simulation = present.fork();
         simulation.options.until = None;
         for patch in patches {
@@ -111,7 +113,8 @@ impl Question<'_> {
             simulation.record().jobs.iter().map(|j| (j.key(), j.preempted)).collect();
         simulation.advance_while(NOW, || !self.patience.is_over())?;
         let record = simulation.record();
-        if record.job(job).is_none_or(|j| j.holds.iter().all(|h| h.admitted.is_none() || h.to.is_some())) {
+        let mut holds = record.jobs[index].holds.iter();
+        if !holds.any(|h| h.admitted.is_some() && (h.to.is_none() || h.end == HoldEnd::Finished)) {
             return Ok(None);
         }
         let victims = record.jobs.iter().filter(|j| before.get(&j.key()).is_some_and(|n| j.preempted > *n));
@@ -145,35 +148,74 @@ impl Question<'_> {
 /// What may help, most modest first.
 fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
     let mut all = Vec::new();
-    all.extend(flavor_allowed(simulation, job, refusals));
+    all.extend(flavors_allowed(simulation, job, refusals));
     all.extend(more_quota(simulation, job, refusals));
     all.extend(selected(simulation, job));
     all.extend(higher_priority(simulation, job));
     all
 }
 
-/// A toleration for a flavor that the pods do not tolerate.
-fn flavor_allowed(
-    simulation: &Simulation,
-    job: &ObjectRef,
-    refusals: &[&Refusal],
-) -> Option<(String, Patch)> {
-    let (flavor, taint) = refusals.iter().find_map(|r| match r {
-        Refusal::UntoleratedTaint { flavor, taint } => Some((flavor, taint)),
-        _ => None,
-    })?;
-    if job.kind != Kind::Job(JobKind::Job) {
+/// Flavors that the pods themselves keep out: with tolerations for all its taints, without the node selectors that its labels contradict.
+fn flavors_allowed(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
+    let mut flavors: Vec<&str> = Vec::new();
+    for refusal in refusals {
+        if let Refusal::UntoleratedTaint { flavor, .. } | Refusal::NodeAffinity { flavor } = refusal
+            && !flavors.contains(&&**flavor)
+        {
+            flavors.push(flavor);
+        }
+    }
+    flavors.into_iter().filter_map(|flavor| flavor_allowed(simulation, job, flavor)).collect()
+}
+
+fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Option<(String, Patch)> {
+    let object = simulation.world.get(&ObjectRef::cluster(Kind::ResourceFlavor, flavor))?;
+    let taints = object["spec"]["nodeTaints"].as_array().into_iter().flatten();
+    let keys: Vec<&str> =
+        taints.filter(|t| t["effect"] != "PreferNoSchedule").map(|taint| text(&taint["key"])).collect();
+    let labels = &object["spec"]["nodeLabels"];
+    let mut words = Vec::new();
+    let mut allow = |pod: &mut Value| {
+        let mut tolerations = pod["tolerations"].as_array().cloned().unwrap_or_default();
+        let mut change = json!({});
+        let missing: Vec<&&str> = keys
+            .iter()
+            .filter(|key| !tolerations.iter().any(|t| t["key"] == ***key && t["operator"] == "Exists"))
+            .collect();
+        for key in missing {
+            words.push(format!("tolerate the taint {key}"));
+            tolerations.push(json!({"key": key, "operator": "Exists"}));
+            change["tolerations"] = json!(tolerations);
+        }
+        for (key, value) in pod["nodeSelector"].as_object().into_iter().flatten() {
+            if labels.get(key).is_some_and(|label| label != value) {
+                words.push(format!("without the node selector {key}={}", text(value)));
+                change["nodeSelector"][key] = Value::Null;
+            }
+        }
+        merge(pod, &change);
+        change
+    };
+    let mut value = simulation.world.get(job)?.clone();
+    let change = match job.kind {
+        Kind::Job(JobKind::Job) => {
+            json!({"spec": {"template": {"spec": allow(&mut value["spec"]["template"]["spec"])}}})
+        }
+        Kind::Job(JobKind::JobSet) => {
+            for replicated in value["spec"]["replicatedJobs"].as_array_mut()? {
+                allow(&mut replicated["template"]["spec"]["template"]["spec"]);
+            }
+            json!({"spec": {"replicatedJobs": value["spec"]["replicatedJobs"]}})
+        }
+        _ => return None,
+    };
+    words.sort();
+    words.dedup();
+    if words.is_empty() {
         return None;
     }
-    let value = simulation.world.get(job)?;
-    let mut tolerations =
-        value["spec"]["template"]["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
-    tolerations.push(json!({"key": &*taint.key, "operator": "Exists"}));
-    let merge = json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
-    Some((
-        format!("starts now if flavor {flavor} is allowed: tolerate the taint {}", taint.key),
-        patch_of(job, merge),
-    ))
+    let text = format!("starts now if flavor {flavor} is allowed: {}", words.join(", "));
+    Some((text, patch_of(job, change)))
 }
 
 /// As much more nominal quota of its own queue as is missing.

@@ -34,6 +34,12 @@ impl Explained {
                 let _ = writeln!(text, "  {line}");
             }
         }
+        if !self.changes.is_empty() {
+            text.push_str("changed since it was submitted:\n");
+            for line in &self.changes {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
         if !self.remedies.is_empty() {
             text.push_str("what would help (each was tried in the engine):\n");
             for remedy in &self.remedies {
@@ -62,8 +68,11 @@ fn refusal(text: &mut String, refused: &Refused) {
     if !refused.held_by.is_empty() {
         let _ = writeln!(text, "    held by {}", refused.held_by.join(", "));
     }
-    if let Some(preemption) = refused.preemption {
+    if let Some(preemption) = &refused.preemption {
         let _ = writeln!(text, "    preemption: {preemption}");
+    }
+    for spared in &refused.spared {
+        let _ = writeln!(text, "      {spared}");
     }
 }
 

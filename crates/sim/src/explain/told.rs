@@ -1,10 +1,14 @@
 //! What is known of a job before anything is tried: from the engine of a running manager, else from the virtual one.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use sluice_api::slim::Workload;
 use sluice_core::{PendingPosition, Unadmitted, WorkloadKey};
 use sluice_engine::{Kind, ObjectRef, Stage};
 
 use super::{MOST_LISTED, Question, holds_quota};
+use crate::duration::show;
 use crate::record::JobRecord;
 use crate::simulation::Simulation;
 
@@ -20,6 +24,8 @@ pub(super) struct Told {
     pub decision: Option<Unadmitted>,
     /// Reason and message of its condition, if it waits.
     condition: Option<(String, String)>,
+    /// How its queues, Cohorts and flavors changed since it was made.
+    pub changes: Vec<sluice_engine::Change>,
 }
 
 impl Told {
@@ -55,6 +61,7 @@ impl Question<'_> {
                 ahead: account.ahead.clone(),
                 decision: account.decision.clone(),
                 condition: account.condition.clone(),
+                changes: account.changes.clone(),
             }
         } else {
             let (namespace, name) = (&workload.namespace, &workload.name);
@@ -64,15 +71,55 @@ impl Question<'_> {
                 (None, true) => Stage::Admitted,
                 (None, false) => Stage::Waiting,
             };
-            let (position, ahead, decision) =
-                account.map(|a| (a.position, a.ahead, a.decision)).unwrap_or_default();
+            let (position, ahead, decision, changes) =
+                account.map(|a| (a.position, a.ahead, a.decision, a.changes)).unwrap_or_default();
             let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
-            Told { stage, position, ahead, decision, condition }
+            Told { stage, position, ahead, decision, condition, changes }
         };
         if told.stage != Stage::Waiting {
             (told.decision, told.condition) = (None, None);
         }
         told
+    }
+
+    /// Who is ahead of it, with the priority, and whether it came later.
+    pub(super) fn ahead(
+        &self,
+        simulation: &Simulation,
+        ahead: &[WorkloadKey],
+        own: &ObjectRef,
+    ) -> Vec<String> {
+        let all = simulation.engine().workloads();
+        let known: BTreeMap<ObjectRef, &Workload> = all
+            .filter(|(r, _)| r == own || ahead.iter().any(|k| k.namespace == r.namespace && k.name == r.name))
+            .collect();
+        let made = |w: &&Workload| w.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        let own_made = known.get(own).and_then(made);
+        let line = |key: &WorkloadKey| {
+            let who = self.shown(&key.namespace, &key.name);
+            let reference = ObjectRef::namespaced(Kind::Workload, key.namespace.clone(), key.name.clone());
+            let Some(workload) = known.get(&reference) else { return who };
+            let priority = workload.spec.priority.unwrap_or(0);
+            let later = made(workload).zip(own_made).map(|(its, own)| its.as_second() - own.as_second());
+            match later.filter(|seconds| *seconds > 0) {
+                Some(later) => {
+                    format!("{who} (priority {priority}, came {} later)", show(later.saturating_mul(1000)))
+                }
+                None => format!("{who} (priority {priority})"),
+            }
+        };
+        ahead.iter().map(line).collect()
+    }
+
+    /// The changes as lines; the times count from the beginning of a simulation, and are those of the clock where a manager is asked.
+    pub(super) fn changes(&self, simulation: &Simulation, changes: &[sluice_engine::Change]) -> Vec<String> {
+        let record = simulation.record();
+        let line = |change: &sluice_engine::Change| {
+            let at = if self.live.is_some() { change.at.to_string() } else { show(record.millis(change.at)) };
+            format!("{at} {} {}: {}", change.object.kind.as_str(), change.object.name, change.what.join(", "))
+        };
+        let lines: Vec<_> = changes.iter().map(line).collect();
+        lines[lines.len().saturating_sub(MOST_LINES)..].to_vec()
     }
 
     /// What happened to it: before the simulation began, as its conditions tell, and in it.

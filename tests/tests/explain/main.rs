@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod remedies;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
