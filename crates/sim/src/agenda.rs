@@ -1,6 +1,7 @@
 //! What is going to happen when.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_engine::ObjectRef;
@@ -20,6 +21,10 @@ pub(crate) enum Action {
     Gone(ObjectRef, u64),
     /// The admission checks of a Workload are ready.
     Checks(ObjectRef),
+    /// Pods leave a node that has not answered since then.
+    PodsLeave(Arc<str>, Timestamp),
+    /// Pods of a node that is gone are collected.
+    PodsCollected(Arc<str>),
     /// A job that the scenario or a manifest submits later.
     Submit(Box<crate::manifest::Manifest>),
 }

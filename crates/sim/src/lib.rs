@@ -16,6 +16,7 @@ pub mod explain;
 pub mod faults;
 pub mod html;
 mod json;
+mod machines;
 pub mod manifest;
 mod nodes;
 mod object;

@@ -2,129 +2,119 @@
 //!
 //! Kueue itself looks at quota, not at nodes; a world without nodes has room for everything.
 
+mod fit;
+mod template;
+
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::ObjectRef;
-use sluice_quantity::{Quantity, amount_of};
 
 use crate::json::text;
+use fit::Labels;
+use template::{Amounts, amounts};
 
-/// What a node has, in amounts by resource.
-type Amounts = BTreeMap<String, i64>;
+pub(crate) use template::{PodGroup, groups};
 
+/// One node.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    labels: BTreeMap<String, String>,
+    labels: Labels,
     taints: Vec<Value>,
     free: Amounts,
     capacity: Amounts,
-    up: bool,
+    /// Its machine answers.
+    ready: bool,
+    /// Somebody cordoned it.
+    closed: bool,
+    /// How many pods of JobSets are on it.
+    of_jobsets: usize,
 }
 
-/// The pods of one template.
-struct PodGroup<'a> {
-    count: i64,
-    requests: Amounts,
-    spec: &'a Value,
+/// A pod on a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Placed {
+    /// The node.
+    pub node: Arc<str>,
+    /// Which of the job's templates it was made from.
+    pub group: usize,
+    /// Which of that template's Jobs it belongs to.
+    pub replica: i64,
+    /// Its number among the pods of that Job.
+    pub index: i64,
+    requests: Arc<Amounts>,
+    jobset: bool,
+}
+
+/// What a job has on the nodes.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    pods: Vec<Placed>,
+    /// Groups of nodes that it has to itself: label and value.
+    holds: Vec<(String, String)>,
+}
+
+/// What became of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// As before, as far as pods go.
+    Same,
+    /// Its machine does not answer any more.
+    Failed,
+    /// There is room that was not there before.
+    Better,
 }
 
 /// The nodes, and which pods are where.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nodes {
     by_name: BTreeMap<Arc<str>, Node>,
-    placed: BTreeMap<ObjectRef, Vec<(Arc<str>, Amounts)>>,
+    placed: BTreeMap<ObjectRef, Place>,
     waiting: BTreeSet<ObjectRef>,
 }
 
-fn amount(resource: &str, value: &Value) -> i64 {
-    let quantity = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    Quantity::parse(&quantity).map_or(0, |q| amount_of(resource, &q).get())
-}
-
-fn amounts(value: &Value) -> Amounts {
-    value.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), amount(k, v))).collect()
-}
-
-/// What one pod of a template asks for: the sum of its containers, limits standing in for requests, and the pod itself.
-fn requests(spec: &Value) -> Amounts {
-    let mut sum = Amounts::new();
-    for container in spec["containers"].as_array().into_iter().flatten() {
-        let resources = &container["resources"];
-        let mut own = amounts(&resources["limits"]);
-        own.extend(amounts(&resources["requests"]));
-        for (resource, amount) in own {
-            *sum.entry(resource).or_default() += amount;
-        }
-    }
-    sum.insert("pods".to_owned(), 1);
-    sum
-}
-
-fn groups(kind: JobKind, value: &Value) -> Vec<PodGroup<'_>> {
-    let of = |spec: &'_ Value| {
-        let parallel = spec["parallelism"].as_i64().unwrap_or(1);
-        spec["completions"].as_i64().map_or(parallel, |c| parallel.min(c)).max(0)
-    };
-    match kind {
-        JobKind::Job => {
-            let spec = &value["spec"]["template"]["spec"];
-            vec![PodGroup { count: of(&value["spec"]), requests: requests(spec), spec }]
-        }
-        JobKind::JobSet => value["spec"]["replicatedJobs"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|job| {
-                let spec = &job["template"]["spec"]["template"]["spec"];
-                let replicas = job["replicas"].as_i64().unwrap_or(1).max(0);
-                let count = replicas.saturating_mul(of(&job["template"]["spec"]));
-                PodGroup { count, requests: requests(spec), spec }
-            })
-            .collect(),
-    }
-}
-
 impl Node {
-    fn takes(&self, pod: &PodGroup<'_>) -> bool {
-        let selector = pod.spec["nodeSelector"].as_object();
-        self.up
-            && selector.into_iter().flatten().all(|(k, v)| self.labels.get(k).is_some_and(|l| l == text(v)))
-            && self.taints.iter().all(|taint| tolerated(pod.spec, taint))
-            && pod.requests.iter().all(|(r, n)| match self.free.get(r) {
-                Some(free) => free >= n,
-                // A node that does not say how many pods it takes does not limit them.
-                None => r == "pods" || *n == 0,
-            })
+    /// Whether a pod may come here; room is another question.
+    fn allows(&self, pod: &PodGroup<'_>) -> bool {
+        self.ready && !self.closed && fit::allowed(&pod.spec, &self.labels, &self.taints)
     }
-}
 
-fn tolerated(pod: &Value, taint: &Value) -> bool {
-    if taint["effect"] == "PreferNoSchedule" {
-        return true;
+    /// Whether there is room for a pod.
+    fn has_room(&self, pod: &PodGroup<'_>) -> bool {
+        pod.requests.iter().all(|(r, n)| match self.free.get(r) {
+            Some(free) => free >= n,
+            // A node that does not say how many pods it takes does not limit them.
+            None => r == "pods" || *n == 0,
+        })
     }
-    pod["tolerations"].as_array().into_iter().flatten().any(|t| {
-        let key = text(&t["key"]);
-        let effect = text(&t["effect"]);
-        let exists = t["operator"] == "Exists";
-        (key == text(&taint["key"]) || (key.is_empty() && exists))
-            && (effect.is_empty() || effect == text(&taint["effect"]))
-            && (exists || text(&t["value"]) == text(&taint["value"]))
-    })
+
+    fn change(&mut self, pod: &Placed, sign: i64) {
+        for (resource, amount) in &*pod.requests {
+            if let Some(free) = self.free.get_mut(resource) {
+                *free += sign * amount;
+            }
+        }
+        if pod.jobset {
+            self.of_jobsets = if sign < 0 { self.of_jobsets + 1 } else { self.of_jobsets.saturating_sub(1) };
+        }
+    }
 }
 
 impl Nodes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     /// A node is new or different.
-    pub fn set(&mut self, name: &str, value: &Value) {
+    pub fn set(&mut self, name: &str, value: &Value) -> Turn {
         let capacity = amounts(&value["status"]["allocatable"]);
         let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
-        let ready = value["status"]["conditions"].as_array().into_iter().flatten();
-        let failed = ready.into_iter().any(|c| c["type"] == "Ready" && c["status"] != "True");
+        let conditions = value["status"]["conditions"].as_array().into_iter().flatten();
+        let failed = conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] != "True");
         let old = self.by_name.remove(name);
         let mut free = capacity.clone();
         if let Some(old) = &old {
@@ -133,76 +123,184 @@ impl Nodes {
                 *amount -= used(&old.capacity) - used(&old.free);
             }
         }
-        let node = Node {
+        let mut node = Node {
             labels: labels.map(|(k, v)| (k.clone(), text(v).to_owned())).collect(),
             taints: value["spec"]["taints"].as_array().cloned().unwrap_or_default(),
             free,
             capacity,
-            up: old.is_none_or(|o| o.up) && !failed && value["spec"]["unschedulable"] != true,
+            ready: !failed,
+            closed: value["spec"]["unschedulable"] == true,
+            of_jobsets: old.as_ref().map_or(0, |old| old.of_jobsets),
+        };
+        if old.is_none() {
+            // It may come back to pods that were not collected yet.
+            let pods = self.placed.values().flat_map(|place| &place.pods);
+            pods.filter(|pod| *pod.node == *name).for_each(|pod| node.change(pod, -1));
+        }
+        let turn = match &old {
+            Some(old) if old.ready && !node.ready => Turn::Failed,
+            Some(old)
+                if old.ready == node.ready && old.closed == node.closed && old.taints == node.taints =>
+            {
+                Turn::Same
+            }
+            _ => Turn::Better,
         };
         self.by_name.insert(name.into(), node);
+        turn
     }
 
-    /// A node fails or comes back.
-    pub fn set_up(&mut self, name: &str, up: bool) {
-        if let Some(node) = self.by_name.get_mut(name) {
-            node.up = up;
-        }
+    /// A node is gone; says whether it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.by_name.remove(name).is_some()
+    }
+
+    /// Whether a node's machine answers.
+    pub fn is_ready(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|node| node.ready)
     }
 
     /// The jobs with pods on a node.
     pub fn jobs_on(&self, name: &str) -> Vec<ObjectRef> {
-        let on = |pods: &Vec<(Arc<str>, Amounts)>| pods.iter().any(|(node, _)| **node == *name);
-        self.placed.iter().filter(|(_, pods)| on(pods)).map(|(job, _)| job.clone()).collect()
+        let on = |place: &Place| place.pods.iter().any(|pod| *pod.node == *name);
+        self.placed.iter().filter(|(_, place)| on(place)).map(|(job, _)| job.clone()).collect()
     }
 
-    /// Finds room for all pods of a job or for none, first fit by name.
+    /// The pods of a job.
+    pub fn pods_of(&self, job: &ObjectRef) -> &[Placed] {
+        self.placed.get(job).map_or(&[], |place| &place.pods)
+    }
+
+    /// Finds room for all pods of a job or for none: where they like it best, first fit by name among equals.
     pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value) -> bool {
         if self.by_name.is_empty() || self.placed.contains_key(job) {
             return true;
         }
-        let mut placed = Vec::new();
-        for group in groups(kind, value) {
-            let mut left = group.count;
-            for (name, node) in &mut self.by_name {
-                while left > 0 && node.takes(&group) {
-                    for (resource, amount) in &group.requests {
-                        if let Some(free) = node.free.get_mut(resource) {
-                            *free -= amount;
-                        }
-                    }
-                    placed.push((Arc::clone(name), group.requests.clone()));
-                    left -= 1;
-                }
-            }
-            if left > 0 {
-                self.give_back(&placed);
+        let mut place = Place::default();
+        for (number, group) in groups(kind, value).iter().enumerate() {
+            if !self.place_group(number, group, &mut place) {
+                self.give_back(&place.pods);
                 self.waiting.insert(job.clone());
                 return false;
             }
         }
         self.waiting.remove(job);
-        self.placed.insert(job.clone(), placed);
+        self.placed.insert(job.clone(), place);
         true
     }
 
-    fn give_back(&mut self, pods: &[(Arc<str>, Amounts)]) {
-        for (name, requests) in pods {
+    fn place_group(&mut self, number: usize, group: &PodGroup<'_>, place: &mut Place) -> bool {
+        let candidates = self.candidates(group);
+        for replica in 0..group.replicas {
+            let placed = match group.exclusive {
+                None => self.fill(number, group, replica, &candidates, &mut place.pods),
+                Some(label) => self.place_in_domain(number, group, replica, label, &candidates, place),
+            };
+            if !placed {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The nodes that a pod may be on, as it likes them.
+    fn candidates(&self, group: &PodGroup<'_>) -> Vec<Arc<str>> {
+        let apart = |node: &Node| {
+            let held: Vec<_> = self.placed.values().flat_map(|place| &place.holds).collect();
+            held.into_iter().all(|(label, value)| node.labels.get(label) != Some(value))
+        };
+        let allowed = self.by_name.iter().filter(|(_, node)| node.allows(group));
+        let mut all: Vec<_> = allowed
+            .filter(|(_, node)| !group.jobset || apart(node))
+            .map(|(name, node)| (Reverse(fit::score(&group.spec, &node.labels)), Arc::clone(name)))
+            .collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Puts the pods of one Job on these nodes, as many on each as it takes; those that were put stay if it is not enough.
+    fn fill(
+        &mut self,
+        number: usize,
+        group: &PodGroup<'_>,
+        replica: i64,
+        nodes: &[Arc<str>],
+        pods: &mut Vec<Placed>,
+    ) -> bool {
+        let requests = Arc::new(group.requests.clone());
+        let mut index = 0;
+        for name in nodes {
             let Some(node) = self.by_name.get_mut(name) else { continue };
-            for (resource, amount) in requests {
-                if let Some(free) = node.free.get_mut(resource) {
-                    *free += amount;
-                }
+            while index < group.each && node.has_room(group) {
+                let (node_name, requests) = (Arc::clone(name), Arc::clone(&requests));
+                let pod =
+                    Placed { node: node_name, group: number, replica, index, requests, jobset: group.jobset };
+                node.change(&pod, -1);
+                pods.push(pod);
+                index += 1;
+            }
+        }
+        index == group.each
+    }
+
+    /// Gives one Job of a JobSet the first group of nodes, as its pods like them, that holds all of them and no other JobSet's.
+    fn place_in_domain(
+        &mut self,
+        number: usize,
+        group: &PodGroup<'_>,
+        replica: i64,
+        label: &str,
+        candidates: &[Arc<str>],
+        place: &mut Place,
+    ) -> bool {
+        let mut tried = BTreeSet::new();
+        for name in candidates {
+            let Some(value) = self.by_name.get(name).and_then(|node| node.labels.get(label)).cloned() else {
+                continue;
+            };
+            if !tried.insert(value.clone()) || self.has_jobset(label, &value) {
+                continue;
+            }
+            let has = |name: &&Arc<str>| {
+                self.by_name.get(*name).is_some_and(|n| n.labels.get(label) == Some(&value))
+            };
+            let nodes: Vec<_> = candidates.iter().filter(has).cloned().collect();
+            let mut pods = Vec::new();
+            if self.fill(number, group, replica, &nodes, &mut pods) {
+                place.pods.append(&mut pods);
+                place.holds.push((label.to_owned(), value));
+                return true;
+            }
+            self.give_back(&pods);
+        }
+        false
+    }
+
+    /// Whether pods of a JobSet are in a group of nodes.
+    fn has_jobset(&self, label: &str, value: &str) -> bool {
+        let of = self.by_name.values().filter(|n| n.labels.get(label).is_some_and(|is| is == value));
+        of.into_iter().any(|node| node.of_jobsets > 0)
+    }
+
+    fn give_back(&mut self, pods: &[Placed]) {
+        for pod in pods {
+            if let Some(node) = self.by_name.get_mut(&pod.node) {
+                node.change(pod, 1);
             }
         }
     }
 
-    /// A job has no pods any more.
-    pub fn release(&mut self, job: &ObjectRef) {
+    /// A job has no pods any more; gives those that it had.
+    pub fn release(&mut self, job: &ObjectRef) -> Vec<Placed> {
         self.waiting.remove(job);
-        if let Some(pods) = self.placed.remove(job) {
-            self.give_back(&pods);
-        }
+        let pods = self.placed.remove(job).map(|place| place.pods).unwrap_or_default();
+        self.give_back(&pods);
+        pods
+    }
+
+    /// A started job's pods wait.
+    pub fn wait(&mut self, job: &ObjectRef) {
+        self.waiting.insert(job.clone());
     }
 
     /// Started jobs whose pods found no room; they are tried again.
@@ -224,20 +322,39 @@ mod tests {
         (ObjectRef::namespaced(Kind::Job(JobKind::Job), "ns", name), value)
     }
 
+    fn jobset(name: &str, slices: i64, exclusive: bool) -> (ObjectRef, Value) {
+        let (_, job) = job(name, 2, "1");
+        let annotations = if exclusive {
+            json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})
+        } else {
+            Value::Null
+        };
+        let value = json!({"metadata": {"annotations": annotations}, "spec": {"replicatedJobs": [
+            {"name": "slice", "replicas": slices, "template": {"spec": job["spec"]}}]}});
+        (ObjectRef::namespaced(Kind::Job(JobKind::JobSet), "ns", name), value)
+    }
+
+    fn node(rack: &str, ready: &str) -> Value {
+        json!({"metadata": {"labels": {"pool": "a", "rack": rack}}, "status": {
+            "allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
     fn nodes() -> Nodes {
         let mut nodes = Nodes::default();
-        for name in ["n1", "n2"] {
-            let node =
-                json!({"metadata": {"labels": {"pool": "a"}}, "status": {"allocatable": {"cpu": "4"}}});
-            nodes.set(name, &node);
+        for (name, rack) in [("n1", "x"), ("n2", "x"), ("n3", "y"), ("n4", "y")] {
+            assert_eq!(nodes.set(name, &node(rack, "True")), Turn::Better);
         }
         nodes
+    }
+
+    fn on(nodes: &Nodes, job: &ObjectRef) -> Vec<String> {
+        nodes.pods_of(job).iter().map(|pod| pod.node.to_string()).collect()
     }
 
     #[test]
     fn all_pods_of_a_job_are_placed_or_none() {
         let mut nodes = nodes();
-        let (a, value) = job("a", 3, "2");
+        let (a, value) = job("a", 7, "2");
         assert!(nodes.place(&a, JobKind::Job, &value));
         let (b, value) = job("b", 2, "2");
         assert!(!nodes.place(&b, JobKind::Job, &value), "one of two fits");
@@ -248,21 +365,52 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_down_takes_nothing() {
+    fn a_node_that_does_not_answer_takes_nothing() {
         let mut nodes = nodes();
-        nodes.set_up("n1", false);
-        let (a, value) = job("a", 3, "2");
+        assert_eq!(nodes.set("n1", &node("x", "Unknown")), Turn::Failed);
+        let (a, value) = job("a", 7, "2");
         assert!(!nodes.place(&a, JobKind::Job, &value));
-        nodes.set_up("n1", true);
+        assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Better);
+        assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Same);
         assert!(nodes.place(&a, JobKind::Job, &value));
     }
 
     #[test]
-    fn taints_need_tolerations() {
-        let taint = json!({"key": "gpu", "value": "yes", "effect": "NoSchedule"});
-        assert!(!tolerated(&json!({}), &taint));
-        assert!(tolerated(&json!({"tolerations": [{"key": "gpu", "operator": "Exists"}]}), &taint));
-        assert!(tolerated(&json!({"tolerations": [{"key": "gpu", "value": "yes"}]}), &taint));
-        assert!(!tolerated(&json!({"tolerations": [{"key": "gpu", "value": "no"}]}), &taint));
+    fn each_job_of_an_exclusive_jobset_has_a_group_of_nodes_to_itself() {
+        let mut nodes = nodes();
+        let (a, value) = jobset("a", 2, true);
+        assert!(nodes.place(&a, JobKind::JobSet, &value));
+        assert_eq!(on(&nodes, &a), ["n1", "n1", "n3", "n3"]);
+        let (b, other) = jobset("b", 1, false);
+        assert!(!nodes.place(&b, JobKind::JobSet, &other), "other JobSets keep off");
+        let (c, plain) = job("c", 1, "1");
+        assert!(nodes.place(&c, JobKind::Job, &plain), "plain Jobs do not");
+        nodes.release(&a);
+        assert!(nodes.place(&b, JobKind::JobSet, &other));
+        let (d, third) = jobset("d", 2, true);
+        assert!(!nodes.place(&d, JobKind::JobSet, &third), "there are two groups, and one is in use");
+    }
+
+    #[test]
+    fn pods_go_where_they_like_it_best() {
+        let mut nodes = nodes();
+        let (a, mut value) = job("a", 1, "1");
+        let expression = json!({"key": "rack", "operator": "NotIn", "values": ["x"]});
+        let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchExpressions": [expression]}}]}});
+        value["spec"]["template"]["spec"]["affinity"] = affinity;
+        assert!(nodes.place(&a, JobKind::Job, &value));
+        assert_eq!(on(&nodes, &a), ["n3"]);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_has_the_pods_that_were_not_collected() {
+        let mut nodes = nodes();
+        let (a, value) = job("a", 1, "4");
+        assert!(nodes.place(&a, JobKind::Job, &value));
+        assert!(nodes.remove("n1") && !nodes.remove("n1"));
+        nodes.set("n1", &node("x", "True"));
+        let (b, value) = job("b", 4, "4");
+        assert!(!nodes.place(&b, JobKind::Job, &value));
     }
 }

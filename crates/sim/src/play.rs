@@ -1,21 +1,19 @@
 //! Carries out the scenario: events, streams of arrivals, nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::manifest::{self, File, Manifest, ManifestError, Manifests, Source};
-use crate::nodes::Nodes;
 use crate::object::kind_named;
 use crate::parts::Only;
 use crate::random::Stream;
 use crate::record::JobRecord;
-use crate::scenario::{After, Arrivals, JobState, NodeSet, Scenario, ScenarioEvent};
+use crate::scenario::{After, Arrivals, JobState, Scenario, ScenarioEvent};
 use crate::simulation::{SimError, Simulation};
 
 /// A stream of arrivals under way.
@@ -43,7 +41,6 @@ pub(crate) struct Play {
     events: Vec<(ScenarioEvent, Vec<Manifest>)>,
     waiting: Vec<Waiting>,
     arrivals: Vec<Arriving>,
-    nodes: Nodes,
 }
 
 impl Arriving {
@@ -77,26 +74,6 @@ impl Play {
     /// Whether a job of a stream is one of this part of the world.
     fn is_mine(&self, arriving: &Arriving, number: u64) -> bool {
         self.only.as_ref().is_none_or(|only| only.has(arriving.queue(number).0))
-    }
-
-    /// A node is new or different.
-    pub fn node_changed(&mut self, reference: &ObjectRef, value: &Value) {
-        self.nodes.set(&reference.name, value);
-    }
-
-    /// Finds room for a job's pods; false if there is none now. Without nodes there is always room.
-    pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value) -> bool {
-        self.nodes.place(job, kind, value)
-    }
-
-    /// A job has no pods any more.
-    pub fn placements_end(&mut self, job: &ObjectRef) {
-        self.nodes.release(job);
-    }
-
-    /// Started jobs whose pods found no room.
-    pub fn take_waiting(&mut self) -> BTreeSet<ObjectRef> {
-        self.nodes.take_waiting()
     }
 }
 
@@ -203,21 +180,28 @@ impl Simulation {
         if let Some(queue) = &event.resume {
             self.stop_queue(queue.cluster_queue.as_deref(), queue.local_queue.as_deref(), "None");
         }
+        self.nodes_happen(&event);
+    }
+
+    /// What an event of the scenario does to nodes.
+    fn nodes_happen(&mut self, event: &ScenarioEvent) {
         if let Some(set) = &event.fail_nodes {
-            self.nodes_go(set, "fail");
+            self.fail_nodes(set);
         }
         if let Some(set) = &event.drain_nodes {
-            self.nodes_go(set, "drain");
+            self.drain_nodes(set);
+        }
+        if let Some(set) = &event.depart_nodes {
+            self.depart_nodes(set);
+        }
+        if let Some(maintenance) = &event.announce_maintenance {
+            self.announce_maintenance(&maintenance.nodes, after(self.now(), maintenance.in_));
+        }
+        if let Some(set) = &event.delete_nodes {
+            self.delete_nodes(set);
         }
         if let Some(set) = &event.recover_nodes {
-            let names = self.nodes_of(set);
-            self.note(&format!("nodes recover: {}", shorten(&names)));
-            for name in &names {
-                self.play.nodes.set_up(name, true);
-            }
-            for job in self.play.take_waiting() {
-                self.world.touch(&job);
-            }
+            self.recover_nodes(set);
         }
     }
 
@@ -237,31 +221,6 @@ impl Simulation {
         }
         if let Some((namespace, name)) = local.and_then(|l| l.split_once('/')) {
             self.patch_named("LocalQueue", Some(namespace), name, &merge);
-        }
-    }
-
-    fn nodes_of(&self, set: &NodeSet) -> Vec<String> {
-        let by_label = |value: &Value| {
-            let labels = &value["metadata"]["labels"];
-            !set.selector.is_empty() && set.selector.iter().all(|(k, v)| labels[k] == v.as_str())
-        };
-        let nodes = self.world.of_kind(Kind::Node);
-        nodes
-            .filter(|(r, value)| set.names.iter().any(|n| *n == *r.name) || by_label(value))
-            .map(|(r, _)| r.name.to_string())
-            .collect()
-    }
-
-    fn nodes_go(&mut self, set: &NodeSet, how: &str) {
-        let names = self.nodes_of(set);
-        self.note(&format!("nodes {how}: {}", shorten(&names)));
-        let mut hit = BTreeSet::new();
-        for name in &names {
-            self.play.nodes.set_up(name, false);
-            hit.extend(self.play.nodes.jobs_on(name));
-        }
-        for job in hit {
-            self.lose_pods(&job);
         }
     }
 
@@ -377,13 +336,4 @@ pub(crate) fn reference(kind: &str, namespace: Option<&str>, name: &str) -> Opti
     let kind = kind_named(kind)?;
     let namespace = if kind.namespaced() { namespace.unwrap_or("default") } else { "" };
     Some(ObjectRef { kind, namespace: namespace.into(), name: name.into() })
-}
-
-/// The first few names of many.
-fn shorten(names: &[String]) -> String {
-    match names {
-        [] => "none".to_owned(),
-        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),
-        names => names.join(", "),
-    }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Phase {
         /// Since when.
         since: Timestamp,
     },
+    /// Some of them are on machines that do not answer: nothing gets on.
+    Broken,
     /// They are being stopped.
     Stopping,
 }
@@ -109,6 +111,13 @@ impl Pods {
         self.attempts
     }
 
+    /// Some of a job's pods do not run any more.
+    pub fn interrupt(&mut self, job: &ObjectRef) {
+        if let Some(run) = self.runs.get_mut(job) {
+            run.phase = Phase::Broken;
+        }
+    }
+
     /// A job's pods are being stopped.
     pub fn stop(&mut self, job: &ObjectRef) {
         if let Some(run) = self.runs.get_mut(job) {
@@ -119,6 +128,11 @@ impl Pods {
     /// A job has no pods any more.
     pub fn end(&mut self, job: &ObjectRef) {
         self.runs.remove(job);
+    }
+
+    /// The jobs that have pods.
+    pub fn jobs(&self) -> Vec<ObjectRef> {
+        self.runs.keys().cloned().collect()
     }
 
     /// How many jobs have pods.

@@ -134,13 +134,22 @@ pub struct ScenarioEvent {
     /// A ClusterQueue or LocalQueue to resume.
     #[serde(default)]
     pub resume: Option<QueueName>,
-    /// Nodes that fail: their pods are lost.
+    /// Nodes that fail: they do not answer, and what runs on them is lost.
     #[serde(default)]
     pub fail_nodes: Option<NodeSet>,
     /// Nodes to drain for maintenance: their pods are evicted, nothing new is placed there.
     #[serde(default)]
     pub drain_nodes: Option<NodeSet>,
-    /// Nodes that come back.
+    /// Nodes that say that they are about to go.
+    #[serde(default)]
+    pub depart_nodes: Option<NodeSet>,
+    /// Nodes whose maintenance is announced.
+    #[serde(default)]
+    pub announce_maintenance: Option<Maintenance>,
+    /// Nodes that are deleted.
+    #[serde(default)]
+    pub delete_nodes: Option<NodeSet>,
+    /// Nodes that come back, deleted ones, too.
     #[serde(default)]
     pub recover_nodes: Option<NodeSet>,
 }
@@ -216,6 +225,17 @@ pub struct NodeSet {
     pub selector: BTreeMap<String, String>,
 }
 
+/// Some nodes, and when their maintenance begins.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Maintenance {
+    /// The nodes.
+    pub nodes: NodeSet,
+    /// How long after the announcement it begins.
+    #[serde(rename = "in", deserialize_with = "duration::required")]
+    pub in_: SignedDuration,
+}
+
 /// Jobs that arrive again and again.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -257,6 +277,15 @@ impl Scenario {
     /// The files that events apply, relative to the scenario's file.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.spec.events.iter().flat_map(|e| e.apply.iter().map(String::as_str))
+    }
+}
+
+impl NodeSet {
+    /// Whether a node is one of them.
+    pub(crate) fn has(&self, name: &str, value: &Value) -> bool {
+        let labels = &value["metadata"]["labels"];
+        self.names.iter().any(|n| n == name)
+            || (!self.selector.is_empty() && self.selector.iter().all(|(k, v)| labels[k] == v.as_str()))
     }
 }
 

@@ -3,6 +3,9 @@
 mod applying;
 mod controllers;
 mod faulty;
+mod machines;
+
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -10,6 +13,7 @@ use sluice_engine::{Engine, Input, Kind, Object, ObjectRef};
 
 use crate::agenda::{Action, Agenda, after};
 use crate::faults::BadDay;
+use crate::machines::Machines;
 use crate::object::KINDS;
 use crate::options::Options;
 use crate::play::Play;
@@ -73,6 +77,7 @@ pub struct Simulation {
     pub(crate) agenda: Agenda,
     pub(crate) pods: Pods,
     pub(crate) play: Play,
+    pub(crate) machines: Machines,
     record: Record,
     now: Timestamp,
     /// When something last happened that was not one of the engine's timers.
@@ -124,6 +129,7 @@ impl Simulation {
             agenda: Agenda::default(),
             pods,
             play: Play::default(),
+            machines: Machines::default(),
             record: Record::new(start),
             now: start,
             last_event: start,
@@ -151,6 +157,7 @@ impl Simulation {
             agenda: self.agenda.clone(),
             pods: self.pods.clone(),
             play: self.play.clone(),
+            machines: self.machines.clone(),
             record: self.record.clone(),
             now: self.now,
             last_event: self.last_event,
@@ -166,12 +173,10 @@ impl Simulation {
     /// Lets the engine see what there is, and lead. Objects applied before are there from the beginning.
     pub fn begin(&mut self) {
         self.deliver();
-        for kind in KINDS {
+        for kind in KINDS.into_iter().chain([Kind::Pod]) {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
             self.tell(Input::Listed { kind, present, as_of: None });
         }
-        // Pods are played as a whole, per job: none is an object.
-        self.tell(Input::Listed { kind: Kind::Pod, present: Vec::new(), as_of: None });
         self.tell(Input::Synced);
         self.tell(Input::Leader(true));
     }
@@ -267,8 +272,11 @@ impl Simulation {
                     Change::Applied(reference) => self.deliver_applied(&reference),
                     Change::Deleted(object, uid) => {
                         self.record.gone(self.now, &object, &uid);
-                        self.pods.end(&object);
-                        self.play.placements_end(&object);
+                        match object.kind {
+                            Kind::Node => self.nodes_gone(&[Arc::clone(&object.name)]),
+                            Kind::Job(_) | Kind::Workload => self.end_pods(&object),
+                            _ => {}
+                        }
                         self.tell_event(Input::Deleted { object, uid: Some(uid) });
                     }
                 }
@@ -291,10 +299,13 @@ impl Simulation {
                     self.record.submitted(self.now, reference, value);
                 }
             }
-            Kind::ClusterQueue | Kind::Cohort | Kind::LocalQueue => {
+            Kind::ClusterQueue => {
                 self.record.configured(self.now, reference, value);
+                let queue = value["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true;
+                self.show_pods_if_asked_for(queue);
             }
-            Kind::Node => self.play.node_changed(reference, value),
+            Kind::Cohort | Kind::LocalQueue => self.record.configured(self.now, reference, value),
+            Kind::Node => self.node_changed(reference),
             _ => {}
         }
         if let Some(object) = self.world.object(reference) {
@@ -445,11 +456,13 @@ impl Simulation {
                     && let Some(value) = self.world.get(&job)
                 {
                     let status = pods::running_status(kind, value, true, since);
-                    self.world.set_status(&job, |old| *old = status);
+                    self.set_job_status(&job, status);
                 }
             }
             Action::Finish(job, attempt) => self.finish(&job, attempt),
             Action::Gone(job, attempt) => self.pods_gone(&job, attempt),
+            Action::PodsLeave(node, since) => self.pods_leave(&node, since),
+            Action::PodsCollected(node) => self.collect_pods(&node),
             Action::Checks(workload) => self.world.set_status(&workload, |status| {
                 let checks = status.get_mut("admissionChecks").and_then(Value::as_array_mut);
                 for check in checks.into_iter().flatten() {

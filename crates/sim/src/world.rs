@@ -107,13 +107,6 @@ impl World {
         std::mem::take(&mut self.changes)
     }
 
-    /// Tells of an object again.
-    pub fn touch(&mut self, reference: &ObjectRef) {
-        if self.objects.contains_key(reference) {
-            self.changes.push(Change::Applied(reference.clone()));
-        }
-    }
-
     /// Creates or replaces an object, as `kubectl apply` would; what an object has by now beyond the document is kept.
     pub fn put(&mut self, kind: Kind, mut value: Value, gates: Gates) -> Result<ObjectRef, Wrong> {
         let probe = object::reference(kind, &value);
@@ -163,7 +156,8 @@ impl World {
             metadata["labels"][sluice_api::labels::NAMESPACE_NAME_LABEL] = json!(&*reference.name);
         }
         let generation = metadata["generation"].as_i64().is_none();
-        for uid in owner_uids(&value) {
+        let workload = reference.kind == Kind::Workload;
+        for uid in owner_uids(&value).into_iter().filter(|_| workload) {
             self.owned.entry(uid).or_default().insert(reference.clone());
         }
         self.store(reference, value, generation);
@@ -191,6 +185,23 @@ impl World {
         self.store(reference, new, changed);
         self.changes.push(Change::Applied(reference.clone()));
         Ok(())
+    }
+
+    /// Creates an object as its controller would, which the API server takes as it is.
+    pub fn create(&mut self, reference: &ObjectRef, value: Value) {
+        self.insert_new(reference, value);
+    }
+
+    /// Changes an object as its controller would, which the API server takes as it is.
+    pub fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
+        let Some(old) = self.objects.get(reference) else { return };
+        let mut new = old.clone();
+        change(&mut new);
+        if *old != new {
+            let changed = old["spec"] != new["spec"];
+            self.store(reference, new, changed);
+            self.changes.push(Change::Applied(reference.clone()));
+        }
     }
 
     /// Changes the status of an object, as its controller would.

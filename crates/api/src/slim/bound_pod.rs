@@ -23,6 +23,8 @@ pub struct Pod {
     pub node: String,
     /// Whether it ended (`Succeeded` or `Failed`).
     pub ended: bool,
+    /// Whether it is being deleted.
+    pub leaving: bool,
     /// What its requests are worked out from.
     pub spec: PodTemplate,
 }
@@ -37,6 +39,7 @@ impl From<core::Pod> for Pod {
             controller_uid: controller.map(|o| o.uid),
             jobset: metadata.labels.and_then(|mut labels| labels.remove(JOBSET_NAME)),
             node: spec.node_name.take().unwrap_or_default(),
+            leaving: metadata.deletion_timestamp.is_some(),
             ended: phase == "Succeeded" || phase == "Failed",
             spec: PodTemplate::from(spec),
             metadata: ObjectMeta {

@@ -27,6 +27,8 @@ pub(crate) struct Pod {
     pub node: Name,
     /// Its UID.
     uid: Name,
+    /// Whether it is being deleted.
+    pub leaving: bool,
     /// The UID of its controller.
     controller: Option<Name>,
     /// The JobSet that it names.
@@ -62,6 +64,7 @@ impl Engine {
         let entry = Pod {
             node: self.hotswap.intern(&pod.node),
             uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
+            leaving: pod.leaving,
             controller: pod.controller_uid.as_deref().map(Name::from),
             jobset: pod.jobset.as_deref().map(Name::from),
             requests,

@@ -22,6 +22,8 @@ pub const TPU: &str = "google.com/tpu";
 /// A cluster with nodes.
 pub struct Bed {
     pub c: Cluster,
+    /// Machines that are not ready do not end pods, as if they were dead.
+    pub machines_die: bool,
 }
 
 impl Bed {
@@ -38,7 +40,7 @@ impl Bed {
         c.api.flavor("tpu", &[("accelerator", "v6e")]);
         c.api.priority_class("low", 1_000_000);
         c.api.priority_class("high", 2_000_000);
-        Self { c }
+        Self { c, machines_die: false }
     }
 
     /// A ClusterQueue with a LocalQueue of its name; `more` is merged into the spec.
@@ -164,11 +166,24 @@ impl Bed {
         let suspended: BTreeSet<_> =
             self.c.api.jobs().filter(|(_, j)| j.view.suspended).map(|(r, _)| r.name.to_string()).collect();
         let gone: Vec<_> = self.pods().into_iter().filter(|(job, _, _)| suspended.contains(job)).collect();
-        for (_, _, pod) in &gone {
-            self.c.api.delete(pod);
+        let mut any = false;
+        for (_, node, pod) in &gone {
+            let node = ObjectRef::cluster(Kind::Node, node.as_str());
+            if !self.machines_die || self.is_ready(&node) {
+                self.c.api.delete(pod);
+                any = true;
+            } else if !self.leaves(pod) {
+                let at = self.c.now.to_string();
+                self.c.api.edit(pod, &json!({"metadata": {"deletionTimestamp": at}}));
+                any = true;
+            }
         }
-        let vanished = self.c.api.pods_vanish();
-        vanished || !gone.is_empty()
+        self.c.api.pods_vanish() || any
+    }
+
+    /// Whether a pod is being deleted.
+    fn leaves(&self, pod: &ObjectRef) -> bool {
+        self.c.api.json(pod).is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
     }
 
     /// Pods: the job, the node, the object.
@@ -211,7 +226,7 @@ impl Bed {
         let mut any = false;
         for (name, set) in running {
             let pods = self.pods();
-            if pods.iter().any(|(job, _, _)| *job == name) {
+            if pods.iter().any(|(job, _, pod)| *job == name && !self.leaves(pod)) {
                 continue;
             }
             let mut pools: BTreeMap<String, Vec<ObjectRef>> = BTreeMap::new();
@@ -236,7 +251,8 @@ impl Bed {
                 continue;
             }
             for node in chosen.iter().flat_map(|nodes| nodes.iter().take(each)) {
-                self.bind(&format!("{name}-{}", node.name), Some(&name), &node.name, 4);
+                let pod = format!("{name}-{}-{}", node.name, self.c.now.as_second());
+                self.bind(&pod, Some(&name), &node.name, 4);
                 any = true;
             }
         }

@@ -133,3 +133,17 @@ fn victims_are_admitted_again_by_priority_then_by_their_place() {
     bed.pass(3);
     assert!(bed.runs("low") && !bed.runs("low-2"));
 }
+
+#[test]
+fn pods_that_can_never_end_are_not_taken_for_those_of_the_next_start() {
+    let mut bed = page(64);
+    bed.machines_die = true;
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert_eq!(bed.pools_of("high"), ["a", "b", "c"], "what was on pool a is still there, and means nothing");
+    assert!(bed.runs("high") && !bed.runs("low"));
+    let waits = bed.told("low", "QuotaReserved");
+    assert!(waits.ends_with("16 more needed"), "nor does it count as room: {waits}");
+    assert!(bed.listed("high").is_empty());
+}

@@ -20,29 +20,42 @@ impl Simulation {
         }
         match (pods::wants_to_run(value), self.pods.run(reference).map(|r| r.phase)) {
             (true, None) => self.start_pods(reference, kind),
-            (false, Some(Phase::Running { since })) => {
+            (false, Some(phase @ (Phase::Running { .. } | Phase::Broken))) => {
                 let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
                 self.pods.stop(reference);
-                let ran = self.now.as_millisecond() - since.as_millisecond();
-                self.record.lost(reference, ran);
+                if let Phase::Running { since } = phase {
+                    self.record.lost(reference, self.now.as_millisecond() - since.as_millisecond());
+                }
                 let at = after(self.now, self.pods.termination);
                 self.agenda.put(at, Action::Gone(reference.clone(), attempt));
             }
+            // Once it is started again, its pods have nothing to do with the old ones.
+            (false, None) => drop(self.machines.restarting.remove(reference)),
             _ => {}
         }
     }
 
     fn start_pods(&mut self, reference: &ObjectRef, kind: JobKind) {
         let Some(value) = self.world.get(reference) else { return };
-        if !self.play.place(reference, kind, value) {
+        let known = text(&value["status"]["startTime"]).parse::<Timestamp>().ok();
+        let known = known.filter(|t| *t <= self.now && value["status"]["active"].as_i64() > Some(0));
+        if self.waits_for_old_pods(reference) {
+            return;
+        }
+        let Some(value) = self.world.get(reference) else { return };
+        if !self.machines.nodes.place(reference, kind, value) {
             // Its pods wait for room on the nodes.
             return;
         }
-        let (run, _) = self.pods.run_time(reference, value);
         // One that was read from a cluster has run for a while.
-        let known = text(&value["status"]["startTime"]).parse::<Timestamp>().ok();
-        let since = known.filter(|t| *t <= self.now && value["status"]["active"].as_i64() > Some(0));
-        let since = since.unwrap_or(self.now);
+        self.begin_run(reference, kind, known.unwrap_or(self.now));
+        self.show_pods(reference);
+    }
+
+    /// The pods of a job that are where they belong begin to run.
+    pub(super) fn begin_run(&mut self, reference: &ObjectRef, kind: JobKind, since: Timestamp) {
+        let Some(value) = self.world.get(reference) else { return };
+        let (run, _) = self.pods.run_time(reference, value);
         let attempt = self.pods.start(reference, since);
         let startup = self.pods.startup;
         let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
@@ -51,7 +64,18 @@ impl Simulation {
             self.agenda.put(after(self.now, startup), Action::Ready(reference.clone(), attempt));
         }
         let status = pods::running_status(kind, value, startup.is_zero(), since);
-        self.world.set_status(reference, |old| *old = status);
+        self.set_job_status(reference, status);
+    }
+
+    /// Replaces the status of a job, but for how often it restarted.
+    pub(super) fn set_job_status(&mut self, job: &ObjectRef, status: Value) {
+        self.world.set_status(job, |old| {
+            let restarts = old["restarts"].take();
+            *old = status;
+            if !restarts.is_null() && old["restarts"].is_null() {
+                old["restarts"] = restarts;
+            }
+        });
     }
 
     /// Plays the controllers of admission checks, and the owner of a Workload that has no job.
@@ -101,11 +125,10 @@ impl Simulation {
 
     pub(super) fn finish(&mut self, job: &ObjectRef, attempt: u64) {
         let Some(run) = self.pods.attempt(job, attempt) else { return };
-        if run.phase == Phase::Stopping {
+        if !matches!(run.phase, Phase::Running { .. }) {
             return;
         }
-        self.pods.end(job);
-        self.play.placements_end(job);
+        self.end_pods(job);
         let now = self.now;
         let Some(value) = self.world.get(job) else { return };
         let (_, success) = self.pods.run_time(job, value);
@@ -113,7 +136,7 @@ impl Simulation {
         match job.kind {
             Kind::Job(kind) => {
                 let status = pods::ended_status(kind, value, success, now);
-                self.world.set_status(job, |old| *old = status);
+                self.set_job_status(job, status);
                 self.record.ended(now, job, success);
                 if self.record.job(job).is_some_and(|record| !record.managed) {
                     self.ended.push(job.clone());
@@ -130,13 +153,12 @@ impl Simulation {
         if self.pods.attempt(job, attempt).is_none() {
             return;
         }
-        self.pods.end(job);
-        self.play.placements_end(job);
+        self.end_pods(job);
         let now = self.now;
         let Some(value) = self.world.get(job) else { return };
         if let Kind::Job(kind) = job.kind {
             let status = pods::idle_status(kind, value);
-            self.world.set_status(job, |old| *old = status);
+            self.set_job_status(job, status);
         } else {
             self.world.set_status(job, |status| {
                 set_condition(status, "QuotaReserved", false, "Pending", "The workload was evicted", now);
@@ -162,8 +184,8 @@ impl Simulation {
     }
 
     /// Tries to place the pods of started jobs that found no room.
-    fn start_waiting(&mut self) {
-        for job in self.play.take_waiting() {
+    pub(super) fn start_waiting(&mut self) {
+        for job in self.machines.nodes.take_waiting() {
             if let Kind::Job(kind) = job.kind {
                 self.sync_job(&job, kind);
             }
@@ -191,19 +213,6 @@ impl Simulation {
             pods.seed = seed;
             None
         });
-    }
-
-    /// Loses the pods of a job: it starts again from the beginning, elsewhere if there is room.
-    pub(crate) fn lose_pods(&mut self, job: &ObjectRef) {
-        let (Some(run), Kind::Job(kind)) = (self.pods.run(job), job.kind) else { return };
-        let Phase::Running { since } = run.phase else { return };
-        self.record.lost(job, self.now.as_millisecond() - since.as_millisecond());
-        self.pods.end(job);
-        self.play.placements_end(job);
-        let Some(value) = self.world.get(job) else { return };
-        let status = pods::idle_status(kind, value);
-        self.world.set_status(job, |old| *old = status);
-        self.sync_job(job, kind);
     }
 }
 

@@ -1,0 +1,123 @@
+//! What is known of the machines besides their objects: which pods are where, which of them are objects, and which can never end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_engine::{Kind, ObjectRef};
+
+use crate::nodes::{Nodes, PodGroup, groups};
+
+/// How long pods stay on a node that does not answer, as their default tolerations say.
+pub(crate) const PODS_STAY: SignedDuration = SignedDuration::from_secs(300);
+/// How long pods stay on a node that is gone, until they are collected.
+pub(crate) const PODS_COLLECTED: SignedDuration = SignedDuration::from_secs(40);
+
+/// The label that names the JobSet of a pod.
+const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+
+/// A pod that is an object: its node, and its name.
+pub(crate) type Shown = (Arc<str>, ObjectRef);
+
+/// The machines, and what is on them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machines {
+    /// Their scheduler.
+    pub nodes: Nodes,
+    /// Nodes that do not answer, and since when.
+    pub failed: BTreeMap<Arc<str>, Timestamp>,
+    /// Nodes that a scenario deleted, as they were.
+    pub removed: BTreeMap<String, Value>,
+    /// JobSets that restart because pods failed, not because they were stopped: they wait until the old pods are gone.
+    pub restarting: BTreeSet<ObjectRef>,
+    /// A ClusterQueue was seen for which a manager would watch pods.
+    pub asked_for: bool,
+    /// Pods of running jobs are objects.
+    pub shown: bool,
+    /// By job: its pods, where they are objects.
+    pub pods: BTreeMap<ObjectRef, Vec<Shown>>,
+    /// By job: its pods that are to end on nodes that do not answer.
+    pub stuck: BTreeMap<ObjectRef, Vec<Shown>>,
+}
+
+/// The spec of a pod, as far as anybody looks at it.
+fn spec(group: &PodGroup<'_>, node: &str) -> Value {
+    let containers = |key: &str| -> Value {
+        let all = group.spec[key].as_array().into_iter().flatten();
+        all.map(|c| {
+            let mut kept = json!({"name": c["name"], "resources": c["resources"]});
+            if let Some(policy) = c.get("restartPolicy") {
+                kept["restartPolicy"] = policy.clone();
+            }
+            kept
+        })
+        .collect()
+    };
+    let mut spec = json!({"nodeName": node, "containers": containers("containers")});
+    for key in ["overhead", "resources"] {
+        if let Some(value) = group.spec.get(key) {
+            spec[key] = value.clone();
+        }
+    }
+    if group.spec.get("initContainers").is_some() {
+        spec["initContainers"] = containers("initContainers");
+    }
+    spec
+}
+
+impl Machines {
+    /// The pods of a job as objects; `attempt` names the start of the job that they belong to.
+    pub fn documents(
+        &self,
+        job: &ObjectRef,
+        kind: JobKind,
+        value: &Value,
+        attempt: u64,
+    ) -> Vec<(Shown, Value)> {
+        let groups = groups(kind, value);
+        let document = |pod: &crate::nodes::Placed| {
+            let group = groups.get(pod.group)?;
+            let part = match kind {
+                JobKind::Job => String::new(),
+                JobKind::JobSet => format!("-{}-{}", group.name, pod.replica),
+            };
+            let name = format!("{}{part}-{}-{attempt}", job.name, pod.index);
+            let mut metadata = json!({"name": name, "namespace": &*job.namespace});
+            match kind {
+                JobKind::Job => {
+                    metadata["ownerReferences"] = json!([{
+                        "apiVersion": "batch/v1", "kind": "Job", "name": &*job.name, "controller": true,
+                        "uid": value["metadata"]["uid"],
+                    }]);
+                }
+                JobKind::JobSet => metadata["labels"] = json!({JOBSET_NAME: &*job.name}),
+            }
+            let reference = ObjectRef::namespaced(Kind::Pod, job.namespace.clone(), name.as_str());
+            let object = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                "spec": spec(group, &pod.node), "status": {"phase": "Running"},
+            });
+            Some(((Arc::clone(&pod.node), reference), object))
+        };
+        self.nodes.pods_of(job).iter().filter_map(document).collect()
+    }
+
+    /// Whether pods of a job can never end, as it is.
+    pub fn has_stuck(&self, job: &ObjectRef) -> bool {
+        self.stuck.get(job).is_some_and(|pods| !pods.is_empty())
+    }
+
+    /// Takes the stuck pods of nodes that answer again or are gone.
+    pub fn take_stuck(&mut self, node: &str) -> Vec<ObjectRef> {
+        let mut freed = Vec::new();
+        for pods in self.stuck.values_mut() {
+            let (free, rest): (Vec<_>, Vec<_>) = pods.drain(..).partition(|(on, _)| **on == *node);
+            freed.extend(free.into_iter().map(|(_, pod)| pod));
+            *pods = rest;
+        }
+        self.stuck.retain(|_, pods| !pods.is_empty());
+        freed
+    }
+}
