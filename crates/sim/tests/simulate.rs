@@ -46,7 +46,7 @@ fn report(simulation: &Simulation) -> Report {
 }
 
 fn events(record: &Record) -> Vec<String> {
-    let known = ["admitted", "preempted", "finished"];
+    let known = ["admitted", "preempted", "evicted", "finished"];
     let entries = record.entries.iter().filter(|e| known.contains(&e.what.word()));
     entries.filter_map(|e| Some(format!("{} {}", e.what.word(), record.jobs[e.job?].key()))).collect()
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// One event, as `expected.yaml` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// `admitted`, `preempted` or `finished`.
+    /// `admitted`, `preempted`, `evicted` or `finished`.
     pub what: String,
     /// `namespace/name` of the job.
     pub job: String,
@@ -102,16 +102,16 @@ fn note(seen: &Mutex<Seen>, workload: &DynamicObject, record: bool) {
     let Ok(mut seen) = seen.lock() else { return };
     let uid = workload.uid().unwrap_or_default();
     let conditions = workload.data.pointer("/status/conditions").and_then(Value::as_array);
+    let any: fn(&Value) -> bool = |_| true;
     for (what, type_, reason) in [
-        ("preempted", "Evicted", Some("Preempted")),
-        ("admitted", "Admitted", None),
-        ("finished", "Finished", None),
+        ("preempted", "Evicted", (|reason| reason == "Preempted") as fn(&Value) -> bool),
+        ("evicted", "Evicted", |reason| reason != "Preempted"),
+        ("admitted", "Admitted", any),
+        ("finished", "Finished", any),
     ] {
         let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == type_);
         let since = condition
-            .filter(|condition| {
-                condition["status"] == "True" && reason.is_none_or(|reason| condition["reason"] == reason)
-            })
+            .filter(|condition| condition["status"] == "True" && reason(&condition["reason"]))
             .and_then(|condition| condition["lastTransitionTime"].as_str());
         let Some(since) = since else {
             seen.holding.remove(&(uid.clone(), what));

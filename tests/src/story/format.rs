@@ -41,6 +41,11 @@ pub struct Step {
     pub apply: Vec<String>,
     /// A merge patch.
     pub patch: Option<Patch>,
+    /// `namespace/name` of a JobSet: the first node pool that its pods are on is about to go.
+    pub departs: Option<String>,
+    /// No node is about to go any more.
+    #[serde(default)]
+    pub returns: bool,
     /// States that all hold at the same time before the step is over.
     #[serde(default)]
     pub until: Vec<State>,
@@ -79,6 +84,8 @@ pub struct State {
     pub reason: Option<String>,
     /// A part of that condition's message.
     pub message: Option<String>,
+    /// Whether its condition PodsReady is true.
+    pub ready: Option<bool>,
     /// A part of the message of one of its admission checks.
     pub check: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 mod events;
 mod format;
+mod pools;
 mod state;
 
 use std::path::{Path, PathBuf};
@@ -85,6 +86,12 @@ async fn run_step(
             args.extend(["-n", namespace]);
         }
         kubectl(plane, &args).await?;
+    }
+    if let Some(job) = &step.departs {
+        pools::depart(plane, job).await?;
+    }
+    if step.returns {
+        pools::come_back(plane).await?;
     }
     eventually("the step's states", STEP_DEADLINE, || async {
         let mut missing = Vec::new();

@@ -80,6 +80,7 @@ fn workload_differs(wanted: &State, is: Is, workload: &Value) -> Option<String> 
         || flavors_differ
         || wanted.reason.as_ref().is_some_and(|reason| text("reason") != reason)
         || wanted.message.as_ref().is_some_and(|part| !text("message").contains(part.as_str()))
+        || wanted.ready.is_some_and(|ready| holds(workload, "PodsReady") != ready)
         || wanted.check.as_ref().is_some_and(|part| !check_says(workload, part));
     differs.then(|| {
         let conditions = &workload["status"]["conditions"];

@@ -60,6 +60,11 @@ fn queue_names_in_annotations_count() {
 }
 
 #[test]
+fn a_pool_that_is_about_to_go_is_left_and_the_one_that_made_way_runs_again() {
+    holds("hotswap", "pool-fails");
+}
+
+#[test]
 fn a_jobset_without_a_queue_is_left_alone() {
     holds("hotswap", "without-queue-name");
 }

@@ -7,7 +7,11 @@ use std::path::PathBuf;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sluice_engine::{Kind, ObjectRef};
 use sluice_sim::{File, Manifests, Options, Record, Simulation, Source, prepare};
+
+/// The label that makes pools.
+const POOL: &str = "cloud.google.com/gke-nodepool";
 
 #[derive(Deserialize)]
 struct Expected {
@@ -36,6 +40,9 @@ struct Step {
     apply: Vec<String>,
     #[serde(default)]
     patch: Option<Value>,
+    departs: Option<String>,
+    #[serde(default)]
+    returns: bool,
     #[serde(default)]
     until: Vec<State>,
 }
@@ -51,6 +58,7 @@ struct State {
     flavors: BTreeMap<String, String>,
     reason: Option<String>,
     message: Option<String>,
+    ready: Option<bool>,
 }
 
 /// One scenario and where its files are.
@@ -100,6 +108,13 @@ impl Story {
                     .patch(&text("kind"), patch["namespace"].as_str(), &text("name"), &patch["merge"])
                     .unwrap();
             }
+            if let Some(job) = &step.departs {
+                let pool = first_pool(&simulation, job);
+                departs(&mut simulation, Some(&pool));
+            }
+            if step.returns {
+                departs(&mut simulation, None);
+            }
             let reached = simulation.run_until(|s| step.until.iter().all(|state| state.holds(s))).unwrap();
             let shown = timeline(simulation.record()).join("\n");
             assert!(reached, "step {} of {} is never over:\n{shown}", index + 1, self.scenario.name);
@@ -123,9 +138,46 @@ impl Story {
     }
 }
 
+/// Whether the condition PodsReady of a job's Workload is true.
+fn pods_ready(simulation: &Simulation, job: &str) -> bool {
+    let workloads = simulation.objects(Kind::Workload);
+    let mut own = workloads.filter(|(_, w)| w["metadata"]["ownerReferences"][0]["name"] == job);
+    let conditions = own.next().map(|(_, w)| w["status"]["conditions"].clone()).unwrap_or_default();
+    let all = conditions.as_array().cloned().unwrap_or_default();
+    all.iter().any(|c| c["type"] == "PodsReady" && c["status"] == "True")
+}
+
+/// The first pool, by name, that the pods of a JobSet are on.
+fn first_pool(simulation: &Simulation, jobset: &str) -> String {
+    let name = jobset.split_once('/').unwrap().1;
+    let pods = simulation.objects(Kind::Pod);
+    let own = pods.filter(|(_, pod)| pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name);
+    let nodes = own.map(|(_, pod)| ObjectRef::cluster(Kind::Node, pod["spec"]["nodeName"].as_str().unwrap()));
+    let pools = nodes.map(|node| simulation.object(&node).unwrap()["metadata"]["labels"][POOL].clone());
+    pools.map(|pool| pool.as_str().unwrap().to_owned()).min().unwrap()
+}
+
+/// Puts label and taint of nodes that are about to go on a pool, or takes them off all nodes.
+fn departs(simulation: &mut Simulation, pool: Option<&str>) {
+    let nodes: Vec<_> = simulation
+        .objects(Kind::Node)
+        .filter(|(_, node)| pool.is_none_or(|pool| node["metadata"]["labels"][POOL] == pool))
+        .map(|(node, _)| node.name.to_string())
+        .collect();
+    let label = pool.map(|_| "true");
+    let taints =
+        pool.map(|_| json!([{"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}]));
+    for node in nodes {
+        let merge = json!({
+            "metadata": {"labels": {"cloud.google.com/active-node-maintenance": label}}, "spec": {"taints": taints},
+        });
+        simulation.patch("node", None, &node, &merge).unwrap();
+    }
+}
+
 /// The events that the format knows.
 fn timeline(record: &Record) -> Vec<String> {
-    let known = ["admitted", "preempted", "finished"];
+    let known = ["admitted", "preempted", "evicted", "finished"];
     let entries = record.entries.iter().filter(|e| known.contains(&e.what.word()));
     entries.filter_map(|e| Some(format!("{} {}", e.what.word(), record.jobs[e.job?].key()))).collect()
 }
@@ -150,10 +202,12 @@ impl State {
                 .map(|x| x.flavor.to_string())
         };
         let why = job.waits_for.as_ref();
+        let ready = || pods_ready(simulation, job.name.as_ref());
         state
             && self.cluster_queue.as_deref().is_none_or(|q| last.is_some_and(|h| *h.queue == *q))
             && self.priority.is_none_or(|p| job.priority == p)
             && self.flavors.iter().all(|(resource, wanted)| flavor(resource).as_ref() == Some(wanted))
+            && self.ready.is_none_or(|wanted| ready() == wanted)
             && self.reason.as_deref().is_none_or(|r| why.is_some_and(|(reason, _)| **reason == *r))
             && self.message.as_deref().is_none_or(|m| why.is_some_and(|(_, message)| message.contains(m)))
     }
