@@ -1,5 +1,5 @@
 # Everything that a person or a CI machine does with Sluice. `make` lists it.
-# Needs Rust, Go, a C compiler and make; nothing else, and no container engine (except `image`).
+# Needs Rust, Go, a C compiler and make, for `test` also Chromium; nothing else, and no container engine (except `image`).
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 XTASK  := $(TARGET)/debug/sluice-xtask

@@ -17,7 +17,7 @@ use crate::machines::Machines;
 use crate::object::KINDS;
 use crate::options::Options;
 use crate::play::Play;
-use crate::pods::{self, Phase, Pods};
+use crate::pods::Pods;
 use crate::record::Record;
 use crate::replay::{self, Sink};
 use crate::world::{Change, World};
@@ -450,15 +450,7 @@ impl Simulation {
             }
             Action::Event(index) => self.happen(index),
             Action::Arrival(index) => self.arrive(index),
-            Action::Ready(job, attempt) => {
-                if let (Some(run), Kind::Job(kind)) = (self.pods.attempt(&job, attempt), job.kind)
-                    && let Phase::Running { since } = run.phase
-                    && let Some(value) = self.world.get(&job)
-                {
-                    let status = pods::running_status(kind, value, true, since);
-                    self.set_job_status(&job, status);
-                }
-            }
+            Action::Ready(job, attempt) => self.pods_ready(&job, attempt),
             Action::Finish(job, attempt) => self.finish(&job, attempt),
             Action::Gone(job, attempt) => self.pods_gone(&job, attempt),
             Action::PodsLeave(node, since) => self.pods_leave(&node, since),

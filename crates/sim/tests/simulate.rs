@@ -257,3 +257,23 @@ fn the_page_needs_no_network_and_stays_small() {
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert!(page.contains("preempted") && page.contains("Queue depth"));
 }
+
+#[test]
+fn a_workload_without_a_job_starts_and_so_is_not_evicted() {
+    let world = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: plain}\n---\n\
+                 apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: cq}\nspec:\n  namespaceSelector: {}\n  \
+                 resourceGroups: [{coveredResources: [cpu], flavors: [{name: plain, resources: [{name: cpu, nominalQuota: 4}]}]}]\n---\n\
+                 apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: main, namespace: team}\nspec: {clusterQueue: cq}\n---\n\
+                 apiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\n\
+                 metadata: {name: long, namespace: team, annotations: {sluice.dev/run-seconds: '36000'}}\n\
+                 spec: {queueName: main, podSets: [{name: main, count: 1, template: {spec: {restartPolicy: Never, containers: [\
+                 {name: main, image: train, resources: {requests: {cpu: 4}}}]}}}]}\n";
+    let file = File { name: "world.yaml".to_owned(), text: world.to_owned(), named: true };
+    let manifests = Manifests::read(&[file]).unwrap();
+    let mut simulation =
+        prepare(&manifests, &BTreeMap::new(), Options::new(Options::default_configuration())).unwrap();
+    simulation.run(|_| {}).unwrap();
+    let report = report(&simulation);
+    assert_eq!((report.totals.finished, report.queues[0].work_lost), (1, 0.0), "{}", report.table(None));
+    assert!((report.seconds - 36_000.0).abs() < 1.0, "{}", report.seconds);
+}

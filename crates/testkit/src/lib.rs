@@ -8,6 +8,7 @@
 //!   **stand-in**, [`autoscaler`] that of the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them;
+//! * [`browser`] looks at pages in a headless Chromium;
 //! * [`wait`] polls conditions with a deadline and tells what was last seen.
 //!
 //! Invariants: nothing sleeps for a fixed time to let something happen; every process is stopped by its own id; nothing
@@ -17,6 +18,7 @@ pub mod assets;
 pub mod autoscaler;
 mod balancer;
 mod binary;
+pub mod browser;
 mod certs;
 pub mod chart;
 pub mod crds;

@@ -4,6 +4,7 @@
 //! and only the [`MOST_QUEUES`] queues with the most waiting get pictures.
 
 mod curve;
+mod frame;
 mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use curve::{Step, own_steps, thinned};
-use svg::{LEFT, Svg, escape};
+use svg::{Svg, colour, escape};
 
 use crate::duration::show;
 use crate::record::{Entry, Hold, HoldEnd, JobRecord, Record, What, show_amount};
@@ -63,19 +64,13 @@ pub fn page(record: &Record, report: &Report, end: i64) -> String {
 
 impl Page<'_> {
     fn whole(&self) -> String {
-        let mut text = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\"><title>Sluice: simulation</title>\n\
-             <style>\n{}</style></head>\n<body><main>\n",
-            include_str!("style.css")
-        );
-        text.push_str(&self.head());
+        let mut text = self.head();
         text.push_str("<h2>Usage against quota</h2>\n");
         text.push_str(&self.key());
         for flavor in &self.report.flavors {
             let steps = self.total(&flavor.flavor, &flavor.resource);
             let title = format!("{} of {}", flavor.resource, flavor.flavor);
-            let used = flavor.utilisation.map_or(String::new(), |u| format!(", {u:.1} % used"));
+            let used = flavor.utilisation.map_or(String::new(), |u| format!(" <span>{u:.1} % used</span>"));
             let _ = write!(text, "<div class=\"card\"><h3>{}{used}</h3>", escape(&title));
             text.push_str(&self.usage(&steps, &flavor.flavor, &flavor.resource, &title));
             text.push_str("</div>\n");
@@ -86,12 +81,7 @@ impl Page<'_> {
             text.push_str(&self.queue(queue));
         }
         text.push_str(&self.timeline());
-        let _ = write!(
-            text,
-            "</main><div id=\"tip\"></div><script>\n{}</script></body></html>\n",
-            include_str!("tip.js")
-        );
-        text
+        frame::document(&text)
     }
 
     fn head(&self) -> String {
@@ -120,17 +110,13 @@ impl Page<'_> {
 
     fn key(&self) -> String {
         let mut text = "<div class=\"key\">".to_owned();
-        for (flavor, colour) in &self.colours {
-            let _ = write!(
-                text,
-                "<span><i style=\"background:var(--c{})\"></i>{}</span>",
-                colour % 8,
-                escape(flavor)
-            );
+        for (flavor, number) in &self.colours {
+            let _ = write!(text, "<span><i class=\"{}\"></i>{}</span>", colour(*number), escape(flavor));
         }
         text.push_str(
-            "<span>pale: borrowed, so lent by others</span><span>dashed: nominal quota</span>\
-             <span>grey line: waiting</span><span>&#10005;: preempted</span></div>\n",
+            "<span>pale: borrowed, so lent by others</span><span><i class=\"quota\"></i>nominal quota</span>\
+             <span><i class=\"line\"></i>waiting</span>\
+             <span><svg viewBox=\"-6 -6 12 12\"><path class=\"mark\" d=\"M-4-4l8 8m0-8l-8 8\"/></svg>preempted</span></div>\n",
         );
         text
     }
@@ -185,7 +171,7 @@ impl Page<'_> {
                 show_amount(resource, point.nominal),
                 match *borrowed {
                     0 => String::new(),
-                    borrowed => format!("\nborrowed {}", show_amount(resource, borrowed)),
+                    borrowed => format!("\nborrowed (lent by others) {}", show_amount(resource, borrowed)),
                 }
             );
             if own > 0 {
@@ -197,8 +183,13 @@ impl Page<'_> {
         }
         let line: Vec<_> = steps.iter().map(|(p, _)| (p.at, top + CURVE - height(p.nominal))).collect();
         svg.steps("nominal", &line);
-        svg.text(LEFT - 8, top + 8, "end", &show_amount(resource, most));
-        svg.text(LEFT - 8, top + CURVE, "end", "0");
+        svg.label(top + 4, &show_amount(resource, most));
+        svg.label(top + CURVE + 4, "0");
+        // The dashed line says how much it is, where neither end of the scale does.
+        let last = steps.last().map_or(0, |(p, _)| p.nominal);
+        if (16..CURVE - 16).contains(&height(last)) {
+            svg.label(top + CURVE - height(last) + 4, &show_amount(resource, last));
+        }
         svg.axis(top + CURVE);
         svg.finish(&format!("usage of {label} over time"))
     }
@@ -268,6 +259,7 @@ impl Page<'_> {
         );
         let rows = self.rows(&jobs);
         if self.bars <= MOST_BARS && rows.len() <= MOST_ROWS {
+            text.push_str("<h3>Jobs</h3>\n");
             text.push_str(&self.gantt(&rows, &queue.name));
         } else {
             let _ = write!(text, "<p>{} jobs are too many to draw each.</p>", jobs.len());
@@ -323,7 +315,7 @@ impl Page<'_> {
         let mut y = 2;
         for row in rows {
             if let [only] = row[..] {
-                svg.text(LEFT - 8, y + 12, "end", &short(&self.record.jobs[only].name));
+                svg.name(y + 12, &self.record.jobs[only].name);
             }
             for &index in row {
                 self.job(&mut svg, index, y);
@@ -433,7 +425,7 @@ impl Page<'_> {
                 svg.rect("depth", None, (x, 8 + high - h, right - x, h), &tip);
             }
         }
-        svg.text(LEFT - 8, 16, "end", &most.to_string());
+        svg.label(12, &most.to_string());
         svg.axis(8 + high);
         svg.finish(&format!("waiting jobs of {queue} over time"))
     }
@@ -458,13 +450,4 @@ impl Page<'_> {
         text.push_str("</table></details>\n");
         text
     }
-}
-
-/// A name that fits in front of its row.
-fn short(name: &str) -> String {
-    if name.chars().count() <= 22 {
-        return name.to_owned();
-    }
-    let head: String = name.chars().take(21).collect();
-    format!("{head}…")
 }

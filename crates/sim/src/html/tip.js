@@ -1,5 +1,5 @@
 const tip = document.getElementById("tip");
-document.addEventListener("mousemove", (event) => {
+const tell = (event) => {
   const mark = event.target.closest ? event.target.closest("[data-t]") : null;
   tip.style.display = mark ? "block" : "none";
   if (!mark) return;
@@ -8,4 +8,8 @@ document.addEventListener("mousemove", (event) => {
   const y = Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8);
   tip.style.left = Math.max(x, 4) + "px";
   tip.style.top = Math.max(y, 4) + "px";
-});
+};
+// A finger points too.
+document.addEventListener("pointermove", tell);
+document.addEventListener("pointerdown", tell);
+document.addEventListener("scroll", () => { tip.style.display = "none"; }, true);

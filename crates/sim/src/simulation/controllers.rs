@@ -11,6 +11,10 @@ use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::pods::{self, Phase};
 
+/// What the condition PodsReady says (reference 03).
+const READY: &str = "All pods reached readiness and the workload is running";
+const NOT_READY: &str = "Not all pods are ready or succeeded";
+
 impl Simulation {
     /// What the job controller and the kubelets do about a job as it is now.
     pub(super) fn sync_job(&mut self, reference: &ObjectRef, kind: JobKind) {
@@ -109,8 +113,12 @@ impl Simulation {
                 let (run, _) = self.pods.run_time(reference, value);
                 let since = conditions::true_since(&status.conditions, "Admitted").unwrap_or(self.now);
                 let attempt = self.pods.start(reference, since);
-                let end = after(since, run).max(after(self.now, SignedDuration::from_millis(1)));
+                let startup = self.pods.startup;
+                let end =
+                    after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
                 self.agenda.put(end, Action::Finish(reference.clone(), attempt));
+                self.agenda
+                    .put(after(since, startup).max(self.now), Action::Ready(reference.clone(), attempt));
             }
             (false, Some(Phase::Running { since })) => {
                 let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
@@ -120,6 +128,23 @@ impl Simulation {
                 self.agenda.put(at, Action::Gone(reference.clone(), attempt));
             }
             _ => {}
+        }
+    }
+
+    /// The pods of a job, or of a Workload without one, have started.
+    pub(super) fn pods_ready(&mut self, job: &ObjectRef, attempt: u64) {
+        let Some(run) = self.pods.attempt(job, attempt) else { return };
+        let Phase::Running { since } = run.phase else { return };
+        let now = self.now;
+        match (job.kind, self.world.get(job)) {
+            (Kind::Job(kind), Some(value)) => {
+                let status = pods::running_status(kind, value, true, since);
+                self.set_job_status(job, status);
+            }
+            // Nobody keeps this condition but its owner: without it the Workload would be evicted as one that never starts.
+            _ => self.world.set_status(job, |status| {
+                set_condition(status, "PodsReady", true, "Started", READY, now);
+            }),
         }
     }
 
@@ -162,6 +187,7 @@ impl Simulation {
         } else {
             self.world.set_status(job, |status| {
                 set_condition(status, "QuotaReserved", false, "Pending", "The workload was evicted", now);
+                set_condition(status, "PodsReady", false, "WaitForStart", NOT_READY, now);
                 set_condition(
                     status,
                     "Admitted",

@@ -1,0 +1,248 @@
+//! A page in a real headless Chromium, driven by its DevTools protocol.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::{SinkExt as _, StreamExt as _};
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use crate::process::{Program, Watchdog};
+use crate::wait::{Look, eventually};
+
+/// Until the browser answers, whatever it is asked.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// The names that distributions give the program.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Light or dark, as a person has it set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Dark on light.
+    Light,
+    /// Light on dark.
+    Dark,
+}
+
+/// The browser's program.
+///
+/// # Errors
+/// None is in the `PATH`.
+pub fn path() -> Result<PathBuf> {
+    installed(std::env::var_os("PATH").as_deref())
+        .context("no Chromium in the PATH: apt-get install chromium, or what your system calls it")
+}
+
+fn installed(path: Option<&OsStr>) -> Option<PathBuf> {
+    let folders: Vec<_> = std::env::split_paths(path?).collect();
+    NAMES
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|file| file.is_file())
+}
+
+/// A browser with one page. It is killed, and its profile removed, when this is dropped.
+pub struct Page {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    session: String,
+    sent: u64,
+    events: Vec<Value>,
+    _program: Program,
+    _folder: TempDir,
+}
+
+impl Page {
+    /// Starts a browser with an empty page, which reports its requests, errors and messages.
+    ///
+    /// # Errors
+    /// There is no browser, or it does not come up.
+    pub async fn start() -> Result<Self> {
+        let folder = tempfile::tempdir().context("making the browser's profile")?;
+        let watchdog = Watchdog::start(folder.path())?;
+        let profile = folder.path().join("profile");
+        let mut command = Command::new(path()?);
+        command.args(["--headless=new", "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1"]);
+        // No sandbox: it refuses to run for root, as in CI. Nothing here comes from strangers.
+        command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        command.arg(format!("--user-data-dir={}", profile.display())).arg("about:blank");
+        // Chromium keeps crash reports and caches there otherwise.
+        command.env("HOME", folder.path()).env_remove("DISPLAY");
+        let mut program = Program::start("chromium", command, &folder.path().join("log"), &watchdog)?;
+        let address = address(&mut program, &profile.join("DevToolsActivePort")).await?;
+        let mut limits = WebSocketConfig::default();
+        // A screenshot comes as one message.
+        limits.max_message_size = None;
+        limits.max_frame_size = None;
+        let connected = connect_async_with_config(address.as_str(), Some(limits), false).await;
+        let (socket, _) = connected.with_context(|| format!("connecting to {address}"))?;
+        let session = String::new();
+        let mut page =
+            Self { socket, session, sent: 0, events: Vec::new(), _program: program, _folder: folder };
+        let target = page.ask("Target.createTarget", json!({"url": "about:blank"})).await?;
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let attached = page.ask("Target.attachToTarget", attach).await?;
+        page.session = attached["sessionId"].as_str().context("a session of the page")?.to_owned();
+        for domain in ["Page", "Runtime", "Network", "Log"] {
+            page.ask(&format!("{domain}.enable"), json!({})).await?;
+        }
+        Ok(page)
+    }
+
+    /// Opens a file, and waits until it is loaded. What was reported before is forgotten.
+    ///
+    /// # Errors
+    /// It cannot be loaded.
+    pub async fn open(&mut self, file: &Path) -> Result<()> {
+        self.events.clear();
+        let url = format!("file://{}", file.display());
+        let answer = self.ask("Page.navigate", json!({"url": url})).await?;
+        ensure!(answer.get("errorText").is_none(), "opening {url}: {answer}");
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            self.read().await?;
+        }
+        Ok(())
+    }
+
+    /// Sets what the window looks like: its width and height in pixels, and whether it is light or dark.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn look(&mut self, width: u32, height: u32, scheme: Scheme) -> Result<()> {
+        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", metrics).await?;
+        let value = if scheme == Scheme::Dark { "dark" } else { "light" };
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": value}]});
+        self.ask("Emulation.setEmulatedMedia", features).await?;
+        Ok(())
+    }
+
+    /// Runs a script in the page; its last value, awaited if it is a promise.
+    ///
+    /// # Errors
+    /// It throws.
+    pub async fn run(&mut self, script: &str) -> Result<Value> {
+        let wanted = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
+        let answer = self.ask("Runtime.evaluate", wanted).await?;
+        if let Some(thrown) = answer.get("exceptionDetails") {
+            bail!("the script throws {thrown}");
+        }
+        Ok(answer["result"]["value"].clone())
+    }
+
+    /// Moves the mouse, in pixels of the window.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn move_mouse(&mut self, x: f64, y: f64) -> Result<()> {
+        self.ask("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y})).await?;
+        Ok(())
+    }
+
+    /// The whole page as a picture (PNG).
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn screenshot(&mut self) -> Result<Vec<u8>> {
+        let wanted = json!({"format": "png", "captureBeyondViewport": true});
+        let answer = self.ask("Page.captureScreenshot", wanted).await?;
+        let ByteString(bytes) = serde_json::from_value(answer["data"].clone()).context("a picture")?;
+        Ok(bytes)
+    }
+
+    /// The URLs that were asked for since the page was opened, whether or not that was allowed.
+    pub fn requests(&self) -> Vec<&str> {
+        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
+    }
+
+    /// What went wrong since the page was opened: exceptions, and whatever is on the console.
+    pub fn troubles(&self) -> Vec<&Value> {
+        let told = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+        let wrong = |event: &&Value| told.iter().any(|method| event["method"] == *method);
+        self.events.iter().filter(wrong).map(|event| &event["params"]).collect()
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
+        self.sent += 1;
+        let id = self.sent;
+        let mut question = json!({"id": id, "method": method, "params": params});
+        if !self.session.is_empty() {
+            question["sessionId"] = json!(self.session);
+        }
+        let message = Message::text(question.to_string());
+        self.socket.send(message).await.with_context(|| format!("asking the browser for {method}"))?;
+        loop {
+            if let Some(answer) = self.read().await.with_context(|| format!("waiting for {method}"))?
+                && answer["id"] == id
+            {
+                if let Some(error) = answer.get("error") {
+                    bail!("{method}: {error}");
+                }
+                return Ok(answer["result"].clone());
+            }
+        }
+    }
+
+    /// Reads one message: an event is kept, an answer is returned.
+    async fn read(&mut self) -> Result<Option<Value>> {
+        let Ok(next) = tokio::time::timeout(DEADLINE, self.socket.next()).await else {
+            bail!("the browser says nothing for {DEADLINE:?}");
+        };
+        let message = next.context("the browser has gone")?.context("reading from the browser")?;
+        let Message::Text(text) = message else { return Ok(None) };
+        let value: Value = serde_json::from_str(&text).context("reading from the browser")?;
+        if value.get("id").is_some() {
+            return Ok(Some(value));
+        }
+        self.events.push(value);
+        Ok(None)
+    }
+}
+
+/// The browser's WebSocket, once it has written where that is.
+async fn address(program: &mut Program, file: &Path) -> Result<String> {
+    let program = std::sync::Mutex::new(program);
+    eventually("the browser to listen", DEADLINE, || async {
+        if let Ok(mut program) = program.lock()
+            && let Err(error) = program.check()
+        {
+            return Ok(Look::Never(format!("{error:#}")));
+        }
+        let text = fs::read_to_string(file)?;
+        Ok(match text.split_once('\n') {
+            Some((port, path)) if path.starts_with('/') => {
+                Look::Done(format!("ws://127.0.0.1:{port}{}", path.trim_end()))
+            }
+            _ => Look::NotYet(text),
+        })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_of_its_names_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Some(folder.path().as_os_str());
+        assert_eq!(installed(path), None);
+        fs::write(folder.path().join("google-chrome"), "").unwrap();
+        assert_eq!(installed(path), Some(folder.path().join("google-chrome")));
+        fs::write(folder.path().join("chromium"), "").unwrap();
+        assert_eq!(installed(path), Some(folder.path().join("chromium")));
+        assert_eq!(installed(None), None);
+    }
+}

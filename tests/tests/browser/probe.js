@@ -1,0 +1,79 @@
+// What a person would see on the page, as data.
+(() => {
+  const box = (element) => {
+    const { left, right, top, bottom, width, height } = element.getBoundingClientRect();
+    return { left, right, top, bottom, width, height };
+  };
+  const own = (element) =>
+    [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.data).join("").trim();
+  const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const luminance = (colour) => {
+    const [r, g, b] = parts(colour).map((part) => {
+      const c = part / 255;
+      return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const background = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if ((parts(colour)[3] ?? 1) === 1) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const written = [...document.body.querySelectorAll("*")].filter((e) => !e.matches("script, style") && own(e));
+  const contrast = written.map((element) => {
+    const style = getComputedStyle(element);
+    const pair = [style[element.closest("svg") ? "fill" : "color"], background(element)].map(luminance);
+    const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    return { text: own(element), ratio };
+  });
+  const scrolling = [document.documentElement, ...document.querySelectorAll(".card")]
+    .filter((element) => element.scrollWidth > element.clientWidth)
+    .map((element) => `${element.tagName} ${element.className}: ${element.scrollWidth} in ${element.clientWidth}`);
+  const shown = (svg, kind) => [...svg.querySelectorAll(kind)].filter((text) => text.getClientRects().length > 0);
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  const svgs = [...document.querySelectorAll(".picture > svg")].filter((svg) => svg.getClientRects().length > 0);
+  const overlaps = svgs.flatMap((svg) => {
+    const texts = shown(svg, "text");
+    const boxes = texts.map(box);
+    return boxes.flatMap((a, i) => boxes.slice(i + 1).flatMap((b, j) =>
+      apart(a, b) ? [] : [[own(texts[i]), own(texts[i + 1 + j])]]));
+  });
+  const cut = svgs.flatMap((svg) => {
+    const card = box(svg.closest(".card"));
+    return shown(svg, "text").filter((t) => box(t).left < card.left || box(t).right > card.right).map(own);
+  });
+  const marks = (svg, kind) => [...svg.querySelectorAll(kind)].map((element) => {
+    const style = getComputedStyle(element);
+    const tip = element.closest("[data-t]")?.dataset.t ?? "";
+    return { ...box(element), fill: style.fill, opacity: style.opacity, tip };
+  });
+  const pictures = svgs.map((svg) => ({
+    queue: own(svg.closest("details")?.querySelector("summary") ?? svg.closest(".card")),
+    title: own(svg.parentElement.previousElementSibling),
+    plot: box(svg.querySelector(".plot")),
+    labels: shown(svg, ".label").map(own),
+    bars: marks(svg, ".bar"),
+    used: marks(svg, ".used"),
+    borrowed: marks(svg, ".borrowed"),
+    depth: marks(svg, ".depth"),
+    crosses: marks(svg, ".mark"),
+    waits: marks(svg, ".wait"),
+    nominal: marks(svg, ".nominal"),
+  }));
+  const key = [...document.querySelectorAll(".key span")].filter((span) => span.querySelector("i[class^=c]"));
+  const legend = Object.fromEntries(
+    key.map((span) => [own(span), getComputedStyle(span.querySelector("i")).backgroundColor]));
+  const tiles = Object.fromEntries(
+    [...document.querySelectorAll(".tile")].map((t) => [t.querySelector("span").textContent, t.querySelector("b").textContent]));
+  const tip = document.getElementById("tip");
+  return {
+    scrolling, overlaps, cut, pictures, legend, tiles,
+    faint: contrast.filter(({ ratio }) => !(ratio >= 4.5)),
+    texts: contrast.length,
+    page: getComputedStyle(document.body).backgroundColor,
+    tip: { shown: getComputedStyle(tip).display !== "none", text: tip.textContent, ...box(tip) },
+    ran: window.ran ?? null,
+  };
+})()
