@@ -30,6 +30,7 @@ mod record;
 pub mod replay;
 pub mod report;
 pub mod scenario;
+mod schema;
 pub mod series;
 mod setup;
 mod simulation;

@@ -10,6 +10,7 @@ use crate::json::text;
 use crate::object::kind_of;
 use crate::observed::Observed;
 use crate::scenario::Scenario;
+use crate::schema;
 
 /// A file as it was read.
 #[derive(Clone, Debug)]
@@ -157,7 +158,14 @@ impl Manifests {
             return;
         }
         match kind_of(&version, &kind) {
-            Some(kind) => self.objects.push(Manifest { source: source.clone(), kind, object: value }),
+            Some(kind) => {
+                errors.extend(schema::check(kind, &value).into_iter().map(|wrong| ManifestError {
+                    at: source.clone(),
+                    path: format!("{} {}: {}", kind.as_str(), text(&value["metadata"]["name"]), wrong.path),
+                    message: wrong.message,
+                }));
+                self.objects.push(Manifest { source: source.clone(), kind, object: value });
+            }
             None => self.skipped.push(Skipped { source: source.clone(), what: format!("{version} {kind}") }),
         }
     }
@@ -168,7 +176,10 @@ pub(crate) fn inline(object: &Value) -> Result<(Kind, Value), String> {
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let known = kind_of(version, kind)
         .ok_or_else(|| format!("expected an object of a simulated kind, found {version} {kind}"))?;
-    Ok((known, object.clone()))
+    match schema::check(known, object).first() {
+        Some(wrong) => Err(format!("{}: {}", wrong.path, wrong.message)),
+        None => Ok((known, object.clone())),
+    }
 }
 
 /// Reads a value of a type out of text, for files that hold one document.

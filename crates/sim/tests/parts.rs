@@ -114,7 +114,7 @@ fn what_reaches_across_keeps_a_world_whole() {
     for cohort in 0..COHORTS {
         let _ = write!(
             cohorts,
-            "---\n{{apiVersion: kueue.x-k8s.io/v1beta1, kind: Cohort, metadata: {{name: c{cohort}}}, spec: {{parent: root}}}}\n"
+            "---\n{{apiVersion: kueue.x-k8s.io/v1beta1, kind: Cohort, metadata: {{name: c{cohort}}}, spec: {{parentName: root}}}}\n"
         );
     }
     assert_eq!(parts(&(world("") + &cohorts)), 1, "one tree of Cohorts");

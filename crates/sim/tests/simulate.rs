@@ -194,6 +194,84 @@ proptest! {
     }
 }
 
+/// Values that stand where others were expected.
+fn odd() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::json;
+    prop_oneof![
+        Just(json!(null)),
+        Just(json!("")),
+        Just(json!("9999999999999999999999Ei")),
+        Just(json!(-1)),
+        Just(json!(i64::MAX)),
+        Just(json!(1.5)),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!([{"name": "cpu"}, {"name": "cpu"}])),
+        Just(json!("\u{0}/../é")),
+        any::<bool>().prop_map(|b| json!(b)),
+        "[a-z0-9-]{1,70}".prop_map(|text| json!(text)),
+    ]
+}
+
+/// Puts `odd` at one of the places of a document, or takes the place away.
+fn disturb(value: &mut serde_json::Value, at: &mut usize, odd: Option<&serde_json::Value>) -> bool {
+    let places: Vec<String> = match value {
+        serde_json::Value::Object(map) => map.keys().cloned().collect(),
+        serde_json::Value::Array(items) => (0..items.len()).map(|i| i.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    for place in places {
+        if *at == 0 {
+            match (&mut *value, odd) {
+                (serde_json::Value::Object(map), None) => drop(map.remove(&place)),
+                (value, odd) => {
+                    let inner = value
+                        .pointer_mut(&format!("/{}", place.replace('~', "~0").replace('/', "~1")))
+                        .unwrap();
+                    *inner = odd.cloned().unwrap_or_default();
+                }
+            }
+            return true;
+        }
+        *at -= 1;
+        let inner = value.pointer_mut(&format!("/{}", place.replace('~', "~0").replace('/', "~1"))).unwrap();
+        if disturb(inner, at, odd) {
+            return true;
+        }
+    }
+    false
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// A world with one field gone or odd runs, or is refused with the place of the mistake: nothing panics.
+    #[test]
+    fn a_disturbed_world_runs_or_is_refused(
+        file in 0_usize..4,
+        at in 0_usize..400,
+        odd in prop::option::weighted(0.8, odd()),
+    ) {
+        let name = ["tpu-preemption.yaml", "cohort-borrowing.yaml", "gpu-flavors.yaml", "hotswap.yaml"][file];
+        let (scenarios, mut files) = example(name);
+        let mut at = at;
+        let mut all: Vec<&mut String> = files.values_mut().collect();
+        let count = all.len();
+        let text = &mut all[at % count];
+        let mut documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(text).unwrap();
+        let _ = documents.iter_mut().any(|document| disturb(document, &mut at, odd.as_ref()));
+        **text = documents.iter().map(|d| serde_json::to_string(d).unwrap()).collect::<Vec<_>>().join("\n---\n");
+        let mut options = options(&scenarios);
+        options.until = Some(jiff::SignedDuration::from_hours(2));
+        match prepare(&scenarios, &files, options) {
+            Err(errors) => prop_assert!(errors.iter().all(|e| e.to_string().contains(", document "))),
+            Ok(mut simulation) => {
+                simulation.run(|_| {}).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn a_changed_quota_is_compared_with_the_future_without_it() {
     let (base, files) = example("arrivals.yaml");
