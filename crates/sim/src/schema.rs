@@ -7,6 +7,7 @@ use k8s_openapi::api::batch::v1::{Job, JobTemplateSpec};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -29,6 +30,10 @@ type Schemas = BTreeMap<(String, String), Value>;
 /// What is wrong with a document of a kind, and where.
 pub(crate) fn check(kind: Kind, object: &Value) -> Vec<Wrong> {
     let mut wrong = Vec::new();
+    typed::<ObjectMeta>(&object["metadata"], "metadata", &mut wrong);
+    if !wrong.is_empty() {
+        return wrong;
+    }
     match kind {
         kind if kind.group() == GROUP => {
             let version = text(&object["apiVersion"]).rsplit('/').next().unwrap_or_default();

@@ -13,6 +13,7 @@ use sluice_jobs::{Patch, Step};
 
 use crate::json::{self, text};
 use crate::object::{self, Wrong, decode};
+use crate::schema;
 
 /// Something that a watch tells.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,6 +181,11 @@ impl World {
         let old = self.objects.get(reference).ok_or_else(missing)?.clone();
         let mut new = old.clone();
         json::merge(&mut new, patch);
+        // What was there before is not the patch's.
+        let before = schema::check(reference.kind, &old);
+        if let Some(wrong) = schema::check(reference.kind, &new).into_iter().find(|w| !before.contains(w)) {
+            return Err(wrong);
+        }
         object::admit(reference.kind, &mut new, Some(&old), gates)?;
         let changed = old["spec"] != new["spec"];
         self.store(reference, new, changed);
