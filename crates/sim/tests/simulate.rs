@@ -260,7 +260,7 @@ proptest! {
         let text = &mut *all[at % count];
         let mut documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(text).unwrap();
         let _ = documents.iter_mut().any(|document| disturb(document, &mut at, odd.as_ref()));
-        **text = documents.iter().map(|d| serde_json::to_string(d).unwrap()).collect::<Vec<_>>().join("\n---\n");
+        *text = documents.iter().map(|d| serde_json::to_string(d).unwrap()).collect::<Vec<_>>().join("\n---\n");
         let mut options = options(&scenarios);
         options.until = Some(jiff::SignedDuration::from_hours(2));
         match prepare(&scenarios, &files, options) {
