@@ -218,6 +218,9 @@ pub struct JobView {
     pub suspended: bool,
     /// Whether a multi-step stop was begun and not ended (annotation `kueue.x-k8s.io/stopping` of a batch Job).
     pub stopping: bool,
+    /// Whether the rest of a stop that was begun must wait: Kubernetes ≥ 1.36 keeps the template of a suspended Job as it is while
+    /// `status.active` is not 0.
+    pub stop_waits: bool,
     /// Whether pods may still use the quota (active or terminating ones).
     pub active: bool,
     /// Set once the job ended.

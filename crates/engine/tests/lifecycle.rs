@@ -200,6 +200,26 @@ fn a_victim_stops_before_its_quota_is_given_on() {
 }
 
 #[test]
+fn what_kubernetes_refuses_while_pods_are_active_is_sent_when_they_are_gone_and_not_before() {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 2, "1"));
+    c.settle();
+    c.api.edit_job("a", |job| (job.view.stopping, job.view.stop_waits) = (true, true));
+    let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&cq, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "True");
+    c.api.edit_job("a", |job| job.view.pods_ready = true);
+    c.advance(10);
+    assert_eq!(c.written(Purpose::StopJob), 0, "nothing would come of it");
+    c.api.edit_job("a", |job| job.view.stop_waits = false);
+    c.settle();
+    assert_eq!(c.written(Purpose::StopJob), 1);
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
+}
+
+#[test]
 fn a_job_that_finishes_while_evicted_is_finished() {
     let mut c = Cluster::plain();
     c.pods_vanish = false;

@@ -17,6 +17,8 @@ pub fn observe(job: &Value) -> JobView {
     let mut view = object::from_metadata(JobKind::Job, job);
     view.stopping = view.annotations.get(labels::STOPPING).is_some_and(|value| value == "true");
     view.suspended = spec["suspend"] == true && !view.stopping;
+    view.stop_waits =
+        view.stopping && spec["suspend"] == true && status["active"].as_i64().is_some_and(|pods| pods != 0);
     view.active =
         ["active", "terminating"].iter().any(|key| status[*key].as_i64().is_some_and(|pods| pods != 0));
     view.finished = object::finished(status, "Complete", "Failed");
@@ -138,7 +140,7 @@ fn put_count(body: &mut Value, view: &JobView, pod_set: &JobPodSet, info: &PodSe
 /// 1. `suspend: true` with the annotation that says that a stop is under way;
 /// 2. clear `status.startTime`: before that the API server refuses changes of the template;
 /// 3. restore the template and drop the annotation. Kubernetes ≥ 1.36 refuses this (422) until `status.active` is 0 too:
-///    send all steps again when the Job has changed.
+///    send all steps again once [`JobView::stop_waits`] says so no longer.
 pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     let mut begin = json!({"spec": {"suspend": true}});
     set(&mut begin, &["metadata", "annotations", labels::STOPPING], Value::from("true"));

@@ -57,6 +57,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         managed_by: object["spec"]["managedBy"].as_str().map(str::to_owned),
         suspended: false,
         stopping: false,
+        stop_waits: false,
         active: false,
         finished: None,
         pods_ready: false,

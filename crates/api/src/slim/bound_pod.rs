@@ -13,7 +13,7 @@ const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 /// A Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Name, namespace, UID and version.
+    /// Name, namespace, UID, version, and when it was made.
     pub metadata: ObjectMeta,
     /// The UID of its controller.
     pub controller_uid: Option<String>,
@@ -47,6 +47,7 @@ impl From<core::Pod> for Pod {
                 namespace: metadata.namespace,
                 uid: metadata.uid,
                 resource_version: metadata.resource_version,
+                creation_timestamp: metadata.creation_timestamp,
                 ..ObjectMeta::default()
             },
         }

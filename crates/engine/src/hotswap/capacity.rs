@@ -50,7 +50,8 @@ fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
 /// The capacity of a flavor for these resources; a resource that none of its nodes has at all is not limited by nodes, and so is
 /// everything while the flavor has no nodes.
 ///
-/// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added.
+/// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
+/// for pods that are being deleted: what comes in their place takes of the others.
 /// `stays` says whether a Workload holds quota of the flavor and does so.
 pub(crate) fn of_flavor(
     scene: &Scene<'_>,
@@ -88,7 +89,7 @@ pub(crate) fn of_flavor(
     let elsewhere =
         |node: &str| !counted.contains(node) && (own.contains(node) || !scene.nodes.contains_key(node));
     for (_, pods) in scene.of_workload.iter().filter(|(key, _)| stays(key)) {
-        for pod in pods.iter().filter(|pod| elsewhere(&pod.node)) {
+        for pod in pods.iter().filter(|pod| !pod.leaving && elsewhere(&pod.node)) {
             for (resource, amount) in &pod.requests {
                 if let Some(sum) = sums.get_mut(resource) {
                     *sum += exact(*amount);

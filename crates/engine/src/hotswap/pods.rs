@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobKind;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
@@ -12,7 +14,7 @@ use crate::engine::Engine;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::{Surroundings, per_pod};
 use crate::input::ObjectRef;
-use crate::world::JobKey;
+use crate::world::{JobKey, WorkloadEntry};
 
 /// The resource that counts pods.
 pub(crate) const PODS: &str = "pods";
@@ -27,14 +29,25 @@ pub(crate) struct Pod {
     pub node: Name,
     /// Its UID.
     uid: Name,
-    /// Whether it is being deleted.
+    /// Whether it is being deleted, which takes as long as its node does not answer.
     pub leaving: bool,
     /// The UID of its controller.
     controller: Option<Name>,
     /// The JobSet that it names.
     jobset: Option<Name>,
+    /// When it was made.
+    created: Option<Timestamp>,
     /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
     pub requests: Vec<(Name, Amount)>,
+}
+
+impl Pod {
+    /// Whether it is left over from before its Workload got the quota that it holds now.
+    pub fn is_of_former_run(&self, entry: &WorkloadEntry) -> bool {
+        let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
+        // One that goes on is of this run, whatever the clocks say.
+        self.leaving && reserved.is_some_and(|reserved| self.created.is_none_or(|created| created < reserved))
+    }
 }
 
 /// What one pod of a template takes of a node: as it is, without what counts for quotas only.
@@ -67,6 +80,7 @@ impl Engine {
             leaving: pod.leaving,
             controller: pod.controller_uid.as_deref().map(Name::from),
             jobset: pod.jobset.as_deref().map(Name::from),
+            created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             requests,
         };
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));

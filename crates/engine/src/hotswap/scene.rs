@@ -31,7 +31,7 @@ pub(crate) struct SeenNode<'a> {
 pub(crate) struct Scene<'a> {
     /// The nodes.
     pub nodes: BTreeMap<&'a str, SeenNode<'a>>,
-    /// The pods of each Workload that holds quota, but for those that are being deleted from unhealthy nodes.
+    /// The pods of each Workload that holds quota, but for those that an earlier run left behind.
     pub of_workload: BTreeMap<&'a WorkloadKey, Vec<&'a Pod>>,
     /// All other pods.
     pub others: Vec<&'a Pod>,
@@ -70,12 +70,9 @@ impl<'a> Scene<'a> {
     }
 
     fn place(&mut self, engine: &'a Engine, key: &'a PodKey, pod: &'a Pod) {
-        // One that is to go from a machine that may never answer again is nobody's: its job runs elsewhere, or will.
-        if pod.leaving && self.health(&pod.node) == Health::Unhealthy {
-            return;
-        }
+        let has = |entry: &WorkloadEntry| holds(entry) && !pod.is_of_former_run(entry);
         let holder =
-            engine.workloads_of_pod(key, pod).find(|key| engine.world.workloads.get(*key).is_some_and(holds));
+            engine.workloads_of_pod(key, pod).find(|key| engine.world.workloads.get(*key).is_some_and(has));
         match holder.and_then(|key| engine.world.workloads.get_key_value(key)) {
             Some((key, _)) => self.of_workload.entry(key).or_default().push(pod),
             None => self.others.push(pod),

@@ -334,7 +334,7 @@ impl Engine {
         self.write_job(key, Purpose::StartJob, write, then);
     }
 
-    /// Stops a job and restores its templates.
+    /// Stops a job and restores its templates; what remains of a stop that was begun, once that can be done.
     pub(crate) fn stop_job(
         &mut self,
         key: &JobKey,
@@ -343,6 +343,9 @@ impl Engine {
         why: &str,
         more: &[Effect],
     ) {
+        if view.stop_waits {
+            return;
+        }
         let mut then = vec![
             event(&key.object(), &view.job.uid, EventType::Normal, "Stopped", why, reporter(key.kind)),
             log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),

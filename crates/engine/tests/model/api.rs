@@ -462,6 +462,7 @@ fn start(job: &mut JobState, infos: &[PodSetInfo]) {
 fn stop(job: &mut JobState, infos: &[PodSetInfo]) {
     job.started_by_user = false;
     job.view.suspended = true;
+    (job.view.stopping, job.view.stop_waits) = (false, false);
     job.view.pods_ready = false;
     job.stopping_pods = job.view.active;
     for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {

@@ -64,6 +64,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         managed_by: None,
         suspended: true,
         stopping: false,
+        stop_waits: false,
         active: false,
         finished: None,
         pods_ready: false,

@@ -112,6 +112,30 @@ fn a_job_that_is_being_stopped_is_not_suspended() {
 }
 
 #[test]
+fn the_rest_of_a_stop_waits_for_active_pods_of_a_suspended_job() {
+    let waits = |stopping: bool, suspend: bool, status: Value| {
+        let view = observe_job(|job| {
+            if stopping {
+                job["metadata"]["annotations"]["kueue.x-k8s.io/stopping"] = json!("true");
+            }
+            job["spec"]["suspend"] = json!(suspend);
+            job["status"] = status;
+        });
+        view.stop_waits
+    };
+    assert!(waits(true, true, json!({"active": 2})));
+    assert!(
+        !waits(true, true, json!({"active": 0, "terminating": 2})),
+        "Kubernetes lets the template change"
+    );
+    assert!(
+        !waits(true, false, json!({"active": 2})),
+        "somebody started it again: it is to be suspended first"
+    );
+    assert!(!waits(false, true, json!({"active": 2})), "no stop was begun");
+}
+
+#[test]
 fn a_job_is_active_while_pods_run_or_terminate() {
     let active = |status: Value| observe_job(|job| job["status"] = status).active;
     assert!(!active(Value::Null));
