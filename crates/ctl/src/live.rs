@@ -10,9 +10,10 @@ use sluice_engine::Kind;
 use sluice_sim::{Manifest, Observed, Source, queue_of};
 
 /// The kinds that say how there is to be queued, queues before jobs.
-const SETTINGS: [Kind; 11] = [
+const SETTINGS: [Kind; 12] = [
     Kind::Namespace,
     Kind::ResourceFlavor,
+    Kind::ProvisioningRequestConfig,
     Kind::AdmissionCheck,
     Kind::Topology,
     Kind::Cohort,
@@ -24,7 +25,11 @@ const SETTINGS: [Kind; 11] = [
     Kind::RuntimeClass,
 ];
 /// The kinds that are queued. Workloads come first: a job whose Workload is not there yet would get a second one.
-const QUEUED: [Kind; 3] = [Kind::Workload, Kind::Job(JobKind::Job), Kind::Job(JobKind::JobSet)];
+const QUEUED: [Kind; 4] =
+    [Kind::Workload, Kind::ProvisioningRequest, Kind::Job(JobKind::Job), Kind::Job(JobKind::JobSet)];
+/// Pods that are bound and have not ended, as a field selector in a URL.
+const BOUND: &str =
+    "&fieldSelector=spec.nodeName%21%3D%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 /// Objects in one answer.
 const PAGE: usize = 500;
 /// With more namespaces than this, one list of all is cheaper than a list of each.
@@ -84,7 +89,15 @@ pub async fn read(client: &Client, extent: Extent<'_>) -> anyhow::Result<Live> {
         }
         live.take(kind, found);
     }
+    if queues.is_none() && live.objects.iter().any(wants_pods) {
+        live.take(Kind::Pod, list(client, Kind::Pod, None).await?);
+    }
     Ok(live)
+}
+
+/// Whether a manager watches pods because of an object: for Hotswap.
+fn wants_pods(manifest: &Manifest) -> bool {
+    manifest.object["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true
 }
 
 /// Namespace and LocalQueue of what is queued.
@@ -173,7 +186,9 @@ async fn list(client: &Client, kind: Kind, namespace: Option<&str>) -> anyhow::R
     let mut all = Vec::new();
     let mut token = String::new();
     loop {
-        let uri = format!("{path}?limit={PAGE}{}{token}", if token.is_empty() { "" } else { "&continue=" });
+        let selector = if kind == Kind::Pod { BOUND } else { "" };
+        let next = if token.is_empty() { "" } else { "&continue=" };
+        let uri = format!("{path}?limit={PAGE}{selector}{next}{token}");
         let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
         let mut page: Value = match client.request(request).await {
             Ok(page) => page,

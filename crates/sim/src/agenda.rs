@@ -21,6 +21,8 @@ pub(crate) enum Action {
     Gone(ObjectRef, u64),
     /// The admission checks of a Workload are ready.
     Checks(ObjectRef),
+    /// The next state of a request for nodes, by its UID, comes.
+    Answer(ObjectRef, Arc<str>, usize),
     /// Pods leave a node that has not answered since then.
     PodsLeave(Arc<str>, Timestamp),
     /// Pods of a node that is gone are collected.

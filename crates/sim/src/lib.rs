@@ -11,6 +11,7 @@
 #![warn(clippy::disallowed_types)]
 
 mod agenda;
+mod autoscaler;
 pub mod duration;
 pub mod explain;
 pub mod faults;

@@ -16,7 +16,7 @@ pub(crate) const PODS_STAY: SignedDuration = SignedDuration::from_secs(300);
 pub(crate) const PODS_COLLECTED: SignedDuration = SignedDuration::from_secs(40);
 
 /// The label that names the JobSet of a pod.
-const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+pub(crate) const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// A pod that is an object: its node, and its name.
 pub(crate) type Shown = (Arc<str>, ObjectRef);

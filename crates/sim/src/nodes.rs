@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
-use sluice_engine::ObjectRef;
+use sluice_engine::{Kind, ObjectRef};
 
 use crate::json::text;
 use fit::Labels;
@@ -171,6 +171,22 @@ impl Nodes {
         self.placed.get(job).map_or(&[], |place| &place.pods)
     }
 
+    /// Takes over a pod that is on a node already; nodes come later.
+    pub fn adopt(&mut self, owner: &ObjectRef, node: &str, spec: &Value) {
+        let jobset = owner.kind == Kind::Job(JobKind::JobSet);
+        let requests = Arc::new(template::requests(spec));
+        let place = self.placed.entry(owner.clone()).or_default();
+        let index = i64::try_from(place.pods.len()).unwrap_or(i64::MAX);
+        place.pods.push(Placed { node: node.into(), group: 0, replica: 0, index, requests, jobset });
+    }
+
+    /// A job has groups of nodes to itself.
+    pub fn hold(&mut self, job: &ObjectRef, groups: BTreeSet<(String, String)>) {
+        if let Some(place) = self.placed.get_mut(job) {
+            place.holds.extend(groups);
+        }
+    }
+
     /// Finds room for all pods of a job or for none: where they like it best, first fit by name among equals.
     pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value) -> bool {
         if self.by_name.is_empty() || self.placed.contains_key(job) {
@@ -313,7 +329,6 @@ impl Nodes {
 mod tests {
     use super::*;
     use serde_json::json;
-    use sluice_engine::Kind;
 
     fn job(name: &str, pods: i64, cpu: &str) -> (ObjectRef, Value) {
         let container = json!({"resources": {"requests": {"cpu": cpu}}});

@@ -14,10 +14,11 @@ use sluice_engine::{Kind, Object, ObjectRef};
 use crate::json::{self, text};
 
 /// Every kind that the engine is told about.
-pub(crate) const KINDS: [Kind; 15] = [
+pub(crate) const KINDS: [Kind; 17] = [
     Kind::Namespace,
     Kind::Topology,
     Kind::ResourceFlavor,
+    Kind::ProvisioningRequestConfig,
     Kind::AdmissionCheck,
     Kind::Cohort,
     Kind::ClusterQueue,
@@ -28,6 +29,7 @@ pub(crate) const KINDS: [Kind; 15] = [
     Kind::RuntimeClass,
     Kind::Node,
     Kind::Workload,
+    Kind::ProvisioningRequest,
     Kind::Job(JobKind::Job),
     Kind::Job(JobKind::JobSet),
 ];
@@ -40,7 +42,7 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
 
 /// The kind that a decision log names: also those that are not simulated.
 pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
-    let more = [Kind::ProvisioningRequestConfig, Kind::ProvisioningRequest, Kind::Pod, Kind::PodTemplate];
+    let more = [Kind::Pod, Kind::PodTemplate];
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let found = more.into_iter().find(|k| k.group() == group && k.as_str() == kind);
     kind_of(api_version, kind).or(found)

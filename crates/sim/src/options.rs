@@ -60,6 +60,7 @@ impl Options {
         EngineConfig {
             status_interval_ms: 3_600_000,
             message_interval_seconds: 600,
+            provisioning: true,
             ..EngineConfig::from(&self.configuration)
         }
     }

@@ -94,6 +94,11 @@ impl Simulation {
         self.pods.termination = spec.pod_termination.unwrap_or(self.pods.termination);
         self.pods.startup = spec.pod_startup.unwrap_or(self.pods.startup);
         self.check_delay = spec.check_delay.unwrap_or(self.check_delay);
+        if let Err(why) = crate::autoscaler::check(&spec.provisioning) {
+            let path = "Scenario: spec.provisioning.play".to_owned();
+            errors.push(ManifestError { at: source.clone(), path, message: why });
+        }
+        self.autoscaler.settings.take_over(spec.provisioning);
         let start = self.options.start;
         for (number, event) in spec.events.into_iter().enumerate() {
             let mut wrong = |message: String| {

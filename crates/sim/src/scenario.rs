@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use crate::autoscaler::Provisioning;
 use crate::duration;
 use crate::random::Distribution;
 
@@ -55,6 +56,9 @@ pub struct Spec {
     /// From the reservation of quota until an admission check says Ready.
     #[serde(default, deserialize_with = "duration::optional")]
     pub check_delay: Option<SignedDuration>,
+    /// What becomes of requests for nodes.
+    #[serde(default)]
+    pub provisioning: Provisioning,
     /// What happens once.
     #[serde(default)]
     pub events: Vec<ScenarioEvent>,

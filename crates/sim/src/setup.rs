@@ -37,6 +37,8 @@ fn beside(scenario: &Source, name: &str) -> String {
 fn rank(kind: Kind) -> usize {
     match kind {
         Kind::Job(_) => KINDS.len(),
+        // Those of a cluster.
+        Kind::Pod => KINDS.len() + 1,
         kind => KINDS.iter().position(|k| *k == kind).unwrap_or(KINDS.len()),
     }
 }

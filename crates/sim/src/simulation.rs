@@ -1,17 +1,20 @@
 //! The virtual cluster: objects, time, the real engine and the real job adapters.
 
+mod adopting;
 mod applying;
 mod controllers;
 mod faulty;
 mod machines;
+mod provisioning;
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_engine::{Engine, Input, Kind, Object, ObjectRef};
 
 use crate::agenda::{Action, Agenda, after};
+use crate::autoscaler::Autoscaler;
 use crate::faults::BadDay;
 use crate::machines::Machines;
 use crate::object::KINDS;
@@ -78,6 +81,7 @@ pub struct Simulation {
     pub(crate) pods: Pods,
     pub(crate) play: Play,
     pub(crate) machines: Machines,
+    pub(crate) autoscaler: Autoscaler,
     record: Record,
     now: Timestamp,
     /// When something last happened that was not one of the engine's timers.
@@ -130,6 +134,7 @@ impl Simulation {
             pods,
             play: Play::default(),
             machines: Machines::default(),
+            autoscaler: Autoscaler::default(),
             record: Record::new(start),
             now: start,
             last_event: start,
@@ -158,6 +163,7 @@ impl Simulation {
             pods: self.pods.clone(),
             play: self.play.clone(),
             machines: self.machines.clone(),
+            autoscaler: self.autoscaler.clone(),
             record: self.record.clone(),
             now: self.now,
             last_event: self.last_event,
@@ -172,6 +178,7 @@ impl Simulation {
 
     /// Lets the engine see what there is, and lead. Objects applied before are there from the beginning.
     pub fn begin(&mut self) {
+        self.adopt_pods();
         self.deliver();
         for kind in KINDS.into_iter().chain([Kind::Pod]) {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
@@ -306,6 +313,7 @@ impl Simulation {
             }
             Kind::Cohort | Kind::LocalQueue => self.record.configured(self.now, reference, value),
             Kind::Node => self.node_changed(reference),
+            Kind::ProvisioningRequest => self.request_changed(reference),
             _ => {}
         }
         if let Some(object) = self.world.object(reference) {
@@ -455,15 +463,8 @@ impl Simulation {
             Action::Gone(job, attempt) => self.pods_gone(&job, attempt),
             Action::PodsLeave(node, since) => self.pods_leave(&node, since),
             Action::PodsCollected(node) => self.collect_pods(&node),
-            Action::Checks(workload) => self.world.set_status(&workload, |status| {
-                let checks = status.get_mut("admissionChecks").and_then(Value::as_array_mut);
-                for check in checks.into_iter().flatten() {
-                    if check["state"] == "Pending" {
-                        check["state"] = json!("Ready");
-                        check["message"] = json!("simulated");
-                    }
-                }
-            }),
+            Action::Checks(workload) => self.answer_checks(&workload),
+            Action::Answer(request, uid, number) => self.answer_request(&request, uid, number),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The objects of the virtual cluster, and what writes do to them, as the API server would.
 
+mod made;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -75,12 +77,17 @@ impl World {
         self.get(reference).or(removed.map(|removed| &removed.1))
     }
 
+    /// Every object.
+    pub fn all(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.objects.iter()
+    }
+
     /// Every object of a kind, by name.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Value)> {
         self.objects.iter().filter(move |(reference, _)| reference.kind == kind)
     }
 
-    /// The Workloads that an object owns.
+    /// What an object owns: of a job, its Workloads.
     pub fn owned(&self, uid: &str) -> Vec<ObjectRef> {
         self.owned.get(uid).into_iter().flatten().cloned().collect()
     }
@@ -157,8 +164,9 @@ impl World {
             metadata["labels"][sluice_api::labels::NAMESPACE_NAME_LABEL] = json!(&*reference.name);
         }
         let generation = metadata["generation"].as_i64().is_none();
-        let workload = reference.kind == Kind::Workload;
-        for uid in owner_uids(&value).into_iter().filter(|_| workload) {
+        // Pods are ended by whoever plays their machines.
+        let collected = reference.kind != Kind::Pod;
+        for uid in owner_uids(&value).into_iter().filter(|_| collected) {
             self.owned.entry(uid).or_default().insert(reference.clone());
         }
         self.store(reference, value, generation);
@@ -250,18 +258,23 @@ impl World {
     fn remove(&mut self, reference: &ObjectRef) {
         let Some(value) = self.objects.remove(reference) else { return };
         self.specs.remove(reference);
-        for uid in owner_uids(&value) {
+        self.disown(reference, &value);
+        let uid: Arc<str> = text(&value["metadata"]["uid"]).into();
+        self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
+        for workload in self.owned(&uid) {
+            self.delete(&workload);
+        }
+    }
+
+    /// An object is not owned any more by those whom its document names.
+    fn disown(&mut self, reference: &ObjectRef, value: &Value) {
+        for uid in owner_uids(value) {
             if let Some(set) = self.owned.get_mut(&uid) {
                 set.remove(reference);
                 if set.is_empty() {
                     self.owned.remove(&uid);
                 }
             }
-        }
-        let uid: Arc<str> = text(&value["metadata"]["uid"]).into();
-        self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
-        for workload in self.owned(&uid) {
-            self.delete(&workload);
         }
     }
 
@@ -325,9 +338,12 @@ impl World {
             Write::SuspendJob { view } => {
                 self.steps(reference, &view.resource_version, &[sluice_jobs::suspend(view)])?;
             }
+            Write::Create(document) => self.create_document(reference, document)?,
+            Write::CreatePodTemplate(source) => self.create_template(reference, source)?,
             Write::Read => {}
-            // Requests for nodes: the checks that they stand for are answered without.
-            _ => return Err(WriteError::Refused(format!("{} is not simulated", reference.kind.as_str()))),
+        }
+        if reference.kind == Kind::PodTemplate {
+            return Ok(None);
         }
         self.object(reference).map(Some).ok_or_else(|| WriteError::NotFound(reference.to_string()))
     }
@@ -337,6 +353,13 @@ impl World {
         let Some(old) = self.objects.get(reference) else { return };
         if *old != value {
             let changed = old["spec"] != value["spec"];
+            if old["metadata"]["ownerReferences"] != value["metadata"]["ownerReferences"] {
+                let old = old.clone();
+                self.disown(reference, &old);
+                for uid in owner_uids(&value) {
+                    self.owned.entry(uid).or_default().insert(reference.clone());
+                }
+            }
             self.store(reference, value, changed);
             self.echo_of(reference);
         }

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
-use sluice_sim::{File, Manifests, Options, Simulation, Source, prepare};
+use sluice_sim::{File, Manifest, Manifests, Options, Simulation, Source, prepare};
 
 const POOL: &str = "cloud.google.com/gke-nodepool";
 
@@ -249,4 +249,41 @@ fn pods_are_no_objects_where_hotswap_does_not_act() {
     assert_eq!(low[1..], ["0:00 admitted", "60:00 finished"]);
     let patience = "40:00 evicted PodsReadyTimeout";
     assert_eq!(high[1..], ["0:00 admitted", patience, "41:00 admitted", "120:00 finished"]);
+}
+
+#[test]
+fn pods_that_were_read_from_a_cluster_stay_where_they_are() {
+    let mut before = with_events(page(), &json!([]));
+    after(&mut before, 5);
+    let mut manifests = Manifests::default();
+    for kind in [
+        Kind::ResourceFlavor,
+        Kind::ClusterQueue,
+        Kind::LocalQueue,
+        Kind::PriorityClass,
+        Kind::Node,
+        Kind::Workload,
+        Kind::Job(JobKind::JobSet),
+        Kind::Pod,
+    ] {
+        let found = before.objects(kind).map(|(_, value)| value.clone());
+        let manifest = |object| Manifest { source: Source::default(), kind, object };
+        manifests.objects.extend(found.map(manifest));
+    }
+    // On other nodes than the simulation's own scheduler would choose.
+    let swap = |name: &str| match name.split_at(name.len() - 3) {
+        (head, tail) if tail.starts_with('1') => format!("{head}4{}", &tail[1..]),
+        (head, tail) if tail.starts_with('4') => format!("{head}1{}", &tail[1..]),
+        _ => name.to_owned(),
+    };
+    for pod in manifests.objects.iter_mut().filter(|m| m.kind == Kind::Pod) {
+        pod.object["spec"]["nodeName"] = json!(swap(pod.object["spec"]["nodeName"].as_str().unwrap()));
+    }
+    let mut simulation = with_events(manifests, &json!([{"at": "10m", "departNodes": pool("v6e-pool-4")}]));
+    after(&mut simulation, 5);
+    assert_eq!(pools(&simulation, HIGH), names(["v6e-pool-2", "v6e-pool-4"]));
+    assert_eq!(simulation.objects(Kind::Pod).count(), 16);
+    after(&mut simulation, 10);
+    assert_eq!(pools(&simulation, HIGH), names(["v6e-pool-1", "v6e-pool-2"]));
+    assert!(story(&simulation, LOW).contains(&"10:00 preempted OutOfCohortReclamation".to_owned()));
 }

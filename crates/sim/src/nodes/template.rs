@@ -52,7 +52,7 @@ pub(crate) fn amounts(value: &Value) -> Amounts {
 }
 
 /// What one pod of a template asks for: the sum of its containers, limits standing in for requests, and the pod itself.
-fn requests(spec: &Value) -> Amounts {
+pub(super) fn requests(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {
         let resources = &container["resources"];

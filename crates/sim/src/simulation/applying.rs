@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_api::labels::PROVISIONING_REQUEST_CONTROLLER_NAME;
 use sluice_api::{conditions, labels};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_jobs::Patch;
@@ -57,7 +58,8 @@ impl Simulation {
         if let Kind::Job(job) = kind {
             self.admit_job(job, &mut value).map_err(|wrong| refused(&value, wrong))?;
         }
-        if kind == Kind::AdmissionCheck {
+        let foreign = value["spec"]["controllerName"] != PROVISIONING_REQUEST_CONTROLLER_NAME;
+        if kind == Kind::AdmissionCheck && foreign {
             // Its controller is played here: it is there.
             value["status"]["conditions"] = json!([{
                 "type": conditions::ACTIVE, "status": "True", "reason": "Active", "message": "",

@@ -11,7 +11,7 @@ use crate::object::KINDS;
 
 /// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
 fn config(simulation: &Simulation) -> EngineConfig {
-    EngineConfig::from(&simulation.options.configuration)
+    EngineConfig { provisioning: true, ..EngineConfig::from(&simulation.options.configuration) }
 }
 
 impl Simulation {

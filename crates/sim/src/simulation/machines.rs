@@ -59,6 +59,10 @@ impl Simulation {
     /// Makes objects of a job's pods, where pods are objects.
     pub(super) fn show_pods(&mut self, job: &ObjectRef) {
         let (true, Kind::Job(kind)) = (self.machines.shown, job.kind) else { return };
+        if self.machines.pods.contains_key(job) {
+            // They were read from a cluster.
+            return;
+        }
         let Some(run) = self.pods.run(job) else { return };
         let Some(value) = self.world.get(job) else { return };
         let documents = self.machines.documents(job, kind, value, run.attempt);

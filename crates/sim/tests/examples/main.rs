@@ -65,6 +65,21 @@ fn a_pool_that_is_about_to_go_is_left_and_the_one_that_made_way_runs_again() {
 }
 
 #[test]
+fn nodes_are_asked_for_before_a_job_starts() {
+    holds("dws", "provisioned");
+}
+
+#[test]
+fn a_request_that_fails_is_made_again() {
+    holds("dws", "retried");
+}
+
+#[test]
+fn the_providers_quota_keeps_a_job_waiting_and_its_text_is_shown() {
+    holds("dws", "quota-of-the-provider");
+}
+
+#[test]
 fn a_jobset_without_a_queue_is_left_alone() {
     holds("hotswap", "without-queue-name");
 }

@@ -59,6 +59,7 @@ struct State {
     reason: Option<String>,
     message: Option<String>,
     ready: Option<bool>,
+    check: Option<String>,
 }
 
 /// One scenario and where its files are.
@@ -138,12 +139,22 @@ impl Story {
     }
 }
 
-/// Whether the condition PodsReady of a job's Workload is true.
-fn pods_ready(simulation: &Simulation, job: &str) -> bool {
+/// A list in the status of a job's Workload.
+fn in_status(simulation: &Simulation, job: &str, list: &str) -> Vec<Value> {
     let workloads = simulation.objects(Kind::Workload);
     let mut own = workloads.filter(|(_, w)| w["metadata"]["ownerReferences"][0]["name"] == job);
-    let conditions = own.next().map(|(_, w)| w["status"]["conditions"].clone()).unwrap_or_default();
-    let all = conditions.as_array().cloned().unwrap_or_default();
+    own.next().and_then(|(_, w)| w["status"][list].as_array().cloned()).unwrap_or_default()
+}
+
+/// Whether the message of an admission check has this part.
+fn check_says(simulation: &Simulation, job: &str, part: &str) -> bool {
+    let checks = in_status(simulation, job, "admissionChecks");
+    checks.iter().any(|check| check["message"].as_str().unwrap_or_default().contains(part))
+}
+
+/// Whether the condition PodsReady of a job's Workload is true.
+fn pods_ready(simulation: &Simulation, job: &str) -> bool {
+    let all = in_status(simulation, job, "conditions");
     all.iter().any(|c| c["type"] == "PodsReady" && c["status"] == "True")
 }
 
@@ -191,6 +202,7 @@ impl State {
         let state = match self.is.as_str() {
             "waiting" => job.managed && job.holds.last().is_none_or(|h| h.to.is_some()) && !finished,
             "admitted" => held.is_some() && !finished,
+            "reserved" => job.holds.last().is_some_and(|h| h.to.is_none() && h.admitted.is_none()),
             "finished" => job.managed && finished,
             "unmanaged" => !job.managed,
             "completed" => finished && job.success,
@@ -208,6 +220,7 @@ impl State {
             && self.priority.is_none_or(|p| job.priority == p)
             && self.flavors.iter().all(|(resource, wanted)| flavor(resource).as_ref() == Some(wanted))
             && self.ready.is_none_or(|wanted| ready() == wanted)
+            && self.check.as_deref().is_none_or(|part| check_says(simulation, job.name.as_ref(), part))
             && self.reason.as_deref().is_none_or(|r| why.is_some_and(|(reason, _)| **reason == *r))
             && self.message.as_deref().is_none_or(|m| why.is_some_and(|(_, message)| message.contains(m)))
     }

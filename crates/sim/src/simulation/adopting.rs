@@ -1,0 +1,83 @@
+//! Takes over pods that were read from a cluster: they stay where they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_engine::{Kind, ObjectRef};
+
+use super::Simulation;
+use crate::json::text;
+use crate::machines::JOBSET_NAME;
+use crate::nodes::groups;
+use crate::pods::wants_to_run;
+
+impl Simulation {
+    /// Gives the pods that are there to the jobs that are there. Those of nobody take room on their nodes for good.
+    pub(super) fn adopt_pods(&mut self) {
+        let pods: Vec<_> = self.world.of_kind(Kind::Pod).map(|(r, v)| (r.clone(), v.clone())).collect();
+        if pods.is_empty() {
+            return;
+        }
+        let jobs: BTreeMap<String, ObjectRef> = self
+            .world
+            .all()
+            .filter(|(reference, _)| matches!(reference.kind, Kind::Job(_)))
+            .map(|(reference, value)| (text(&value["metadata"]["uid"]).to_owned(), reference.clone()))
+            .collect();
+        let mut adopted = BTreeSet::new();
+        for (pod, value) in pods {
+            let node = text(&value["spec"]["nodeName"]);
+            let job = self.job_of_pod(&pod, &value, &jobs);
+            let stopped = |job: &ObjectRef| !self.world.get(job).is_some_and(wants_to_run);
+            if node.is_empty() || job.as_ref().is_some_and(stopped) {
+                self.world.delete(&pod);
+                continue;
+            }
+            self.machines.nodes.adopt(job.as_ref().unwrap_or(&pod), node, &value["spec"]);
+            if let Some(job) = job {
+                let shown = (Arc::from(node), pod);
+                self.machines.pods.entry(job.clone()).or_default().push(shown);
+                adopted.insert(job);
+            }
+        }
+        for job in adopted {
+            self.adopt_groups(&job);
+        }
+    }
+
+    /// The job that a pod runs for: the JobSet that it names, or its controller.
+    fn job_of_pod(
+        &self,
+        pod: &ObjectRef,
+        value: &Value,
+        jobs: &BTreeMap<String, ObjectRef>,
+    ) -> Option<ObjectRef> {
+        let named = value["metadata"]["labels"][JOBSET_NAME].as_str().map(|name| {
+            let kind = Kind::Job(sluice_api::job::JobKind::JobSet);
+            ObjectRef::namespaced(kind, Arc::clone(&pod.namespace), name)
+        });
+        let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let controller = owners.find(|owner| owner["controller"] == true);
+        let controller = controller.and_then(|owner| jobs.get(text(&owner["uid"])).cloned());
+        named.filter(|job| self.world.get(job).is_some()).or(controller)
+    }
+
+    /// Notes the groups of nodes that a JobSet has to itself.
+    fn adopt_groups(&mut self, job: &ObjectRef) {
+        let (Some(value), Kind::Job(kind)) = (self.world.get(job), job.kind) else { return };
+        let groups = groups(kind, value);
+        let labels: BTreeSet<&str> = groups.iter().filter_map(|group| group.exclusive).collect();
+        let on: BTreeSet<_> =
+            self.machines.nodes.pods_of(job).iter().map(|pod| Arc::clone(&pod.node)).collect();
+        let mut holds = BTreeSet::new();
+        for node in on {
+            let Some(value) = self.world.get(&ObjectRef::cluster(Kind::Node, node)) else { continue };
+            let of = |label: &&str| {
+                Some(((*label).to_owned(), value["metadata"]["labels"][*label].as_str()?.to_owned()))
+            };
+            holds.extend(labels.iter().filter_map(of));
+        }
+        self.machines.nodes.hold(job, holds);
+    }
+}

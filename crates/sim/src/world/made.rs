@@ -1,0 +1,46 @@
+//! What the controller of provisioning checks makes: requests for nodes, and the templates that they name.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use sluice_api::v1beta2::Workload;
+use sluice_engine::provisioning::template::TemplateSource;
+use sluice_engine::{ObjectRef, WriteError};
+
+use super::World;
+
+impl World {
+    /// Creates an object as its document says.
+    pub(super) fn create_document(
+        &mut self,
+        reference: &ObjectRef,
+        document: &Value,
+    ) -> Result<(), WriteError> {
+        if self.objects.contains_key(reference) {
+            return Err(WriteError::AlreadyExists(reference.to_string()));
+        }
+        let mut value = document.clone();
+        value["apiVersion"] = Value::from(reference.kind.api_version());
+        value["kind"] = Value::from(reference.kind.as_str());
+        self.insert_new(reference, value);
+        Ok(())
+    }
+
+    /// Creates the PodTemplate of a Workload's pod set. One that is there already and belongs to the same Workload will do.
+    pub(super) fn create_template(
+        &mut self,
+        reference: &ObjectRef,
+        source: &TemplateSource,
+    ) -> Result<(), WriteError> {
+        let missing = || WriteError::NotFound(source.workload.to_string());
+        let workload = self.objects.get(&source.workload).ok_or_else(missing)?;
+        let refused = |error: serde_json::Error| WriteError::Refused(error.to_string());
+        let workload = Workload::deserialize(workload).map_err(refused)?;
+        let template = source.build(&workload).map_err(WriteError::Refused)?;
+        if let Some(known) = self.objects.get(reference) {
+            let owners = known["metadata"]["ownerReferences"].as_array();
+            let own = owners.is_some_and(|all| all.iter().any(|owner| owner["uid"] == *source.uid));
+            return if own { Ok(()) } else { Err(WriteError::Conflict(reference.to_string())) };
+        }
+        self.create_document(reference, &serde_json::to_value(template).map_err(refused)?)
+    }
+}
