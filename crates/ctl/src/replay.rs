@@ -7,12 +7,15 @@ use anyhow::Context as _;
 use clap::Args;
 use sluice_sim::replay::{Mismatch, Replay};
 
+/// Characters of an effect that are shown.
+const MOST_CHARACTERS: usize = 400;
+
 /// `sluice replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
     /// A decision log, as `sluice manager --record` and `sluice simulate --record` write it
     pub file: PathBuf,
-    /// Show every cycle that came out differently, not only the first
+    /// Show all that this version decides differently, not only in the first cycle that differs
     #[arg(long)]
     pub diff: bool,
 }
@@ -51,12 +54,21 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
 }
 
 fn show(mismatch: &Mismatch) {
-    let text = |effect: &Option<String>| effect.clone().unwrap_or_else(|| "nothing".to_owned());
-    println!(
-        "line {}, {}:\n- {}\n+ {}",
-        mismatch.line,
-        mismatch.at,
-        text(&mismatch.recorded),
-        text(&mismatch.replayed)
-    );
+    println!("line {}, {}:", mismatch.line, mismatch.at);
+    for (sign, effects) in [('-', &mismatch.recorded), ('+', &mismatch.replayed)] {
+        for effect in effects {
+            println!("{sign} {}", shortened(effect));
+        }
+    }
+    if mismatch.recorded.is_empty() && mismatch.replayed.is_empty() {
+        println!("  the same in another order");
+    }
+}
+
+/// A line that a terminal bears: whole objects are longer.
+fn shortened(effect: &str) -> String {
+    match effect.char_indices().nth(MOST_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &effect[..end]),
+        None => effect.to_owned(),
+    }
 }

@@ -242,7 +242,9 @@ pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
     let log = args.record.as_deref().map(log_to).transpose()?;
     let (sink, log) = log.unzip();
     let mut simulation = begin(&loaded, options.clone(), sink)?;
-    play(&mut simulation, args.watch, on)?;
+    // What happens does not get between the documents.
+    let watch = args.watch.map(|speed| Watch { speed, aside: args.output != Output::Table });
+    play(&mut simulation, watch, on)?;
     if let Some(log) = log {
         simulation.close_log();
         log.finish()?;
@@ -296,9 +298,17 @@ fn begin_changed(loaded: &Loaded, change: Loaded, options: Options) -> anyhow::R
     begin(&Loaded { manifests, files }, options, None)
 }
 
+/// How events are shown while they happen.
+struct Watch {
+    /// Simulated seconds per second.
+    speed: u32,
+    /// On standard error, because a document goes to standard output.
+    aside: bool,
+}
+
 /// Runs a simulation to its end: as fast as it goes, or at a speed and with its events shown.
-fn play(simulation: &mut Simulation, watch: Option<u32>, on: bool) -> anyhow::Result<()> {
-    let Some(speed) = watch else {
+fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::Result<()> {
+    let Some(Watch { speed, aside }) = watch else {
         let progress = Progress::new(on);
         let outcome = simulation.run(|s| progress.show(parts::Progress::of(s)));
         progress.end();
@@ -310,7 +320,8 @@ fn play(simulation: &mut Simulation, watch: Option<u32>, on: bool) -> anyhow::Re
     loop {
         let record = simulation.record();
         for entry in &record.entries[shown..] {
-            println!("{}", table::line(&record.line(entry)));
+            let line = table::line(&record.line(entry));
+            if aside { eprintln!("{line}") } else { println!("{line}") }
         }
         shown = record.entries.len();
         let Some(next) = simulation.next() else { return Ok(()) };

@@ -1,12 +1,13 @@
 //! The decision log: everything that went into the engine and came out, one JSON document a line; and its replay.
 //!
 //! The first line says with which configuration; inputs carry the objects as documents, so that the engine of any version
-//! can be given them again; effects are what the engine's types print.
+//! can be given them again; effects are lines of text that stay the same while the behaviour does.
 //!
 //! A simulation writes one, and so does a running manager. Where that built its engine anew (after a panic, or because
 //! another replica may lead), the log says so, and the replay does the same.
 
 mod line;
+mod said;
 mod settings;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +19,7 @@ use sluice_engine::{Engine, EngineConfig};
 
 use crate::options::Options;
 use line::{Line, input_of, printed};
+use said::difference;
 
 pub use line::Entry;
 pub(crate) use line::{cycle, header, input};
@@ -27,7 +29,7 @@ pub use settings::EngineSettings;
 pub type Sink = dyn FnMut(&str) + Send;
 
 /// The version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Why a log cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,10 +54,10 @@ pub struct Mismatch {
     pub line: usize,
     /// When.
     pub at: Timestamp,
-    /// The first effect that the log has and the engine did not give, if there is one.
-    pub recorded: Option<String>,
-    /// The first effect that the engine gave instead, if there is one.
-    pub replayed: Option<String>,
+    /// The effects that the log has and the engine did not give.
+    pub recorded: Vec<String>,
+    /// The effects that the engine gave instead. Both are empty where only the order differs.
+    pub replayed: Vec<String>,
 }
 
 /// What a replay came to.
@@ -159,14 +161,8 @@ impl Replay {
             self.outcome.cycles += 1;
             self.outcome.effects += effects.len();
             if replayed != effects {
-                let differs = |i: &usize| effects.get(*i) != replayed.get(*i);
-                let first = (0..effects.len().max(replayed.len())).find(differs).unwrap_or(0);
-                self.outcome.mismatches.push(Mismatch {
-                    line: number,
-                    at,
-                    recorded: effects.get(first).cloned(),
-                    replayed: replayed.get(first).cloned(),
-                });
+                let (recorded, replayed) = difference(&effects, &replayed);
+                self.outcome.mismatches.push(Mismatch { line: number, at, recorded, replayed });
             }
             return Ok(());
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_engine::{Effect, EffectId, Input, Kind, Object, ObjectRef, WriteError};
 
+use super::said::said;
 use super::settings::EngineSettings;
 use super::{FORMAT, ReplayError};
 use crate::object::{decode, recorded_kind};
@@ -130,7 +131,7 @@ fn error_from((kind, text): (String, String)) -> WriteError {
 
 /// Effects as the log has them.
 pub(super) fn printed(effects: &[Effect]) -> Vec<String> {
-    effects.iter().map(|effect| format!("{effect:?}")).collect()
+    effects.iter().map(said).collect()
 }
 
 fn text(line: &Line) -> String {

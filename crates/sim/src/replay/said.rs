@@ -1,0 +1,92 @@
+//! Effects as text: all that they say, one line each, in words that do not change when a type gets a field.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use sluice_engine::{Effect, Write, WriteRequest};
+
+/// An effect as the log has it.
+pub(super) fn said(effect: &Effect) -> String {
+    match effect {
+        Effect::Write(request) => write(request),
+        Effect::Event(event) => {
+            let kind = event.type_.as_str();
+            let (object, uid, reporter) = (&event.object, &event.uid, event.reporter);
+            let action =
+                if event.action == event.reason { String::new() } else { format!(" ({})", event.action) };
+            format!("event {kind} {}{action} of {object} ({uid}) by {reporter}: {}", event.reason, event.note)
+        }
+        Effect::Observe(seen) => format!("metric {}{:?} {}", seen.metric, seen.labels, seen.value),
+        Effect::Log(line) => format!("log {:?} {} {:?}", line.level, line.message, line.fields),
+    }
+}
+
+fn write(request: &WriteRequest) -> String {
+    let mut text = format!("write {} #{} {:?}: ", request.object, request.id.0, request.purpose);
+    // Writing into a String does not fail.
+    let _ = match &request.write {
+        Write::CreateWorkload(workload) => write!(text, "POST {}", json(workload)),
+        Write::Create(object) => write!(text, "POST {}", json(object)),
+        Write::CreatePodTemplate(source) => write!(text, "POST {source:?}"),
+        Write::MergePatch { subresource, body } => {
+            write!(text, "PATCH {}{}", subresource.map(|s| format!("{s} ")).unwrap_or_default(), json(body))
+        }
+        Write::Apply { subresource, field_manager, body } => {
+            let subresource = subresource.map(|s| format!("{s} ")).unwrap_or_default();
+            write!(text, "APPLY {subresource}as {field_manager} {}", json(body))
+        }
+        Write::Delete { uid } => write!(text, "DELETE {}", uid.as_deref().unwrap_or_default()),
+        Write::StartJob { view, infos } => {
+            write!(text, "start as of {} with {infos:?}", view.resource_version)
+        }
+        Write::StopJob { view, infos } => write!(text, "stop as of {} with {infos:?}", view.resource_version),
+        Write::SuspendJob { view } => write!(text, "suspend as of {}", view.resource_version),
+        Write::Read => write!(text, "GET"),
+    };
+    text
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("objects of the API have string keys and finite numbers")
+}
+
+/// The lines of one list that the other does not have, and the other way round. Metrics are left out where anything else differs: they follow.
+pub(super) fn difference(recorded: &[String], replayed: &[String]) -> (Vec<String>, Vec<String>) {
+    let only = |these: &[String], those: &[String]| {
+        let mut rest = those.to_vec();
+        let mut only = Vec::new();
+        for line in these {
+            match rest.iter().position(|other| other == line) {
+                Some(at) => drop(rest.swap_remove(at)),
+                None => only.push(line.clone()),
+            }
+        }
+        only
+    };
+    let (mut before, mut after) = (only(recorded, replayed), only(replayed, recorded));
+    let counts = |line: &String| line.starts_with("metric ");
+    if before.iter().chain(&after).any(|line| !counts(line)) {
+        before.retain(|line| !counts(line));
+        after.retain(|line| !counts(line));
+    }
+    (before, after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_both_have_is_left_out_and_so_are_metrics_that_only_follow() {
+        let lines = |all: &[&str]| all.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>();
+        let (before, after) = difference(
+            &lines(&["write a", "event x", "event x", "metric m 1"]),
+            &lines(&["event x", "write b", "metric m 2"]),
+        );
+        assert_eq!((before, after), (lines(&["write a", "event x"]), lines(&["write b"])));
+        let (before, after) = difference(&lines(&["metric m 1"]), &lines(&["metric m 2"]));
+        assert_eq!((before, after), (lines(&["metric m 1"]), lines(&["metric m 2"])));
+        // The same in another order is a difference that no line shows.
+        assert_eq!(difference(&lines(&["a", "b"]), &lines(&["b", "a"])), (Vec::new(), Vec::new()));
+    }
+}
