@@ -299,6 +299,7 @@ fn begin_changed(loaded: &Loaded, change: Loaded, options: Options) -> anyhow::R
 }
 
 /// How events are shown while they happen.
+#[derive(Clone, Copy)]
 struct Watch {
     /// Simulated seconds per second.
     speed: u32,
