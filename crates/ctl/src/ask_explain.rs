@@ -1,15 +1,21 @@
 //! `kubectl kueue explain`: asks the manager that leads, through a port-forward to its loopback port.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::client::UpgradeConnectionError;
 
 use crate::ask::{self, Reply};
 use crate::cluster::ClusterArgs;
 use crate::explain::{Output, kind};
 use crate::leader;
 use crate::print::print;
+
+/// For so long the error of a forwarded port is waited for, once the port has ended.
+const SOON: Duration = Duration::from_secs(1);
 
 /// `kubectl kueue explain`.
 #[derive(Clone, Debug, Args)]
@@ -109,11 +115,42 @@ async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> a
     let pods: Api<Pod> = Api::namespaced(client, namespace);
     let port = args.manager_port;
     let failed = || format!("forwarding port {port} of pod {namespace}/{pod}");
-    let mut forwarder = pods.portforward(&pod, &[port]).await.with_context(failed)?;
+    let forwarder = pods.portforward(&pod, &[port]).await;
+    let mut forwarder = forwarder.map_err(|error| advised(error, namespace)).with_context(failed)?;
     let stream = forwarder.take_stream(port).with_context(failed)?;
-    let reply = ask::get(stream, "localhost", path).await.with_context(failed);
+    let trouble = forwarder.take_error(port);
+    let reply = ask::get(stream, "localhost", path).await;
+    let reply = match (reply, trouble) {
+        // What the pod's node says tells more than the answer that did not come.
+        (Err(error), Some(trouble)) => match tokio::time::timeout(SOON, trouble).await {
+            Ok(Some(said)) => Err(anyhow::anyhow!("{}", said.trim())),
+            _ => Err(error),
+        },
+        (reply, _) => reply,
+    };
     forwarder.abort();
-    reply
+    reply.with_context(failed)
+}
+
+/// Why no port is forwarded, in terms of what to do. A refused upgrade may come without the server's words.
+fn advised(error: kube::Error, namespace: &str) -> anyhow::Error {
+    let (refused, words) = match &error {
+        kube::Error::Api(status) => (status.code, format!(" ({})", status.message)),
+        kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
+            (status.as_u16(), String::new())
+        }
+        _ => (0, String::new()),
+    };
+    match refused {
+        403 => anyhow::anyhow!(
+            "forbidden{words}: it takes the right to create pods/portforward in the namespace {namespace}; \
+             administrators have it, or ask the manager where it is reachable: --manager-url"
+        ),
+        404 => anyhow::anyhow!(
+            "the pod is gone, and no other manager leads yet{words}: its lease runs out within seconds, so try again"
+        ),
+        _ => error.into(),
+    }
 }
 
 #[cfg(test)]

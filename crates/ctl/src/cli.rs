@@ -1,6 +1,7 @@
 //! The command line of `kubectl kueue`.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::ask_explain::AskExplainArgs;
 use crate::cluster::ClusterArgs;
@@ -65,6 +66,12 @@ pub enum Command {
     Edit(PassArgs),
     /// kubectl patch, of a kind of Kueue's
     Patch(PassArgs),
+    /// Print a script that completes commands and flags in your shell
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
     /// The versions of this program and of the manager
     Version {
         /// The namespace that the manager runs in
@@ -91,6 +98,10 @@ impl Command {
             Self::Describe(args) => args.run("describe").await,
             Self::Edit(args) => args.run("edit").await,
             Self::Patch(args) => args.run("patch").await,
+            Self::Completion { shell } => {
+                crate::print::print(&completion(shell))?;
+                Ok(0)
+            }
             Self::Version { manager_namespace, cluster } => {
                 crate::version::print_both(&cluster, &manager_namespace).await
             }
@@ -98,14 +109,41 @@ impl Command {
     }
 }
 
+/// The script that completes `kubectl-kueue` in a shell.
+fn completion(shell: Shell) -> String {
+    const PROGRAM: &str = "kubectl-kueue";
+    // The generator for bash (clap_complete 4.6) writes a hyphen in two ways, and then finds no subcommand.
+    const WITHOUT_HYPHEN: &str = "kubectl_kueue";
+    let name = if shell == Shell::Bash { WITHOUT_HYPHEN } else { PROGRAM };
+    let mut script = Vec::new();
+    // One word: a shell completes words of one program, and `kubectl kueue` are two.
+    clap_complete::generate(shell, &mut Plugin::command().bin_name(name), name, &mut script);
+    let script = String::from_utf8_lossy(&script);
+    let line = |line: &str| match line.strip_suffix(WITHOUT_HYPHEN) {
+        Some(head) if line.trim_start().starts_with("complete ") => format!("{head}{PROGRAM}\n"),
+        _ => format!("{line}\n"),
+    };
+    script.lines().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+    use clap::ValueEnum as _;
 
     #[test]
     fn the_command_line_is_consistent() {
         Plugin::command().debug_assert();
+    }
+
+    #[test]
+    fn every_shell_learns_the_subcommands() {
+        for shell in Shell::value_variants() {
+            let script = completion(*shell);
+            for word in ["kubectl-kueue", "explain", "localqueue", "lending-limit"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
     }
 
     #[test]
@@ -115,6 +153,8 @@ mod tests {
             "list cq --active true --no-headers",
             "list lq -c cluster-queue -o name",
             "list rf -l a=b",
+            "list pods --for job/train -A --no-headers",
+            "completion bash",
             "create lq main -c cluster-queue -i",
             "create rf spot --node-labels a=b --node-taints k=v:NoSchedule",
             "stop cq a --keep-already-running",

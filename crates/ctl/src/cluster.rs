@@ -65,7 +65,11 @@ pub fn collection(kind: Kind, namespace: Option<&str>) -> String {
 
 /// `clusterqueue.kueue.x-k8s.io/NAME`, as kubectl names what it touched.
 pub fn shown(kind: Kind, name: &str) -> String {
-    format!("{}.{}/{name}", kind.as_str().to_ascii_lowercase(), kind.group())
+    let word = kind.as_str().to_ascii_lowercase();
+    match kind.group() {
+        "" => format!("{word}/{name}"),
+        group => format!("{word}.{group}/{name}"),
+    }
 }
 
 /// A request that answers with a document.
@@ -89,17 +93,32 @@ pub async fn send(
 
 /// Every object of a collection, page by page. `query` has the selectors, each with a leading `&`.
 pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Result<Vec<Value>> {
+    let page = async |uri: String| {
+        let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
+        ask(client, request).await
+    };
+    let mut all = Vec::new();
+    for mut answer in pages(collection, query, page).await? {
+        if let Value::Array(items) = answer["items"].take() {
+            all.extend(items);
+        }
+    }
+    Ok(all)
+}
+
+/// The answers with a collection's pages; `ask` asks for one.
+pub async fn pages(
+    collection: &str,
+    query: &str,
+    ask: impl AsyncFn(String) -> anyhow::Result<Value>,
+) -> anyhow::Result<Vec<Value>> {
     let page = std::env::var(PAGE_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(PAGE);
     let (mut all, mut token) = (Vec::new(), String::new());
     loop {
         let next = if token.is_empty() { String::new() } else { format!("&continue={token}") };
-        let uri = format!("{collection}?limit={page}{query}{next}");
-        let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-        let mut answer = ask(client, request).await?;
-        if let Value::Array(items) = answer["items"].take() {
-            all.extend(items);
-        }
+        let answer = ask(format!("{collection}?limit={page}{query}{next}")).await?;
         answer["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
+        all.push(answer);
         if token.is_empty() {
             return Ok(all);
         }
@@ -134,6 +153,7 @@ mod tests {
         assert_eq!(collection(Kind::Workload, None), "/apis/kueue.x-k8s.io/v1beta2/workloads");
         assert_eq!(collection(Kind::ClusterQueue, Some("a")), "/apis/kueue.x-k8s.io/v1beta2/clusterqueues");
         assert_eq!(shown(Kind::ClusterQueue, "x"), "clusterqueue.kueue.x-k8s.io/x");
+        assert_eq!(shown(Kind::Pod, "x"), "pod/x");
     }
 
     #[test]

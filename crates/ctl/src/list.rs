@@ -1,5 +1,6 @@
 //! `kubectl kueue list` (reference 08, 8.1).
 
+mod pods;
 mod queues;
 mod workloads;
 
@@ -14,6 +15,7 @@ use crate::client::Person;
 use crate::cluster::{self, ClusterArgs, collection, selector};
 use crate::print::{Documents, documents, print};
 
+pub use pods::Pods;
 pub use queues::{ClusterQueues, Flavors, LocalQueues};
 pub use workloads::Workloads;
 
@@ -52,6 +54,9 @@ pub enum ListCommand {
     /// Workloads
     #[command(aliases = ["workloads", "wl"])]
     Workload(Workloads),
+    /// The pods of a job
+    #[command(aliases = ["pod", "po"])]
+    Pods(Pods),
 }
 
 impl ListCommand {
@@ -62,6 +67,7 @@ impl ListCommand {
             Self::Localqueue(args) => args.run().await,
             Self::Resourceflavor(args) => args.run().await,
             Self::Workload(args) => args.run().await,
+            Self::Pods(args) => args.run().await,
         }
     }
 }

@@ -8,6 +8,7 @@
 //!   **stand-in**, [`autoscaler`] that of the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them;
+//! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
 //! * [`browser`] looks at pages in a headless Chromium;
 //! * [`wait`] polls conditions with a deadline and tells what was last seen.
 //!
@@ -22,6 +23,7 @@ pub mod browser;
 mod certs;
 pub mod chart;
 pub mod crds;
+pub mod forwarding;
 pub mod jobset;
 mod kubeconfig;
 pub mod kubectl;
