@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod forward;
 mod remedies;
 
 use std::path::Path;
@@ -126,6 +127,7 @@ async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
     the_page_says_why(&manager).await;
     let remedy = the_plugin_names_a_remedy(&manager).await;
     the_plugin_finds_the_leader(&plane);
+    forward::the_leader_answers(&plane, &manager).await;
     the_simulator_only_reads(&plane, &client).await;
 
     let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
