@@ -2,4 +2,5 @@
 
 pub mod history;
 pub mod place;
+pub mod queues;
 pub mod story;

@@ -12,32 +12,11 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{consistently, eventually, look};
 use sluice_testkit::{ControlPlane, Manager, Setup, crds};
+use sluice_tests::queues;
 
 const DEADLINE: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "kueue-system";
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
-
-const QUEUES: &str = r"
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: cq}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources: [{name: cpu, nominalQuota: 1}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: default}
-spec: {clusterQueue: cq}
-";
 
 async fn plane() -> ControlPlane {
     let plane = ControlPlane::builder().start().await.unwrap();
@@ -91,7 +70,7 @@ async fn holder(plane: &ControlPlane) -> String {
 async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
     let (plane, setup) = plane_with_crds().await;
     let manager = Manager::start(&plane, setup).await.unwrap();
-    apply(&plane, QUEUES).await.unwrap();
+    apply(&plane, &queues::one(1)).await.unwrap();
     let jobs = make_job(&plane, "first").await;
     wait_until_started(&jobs, "first").await;
     make_job(&plane, "second").await;
@@ -141,7 +120,7 @@ async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     })
     .await
     .unwrap();
-    apply(&plane, QUEUES).await.unwrap();
+    apply(&plane, &queues::one(1)).await.unwrap();
     let jobs = make_job(&plane, "after").await;
     wait_until_started(&jobs, "after").await;
     follower.stop().await.unwrap();

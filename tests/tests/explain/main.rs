@@ -18,30 +18,13 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, crds, plugin};
+use sluice_tests::queues;
 
 const DEADLINE: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "kueue-system";
 
-const QUEUES: &str = r"
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: cq}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources: [{name: cpu, nominalQuota: 4}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: default}
-spec: {clusterQueue: cq}
+/// Another namespace with a door to the same ClusterQueue.
+const OTHER: &str = r"
 ---
 apiVersion: v1
 kind: Namespace
@@ -66,6 +49,16 @@ metadata: {name: reads-everything}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reads-everything}
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 ";
+
+/// An API server with the CRDs, and what a manager needs to start.
+async fn plane() -> (ControlPlane, Client, Setup) {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    plane.make_namespace(NAMESPACE).await.unwrap();
+    let client = plane.client().await.unwrap();
+    let setup = Setup::new(&plane).unwrap();
+    crds::install(&client, Some(&setup.webhook_url())).await.unwrap();
+    (plane, client, setup)
+}
 
 /// Without webhooks in this plane, the test suspends the Job as they would.
 async fn make_job(client: &Client, namespace: &str, name: &str, pods: i32) {
@@ -111,14 +104,10 @@ fn text(output: &Output) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    plane.make_namespace(NAMESPACE).await.unwrap();
-    let client = plane.client().await.unwrap();
-    let setup = Setup::new(&plane).unwrap();
-    crds::install(&client, Some(&setup.webhook_url())).await.unwrap();
+    let (plane, client, setup) = plane().await;
     let log = plane.folder().join("decisions.jsonl");
     let manager = Manager::start(&plane, setup.arg(&format!("--record={}", log.display()))).await.unwrap();
-    apply(&plane, QUEUES).await.unwrap();
+    apply(&plane, &(queues::one(4) + OTHER)).await.unwrap();
     make_job(&client, "other", "first", 3).await;
     wait_until_started(&client, "other", "first").await;
     make_job(&client, "default", "second", 3).await;

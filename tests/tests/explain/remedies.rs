@@ -91,11 +91,7 @@ async fn complete(client: &Client, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    plane.make_namespace(NAMESPACE).await.unwrap();
-    let client = plane.client().await.unwrap();
-    let setup = Setup::new(&plane).unwrap();
-    crds::install(&client, Some(&setup.webhook_url())).await.unwrap();
+    let (plane, client, setup) = plane().await;
     let manager = Manager::start(&plane, setup).await.unwrap();
     apply(&plane, WORLD).await.unwrap();
     make_job(&client, "default", "first", 3).await;
