@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::duration::show;
-use crate::record::What;
+use crate::record::{What, show_amount};
 use crate::report::{Line, QueueReport, Report};
 
 /// Lines of the timeline that are printed unasked.
@@ -14,6 +14,15 @@ fn time(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "made from milliseconds in 64 bits")]
     let millis = libm::round(seconds * 1000.0) as i64;
     show(millis)
+}
+
+/// Units × hours as people read them: bytes as gibibytes.
+fn hours(resource: &str, hours: f64) -> String {
+    const GIBI: i64 = 1 << 30;
+    if show_amount(resource, GIBI) == "1Gi" {
+        return format!("{:.2}Gi", hours / 1_073_741_824.0);
+    }
+    format!("{hours:.2}")
 }
 
 /// Rows under a heading, each column as wide as its widest cell.
@@ -133,7 +142,7 @@ impl Report {
                 flavor.resource.to_string(),
                 flavor.nominal.clone(),
                 percent(flavor.utilisation),
-                format!("{:.2}", flavor.borrowed_hours),
+                hours(&flavor.resource, flavor.borrowed_hours),
                 "-".to_owned(),
             ]);
         }
@@ -145,7 +154,7 @@ impl Report {
                     slot.resource.to_string(),
                     slot.nominal.clone(),
                     percent(slot.utilisation),
-                    format!("{:.2}", slot.borrowed_hours),
+                    hours(&slot.resource, slot.borrowed_hours),
                     slot.most_borrowed.clone(),
                 ]);
             }
@@ -153,5 +162,18 @@ impl Report {
         let heading =
             ["QUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "BORROWED (UNIT HOURS)", "MOST BORROWED"];
         columns(&heading, &rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn borrowed_memory_is_told_in_gibibytes() {
+        assert_eq!(hours("memory", 10_293_144_436.8), "9.59Gi");
+        assert_eq!(hours("memory", 0.0), "0.00Gi");
+        assert_eq!(hours("cpu", 16.768), "16.77");
+        assert_eq!(hours("google.com/tpu", 3.5), "3.50");
     }
 }
