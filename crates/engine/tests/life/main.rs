@@ -7,6 +7,7 @@ mod model;
 
 mod activity;
 mod checks;
+mod contract;
 mod metrics;
 mod provisioning;
 mod queues;
