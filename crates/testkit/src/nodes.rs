@@ -99,10 +99,11 @@ impl Pool {
     pub async fn make(&self, client: &Client) -> Result<()> {
         let api: Api<Node> = Api::all(client.clone());
         let params = PatchParams::apply("sluice-testkit").force();
-        for mut node in self.nodes() {
+        for node in self.nodes() {
             let name = node.metadata.name.clone().unwrap_or_default();
-            let status = Node { status: node.status.take(), spec: None, ..node.clone() };
+            let status = Node { spec: None, ..node.clone() };
             let failed = || format!("making the node {name}");
+            // At no moment without its status: kwok would put its own defaults there, perhaps after us.
             api.patch(&name, &params, &Patch::Apply(&node)).await.with_context(failed)?;
             // The main resource drops the status of a node that exists already.
             api.patch_status(&name, &params, &Patch::Apply(&status)).await.with_context(failed)?;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::wait::{Look, eventually};
-use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, crds, kubectl, shared, workloads};
+use sluice_testkit::{
+    ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, kubectl, shared, workloads,
+};
 use tokio::sync::{Mutex, OnceCell};
 
 /// How long one thing may take to come about, on a machine that does other things besides.
@@ -14,8 +16,10 @@ pub const DEADLINE: Duration = Duration::from_mins(2);
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
 
-/// The manager of all tests, which one of them kills and starts again.
+/// The manager of all tests, which some of them kill and start again.
 static MANAGER: OnceCell<Mutex<Option<Manager>>> = OnceCell::const_new();
+/// What answers provisioning requests.
+static AUTOSCALER: OnceCell<autoscaler::StandIn> = OnceCell::const_new();
 /// Tests that kill the manager and those that look at what happens only once go one after the other.
 pub static TURN: Mutex<()> = Mutex::const_new(());
 
@@ -24,6 +28,10 @@ pub async fn plane() -> &'static ControlPlane {
     let plane = shared().await.unwrap();
     MANAGER
         .get_or_init(|| async {
+            let served = autoscaler::Served::Both;
+            let autoscaler =
+                || async { autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap() };
+            AUTOSCALER.get_or_init(autoscaler).await;
             let setup = chart::install(plane, Setup::new(plane).unwrap(), &json!({})).await.unwrap();
             let manager = Manager::start(plane, setup).await.unwrap();
             crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
@@ -39,17 +47,26 @@ pub async fn plane() -> &'static ControlPlane {
 
 /// Kills the manager (SIGKILL) and starts it again.
 pub async fn kill_and_restart(plane: &ControlPlane) {
-    let mut manager = MANAGER.get().expect("plane() was called").lock().await;
-    let setup = manager.take().expect("one runs").kill();
-    *manager = Some(Manager::start(plane, setup).await.unwrap());
+    let setup = stop().await;
+    start(plane, setup).await;
+}
+
+/// Kills the manager (SIGKILL), for [`start`].
+pub async fn stop() -> Setup {
+    MANAGER.get().expect("plane() was called").lock().await.take().expect("one runs").kill()
+}
+
+/// Starts the manager after [`stop`].
+pub async fn start(plane: &ControlPlane, setup: Setup) {
+    let manager = Manager::start(plane, setup).await.unwrap();
+    *MANAGER.get().expect("plane() was called").lock().await = Some(manager);
 }
 
 /// Starts the manager anew with other configuration.
 #[cfg(feature = "bench-hotswap")]
 pub async fn restart_with(plane: &ControlPlane, overrides: &Value) {
-    let mut manager = MANAGER.get().expect("plane() was called").lock().await;
-    let setup = manager.take().expect("one runs").kill().with(overrides);
-    *manager = Some(Manager::start(plane, setup).await.unwrap());
+    let setup = stop().await.with(overrides);
+    start(plane, setup).await;
 }
 
 /// A file of the example.
@@ -80,6 +97,10 @@ impl World {
             let text = nodes.collect::<Vec<_>>().join("\n---\n");
             kubectl::apply(world.plane, &world.own(&text)).await.unwrap();
         }
+        // Work that starts while a pool is not well keeps off it for good.
+        let own = format!("cloud.google.com/gke-tpu-accelerator={name}");
+        let ready = ["wait", "nodes", "-l", &own, "--for=condition=Ready", "--timeout=120s"];
+        kubectl::kubectl(world.plane, &ready).await.unwrap();
         let queues = world
             .own(&manifest("queues.yaml"))
             .replace("nominalQuota: 32", &format!("nominalQuota: {chips}"))

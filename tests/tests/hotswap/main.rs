@@ -9,3 +9,4 @@ mod page;
 #[cfg(feature = "bench-hotswap")]
 mod recovery;
 mod slices;
+mod untouched;

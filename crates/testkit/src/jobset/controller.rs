@@ -40,7 +40,8 @@ impl std::error::Error for Failure {}
 pub async fn run(client: Client, stop: oneshot::Receiver<()>) {
     let jobsets: Api<JobSet> = Api::all(client.clone());
     let jobs: Api<Job> = Api::all(client.clone());
-    let config = Config::default().concurrency(1);
+    // Many JobSets start at once in some tests, and each takes several requests.
+    let config = Config::default().concurrency(8);
     let loops = Controller::new(jobsets, watcher::Config::default())
         .owns(jobs, watcher::Config::default().labels(JOBSET_NAME))
         .with_config(config)
