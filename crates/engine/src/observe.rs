@@ -9,6 +9,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::{EventType, Level};
 use crate::engine::Engine;
+use crate::hotswap::scene::holds;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
@@ -192,6 +193,7 @@ impl Engine {
 
     fn observe_workload(&mut self, workload: slim::Workload) {
         let key = ingest::workload::key(&workload);
+        let held = self.world.workloads.get(&key).is_some_and(holds);
         if let Some(entry) = self.world.workloads.get_mut(&key) {
             let same = entry.object.metadata.uid == workload.metadata.uid;
             let known = entry.object.metadata.resource_version.as_deref();
@@ -203,6 +205,9 @@ impl Engine {
             }
         }
         self.world.put_workload(&key, workload);
+        if held && !self.world.workloads.get(&key).is_some_and(holds) {
+            self.hotswap_released(&key);
+        }
         self.touch_workload(&key);
         self.hotswap_workload_changed(&key);
     }

@@ -20,6 +20,9 @@ pub struct Args {
     /// How many worlds, each with the next seed. One world is shown step by step.
     #[arg(long, value_name = "K", default_value_t = 1)]
     worlds: u64,
+    /// Worlds with nodes that fail, and Hotswap.
+    #[arg(long)]
+    machines: bool,
     /// Let nothing go wrong.
     #[arg(long)]
     quiet: bool,
@@ -31,11 +34,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let first = args.seed.unwrap_or(now.as_secs());
     let rates = if args.quiet { PerFault::NONE } else { PerFault::BAD };
     if args.worlds == 1 {
-        return show(first, rates);
+        return show(first, rates, args.machines);
     }
     let mut failed = 0;
     for seed in first..first.saturating_add(args.worlds) {
-        if let Err(why) = day::play(seed, rates) {
+        let played = if args.machines { day::machines::play(seed, rates) } else { day::play(seed, rates) };
+        if let Err(why) = played {
             println!("{why}");
             failed += 1;
         }
@@ -44,10 +48,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The world of a seed.
+type Begin = fn(u64, PerFault) -> Result<Simulation, String>;
+/// Its day.
+type End = fn(u64, &mut Simulation) -> Result<(), String>;
+
 /// Plays a day and prints its timeline.
-fn show(seed: u64, rates: PerFault) -> anyhow::Result<ExitCode> {
-    let mut simulation = day::begin(seed, rates).map_err(anyhow::Error::msg)?;
-    let outcome = day::end(seed, &mut simulation);
+fn show(seed: u64, rates: PerFault, machines: bool) -> anyhow::Result<ExitCode> {
+    let (begin, end): (Begin, End) =
+        if machines { (day::machines::begin, day::machines::end) } else { (day::begin, day::end) };
+    let mut simulation = begin(seed, rates).map_err(anyhow::Error::msg)?;
+    let outcome = end(seed, &mut simulation);
     print_day(&simulation);
     Ok(match outcome {
         Ok(()) => {

@@ -146,17 +146,23 @@ impl Engine {
         groups: &BTreeMap<String, Groups<'_>>,
         look: &mut Look,
     ) {
+        // The same holds of nodes that are gone from under it.
+        let mut pods = scene.of_workload.values().flatten();
+        look.uneasy |= pods.any(|pod| !scene.nodes.contains_key(&*pod.node));
         let moves: BTreeSet<&WorkloadKey> = look.displaced.iter().map(|one| &one.key).collect();
         for (flavor, resources) in &scope.flavors {
             let Some(object) = self.world.flavors.get(flavor) else { continue };
             let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
             let own: Vec<_> = own.collect();
+            // What runs on the rest of a broken group adds to the limit for as long as it runs there.
+            look.uneasy |=
+                own.iter().any(|groups| groups.nodes.keys().any(|group| !groups.whole.contains(group)));
             let stays = |key: &WorkloadKey| self.uses(key, flavor) && !moves.contains(key);
             let limits = capacity::of_flavor(scene, &object.spec.node_labels, resources, &own, stays);
             look.capacity.insert(Name::clone(flavor), limits);
             for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
                 look.uneasy |= seen.health != Health::Healthy;
-                if let Health::Wavering(until) = seen.health {
+                if let Health::Wavering { until, .. } = seen.health {
                     look.wake = Some(look.wake.map_or(until, |at| at.min(until)));
                 }
             }

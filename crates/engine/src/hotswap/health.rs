@@ -9,8 +9,13 @@ use sluice_api::slim;
 pub(crate) enum Health {
     /// Work can run on it.
     Healthy,
-    /// Not ready, but not for long enough: as if healthy until then.
-    Wavering(Timestamp),
+    /// Not ready, but not for long enough: as before until then.
+    Wavering {
+        /// Until when.
+        until: Timestamp,
+        /// Somebody cordoned it.
+        closed: bool,
+    },
     /// What runs on it may go on, but nothing new comes to it: somebody cordoned it.
     Closed,
     /// Work on it is lost, or will be.
@@ -20,12 +25,12 @@ pub(crate) enum Health {
 impl Health {
     /// Whether it counts for capacity.
     pub fn has_capacity(self) -> bool {
-        matches!(self, Self::Healthy | Self::Wavering(_))
+        matches!(self, Self::Healthy | Self::Wavering { closed: false, .. })
     }
 
     /// Whether it looks bad to the brake: at once, not only when it counts.
     pub fn looks_bad(self) -> bool {
-        matches!(self, Self::Wavering(_) | Self::Unhealthy)
+        matches!(self, Self::Wavering { .. } | Self::Unhealthy)
     }
 }
 
@@ -40,7 +45,8 @@ pub(crate) fn of(node: &slim::Node, now: Timestamp, config: &Hotswap) -> Health 
         Some(false) => {
             let wait = SignedDuration::from_secs(config.not_ready_after.as_secs());
             let until = node.ready_since.and_then(|since| since.checked_add(wait).ok());
-            until.filter(|until| *until > now).map_or(Health::Unhealthy, Health::Wavering)
+            let wavering = |until| Health::Wavering { until, closed: node.unschedulable };
+            until.filter(|until| *until > now).map_or(Health::Unhealthy, wavering)
         }
         // It has not said anything yet, or was never a machine.
         None => Health::Unhealthy,
@@ -79,7 +85,10 @@ mod tests {
     #[test]
     fn not_ready_counts_after_thirty_seconds_and_not_before() {
         assert_eq!(health(|_| {}, 100), Health::Healthy);
-        assert_eq!(health(|n| n.ready = Some(false), 129), Health::Wavering(at(130)));
+        assert_eq!(
+            health(|n| n.ready = Some(false), 129),
+            Health::Wavering { until: at(130), closed: false }
+        );
         assert_eq!(health(|n| n.ready = Some(false), 130), Health::Unhealthy);
     }
 
@@ -103,8 +112,13 @@ mod tests {
 
     #[test]
     fn a_cordoned_node_takes_nothing_new_and_loses_nothing() {
-        let health = health(|n| n.unschedulable = true, 100);
-        assert_eq!(health, Health::Closed);
-        assert!(!health.has_capacity() && !health.looks_bad());
+        let closed = health(|n| n.unschedulable = true, 100);
+        assert_eq!(closed, Health::Closed);
+        assert!(!closed.has_capacity() && !closed.looks_bad());
+        let wavering = health(|n| (n.unschedulable, n.ready) = (true, Some(false)), 129);
+        assert!(
+            !wavering.has_capacity() && wavering.looks_bad(),
+            "nor does it take any once it is not ready"
+        );
     }
 }

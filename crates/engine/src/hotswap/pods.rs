@@ -31,6 +31,8 @@ pub(crate) struct Pod {
     uid: Name,
     /// Whether it is being deleted, which takes as long as its node does not answer.
     pub leaving: bool,
+    /// Whether its Workload has given its quota back since: then its job had no pods any more, whatever a watch that lags shows.
+    former: bool,
     /// The UID of its controller.
     controller: Option<Name>,
     /// The JobSet that it names.
@@ -46,7 +48,9 @@ impl Pod {
     pub fn is_of_former_run(&self, entry: &WorkloadEntry) -> bool {
         let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
         // One that goes on is of this run, whatever the clocks say.
-        self.leaving && reserved.is_some_and(|reserved| self.created.is_none_or(|created| created < reserved))
+        self.former
+            || self.leaving
+                && reserved.is_some_and(|reserved| self.created.is_none_or(|created| created < reserved))
     }
 }
 
@@ -78,15 +82,29 @@ impl Engine {
             node: self.hotswap.intern(&pod.node),
             uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
             leaving: pod.leaving,
+            former: false,
             controller: pod.controller_uid.as_deref().map(Name::from),
             jobset: pod.jobset.as_deref().map(Name::from),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             requests,
         };
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
+        let known = self.world.pods.get(&key).filter(|known| known.uid == entry.uid);
+        let entry = Pod { former: known.is_some_and(|known| known.former), ..entry };
         if self.world.pods.get(&key) != Some(&entry) {
             self.world.pods.insert(key, entry);
             self.hotswap_pods_changed();
+        }
+    }
+
+    /// A Workload gave its quota back: the pods that its job had are not those of its next start.
+    pub(crate) fn hotswap_released(&mut self, workload: &WorkloadKey) {
+        let own = |key: &PodKey, pod: &Pod| self.workloads_of_pod(key, pod).any(|of| of == workload);
+        let old = self.world.pods.iter().filter(|(key, pod)| own(key, pod)).map(|(key, _)| key.clone());
+        for key in old.collect::<Vec<_>>() {
+            if let Some(pod) = self.world.pods.get_mut(&key) {
+                pod.former = true;
+            }
         }
     }
 

@@ -24,6 +24,10 @@ pub struct Bed {
     pub c: Cluster,
     /// Machines that are not ready do not end pods, as if they were dead.
     pub machines_die: bool,
+    /// Nobody hears of the end of pods on machines that are not ready.
+    pub ends_are_seen_late: bool,
+    /// Those pods.
+    old_pods: BTreeSet<ObjectRef>,
 }
 
 impl Bed {
@@ -40,7 +44,7 @@ impl Bed {
         c.api.flavor("tpu", &[("accelerator", "v6e")]);
         c.api.priority_class("low", 1_000_000);
         c.api.priority_class("high", 2_000_000);
-        Self { c, machines_die: false }
+        Self { c, machines_die: false, ends_are_seen_late: false, old_pods: BTreeSet::new() }
     }
 
     /// A ClusterQueue with a LocalQueue of its name; `more` is merged into the spec.
@@ -169,7 +173,9 @@ impl Bed {
         let mut any = false;
         for (_, node, pod) in &gone {
             let node = ObjectRef::cluster(Kind::Node, node.as_str());
-            if !self.machines_die || self.is_ready(&node) {
+            if self.ends_are_seen_late && !self.is_ready(&node) {
+                self.old_pods.insert(pod.clone());
+            } else if !self.machines_die || self.is_ready(&node) {
                 self.c.api.delete(pod);
                 any = true;
             } else if !self.leaves(pod) {
@@ -183,7 +189,9 @@ impl Bed {
 
     /// Whether a pod is being deleted.
     fn leaves(&self, pod: &ObjectRef) -> bool {
-        self.c.api.json(pod).is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+        let value = self.c.api.json(pod);
+        self.old_pods.contains(pod)
+            || value.is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
     }
 
     /// Pods: the job, the node, the object.

@@ -147,3 +147,16 @@ fn pods_that_can_never_end_are_not_taken_for_those_of_the_next_start() {
     assert!(waits.ends_with("16 more needed"), "nor does it count as room: {waits}");
     assert!(bed.listed("high").is_empty());
 }
+
+#[test]
+fn pods_whose_end_was_not_seen_yet_are_not_taken_for_those_of_the_next_start() {
+    let mut bed = page(64);
+    bed.pools(&["e"], 4);
+    bed.settle();
+    bed.ends_are_seen_late = true;
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert_eq!(bed.pools_of("high"), ["a", "b", "e"], "as the watch still shows it");
+    assert!(bed.runs("high") && bed.runs("low") && bed.listed("high").is_empty());
+}

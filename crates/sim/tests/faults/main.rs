@@ -8,6 +8,7 @@ mod day;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use day::{Day, play};
+use sluice_sim::What;
 use sluice_sim::faults::PerFault;
 
 fn lives(seed: u64, rates: PerFault) -> Day {
@@ -66,6 +67,50 @@ fn fresh_bad_days_stay_safe_and_alive() {
     while began.elapsed() < Duration::from_secs(8) {
         println!("seed {seed}");
         lives(seed, PerFault::BAD);
+        seed += 1;
+    }
+}
+
+fn machines_live(seed: u64, rates: PerFault) -> Day {
+    day::machines::play(seed, rates).unwrap_or_else(|why| panic!("{why}"))
+}
+
+#[test]
+fn machines_fail_on_quiet_days() {
+    // The last ones: a cordoned node that was not ready counted for a while; what had left the rest of a broken pool, or nodes that were
+    // gone, still counted as if it ran there.
+    for seed in (0..16).chain([1059, 1053, 1056]) {
+        machines_live(seed, PerFault::NONE);
+    }
+}
+
+#[test]
+fn machines_fail_on_bad_days() {
+    let (mut moved, mut made_way) = (0, 0);
+    // The last: pods whose end a lagging watch had not shown were taken for those of the next start.
+    for seed in (0..24).chain([1043]) {
+        let day = machines_live(seed, PerFault::BAD);
+        let record = day.simulation.record();
+        let of = |wanted: &str| {
+            let reason = |what: &What| match what {
+                What::Evicted { reason, .. } | What::Preempted { reason, .. } => **reason == *wanted,
+                _ => false,
+            };
+            record.entries.iter().filter(|entry| reason(&entry.what)).count()
+        };
+        moved += of("NodeFailures");
+        made_way += of("OutOfCohortReclamation");
+    }
+    assert!(moved > 10 && made_way > 2, "{moved} moved, {made_way} made way");
+}
+
+#[test]
+fn machines_fail_on_fresh_days() {
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (began, mut seed) = (Instant::now(), first);
+    while began.elapsed() < Duration::from_secs(4) {
+        println!("machines {seed}");
+        machines_live(seed, if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD });
         seed += 1;
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! * [`drawn`]: the world, as manifests and a scenario. Queues and workloads are those of the core's oracle.
 //! * [`objects`]: the way back, from objects to the oracle's plain types.
+//! * [`machines`]: worlds of another kind, with nodes that fail and Hotswap.
 //! * [`safety`]: what must hold after each step, looked up in the objects alone, as an auditor of the cluster would.
 //! * [`alive`]: what must hold when nothing goes wrong any more: who waits, waits for a reason.
 
 pub mod alive;
 pub mod drawn;
+pub mod machines;
 pub mod objects;
 pub mod safety;
 

@@ -1,0 +1,67 @@
+//! A bad day for machines: node pools that fail, depart, go and come back under JobSets that take whole pools, with Hotswap, and with
+//! everything else that goes wrong on a bad day.
+//!
+//! * [`drawn`]: the world, small enough that every job fits it while all machines are well.
+//! * [`safety`]: what must hold after each step.
+
+mod drawn;
+mod safety;
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use sluice_sim::faults::PerFault;
+use sluice_sim::{Options, Simulation, What, prepare};
+
+use super::Day;
+use drawn::Drawn;
+use safety::Safety;
+
+/// How long things go wrong, in simulated time; by then all machines are back.
+const BAD: SignedDuration = SignedDuration::from_mins(10);
+
+/// Plays the day of a seed; on failure, what is wrong, with seed and step.
+pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
+    let mut simulation = begin(seed, rates)?;
+    match end(seed, &mut simulation) {
+        Ok(()) => Ok(Day { simulation }),
+        Err(why) => {
+            Err(format!("machines {seed}: {why}\n(cargo xtask sim --machines --seed {seed} shows the day)"))
+        }
+    }
+}
+
+/// The world of a seed, at the beginning of its day.
+pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
+    let drawn = Drawn::new(seed);
+    let options = Options { audit: true, seed, ..Options::new(Options::default_configuration()) };
+    let all = |errors: Vec<sluice_sim::ManifestError>| {
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        format!("machines {seed}: {}", texts.join("; "))
+    };
+    let manifests = drawn.manifests().map_err(all)?;
+    let mut simulation = prepare(&manifests, &BTreeMap::new(), options).map_err(all)?;
+    let mut safety = Safety::new(rates);
+    simulation.play_faults(seed, rates, BAD, Box::new(move |simulation| safety.check(simulation)));
+    Ok(simulation)
+}
+
+/// Plays to the end, at which every job must have run: each of them fits.
+pub fn end(seed: u64, simulation: &mut Simulation) -> Result<(), String> {
+    let failures = Drawn::new(seed).failures;
+    simulation.run(|_| {}).map_err(|error| error.to_string())?;
+    let record = simulation.record();
+    for (index, job) in record.jobs.iter().enumerate() {
+        if job.finished.is_none() {
+            return Err(format!("at the end: {} never ran: {:?}", job.key(), job.waits_for));
+        }
+        let own = record.entries.iter().filter(|entry| entry.job == Some(index));
+        let of_nodes =
+            |what: &What| matches!(what, What::Evicted { reason, .. } if **reason == *"NodeFailures");
+        let moves = own.filter(|entry| of_nodes(&entry.what)).count();
+        if moves > failures {
+            return Err(format!("at the end: {} was moved {moves} times for {failures} failures", job.key()));
+        }
+    }
+    Ok(())
+}
