@@ -1,4 +1,4 @@
-//! Everything that happened to the Jobs and Workloads of a namespace, in the order of the API server's resource versions, and what must have
+//! Everything that happened to the Jobs (or JobSets) and Workloads of a namespace, in the order of the API server's resource versions, and what must have
 //! held at each of those moments.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Job,
+    JobSet,
     Workload,
 }
 
@@ -27,6 +28,7 @@ impl Kind {
     fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
         let (group, version, kind, plural) = match self {
             Self::Job => ("batch", "v1", "Job", "jobs"),
+            Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
             Self::Workload => ("kueue.x-k8s.io", "v1beta2", "Workload", "workloads"),
         };
         let kind = GroupVersionKind::gvk(group, version, kind);
@@ -48,6 +50,8 @@ type Moments = Arc<Mutex<BTreeMap<u64, Moment>>>;
 pub struct History {
     client: Client,
     namespace: String,
+    /// What the Workloads are of.
+    jobs: Kind,
     moments: Moments,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -70,24 +74,33 @@ impl Drop for History {
 }
 
 impl History {
-    /// Begins to watch a namespace in which there is nothing yet.
+    /// Begins to watch the Jobs of a namespace in which there is nothing yet.
     pub async fn start(client: Client, namespace: &str) -> Result<Self> {
+        Self::start_with(client, namespace, Kind::Job).await
+    }
+
+    /// Begins to watch the JobSets of a namespace in which there is nothing yet; their Jobs are not looked at.
+    pub async fn of_jobsets(client: Client, namespace: &str) -> Result<Self> {
+        Self::start_with(client, namespace, Kind::JobSet).await
+    }
+
+    async fn start_with(client: Client, namespace: &str, jobs: Kind) -> Result<Self> {
         let moments = Moments::default();
         let mut tasks = Vec::new();
-        for kind in [Kind::Job, Kind::Workload] {
+        for kind in [jobs, Kind::Workload] {
             let api = kind.api(&client, namespace);
             let list = api.list(&ListParams::default()).await.context("listing")?;
             ensure!(list.items.is_empty(), "{namespace} is not empty, and what was before is not known");
             let version = list.metadata.resource_version.unwrap_or_default();
             tasks.push(tokio::spawn(follow(api, kind, version, Arc::clone(&moments))));
         }
-        Ok(Self { client, namespace: namespace.to_owned(), moments, tasks })
+        Ok(Self { client, namespace: namespace.to_owned(), jobs, moments, tasks })
     }
 
     /// Waits until everything that happened until now has been seen, and checks all of it: see [`check`]. `quota` is what
     /// each ClusterQueue may use, in processors.
     pub async fn check(&self, quota: &BTreeMap<String, u64>, deadline: Duration) -> Result<Account> {
-        for kind in [Kind::Job, Kind::Workload] {
+        for kind in [self.jobs, Kind::Workload] {
             let now = kind
                 .api(&self.client, &self.namespace)
                 .list(&ListParams::default())
@@ -112,9 +125,9 @@ impl History {
         })
     }
 
-    /// A Job as it was last seen, if there is one.
+    /// A Job (or JobSet) as it was last seen, if there is one.
     pub fn job(&self, name: &str) -> Option<Value> {
-        self.latest(Kind::Job, |job| job["metadata"]["name"] == name)
+        self.latest(self.jobs, |job| job["metadata"]["name"] == name)
     }
 
     fn latest(&self, kind: Kind, is: impl Fn(&Value) -> bool) -> Option<Value> {
@@ -223,7 +236,7 @@ fn check(moments: &BTreeMap<u64, Moment>, quota: &BTreeMap<String, u64>) -> Resu
     let mut replay = Replay::default();
     for (at, moment) in moments {
         match moment.kind {
-            Kind::Job => replay.job(moment),
+            Kind::Job | Kind::JobSet => replay.job(moment),
             Kind::Workload => replay.workload(moment, quota),
         }
         .with_context(|| format!("at version {at}, {}", name(&moment.object)))?;

@@ -17,6 +17,7 @@ use sluice_tests::place::{DEADLINE, Place};
 
 use super::PATIENCE;
 use super::protocol::Protocol;
+use super::swap;
 
 /// The pause between two looks at a play that does not rest yet.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -55,20 +56,30 @@ impl Outcome {
     fn is_under_way(&self) -> bool {
         let left =
             ["pod templates", "provisioning requests"].iter().any(|key| self.0.get(*key) != Some(&json!(0)));
-        left || self.0.values().any(|value| value["condition PodsReady"] == "False")
+        let starts = |value: &Value| {
+            let admitted = value["condition Admitted"].as_str().is_some_and(|told| told.starts_with("True"));
+            admitted && value["condition PodsReady"] == "False"
+        };
+        left || self.0.values().any(starts)
     }
 
-    fn note(&mut self, key: impl Into<String>, value: Value) {
+    /// Notes one thing.
+    pub fn note(&mut self, key: impl Into<String>, value: Value) {
         self.0.insert(key.into(), value);
     }
 }
 
 /// Waits until what the play left behind is as `wanted` (or until the queues' status is that of the Workloads, and what is to run does),
 /// and gives it.
-pub async fn of(place: &Place<'_>, history: &History, wanted: Option<&Outcome>) -> Result<Outcome> {
+pub async fn of(
+    protocol: Protocol,
+    place: &Place<'_>,
+    history: &History,
+    wanted: Option<&Outcome>,
+) -> Result<Outcome> {
     let last = std::sync::Mutex::new(None);
     let rested = eventually(&format!("{} to come to rest", place.name), DEADLINE, || async {
-        let now = read(place).await?;
+        let now = read(protocol, place).await?;
         let rests = match wanted {
             Some(wanted) => now.differences(wanted).iter().all(|line| line.starts_with("account")),
             None => now.0.get("queue counts") == now.0.get("counted") && !now.is_under_way(),
@@ -90,17 +101,20 @@ pub async fn of(place: &Place<'_>, history: &History, wanted: Option<&Outcome>) 
         (Err(error), _) => return Err(error),
     };
     // Never over quota, never let run without an admission, never admitted twice: at no moment of the play.
-    let quota = BTreeMap::from([(place.name.clone(), u64::from(Protocol::CPU))]);
+    let quota = BTreeMap::from([(place.name.clone(), u64::from(protocol.cpu()))]);
     let account = history.check(&quota, PATIENCE).await?;
     let account = [account.started, account.admissions, account.evictions];
     outcome.note("account of starts, admissions, evictions", json!(account));
     Ok(outcome)
 }
 
-async fn read(place: &Place<'_>) -> Result<Outcome> {
+async fn read(protocol: Protocol, place: &Place<'_>) -> Result<Outcome> {
     let mut outcome = Outcome(BTreeMap::new());
+    if protocol == Protocol::DisplaceSwap {
+        swap::read(place, &mut outcome).await?;
+    }
     for job in place.jobs().list(&ListParams::default()).await.context("listing Jobs")?.items {
-        outcome.note(format!("job {}", job.name_any()), of_job(&job)?);
+        outcome.note(format!("job {}", job.name_any()), of_job(&job, &place.name)?);
     }
     let all = workloads::list(&place.client, &place.name).await?;
     for workload in &all {
@@ -158,14 +172,14 @@ async fn queues(place: &Place<'_>, all: &[Value], outcome: &mut Outcome) -> Resu
     Ok(())
 }
 
-fn of_job(job: &Job) -> Result<Value> {
+fn of_job(job: &Job, place: &str) -> Result<Value> {
     let spec = serde_json::to_value(&job.spec).context("writing a Job")?;
     let status = job.status.clone().unwrap_or_default();
     let template = &spec["template"]["spec"];
     Ok(json!({
         "suspend": spec["suspend"],
         "parallelism": spec["parallelism"],
-        "nodeSelector": template["nodeSelector"],
+        "nodeSelector": template["nodeSelector"].to_string().replace(place, "PLACE"),
         "tolerations": template["tolerations"],
         "schedulingGates": template["schedulingGates"],
         "active": status.active.unwrap_or_default(),
@@ -208,6 +222,7 @@ fn of_workload(workload: &Value, place: &str) -> Value {
         "checks": checks,
         "evictions": evictions,
         "requeueCount": status["requeueState"]["count"],
+        "unhealthyNodes": status["unhealthyNodes"].to_string().replace(place, "PLACE"),
     });
     if let Some(all) = all.as_object_mut() {
         all.extend(conditions);

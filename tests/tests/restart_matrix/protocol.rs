@@ -9,10 +9,15 @@ use sluice_testkit::workloads::holds;
 use sluice_tests::history::History;
 use sluice_tests::place::{Place, create, job, told};
 
-use super::PATIENCE;
+use super::{PATIENCE, swap};
 
 /// The priority class that pushes others out.
 pub const HIGH: &str = "matrix-high";
+/// The label by which a job names its priority class.
+pub const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
+
+/// The processors of a play's Jobs; a queue has no more than one needs.
+const CPU: u32 = 2;
 
 /// Something that is decided by one write and carried out by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +32,8 @@ pub enum Protocol {
     CheckStart,
     /// A provisioning request fails, a second one brings nodes.
     ProvisionStart,
+    /// A JobSet loses a node, and takes the place of a lesser one.
+    DisplaceSwap,
 }
 
 impl Protocol {
@@ -38,6 +45,7 @@ impl Protocol {
             Self::DrainResume => "drain → release → start again",
             Self::CheckStart => "check: retry → ready → start",
             Self::ProvisionStart => "provision: failed → provisioned → start",
+            Self::DisplaceSwap => "displace → swap",
         }
     }
 
@@ -49,18 +57,24 @@ impl Protocol {
             Self::DrainResume => "drain",
             Self::CheckStart => "check",
             Self::ProvisionStart => "provision",
+            Self::DisplaceSwap => "swap",
         }
     }
 
     /// How many processors the ClusterQueue of a play has.
-    pub const CPU: u32 = 2;
+    pub const fn cpu(self) -> u32 {
+        match self {
+            Self::DisplaceSwap => swap::CPU,
+            _ => CPU,
+        }
+    }
 
     /// Makes the queues, and waits until they are active.
     pub async fn prepare(self, place: &Place<'_>) -> Result<()> {
         let name = place.name.as_str();
         let checked = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": name}]}});
         let more = match self {
-            Self::AdmitStart | Self::DrainResume => json!({}),
+            Self::AdmitStart | Self::DrainResume | Self::DisplaceSwap => json!({}),
             Self::EvictRelease => json!({"preemption": {"withinClusterQueue": "LowerPriority"}}),
             Self::CheckStart => {
                 external_check(place).await?;
@@ -71,31 +85,46 @@ impl Protocol {
                 checked
             }
         };
-        place.flavor(name).await?;
-        place.cluster_queue(name, Self::CPU, &more).await?;
+        if self == Self::DisplaceSwap {
+            swap::prepare(place).await?;
+        } else {
+            place.flavor(name).await?;
+            place.cluster_queue(name, CPU, &more).await?;
+        }
         place.local_queue("lq", name).await?;
         place.wait_for_queue(&place.cluster_queues(), name, "True/Ready").await?;
         place.wait_for_queue(&place.local_queues(), "lq", "True/Ready").await
+    }
+
+    /// Watches a place that is prepared and in which nothing has been submitted yet, and brings about what is there before the play.
+    pub async fn begin(self, place: &Place<'_>) -> Result<History> {
+        let client = place.client.clone();
+        if self != Self::DisplaceSwap {
+            return History::start(client, &place.name).await;
+        }
+        let history = History::of_jobsets(client, &place.name).await?;
+        swap::begin(place, &history).await?;
+        Ok(history)
     }
 
     /// Plays it to its end.
     pub async fn play(self, place: &Place<'_>, seen: &History) -> Result<()> {
         match self {
             Self::AdmitStart => {
-                submit(place, &job("a", "lq", Self::CPU, 1, 1)).await?;
+                submit(place, &job("a", "lq", CPU, 1, 1)).await?;
                 finished(seen, "a").await
             }
             Self::EvictRelease => {
-                submit(place, &job("low", "lq", Self::CPU, 1, 3_600)).await?;
+                submit(place, &job("low", "lq", CPU, 1, 3_600)).await?;
                 running(seen, "low").await?;
-                let mut high = job("high", "lq", Self::CPU, 1, 1);
-                high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(HIGH);
+                let mut high = job("high", "lq", CPU, 1, 1);
+                high["metadata"]["labels"][PRIORITY_CLASS] = json!(HIGH);
                 submit(place, &high).await?;
                 finished(seen, "high").await?;
                 running(seen, "low").await
             }
             Self::DrainResume => {
-                submit(place, &job("a", "lq", Self::CPU, 1, 3_600)).await?;
+                submit(place, &job("a", "lq", CPU, 1, 3_600)).await?;
                 running(seen, "a").await?;
                 stop_policy(place, "HoldAndDrain").await?;
                 let released = |w: &Value| !holds(w, "QuotaReserved") && holds(w, "Evicted");
@@ -104,19 +133,20 @@ impl Protocol {
                 running(seen, "a").await
             }
             Self::CheckStart => {
-                submit(place, &job("a", "lq", Self::CPU, 1, 1)).await?;
+                submit(place, &job("a", "lq", CPU, 1, 1)).await?;
                 for (state, retries) in [("Retry", 0), ("Ready", 1)] {
                     answer_check(place, seen, state, retries).await?;
                 }
                 finished(seen, "a").await
             }
             Self::ProvisionStart => {
-                let mut job = job("a", "lq", Self::CPU, 1, 1);
+                let mut job = job("a", "lq", CPU, 1, 1);
                 let script = "Failed;Accepted,Provisioned";
                 job["metadata"]["annotations"] = json!({"provreq.kueue.x-k8s.io/play": script});
                 submit(place, &job).await?;
                 finished(seen, "a").await
             }
+            Self::DisplaceSwap => swap::play(place, seen).await,
         }
     }
 }
@@ -174,7 +204,7 @@ async fn stop_policy(place: &Place<'_>, policy: &str) -> Result<()> {
 }
 
 /// Waits until a Job's Workload is as wanted. What is watched is looked at, so that a hundred who wait ask nobody.
-async fn workload(seen: &History, job: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
+pub async fn workload(seen: &History, job: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
     eventually(&format!("{job} to be {what}"), PATIENCE, || async {
         let found = seen.workload_of(job).unwrap_or_default();
         Ok(look(wanted(&found), &found["status"]))

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use serde_json::json;
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{
-    ControlPlane, Fault, FaultProxy, Manager, Setup, autoscaler, chart, crds, nodes, workloads,
+    ControlPlane, Fault, FaultProxy, Manager, Setup, autoscaler, chart, crds, jobset, nodes, workloads,
 };
 use sluice_tests::history::History;
 use sluice_tests::place::{DEADLINE, Place, create};
@@ -20,7 +20,7 @@ use super::protocol::{HIGH, Protocol};
 /// What a manager is started on.
 pub struct Bed {
     plane: ControlPlane,
-    _autoscaler: autoscaler::StandIn,
+    _stand_ins: (autoscaler::StandIn, jobset::StandIn),
     setup: Setup,
 }
 
@@ -36,6 +36,7 @@ pub async fn bed() -> (&'static Bed, MutexGuard<'static, ()>) {
             let plane = ControlPlane::builder().complete().start().await.unwrap();
             let served = autoscaler::Served::Both;
             let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
+            let jobsets = jobset::StandIn::start(&plane.kubeconfig_path()).await.unwrap();
             let client = plane.client().await.unwrap();
             nodes::pool("plain", 8).make(&client).await.unwrap();
             // Without an election, so that each start leads at once.
@@ -44,7 +45,7 @@ pub async fn bed() -> (&'static Bed, MutexGuard<'static, ()>) {
             let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
             let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
             create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
-            Bed { plane, _autoscaler: autoscaler, setup }
+            Bed { plane, _stand_ins: (autoscaler, jobsets), setup }
         })
         .await;
     (bed, guard)
@@ -126,11 +127,11 @@ pub struct Play {
 }
 
 impl Play {
-    /// Makes its namespace, `name`, and its queues.
+    /// Makes its namespace, `name`, its queues, and what is there before the play.
     pub async fn prepare(bed: &'static Bed, protocol: Protocol, fault: Option<Fault>, name: &str) -> Self {
         let place = Place::bare(&bed.plane, name).await.unwrap();
         protocol.prepare(&place).await.unwrap();
-        let history = History::start(place.client.clone(), name).await.unwrap();
+        let history = protocol.begin(&place).await.unwrap();
         Self { protocol, fault, place, history }
     }
 
@@ -141,6 +142,8 @@ impl Play {
 
     /// What it has come to, once it rests.
     pub async fn outcome(&self, wanted: Option<&Outcome>) -> Result<Outcome, String> {
-        outcome::of(&self.place, &self.history, wanted).await.map_err(|error| format!("{error:#}"))
+        outcome::of(self.protocol, &self.place, &self.history, wanted)
+            .await
+            .map_err(|error| format!("{error:#}"))
     }
 }
