@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use sluice_engine::Kind;
 
 use crate::json::text;
@@ -123,6 +124,15 @@ impl Manifests {
         if errors.is_empty() { Ok(found) } else { Err(errors) }
     }
 
+    /// Does what the API server does with a `generateName`, but without chance.
+    fn generate_name(&self, source: &Source, value: &mut Value) {
+        let metadata = &mut value["metadata"];
+        let prefix = text(&metadata["generateName"]).to_owned();
+        if !prefix.is_empty() && text(&metadata["name"]).is_empty() {
+            metadata["name"] = Value::from(prefix + &suffix(source, self.objects.len()));
+        }
+    }
+
     fn add(&mut self, source: &Source, mut value: Value, strict: bool, errors: &mut Vec<ManifestError>) {
         let (version, kind) = (text(&value["apiVersion"]).to_owned(), text(&value["kind"]).to_owned());
         if kind.is_empty() || version.is_empty() {
@@ -159,6 +169,7 @@ impl Manifests {
         }
         match kind_of(&version, &kind) {
             Some(kind) => {
+                self.generate_name(source, &mut value);
                 errors.extend(schema::check(kind, &value).into_iter().map(|wrong| ManifestError {
                     at: source.clone(),
                     path: format!("{} {}: {}", kind.as_str(), text(&value["metadata"]["name"]), wrong.path),
@@ -169,6 +180,14 @@ impl Manifests {
             None => self.skipped.push(Skipped { source: source.clone(), what: format!("{version} {kind}") }),
         }
     }
+}
+
+/// The last part of a generated name: the same for the same place.
+fn suffix(source: &Source, number: usize) -> String {
+    // Those that Kubernetes draws from: no vowels, so no words.
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let digest = Sha256::digest(format!("{source}, {number}"));
+    digest.iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
 }
 
 /// Reads a template or an object written inside a scenario.
@@ -209,6 +228,21 @@ mod tests {
         assert_eq!(found.objects.len(), 1);
         assert_eq!(found.objects[0].kind, Kind::Namespace);
         assert_eq!(found.skipped[0].what, "v1 ConfigMap");
+    }
+
+    #[test]
+    fn generated_names_differ_and_stay() {
+        let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: sample-}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: c}]}}}\n";
+        let text = format!("{job}---\n{job}");
+        let names = |found: Manifests| {
+            found.objects.iter().map(|m| m.object["metadata"]["name"].clone()).collect::<Vec<_>>()
+        };
+        let first = names(read(&text).unwrap());
+        assert!(
+            first.iter().all(|name| name.as_str().is_some_and(|n| n.starts_with("sample-") && n.len() == 12))
+        );
+        assert_ne!(first[0], first[1]);
+        assert_eq!(first, names(read(&text).unwrap()));
     }
 
     #[test]
