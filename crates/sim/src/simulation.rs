@@ -180,6 +180,10 @@ impl Simulation {
     pub fn begin(&mut self) {
         self.adopt_pods();
         self.deliver();
+        // Workloads of a cluster come before their jobs, and nothing may happen to them for long.
+        for (_, workload) in self.engine.workloads() {
+            self.record.observe(self.now, workload);
+        }
         for kind in KINDS.into_iter().chain([Kind::Pod]) {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
             self.tell(Input::Listed { kind, present, as_of: None });

@@ -295,6 +295,42 @@ fn patches_of_a_scenario_that_make_nonsense_are_refused() {
     }
 }
 
+/// A Job that runs in a cluster, with its Workload, as they are read from there; nothing happens to them in the time that is simulated.
+#[test]
+fn what_runs_in_a_cluster_already_holds_its_quota_from_the_beginning() {
+    let uid = "6f3f1f0e-0000-4000-8000-000000000001";
+    let spec = "{parallelism: 2, completions: 2, suspend: false, template: {spec: {restartPolicy: Never, containers: \
+                [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}}";
+    let owner = format!(
+        "{{apiVersion: batch/v1, kind: Job, name: runs, uid: {uid}, controller: true, blockOwnerDeletion: true}}"
+    );
+    let condition = |kind: &str, reason: &str| {
+        format!(
+            "{{type: {kind}, status: \"True\", reason: {reason}, message: m, lastTransitionTime: \"2026-01-05T00:00:00Z\"}}"
+        )
+    };
+    let assigned = "{name: main, count: 2, flavors: {cpu: f}, resourceUsage: {cpu: 2}}";
+    let text = format!(
+        "{queues}---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\nmetadata:\n  name: job-runs-1\n  namespace: default\n  finalizers: [kueue.x-k8s.io/resource-in-use]\n  labels: {{kueue.x-k8s.io/job-uid: {uid}}}\n  ownerReferences: [{owner}]\n\
+         spec:\n  queueName: q0\n  podSets: [{{name: main, count: 2, template: {{spec: {{restartPolicy: Never, containers: \
+         [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}]\nstatus:\n  admission: {{clusterQueue: q0, podSetAssignments: [{assigned}]}}\n  \
+         conditions: [{reserved}, {admitted}, {ready}]\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: runs, namespace: default, uid: {uid}, \
+         labels: {{kueue.x-k8s.io/queue-name: q0}}}}\nspec: {spec}\nstatus: {{active: 2, ready: 2, startTime: \"2026-01-05T00:00:00Z\"}}\n",
+        queues = random_world(&[4], &[]),
+        reserved = condition("QuotaReserved", "QuotaReserved"),
+        admitted = condition("Admitted", "Admitted"),
+        ready = condition("PodsReady", "Started"),
+    );
+    let manifests = Manifests::read(&[File { name: "w".to_owned(), text, named: true }]).unwrap();
+    let mut options = options(&manifests);
+    options.until = Some(jiff::SignedDuration::from_secs(5));
+    let mut simulation = prepare(&manifests, &BTreeMap::new(), options).unwrap();
+    simulation.run(|_| {}).unwrap();
+    let report = report(&simulation);
+    assert_eq!((report.totals.admitted, report.totals.unmanaged), (1, 0), "{:?}", report.totals);
+    assert_eq!(series::steps(simulation.record(), 5000).values().next().unwrap()[0].used, 2000);
+}
+
 #[test]
 fn a_changed_quota_is_compared_with_the_future_without_it() {
     let (base, files) = example("arrivals.yaml");
