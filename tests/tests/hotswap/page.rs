@@ -1,11 +1,15 @@
 //! The guide's page: quota for both JobSets, four pools; one pool announces that it goes; `low` makes way, `high` runs on its other
 //! pool and a freed one; the pool returns, `low` runs again. And with the page's own quota: one runs, one waits.
 
+use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
+use serde_json::Value;
+use sluice_testkit::plugin;
 use sluice_testkit::wait::{eventually, look};
 
-use crate::bed::{DEADLINE, HIGH, LOW, TURN, World};
+use crate::bed::{DEADLINE, HIGH, LOW, POOL, TURN, World};
 
 #[tokio::test]
 async fn four_pools_of_which_one_goes_and_comes_back() {
@@ -13,6 +17,7 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     let world = World::new("page-64", 64, 4).await;
     let (before, low) = world.both_run().await;
     let lost = before.first().unwrap().clone();
+    the_simulator_foresees_it(&world, &lost).await;
     let failed = Instant::now();
     world.departs(&lost, true).await;
     let message = world.told(LOW, "Preempted", "OutOfCohortReclamation").await;
@@ -45,6 +50,44 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     .await
     .unwrap();
     assert_eq!(world.evictions(LOW).await, [("Preempted".to_owned(), 1)]);
+}
+
+/// What if that pool goes? The simulator begins with the cluster's objects, its bound pods among them, and says what will happen here.
+async fn the_simulator_foresees_it(world: &World, lost: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let change = folder.path().join("pool-goes.yaml");
+    let event = format!("{{at: 5s, departNodes: {{selector: {{{POOL}: {lost}}}}}}}");
+    fs::write(
+        &change,
+        format!("apiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec: {{events: [{event}]}}\n"),
+    )
+    .unwrap();
+    let kubeconfig = world.plane.kubeconfig_path();
+    let told = tokio::task::spawn_blocking(move || {
+        Command::new(plugin().unwrap())
+            .args([
+                "simulate",
+                "--from-cluster",
+                "--quiet",
+                "--run-time",
+                "2h",
+                "--until",
+                "10m",
+                "-o",
+                "json",
+            ])
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--change")
+            .arg(change)
+            .output()
+            .unwrap()
+    });
+    let told = told.await.unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let difference: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let preempted = difference["newlyPreempted"].as_array().unwrap();
+    assert_eq!(*preempted, [format!("{}/{LOW}", world.name)], "{difference}");
 }
 
 #[tokio::test]
