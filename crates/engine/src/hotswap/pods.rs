@@ -100,7 +100,11 @@ impl Engine {
     /// A Workload gave its quota back: the pods that its job had are not those of its next start.
     pub(crate) fn hotswap_released(&mut self, workload: &WorkloadKey) {
         let own = |key: &PodKey, pod: &Pod| self.workloads_of_pod(key, pod).any(|of| of == workload);
-        let old = self.world.pods.iter().filter(|(key, pod)| own(key, pod)).map(|(key, _)| key.clone());
+        // Pods run in the namespace of their Workload: the others need not be looked at.
+        let first = (Arc::clone(&workload.namespace), Name::from(""));
+        let near =
+            self.world.pods.range(first..).take_while(|((namespace, _), _)| *namespace == workload.namespace);
+        let old = near.filter(|(key, pod)| own(key, pod)).map(|(key, _)| key.clone());
         for key in old.collect::<Vec<_>>() {
             if let Some(pod) = self.world.pods.get_mut(&key) {
                 pod.former = true;

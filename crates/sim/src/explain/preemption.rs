@@ -1,5 +1,6 @@
 //! Which policy spares whom, where quota is missing that a preemption does not bring (reference 06, 6.7).
 
+use serde_json::Value;
 use sluice_core::{Amount, PreemptionOutlook};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
@@ -77,7 +78,7 @@ impl Policies {
         let queue = asking.cluster_queue.as_deref()?;
         let object = simulation.world.get(&ObjectRef::cluster(Kind::ClusterQueue, queue))?;
         let preemption = &object["spec"]["preemption"];
-        let policy = |value: &serde_json::Value| match text(value) {
+        let policy = |value: &Value| match text(value) {
             "" => "Never".to_owned(),
             policy => policy.to_owned(),
         };
@@ -176,9 +177,14 @@ fn nominal_of(simulation: &Simulation, queue: &str, flavor: &str, resource: &str
     let flavors = groups.iter().filter_map(|group| group["flavors"].as_array()).flatten();
     let of = flavors.filter(|f| f["name"] == flavor).filter_map(|f| f["resources"].as_array()).flatten();
     let quota = of.into_iter().find(|r| r["name"] == resource)?;
-    let nominal = match &quota["nominalQuota"] {
-        serde_json::Value::String(text) => text.clone(),
+    nominal_amount(quota, resource).map(Amount::get)
+}
+
+/// The `nominalQuota` of one resource of one flavor, a number or a string.
+pub(super) fn nominal_amount(quota: &Value, resource: &str) -> Option<Amount> {
+    let written = match &quota["nominalQuota"] {
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    Some(amount_of(resource, &Quantity::parse(&nominal).ok()?).get())
+    Some(amount_of(resource, &Quantity::parse(&written).ok()?))
 }

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_core::{Detail, Refusal, Unadmitted};
 use sluice_engine::{Kind, ObjectRef};
-use sluice_quantity::{Amount, Quantity, amount_of, quantity_of};
+use sluice_quantity::{Amount, quantity_of};
 
+use super::preemption::nominal_amount;
 use super::{ExplainError, Forecast, Question};
 use crate::duration::show;
 use crate::json::{merge, text};
@@ -233,11 +234,7 @@ fn more_quota(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -
     for group in groups.as_array_mut()? {
         for of in group["flavors"].as_array_mut()?.iter_mut().filter(|f| f["name"] == **flavor) {
             for quota in of["resources"].as_array_mut()?.iter_mut().filter(|r| r["name"] == **resource) {
-                let old = match &quota["nominalQuota"] {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                };
-                let old = amount_of(resource, &Quantity::parse(&old).ok()?);
+                let old = nominal_amount(quota, resource)?;
                 let new = Amount(old.get().saturating_add(missing.get()));
                 quota["nominalQuota"] = json!(quantity_of(resource, new).to_string());
             }
