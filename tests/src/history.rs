@@ -2,7 +2,7 @@
 //! held at each of those moments.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -13,8 +13,9 @@ use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, VersionMatch, WatchEvent, WatchParams,
 };
 use serde_json::Value;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{Look, look};
 use sluice_testkit::workloads::holds;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,8 @@ struct Moment {
     object: Value,
 }
 
-/// All moments of one etcd are in one order, whatever their kind.
-type Moments = Arc<Mutex<BTreeMap<u64, Moment>>>;
+/// All moments of one etcd are in one order, whatever their kind. Whoever waits for one is woken by it.
+type Moments = Arc<watch::Sender<BTreeMap<u64, Moment>>>;
 
 /// Watches until it is dropped.
 pub struct History {
@@ -85,7 +86,7 @@ impl History {
     }
 
     async fn start_with(client: Client, namespace: &str, jobs: Kind) -> Result<Self> {
-        let moments = Moments::default();
+        let moments = Moments::new(watch::Sender::default());
         let mut tasks = Vec::new();
         for kind in [jobs, Kind::Workload] {
             let api = kind.api(&client, namespace);
@@ -107,37 +108,80 @@ impl History {
                 .await
                 .context("listing")?;
             let newest = now.items.iter().filter_map(version).max().unwrap_or_default();
-            eventually("the history to be complete", deadline, || async {
-                let last =
-                    self.moments().iter().rev().find(|(_, moment)| moment.kind == kind).map(|(v, _)| *v);
-                Ok(look(last.unwrap_or_default() >= newest, format!("{last:?} of {newest}")))
+            self.until("the history to be complete", deadline, |moments| {
+                let last = moments.iter().rev().find(|(_, moment)| moment.kind == kind).map(|(v, _)| *v);
+                look(last.unwrap_or_default() >= newest, format!("{last:?} of {newest}"))
             })
             .await?;
         }
-        check(&self.moments(), quota)
+        check(&self.moments.borrow(), quota)
     }
 
-    /// The Workload of a Job as it was last seen, if there is one.
-    pub fn workload_of(&self, job: &str) -> Option<Value> {
-        self.latest(Kind::Workload, |workload| {
+    /// Waits until the Workload of a Job is as wanted, and gives it; null stands for one that is not there.
+    pub async fn workload_until(
+        &self,
+        job: &str,
+        what: &str,
+        deadline: Duration,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let of_job = |workload: &Value| {
             let owners = workload["metadata"]["ownerReferences"].as_array();
             owners.is_some_and(|owners| owners.iter().any(|o| o["name"] == job && o["controller"] == true))
+        };
+        let what = format!("the Workload of {job} to be {what}");
+        self.latest_until(Kind::Workload, of_job, &what, deadline, wanted).await
+    }
+
+    /// Waits until a Job (or JobSet) is as wanted, and gives it; null stands for one that is not there.
+    pub async fn job_until(
+        &self,
+        name: &str,
+        what: &str,
+        deadline: Duration,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let named = |job: &Value| job["metadata"]["name"] == name;
+        self.latest_until(self.jobs, named, &format!("{name} to {what}"), deadline, wanted).await
+    }
+
+    async fn latest_until(
+        &self,
+        kind: Kind,
+        is: impl Fn(&Value) -> bool,
+        what: &str,
+        deadline: Duration,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        self.until(what, deadline, |moments| {
+            let last = moments.values().rev().find(|moment| moment.kind == kind && is(&moment.object));
+            let now = last.filter(|last| !last.deleted).map_or(&Value::Null, |last| &last.object);
+            if wanted(now) { Look::Done(now.clone()) } else { Look::NotYet(now["status"].to_string()) }
         })
+        .await
     }
 
-    /// A Job (or JobSet) as it was last seen, if there is one.
-    pub fn job(&self, name: &str) -> Option<Value> {
-        self.latest(self.jobs, |job| job["metadata"]["name"] == name)
-    }
-
-    fn latest(&self, kind: Kind, is: impl Fn(&Value) -> bool) -> Option<Value> {
-        let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = moments.values().rev().find(|moment| moment.kind == kind && is(&moment.object))?;
-        (!last.deleted).then(|| last.object.clone())
-    }
-
-    fn moments(&self) -> BTreeMap<u64, Moment> {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Looks at each change until what is wanted is there. The error tells what was seen last.
+    async fn until<T>(
+        &self,
+        what: &str,
+        deadline: Duration,
+        wanted: impl Fn(&BTreeMap<u64, Moment>) -> Look<T>,
+    ) -> Result<T> {
+        let mut changes = self.moments.subscribe();
+        let mut seen = String::new();
+        let found = tokio::time::timeout(deadline, async {
+            loop {
+                match wanted(&changes.borrow_and_update()) {
+                    Look::Done(found) => return Ok(found),
+                    Look::NotYet(now) => seen = now,
+                    Look::Never(why) => bail!("{what}: never, because {why}"),
+                }
+                changes.changed().await.context("nobody watches any more")?;
+            }
+        })
+        .await;
+        found.unwrap_or_else(|_| bail!("{what}: not within {deadline:?}; last seen: {seen}"))
     }
 }
 
@@ -148,7 +192,9 @@ fn version(object: &DynamicObject) -> Option<u64> {
 fn note(moments: &Moments, kind: Kind, deleted: bool, object: &DynamicObject) -> Result<String> {
     let at = version(object).context("reading a resource version")?;
     let moment = Moment { kind, deleted, object: serde_json::to_value(object).context("reading an object")? };
-    moments.lock().unwrap_or_else(PoisonError::into_inner).insert(at, moment);
+    moments.send_modify(|moments| {
+        moments.insert(at, moment);
+    });
     Ok(at.to_string())
 }
 

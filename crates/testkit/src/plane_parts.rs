@@ -12,8 +12,15 @@ fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
+/// One of the plane's programs. They live for minutes in a few hundred MiB, so their garbage is collected less often than Go does by itself.
+fn program(tool: Tool) -> Result<Command> {
+    let mut command = Command::new(assets::path(tool)?);
+    command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
+    Ok(command)
+}
+
 pub(crate) fn etcd(folder: &Path, client: u16, peer: u16) -> Result<Command> {
-    let mut command = Command::new(assets::path(Tool::Etcd)?);
+    let mut command = program(Tool::Etcd)?;
     let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
     command.arg(flag("data-dir", &folder.join("etcd"))).args([
         "--name=test".to_owned(),
@@ -37,7 +44,7 @@ pub(crate) fn api_server(
     service_accounts: bool,
     extra: &[String],
 ) -> Result<Command> {
-    let mut command = Command::new(assets::path(Tool::KubeApiserver)?);
+    let mut command = program(Tool::KubeApiserver)?;
     command
         .args([
             format!("--etcd-servers=http://127.0.0.1:{etcd}"),
@@ -75,7 +82,7 @@ pub(crate) fn api_server(
 }
 
 pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) -> Result<Command> {
-    let mut command = Command::new(assets::path(Tool::KubeControllerManager)?);
+    let mut command = program(Tool::KubeControllerManager)?;
     command
         .args([
             "--bind-address=127.0.0.1",
@@ -93,7 +100,7 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
 }
 
 pub(crate) fn scheduler(kubeconfig: &Path, port: u16) -> Result<Command> {
-    let mut command = Command::new(assets::path(Tool::KubeScheduler)?);
+    let mut command = program(Tool::KubeScheduler)?;
     command
         .args([
             "--bind-address=127.0.0.1",
@@ -109,7 +116,7 @@ pub(crate) fn scheduler(kubeconfig: &Path, port: u16) -> Result<Command> {
 }
 
 pub(crate) fn kwok(kubeconfig: &Path, stages: &Path) -> Result<Command> {
-    let mut command = Command::new(assets::path(Tool::Kwok)?);
+    let mut command = program(Tool::Kwok)?;
     command
         .args([
             "--manage-all-nodes=true",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{Look, eventually, look};
 use sluice_testkit::workloads::holds;
 use sluice_tests::history::History;
-use sluice_tests::place::{Place, create, job, told};
+use sluice_tests::place::{Place, create, job};
 
 use super::{PATIENCE, swap};
 
@@ -205,11 +205,7 @@ async fn stop_policy(place: &Place<'_>, policy: &str) -> Result<()> {
 
 /// Waits until a Job's Workload is as wanted. What is watched is looked at, so that a hundred who wait ask nobody.
 pub async fn workload(seen: &History, job: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
-    eventually(&format!("{job} to be {what}"), PATIENCE, || async {
-        let found = seen.workload_of(job).unwrap_or_default();
-        Ok(look(wanted(&found), &found["status"]))
-    })
-    .await
+    seen.workload_until(job, what, PATIENCE, wanted).await.map(drop)
 }
 
 async fn finished(seen: &History, job: &str) -> Result<()> {
@@ -220,25 +216,20 @@ async fn finished(seen: &History, job: &str) -> Result<()> {
 async fn running(seen: &History, job: &str) -> Result<()> {
     let runs = |w: &Value| holds(w, "Admitted") && holds(w, "PodsReady") && !holds(w, "Evicted");
     workload(seen, job, "running", runs).await?;
-    eventually(&format!("{job} to have a pod"), PATIENCE, || async {
-        let status = seen.job(job).unwrap_or_default()["status"].clone();
-        Ok(look(status["ready"] == 1, status))
-    })
-    .await
+    seen.job_until(job, "have a pod", PATIENCE, |job| job["status"]["ready"] == 1).await.map(drop)
 }
 
 /// Sets the check once the Workload holds quota after so many retries, as that check's controller would.
 async fn answer_check(place: &Place<'_>, seen: &History, state: &str, retries: u64) -> Result<()> {
     eventually(&format!("the check of {} to be set {state}", place.name), PATIENCE, || async {
-        let found = seen.workload_of("a").unwrap_or_default();
-        let check = &found["status"]["admissionChecks"][0];
-        let waits = holds(&found, "QuotaReserved")
-            && !holds(&found, "Evicted")
-            && check["state"] == "Pending"
-            && check["retryCount"].as_u64().unwrap_or_default() == retries;
-        if !waits {
-            return Ok(Look::NotYet(format!("{check} {}", told(&found, "QuotaReserved"))));
-        }
+        let asked = |w: &Value| {
+            let check = &w["status"]["admissionChecks"][0];
+            holds(w, "QuotaReserved")
+                && !holds(w, "Evicted")
+                && check["state"] == "Pending"
+                && check["retryCount"].as_u64().unwrap_or_default() == retries
+        };
+        let found = seen.workload_until("a", "checked", PATIENCE, asked).await?;
         let mut next: DynamicObject = serde_json::from_value(found).context("reading a Workload")?;
         next.data["status"]["admissionChecks"][0]["state"] = json!(state);
         let name = next.metadata.name.clone().unwrap_or_default();
