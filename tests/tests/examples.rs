@@ -3,38 +3,46 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 
-use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart};
-use sluice_tests::story;
-use tokio::sync::{Mutex, OnceCell};
+use std::sync::{Mutex, PoisonError};
 
-/// The plane and its manager live as long as the test process; the watchdog stops them with it.
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, jobset};
+use sluice_tests::story;
+
+/// A plane with everything that an example needs.
 struct Bed {
-    plane: &'static ControlPlane,
+    plane: ControlPlane,
     _manager: Manager,
-    _autoscaler: autoscaler::StandIn,
+    _stand_ins: (autoscaler::StandIn, jobset::StandIn),
 }
 
-static BED: OnceCell<Bed> = OnceCell::const_new();
-/// The examples share names of cluster-scoped objects: one at a time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+/// The beds on which nobody plays. The examples share names of cluster-scoped objects, so each has a plane for itself for as long as it
+/// plays; there are as many as examples were ever played at a time. The watchdog stops them with the test process.
+static FREE: Mutex<Vec<Bed>> = Mutex::new(Vec::new());
 
-async fn bed() -> &'static Bed {
-    BED.get_or_init(|| async {
-        let plane = sluice_testkit::shared().await.unwrap();
-        let autoscaler =
-            autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await.unwrap();
-        let setup = Setup::new(plane).unwrap();
-        let setup = chart::install(plane, setup, &serde_json::json!({})).await.unwrap();
-        Bed { plane, _manager: Manager::start(plane, setup).await.unwrap(), _autoscaler: autoscaler }
-    })
-    .await
+fn free() -> std::sync::MutexGuard<'static, Vec<Bed>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn new_bed() -> Bed {
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    let jobsets = jobset::StandIn::start(&plane.kubeconfig_path()).await.unwrap();
+    let served = autoscaler::Served::Both;
+    let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
+    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &serde_json::json!({})).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    Bed { plane, _manager: manager, _stand_ins: (autoscaler, jobsets) }
 }
 
 async fn play(example: &str) {
-    let bed = bed().await;
-    let _guard = ONE_AT_A_TIME.lock().await;
+    let waiting = free().pop();
+    let bed = match waiting {
+        Some(bed) => bed,
+        None => new_bed().await,
+    };
     let folder = assets::workspace().join("examples").join(example);
-    if let Err(error) = story::play_all(bed.plane, &folder).await {
+    let played = story::play_all(&bed.plane, &folder).await;
+    free().push(bed);
+    if let Err(error) = played {
         panic!("{error:#}");
     }
 }
