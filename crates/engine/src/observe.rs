@@ -119,6 +119,7 @@ impl Engine {
                     self.scheduler.set_namespace(&name, pairs(&labels));
                     self.stir();
                     self.mark_jobs_in(&name);
+                    self.mark_pending_workloads(Some(&name));
                 }
             }
             Object::Node(node) => {

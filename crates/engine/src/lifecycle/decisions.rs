@@ -91,7 +91,15 @@ impl Engine {
                     let at = self.at(&known.object);
                     transition::block_on_gates(&mut next, at);
                     transition::pend(&mut next, why.reason, &why.message(), &why.requests, at);
-                    self.write_status(&entry.key, Purpose::Pend, next, Vec::new());
+                    let told = event(
+                        &workload_ref(&entry.key),
+                        &known.uid(),
+                        EventType::Warning,
+                        if at.granular { why.reason.as_str() } else { why.reason.legacy() },
+                        why.message(),
+                        REPORTER_ADMISSION,
+                    );
+                    self.write_status(&entry.key, Purpose::Pend, next, vec![told]);
                 } else {
                     self.tell_unadmitted(&entry.key, &why, true);
                 }
@@ -299,6 +307,7 @@ impl Engine {
         if !transition::pend(&mut next, why.reason, &message, &why.requests, self.at(&entry.object)) {
             return;
         }
+        self.list_checks(key, &mut next);
         let mut then = Vec::new();
         if with_event && !same_words {
             let object = workload_ref(key);

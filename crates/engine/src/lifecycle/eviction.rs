@@ -62,13 +62,17 @@ impl Engine {
                 eviction.message.clone(),
                 REPORTER_WORKLOAD,
             ),
-            observe(metrics::EVICTED_WORKLOADS_TOTAL, &labels, 1.0),
             log(
                 crate::effect::Level::Info,
                 "workload evicted",
                 &[("workload", key), ("queue", &queue), ("reason", &why), ("message", &eviction.message)],
             ),
         ];
+        if next.admission.is_none() {
+            // It held nothing of any queue that it could be counted for.
+            return then;
+        }
+        then.push(observe(metrics::EVICTED_WORKLOADS_TOTAL, &labels, 1.0));
         if self.measures(&key.namespace, &entry.object.spec.queue_name) {
             let local =
                 [&entry.object.spec.queue_name, &*key.namespace, eviction.reason, &eviction.cause, class];

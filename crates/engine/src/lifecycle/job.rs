@@ -252,13 +252,11 @@ impl Engine {
             return;
         }
         if !view.suspended {
-            return self.stop_job(
-                key,
-                view,
-                Vec::new(),
-                "Missing Workload; unable to restore pod templates",
-                &[],
-            );
+            let why = match view.prebuilt_workload {
+                Some(_) => "missing workload",
+                None => "Missing Workload; unable to restore pod templates",
+            };
+            return self.stop_job(key, view, Vec::new(), why, &[]);
         }
         if view.active || view.prebuilt_workload.is_some() {
             return;

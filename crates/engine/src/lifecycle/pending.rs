@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
-use sluice_api::v1beta2::{ClusterQueue, StopPolicy};
+use sluice_api::v1beta2::{ClusterQueue, StopPolicy, WorkloadStatus};
 use sluice_core::{Detail, Name, Reason, WorkloadKey};
 
+use super::reserved::required_checks;
 use super::transition::{self};
 use crate::REPORTER_WORKLOAD;
 use crate::effect::{Effect, EventType, Purpose};
 use crate::engine::{Alarm, Engine};
+use crate::ingest;
 use crate::ingest::scheduling::{self, selector};
 use crate::ingest::workload::{self as ingested, admission_gates};
 use crate::outbox::{event, log};
@@ -19,6 +21,9 @@ use crate::world::workload_ref;
 /// The remedy behind the message about a namespace that no selector picks.
 const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so selects no namespace: set \
                            `namespaceSelector: {}` to select all";
+
+/// What a Workload is told that nobody looked at yet.
+const NOT_LOOKED_AT: &str = "Workload is pending evaluation in the scheduling queue";
 
 impl Engine {
     /// A Workload that waits: what keeps it from being looked at, and what lets it be queued again.
@@ -49,6 +54,7 @@ impl Engine {
                 return;
             }
             let told = self.tell_trouble(key, why, &message);
+            self.list_checks(key, &mut next);
             self.write_status(key, Purpose::Pend, next, told);
             return;
         }
@@ -56,24 +62,30 @@ impl Engine {
             return self.tell_unadmitted(key, &untold.why, untold.with_event);
         }
         let Some(condition) = condition else {
-            // Parked with its like, and never looked at itself.
-            let why = self.scheduler.last_decision(key).filter(|why| why.detail == Detail::Bypassed).cloned();
-            if let Some(why) = why {
-                self.tell_unadmitted(key, &Arc::new(why), false);
-            }
-            return;
+            return self.tell_newcomer(key);
         };
-        let outdated =
-            [reason::MISCONFIGURED, reason::SUSPENDED, reason::DEACTIVATED, reason::ADMISSION_GATED];
+        let outdated = [
+            reason::MISCONFIGURED,
+            reason::SUSPENDED,
+            // What stands for both while reasons are not granular.
+            reason::INADMISSIBLE,
+            reason::DEACTIVATED,
+            reason::ADMISSION_GATED,
+        ];
         if !outdated.contains(&condition.reason.as_str()) {
+            self.list_checks(key, &mut next);
+            if next.admission_checks != status.admission_checks {
+                self.write_checks(key, next, Vec::new());
+            }
             return;
         }
         let gate_cleared = condition.reason == reason::ADMISSION_GATED;
         let message = if gate_cleared {
             "AdmissionGatedBy cleared, waiting for quota reservation"
         } else {
-            "Workload is pending evaluation in the scheduling queue"
+            NOT_LOOKED_AT
         };
+        self.list_checks(key, &mut next);
         transition::pend(&mut next, Reason::PendingEvaluation, message, &[], at);
         let then = if gate_cleared {
             let note = "Admission gate cleared, workload is now admissible";
@@ -90,6 +102,42 @@ impl Engine {
             Vec::new()
         };
         self.write_status(key, Purpose::Pend, next, then);
+    }
+
+    /// A Workload about which nothing was said yet.
+    fn tell_newcomer(&mut self, key: &WorkloadKey) {
+        // Parked with its like, and never looked at itself.
+        let why = self.scheduler.last_decision(key).filter(|why| why.detail == Detail::Bypassed).cloned();
+        if let Some(why) = why {
+            return self.tell_unadmitted(key, &Arc::new(why), false);
+        }
+        if self.config.on(Gate::UnadmittedWorkloadsExplicitStatus) {
+            let entry = &self.world.workloads[key];
+            let mut next = entry.status().clone();
+            transition::pend(
+                &mut next,
+                Reason::PendingEvaluation,
+                NOT_LOOKED_AT,
+                &[],
+                self.at(&entry.object),
+            );
+            self.list_checks(key, &mut next);
+            self.write_status(key, Purpose::Pend, next, Vec::new());
+        }
+    }
+
+    /// Lists the checks of a Workload that waits (reference 06, 6.10): those before every flavor of its ClusterQueue. Those of single
+    /// flavors stay if they are there, because they count its attempts.
+    pub(super) fn list_checks(&self, key: &WorkloadKey, next: &mut WorkloadStatus) {
+        let entry = &self.world.workloads[key];
+        let queue = self.world.cluster_queue_of(key, &entry.object);
+        let Some(queue) = queue.and_then(|name| self.world.cluster_queues.get(&name)) else { return };
+        let mut wanted = required_checks(queue, None);
+        let known = |name: &str| next.admission_checks.iter().any(|check| check.name == name);
+        let strategy = queue.spec.admission_checks_strategy.as_ref();
+        let rules = strategy.into_iter().flat_map(|strategy| &strategy.admission_checks);
+        wanted.extend(rules.filter(|rule| known(&rule.name)).map(|rule| ingest::name(&rule.name)));
+        transition::sync_checks(next, &wanted, self.at(&entry.object));
     }
 
     fn tell_trouble(&self, key: &WorkloadKey, why: Reason, message: &str) -> Vec<Effect> {

@@ -6,7 +6,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
-use sluice_core::{WorkloadKey, WorkloadState};
+use sluice_core::{Reason, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
 use super::transition::{self, At, Eviction};
@@ -107,7 +107,11 @@ impl Engine {
         let ours = object.metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::JOB_UID));
         if object.metadata.deletion_timestamp.is_some() {
             if held && self.job_is_gone(object) {
-                self.drop_finalizer(key);
+                if orphan && !is(entry.status(), Type::Finished) {
+                    self.finish_orphan(key);
+                } else {
+                    self.drop_finalizer(key);
+                }
                 return true;
             }
             // Its job stops first; whatever it still holds stays accounted for until then.
@@ -115,10 +119,7 @@ impl Engine {
         }
         if orphan && ours && self.config.on(Gate::FinishOrphanedWorkloads) {
             if !is(entry.status(), Type::Finished) {
-                let mut next = entry.status().clone();
-                let message = "The workload's owner no longer exists";
-                transition::finish(&mut next, reason::OWNER_NOT_FOUND, message, self.at(object));
-                self.write_status(key, Purpose::Finish, next, Vec::new());
+                self.finish_orphan(key);
                 return true;
             }
             if held {
@@ -127,6 +128,15 @@ impl Engine {
             }
         }
         false
+    }
+
+    /// Nobody will say any more how a Workload without an owner ended (reference 06, 6.19 "Orphans").
+    fn finish_orphan(&mut self, key: &WorkloadKey) {
+        let entry = &self.world.workloads[key];
+        let mut next = entry.status().clone();
+        let message = "The workload's owner no longer exists";
+        transition::finish(&mut next, reason::OWNER_NOT_FOUND, message, self.at(&entry.object));
+        self.write_status(key, Purpose::Finish, next, Vec::new());
     }
 
     /// Whether nothing is left that could stop the workload's pods or would do so.
@@ -203,7 +213,7 @@ impl Engine {
             }
             return false;
         }
-        if !reserved(status) || evicted_for(reason::DEACTIVATED) {
+        if evicted_for(reason::DEACTIVATED) {
             return false;
         }
         let mut message = "The workload is deactivated".to_owned();
@@ -215,6 +225,9 @@ impl Engine {
         let mut next = status.clone();
         next.requeue_state = None;
         transition::forget(&mut next, Type::DeactivationTarget);
+        if !reserved(status) {
+            transition::pend(&mut next, Reason::Deactivated, "The workload is deactivated", &[], at);
+        }
         let eviction = Eviction { reason: reason::DEACTIVATED, cause, message, preemption: None };
         self.evict_from(key, next, &eviction, Vec::new());
         true

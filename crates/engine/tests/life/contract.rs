@@ -12,19 +12,19 @@ use crate::model::build::job;
 use crate::model::{Api, Cluster, told};
 
 /// One transition: what is played, and what is told about the Workload of a job then.
-struct Row {
+pub struct Row {
     /// The job.
-    of: &'static str,
-    play: fn(&mut Cluster),
+    pub of: &'static str,
+    pub play: fn(&mut Cluster),
     /// Conditions: type, and `status/reason: message`.
-    conditions: &'static [(&'static str, &'static str)],
+    pub conditions: &'static [(&'static str, &'static str)],
     /// Events that were recorded meanwhile: reporter, and `type reason: note`.
-    events: &'static [(&'static str, &'static str)],
+    pub events: &'static [(&'static str, &'static str)],
 }
 
-const ADMISSION: &str = "kueue-admission";
-const WORKLOADS: &str = "kueue-workload-controller";
-const JOBS: &str = "batch/job-kueue-controller";
+pub const ADMISSION: &str = "kueue-admission";
+pub const WORKLOADS: &str = "kueue-workload-controller";
+pub const JOBS: &str = "batch/job-kueue-controller";
 
 /// Replaces `{W:job}` (UID of the Workload), `{N:job}` (its name) and `{J:job}` (UID of the job).
 fn filled(c: &Cluster, text: &str) -> String {
@@ -64,9 +64,14 @@ fn differences(c: &Cluster, row: &Row) -> Vec<String> {
 }
 
 fn check(rows: &[Row]) {
+    check_with(&EngineConfig::default(), rows);
+}
+
+/// Plays the rows under a configuration.
+pub fn check_with(config: &EngineConfig, rows: &[Row]) {
     let mut wrong = Vec::new();
     for row in rows {
-        let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+        let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config.clone() });
         c.api.namespace("team-a", &[]);
         (row.play)(&mut c);
         c.settle();
@@ -75,12 +80,12 @@ fn check(rows: &[Row]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn cq() -> ObjectRef {
+pub fn cq() -> ObjectRef {
     ObjectRef::cluster(Kind::ClusterQueue, "cq")
 }
 
 /// A job of `pods` pods with one processor each.
-fn submit(c: &mut Cluster, name: &str, queue: &str, pods: i32, change: impl FnOnce(&mut JobView)) {
+pub fn submit(c: &mut Cluster, name: &str, queue: &str, pods: i32, change: impl FnOnce(&mut JobView)) {
     let mut view = job("team-a", name, queue, pods, "1");
     change(&mut view);
     c.api.add_job(view);
@@ -89,7 +94,7 @@ fn submit(c: &mut Cluster, name: &str, queue: &str, pods: i32, change: impl FnOn
 }
 
 /// The check of a job's Workload answers.
-fn answer(c: &mut Cluster, job: &str, state: &str, message: &str) {
+pub fn answer(c: &mut Cluster, job: &str, state: &str, message: &str) {
     let workload = Api::workload_ref(&c.workload(job));
     c.api.edit_status(&workload, |status| {
         status["admissionChecks"][0]["state"] = json!(state);
@@ -273,7 +278,7 @@ fn from_a_job_to_its_end() {
 }
 
 /// `cq` and `other` in a cohort, each with this much; `more` is what `cq` may preempt.
-fn cohort(c: &mut Cluster, own: &str, others: &str, more: serde_json::Value) {
+pub fn cohort(c: &mut Cluster, own: &str, others: &str, more: serde_json::Value) {
     let mut spec = more;
     spec["cohortName"] = json!("co");
     c.api.simple(own, &spec);

@@ -245,8 +245,12 @@ impl Cluster {
             if job.view.suspended || job.view.queue_name.is_none() || job.started_by_user {
                 continue;
             }
-            let admitted =
-                self.api.workloads_of(&job.view.job.uid).iter().any(|w| condition(w, "Admitted") == "True");
+            // What ran when its queue began to ask for another check is stopped only after it was told so.
+            let let_run = |w: &v1beta2::Workload| {
+                let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
+                condition(w, "Admitted") == "True" || (taken_back && condition(w, "QuotaReserved") == "True")
+            };
+            let admitted = self.api.workloads_of(&job.view.job.uid).iter().any(let_run);
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
         }
     }
