@@ -18,6 +18,10 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::input::{Kind, ObjectRef};
 
+/// So many flavors are listed in a status at most (reference 01, 1.2): a queue may have more, and one entry too many would be refused
+/// with all the rest.
+const MOST_FLAVORS: usize = 64;
+
 /// A count as the API has it.
 fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
@@ -35,6 +39,7 @@ fn cluster_usage(usage: &core::FlavorUsage, in_cohort: bool) -> Vec<v1beta2::Fla
     };
     usage
         .iter()
+        .take(MOST_FLAVORS)
         .map(|(flavor, resources)| v1beta2::FlavorUsage {
             name: flavor.to_string(),
             resources: resources.iter().map(resource).collect(),
@@ -49,6 +54,7 @@ fn local_usage(usage: &core::FlavorUsage) -> Vec<v1beta2::LocalQueueFlavorUsage>
     };
     usage
         .iter()
+        .take(MOST_FLAVORS)
         .map(|(flavor, resources)| v1beta2::LocalQueueFlavorUsage {
             name: flavor.to_string(),
             resources: resources.iter().map(resource).collect(),

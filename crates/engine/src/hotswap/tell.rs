@@ -8,6 +8,7 @@ use super::decide::{Action, Stranded};
 use super::displaced::leaves;
 use crate::effect::{Effect, EventType, Level, Purpose};
 use crate::engine::Engine;
+use crate::lifecycle::decisions::priorities;
 use crate::lifecycle::transition::Eviction;
 use crate::outbox::{event, log, observe};
 use crate::world::{Decision, WorkloadEntry, workload_ref};
@@ -60,12 +61,18 @@ impl Engine {
             self.path_of(&own),
             self.path_of(&other),
         );
-        let note = format!("Preempted workload {victim} (UID: {}) in ClusterQueue {other}", entry.uid());
+        let who = format!(
+            "{}; {}",
+            priorities("preemptor", preemptor, &self.config),
+            priorities("preemptee", entry, &self.config)
+        );
+        let note =
+            format!("Preempted workload {victim} (UID: {}) in ClusterQueue {other}; {who}", entry.uid());
         let told = |of: &WorkloadKey, entry: &WorkloadEntry, why: &str, note: &str| {
             event(&workload_ref(of), &entry.uid(), EventType::Normal, why, note, REPORTER_ADMISSION)
         };
         let more = vec![
-            told(victim, entry, reason::PREEMPTED, &message),
+            told(victim, entry, reason::PREEMPTED, &format!("{message}; {who}")),
             told(by, preemptor, "PreemptedWorkload", &note),
             observe(metrics::PREEMPTED_WORKLOADS_TOTAL, &[&own, OUT_OF_COHORT_RECLAMATION], 1.0),
         ];

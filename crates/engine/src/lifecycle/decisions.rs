@@ -23,7 +23,7 @@ use crate::{REPORTER_ADMISSION, metrics};
 const MOST_SCANS: u32 = 64;
 
 /// The priorities behind a preemption, as the events tell them.
-fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::config::EngineConfig) -> String {
+pub(crate) fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::config::EngineConfig) -> String {
     let boost = if config.on(Gate::PriorityBoost) { priority_boost(&entry.object) } else { 0 };
     let base = entry.object.spec.priority.unwrap_or(0);
     format!(

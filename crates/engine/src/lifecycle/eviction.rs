@@ -23,6 +23,10 @@ impl Engine {
         let entry = &self.world.workloads[key];
         let at = self.at(&entry.object);
         let first = transition::evict(&mut next, eviction, at);
+        if next.admission.is_none() && eviction.reason == reason::ADMISSION_CHECK {
+            // No job has to stop first.
+            transition::release(&mut next, at);
+        }
         let mut then = self.tell_evicted(key, &next, eviction, first);
         then.extend(more);
         self.write_status(key, Purpose::Evict, next, then);

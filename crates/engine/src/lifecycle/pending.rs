@@ -22,13 +22,16 @@ use crate::world::workload_ref;
 const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so selects no namespace: set \
                            `namespaceSelector: {}` to select all";
 
+/// So many checks fit into the status of a Workload (reference 01, 1.5): with more its reason for waiting would be refused, too.
+const MOST_CHECKS: usize = 8;
+
 /// What a Workload is told that nobody looked at yet.
 const NOT_LOOKED_AT: &str = "Workload is pending evaluation in the scheduling queue";
 
 impl Engine {
     /// A Workload that waits: what keeps it from being looked at, and what lets it be queued again.
     pub(super) fn reconcile_pending(&mut self, key: &WorkloadKey) {
-        if self.reconcile_requeue(key) {
+        if self.obey_checks(key) || self.reconcile_requeue(key) {
             return;
         }
         let trouble = self.trouble(key);
@@ -137,7 +140,11 @@ impl Engine {
         let strategy = queue.spec.admission_checks_strategy.as_ref();
         let rules = strategy.into_iter().flat_map(|strategy| &strategy.admission_checks);
         wanted.extend(rules.filter(|rule| known(&rule.name)).map(|rule| ingest::name(&rule.name)));
-        transition::sync_checks(next, &wanted, self.at(&entry.object));
+        wanted.sort_unstable();
+        wanted.dedup();
+        if wanted.len() <= MOST_CHECKS {
+            transition::sync_checks(next, &wanted, self.at(&entry.object));
+        }
     }
 
     fn tell_trouble(&self, key: &WorkloadKey, why: Reason, message: &str) -> Vec<Effect> {
@@ -196,8 +203,25 @@ impl Engine {
         if let (_, Some(invalid)) = ingested::pod_sets(object, entry.status(), around, &self.config) {
             return Some((Reason::Misconfigured, invalid));
         }
+        if let Some(too_many) = self.too_many_checks(key) {
+            return Some((Reason::Misconfigured, too_many));
+        }
         admission_gates(object, &self.config)
             .map(|gates| (Reason::AdmissionGated, format!("Admission is gated by: {gates}")))
+    }
+
+    /// What keeps a Workload from being admitted if more checks are before every flavor than its status can take: each attempt to
+    /// write its admission would be refused.
+    pub(super) fn too_many_checks(&self, key: &WorkloadKey) -> Option<String> {
+        let name = self.world.cluster_queue_of(key, &self.world.workloads.get(key)?.object)?;
+        let queue = self.world.cluster_queues.get(&name)?;
+        let rules = queue.spec.admission_checks_strategy.as_ref().map_or(0, |s| s.admission_checks.len());
+        let count = if rules > MOST_CHECKS { required_checks(queue, None).len() } else { rules };
+        (count > MOST_CHECKS).then(|| {
+            format!(
+                "ClusterQueue {name} has {count} admission checks for every flavor, and a Workload can have {MOST_CHECKS}"
+            )
+        })
     }
 
     /// Whether a ClusterQueue selects a namespace.

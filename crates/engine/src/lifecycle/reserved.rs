@@ -45,6 +45,23 @@ impl Engine {
                 return true;
             }
         }
+        if self.obey_checks(key) {
+            return true;
+        }
+        if transition::admit_if_ready(&mut next, at) {
+            let then = if is(&next, Type::Admitted) { self.tell_admitted(key, &next) } else { Vec::new() };
+            self.write_status(key, Purpose::Admit, next, then);
+            return true;
+        }
+        false
+    }
+
+    /// Deactivates a Workload that a check rejects, and evicts one that a check wants to be tried again, also one that waits: a late
+    /// answer of a check would keep it out of its queue for good. Says whether it wrote.
+    pub(super) fn obey_checks(&mut self, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        let mut next = entry.status().clone();
+        let at = self.at(&entry.object);
         let in_state = |state: CheckState| -> Vec<(&str, &str)> {
             let checks = entry.status().admission_checks.iter().filter(|c| c.state == state);
             checks.map(|c| (c.name.as_str(), c.message.as_str())).collect()
@@ -73,11 +90,6 @@ impl Engine {
             let eviction =
                 Eviction { reason: reason::ADMISSION_CHECK, cause: String::new(), message, preemption: None };
             self.evict_from(key, next, &eviction, Vec::new());
-            return true;
-        }
-        if transition::admit_if_ready(&mut next, at) {
-            let then = if is(&next, Type::Admitted) { self.tell_admitted(key, &next) } else { Vec::new() };
-            self.write_status(key, Purpose::Admit, next, then);
             return true;
         }
         false

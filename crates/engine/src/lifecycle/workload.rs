@@ -45,7 +45,8 @@ impl Engine {
                 *evicted |=
                     is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..)));
             }
-            WorkloadState::Pending { requeue_at, .. } => {
+            WorkloadState::Pending { requeue_at, invalid, .. } => {
+                *invalid = invalid.take().or_else(|| self.too_many_checks(key));
                 let backoff = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
                 *requeue_at = (*requeue_at).max(backoff);
             }

@@ -189,3 +189,34 @@ fn a_held_queue_takes_the_quota_of_what_still_waits_for_its_checks() {
     assert_eq!(condition(&w, "Evicted"), "");
     assert_eq!(c.written(Purpose::Evict), 0);
 }
+
+#[test]
+fn a_late_answer_of_a_check_does_not_keep_a_waiting_workload_out_of_its_queue() {
+    let (mut c, workload) = waiting();
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
+    answer(&mut c, &workload, &json!({"state": "Retry", "message": "late", "requeueAfterSeconds": 60}));
+    let w = c.workload("a");
+    let evicted = "Evicted due to AdmissionCheck in Retry state: \"prov\" (late)";
+    assert_eq!(told(&w, "Evicted"), format!("True/AdmissionCheck: {evicted}"));
+    assert_eq!(told(&w, "Requeued"), format!("False/AdmissionCheck: {evicted}"));
+    assert_eq!(told(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is inactive");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
+    c.advance(59);
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False", "the check asked for time");
+    c.advance(2);
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True");
+
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.settle();
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": "never"}));
+    let w = c.workload("a");
+    assert_eq!(w.spec.active, Some(false));
+    assert_eq!(
+        told(&w, "Evicted"),
+        "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \
+         \"prov\" (never)"
+    );
+}

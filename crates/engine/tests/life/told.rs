@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
-use sluice_engine::{EngineConfig, Kind, ObjectRef};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
 
 use crate::contract::{JOBS, submit};
 use crate::model::build::{job, pod_set};
@@ -133,6 +133,50 @@ fn a_job_below_more_owners_than_are_looked_at_is_left_alone_and_told_so() {
         )]
     );
     assert!(c.api.workloads().is_empty());
+}
+
+#[test]
+fn every_part_of_a_status_has_its_field_manager() {
+    let mut c = Cluster::new(EngineConfig {
+        wait_for_pods_ready: Some(WaitForPodsReady {
+            timeout_seconds: 300,
+            recovery_timeout_seconds: None,
+            block_admission: false,
+            order_by_eviction: true,
+            backoff_limit_count: None,
+            backoff_base_seconds: 1,
+            backoff_max_seconds: 1,
+        }),
+        status_interval_ms: 0,
+        ..EngineConfig::default()
+    });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("2", &json!({}));
+    submit(&mut c, "a", "lq", 2, |_| {});
+    c.api.edit_job("a", |job| {
+        job.view.pods_ready = true;
+        job.view.reclaimable = vec![("main".to_owned(), 1)];
+    });
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.settle();
+    let admission = "kueue-admission";
+    let (ready, reclaimable) = ("kueue-job-controller-PodsReady", "kueue-reclaimable-pods");
+    let managers: Vec<_> = c.applied.iter().map(|(manager, _)| *manager).collect();
+    // Admitted; less of it, ready; evicted, released, deactivated; no longer ready.
+    assert_eq!(managers, [admission, reclaimable, ready, admission, admission, admission, ready]);
+    for (manager, conditions) in &c.applied {
+        assert_eq!(
+            *manager == ready,
+            conditions.iter().any(|c| c == "PodsReady"),
+            "{manager}: {conditions:?}"
+        );
+        assert!(*manager != reclaimable || conditions.is_empty(), "{conditions:?}");
+    }
+    let last = c.applied.iter().rfind(|(manager, _)| *manager == admission);
+    let all = ["QuotaReserved", "Admitted", "Evicted", "Requeued"];
+    assert_eq!(last.unwrap().1, all, "an apply says everything that it owns");
 }
 
 #[test]

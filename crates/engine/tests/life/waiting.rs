@@ -262,6 +262,44 @@ fn a_waiting_workload_lists_the_checks_before_every_flavor() {
     c.api.edit(&cq(), &json!({"spec": {"admissionChecksStrategy": null}}));
     c.settle();
     assert_eq!(checks(&c), Vec::<String>::new());
+    // More than its status can take: why it waits is to be told all the same.
+    let many: Value = (0..9).map(|n| json!({"name": format!("check-{n}")})).collect();
+    c.api.edit(&cq(), &json!({"spec": {"admissionChecksStrategy": {"admissionChecks": many}}}));
+    for n in 0..9 {
+        c.api.active_check(&format!("check-{n}"));
+    }
+    submit(&mut c, "b", "lq", 1, |_| {});
+    for name in ["a", "b"] {
+        assert_eq!(
+            told(&c.workload(name), "QuotaReserved"),
+            "False/Misconfigured: ClusterQueue cq has 9 admission checks for every flavor, and a Workload can have 8"
+        );
+    }
+    assert_eq!(checks(&c), Vec::<String>::new());
+    let many: Value = (0..8).map(|n| json!({"name": format!("check-{n}")})).collect();
+    c.api.edit(&cq(), &json!({"spec": {"admissionChecksStrategy": {"admissionChecks": many}}}));
+    c.settle();
+    assert_eq!(condition(&c.workload("b"), "QuotaReserved"), "True");
+}
+
+#[test]
+fn the_status_of_a_queue_with_more_flavors_than_it_takes_is_written_without_the_rest() {
+    let mut c = Cluster::plain();
+    let names: Vec<_> = (0..70).map(|n| format!("f{n:02}")).collect();
+    let flavor = |name: &String| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": "1"}]});
+    let groups =
+        json!([{"coveredResources": ["cpu"], "flavors": names.iter().map(flavor).collect::<Vec<_>>()}]);
+    for name in &names {
+        c.api.flavor(name, &[]);
+    }
+    c.api.simple("1", &json!({"resourceGroups": groups}));
+    submit(&mut c, "a", "lq", 1, |_| {});
+    for queue in [cq(), lq()] {
+        let status = c.api.json(&queue).unwrap()["status"].clone();
+        assert_eq!(status["flavorsReservation"].as_array().unwrap().len(), 64);
+        assert_eq!(status["flavorsUsage"][63]["name"], "f63");
+        assert_eq!(status["admittedWorkloads"], 1);
+    }
 }
 
 #[test]

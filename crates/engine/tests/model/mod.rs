@@ -51,6 +51,8 @@ pub struct Cluster {
     pub events: Vec<Event>,
     /// Writes in the order sent: what they acted on, and why.
     pub writes: Vec<(ObjectRef, Purpose)>,
+    /// The field managers of applies, in the order sent, and the types of the conditions that each wrote.
+    pub applied: Vec<(&'static str, Vec<String>)>,
     /// Observations in the order made.
     pub observed: Vec<(String, Vec<String>)>,
     /// Whether pods vanish as soon as nothing else happens.
@@ -80,6 +82,7 @@ impl Cluster {
             config,
             events: Vec::new(),
             writes: Vec::new(),
+            applied: Vec::new(),
             observed: Vec::new(),
             pods_vanish: true,
             fail: VecDeque::new(),
@@ -153,6 +156,11 @@ impl Cluster {
                 }
                 if !matches!(request.write, Write::Read) {
                     self.writes.push((request.object.clone(), request.purpose));
+                }
+                if let Write::Apply { field_manager, body, .. } = &request.write {
+                    let conditions = body["status"]["conditions"].as_array().into_iter().flatten();
+                    let types = conditions.map(|c| c["type"].as_str().unwrap().to_owned());
+                    self.applied.push((field_manager, types.collect()));
                 }
                 if self.slow == Some(request.purpose) {
                     self.held.push(request);
