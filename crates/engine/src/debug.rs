@@ -74,6 +74,7 @@ impl Engine {
                 "nodes": self.world.nodes.len(),
                 "timers": self.timers.len(),
             },
+            "hotswap": self.hotswap_state(),
             "clusterQueues": self.world.cluster_queues.keys().map(|n| self.queue_state(n)).collect::<Vec<_>>(),
         })
     }

@@ -163,10 +163,10 @@ impl Engine {
     pub fn cycle(&mut self, now: Timestamp) -> Vec<Effect> {
         self.now = self.now.max(now);
         self.ring();
-        self.settle();
+        self.settle_and_look();
         if self.has_work() {
             self.schedule();
-            self.settle();
+            self.settle_and_look();
         }
         self.outbox.take()
     }
@@ -243,9 +243,6 @@ impl Engine {
         loop {
             self.collect_queue_changes();
             if self.dirty.is_empty() {
-                if self.hotswap() {
-                    continue;
-                }
                 return;
             }
             if let Some(key) = self.dirty.workloads.pop_first() {
@@ -259,6 +256,14 @@ impl Engine {
                 self.reconcile_status(&object);
             }
             self.working_on = None;
+        }
+    }
+
+    /// The same, with the nodes: once for all that was taken in since the last cycle.
+    fn settle_and_look(&mut self) {
+        self.settle();
+        while self.hotswap() {
+            self.settle();
         }
     }
 

@@ -25,13 +25,15 @@ pub(crate) mod victims;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::{Alarm, Engine};
 
-/// Pods come and go in swarms: what they change is worked out at most this often.
-const PODS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
+/// but for what limits and moves depend on.
+const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// What is kept between two looks.
 #[derive(Clone, Debug, Default)]
@@ -40,10 +42,15 @@ pub(crate) struct State {
     stale: bool,
     /// When it was last looked.
     looked: Option<Timestamp>,
-    /// A look is due because of pods, and will be woken.
+    /// How often it was.
+    looks: u64,
+    /// A look is due because of a swarm, and will be woken.
     due: bool,
     /// Some node of a flavor in scope is not healthy, or somebody is displaced: Workloads matter, too.
     uneasy: bool,
+    /// The Workloads whose every change matters at once: who is displaced, who makes room for that, whose pods are on nodes that do
+    /// not count.
+    concerned: BTreeSet<WorkloadKey>,
     /// The flavors in scope at the last look.
     flavors: BTreeSet<Name>,
     /// What was known about nodes at the last look.
@@ -74,7 +81,11 @@ impl Engine {
 
     /// A Workload came, changed or went.
     pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
-        self.hotswap.stale |= self.hotswap.uneasy || self.takes_groups_anew(key);
+        if self.hotswap.concerned.contains(key) || self.takes_groups_anew(key) {
+            self.hotswap.stale = true;
+        } else if self.hotswap.uneasy {
+            self.hotswap_soon();
+        }
     }
 
     /// Whether a Workload takes whole groups of nodes that nobody in its queue took at the last look: they count for capacity
@@ -89,10 +100,17 @@ impl Engine {
 
     /// A pod of a node came or went.
     pub(crate) fn hotswap_pods_changed(&mut self) {
-        if self.hotswap.flavors.is_empty() || self.hotswap.stale {
+        if !self.hotswap.flavors.is_empty() {
+            self.hotswap_soon();
+        }
+    }
+
+    /// The next look is made as soon as swarms may have one.
+    fn hotswap_soon(&mut self) {
+        if self.hotswap.stale {
             return;
         }
-        let next = self.hotswap.looked.and_then(|at| at.checked_add(PODS_INTERVAL).ok());
+        let next = self.hotswap.looked.and_then(|at| at.checked_add(SWARM_INTERVAL).ok());
         match next.filter(|next| *next > self.now) {
             Some(next) if !self.hotswap.due => {
                 self.hotswap.due = true;
@@ -103,6 +121,18 @@ impl Engine {
         }
     }
 
+    /// The state in short, for people who look for a fault.
+    pub(crate) fn hotswap_state(&self) -> Value {
+        let state = &self.hotswap;
+        json!({
+            "flavors": state.flavors.iter().map(|flavor| &**flavor).collect::<Vec<_>>(),
+            "looks": state.looks,
+            "lastLook": state.looked.map(|at| at.to_string()),
+            "uneasy": state.uneasy,
+            "concerned": state.concerned.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    }
+
     /// Looks at nodes and displaced work if something changed; says whether it did.
     pub(crate) fn hotswap(&mut self) -> bool {
         if !self.hotswap.stale || !self.decides() {
@@ -111,6 +141,7 @@ impl Engine {
         self.hotswap.stale = false;
         self.hotswap.due = false;
         self.hotswap.looked = Some(self.now);
+        self.hotswap.looks += 1;
         if self.config.on(Gate::Hotswap) && self.config.scheduling {
             self.look_at_nodes();
         }

@@ -47,19 +47,27 @@ fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
     usize::try_from(all / own).ok()
 }
 
+/// What the nodes of a flavor have.
+pub(crate) struct Capacity<'a> {
+    /// For each resource, in its unit.
+    pub limits: Vec<(Name, Amount)>,
+    /// The Workloads whose pods are on nodes that do not count: for as long as they hold quota, what those use is in the limits.
+    pub elsewhere: BTreeSet<&'a WorkloadKey>,
+}
+
 /// The capacity of a flavor for these resources; a resource that none of its nodes has at all is not limited by nodes, and so is
 /// everything while the flavor has no nodes.
 ///
 /// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
 /// for pods that are being deleted: what comes in their place takes of the others.
 /// `stays` says whether a Workload holds quota of the flavor and does so.
-pub(crate) fn of_flavor(
-    scene: &Scene<'_>,
+pub(crate) fn of_flavor<'a>(
+    scene: &Scene<'a>,
     labels: &BTreeMap<String, String>,
     resources: &BTreeSet<Name>,
     groups: &[&Groups<'_>],
     stays: impl Fn(&WorkloadKey) -> bool,
-) -> Vec<(Name, Amount)> {
+) -> Capacity<'a> {
     let broken: BTreeSet<&str> = groups
         .iter()
         .flat_map(|g| g.nodes.iter().filter(|(value, _)| !g.whole.contains(*value)).flat_map(|(_, all)| all))
@@ -88,8 +96,10 @@ pub(crate) fn of_flavor(
     let own: BTreeSet<&str> = scene.of_flavor(labels).map(|(name, _)| name).collect();
     let elsewhere =
         |node: &str| !counted.contains(node) && (own.contains(node) || !scene.nodes.contains_key(node));
-    for (_, pods) in scene.of_workload.iter().filter(|(key, _)| stays(key)) {
+    let mut holders = BTreeSet::new();
+    for (key, pods) in scene.of_workload.iter().filter(|(key, _)| stays(key)) {
         for pod in pods.iter().filter(|pod| !pod.leaving && elsewhere(&pod.node)) {
+            holders.insert(*key);
             for (resource, amount) in &pod.requests {
                 if let Some(sum) = sums.get_mut(resource) {
                     *sum += exact(*amount);
@@ -98,5 +108,6 @@ pub(crate) fn of_flavor(
         }
     }
     let amount = |sum: i128| Amount(i64::try_from(sum.max(0)).unwrap_or(i64::MAX));
-    sums.into_iter().map(|(resource, sum)| (Name::clone(resource), amount(sum))).collect()
+    let limits = sums.into_iter().map(|(resource, sum)| (Name::clone(resource), amount(sum))).collect();
+    Capacity { limits, elsewhere: holders }
 }

@@ -55,6 +55,8 @@ struct Look {
     /// When a node's wavering ends.
     wake: Option<Timestamp>,
     uneasy: bool,
+    /// Whose every change matters at once.
+    concerned: BTreeSet<WorkloadKey>,
 }
 
 /// Where a displaced Workload goes.
@@ -87,6 +89,7 @@ impl Engine {
             self.wake_at(at, Alarm::Hotswap);
         }
         self.hotswap.uneasy = look.uneasy;
+        self.hotswap.concerned = look.concerned;
         self.hotswap.outlook = look.outlook;
         self.hotswap.users = look.users;
         let before = std::mem::take(&mut self.hotswap.flavors);
@@ -125,13 +128,19 @@ impl Engine {
             self.world.workloads.get(key).map(|entry| self.exclusive_of(entry)).unwrap_or_default()
         };
         let mut room = Room::of(&scene, &groups, exclusive);
-        for (key, _) in self.world.workloads.iter().filter(|(_, entry)| leaves(entry)) {
+        let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry)).map(|(key, _)| key);
+        let leaving: Vec<_> = leaving.collect();
+        for key in &leaving {
             room.release(key);
         }
         let displaced = self.all_displaced(scope, &scene, &room);
-        look.uneasy |= !displaced.is_empty();
+        if !displaced.is_empty() {
+            look.uneasy = true;
+            look.concerned.extend(displaced.iter().map(|one| &one.key).chain(leaving).cloned());
+        }
         self.take_promised(&displaced, scope, &scene, &mut room);
         let moved = self.moves(&displaced, scope, &scene, room, &mut look);
+        look.concerned.extend(moved.iter().cloned());
         self.list_lost(&displaced, &moved, scope, &scene, &mut look);
         self.limit(scope, &scene, &labels, &groups, &mut look);
         look
@@ -158,8 +167,9 @@ impl Engine {
             look.uneasy |=
                 own.iter().any(|groups| groups.nodes.keys().any(|group| !groups.whole.contains(group)));
             let stays = |key: &WorkloadKey| self.uses(key, flavor) && !moves.contains(key);
-            let limits = capacity::of_flavor(scene, &object.spec.node_labels, resources, &own, stays);
-            look.capacity.insert(Name::clone(flavor), limits);
+            let capacity = capacity::of_flavor(scene, &object.spec.node_labels, resources, &own, stays);
+            look.capacity.insert(Name::clone(flavor), capacity.limits);
+            look.concerned.extend(capacity.elsewhere.into_iter().cloned());
             for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
                 look.uneasy |= seen.health != Health::Healthy;
                 if let Health::Wavering { until, .. } = seen.health {
@@ -431,6 +441,7 @@ impl Engine {
                 && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
             let nodes = if managed { lost_nodes(key, entry, scene) } else { BTreeSet::new() };
             if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {
+                look.concerned.insert(key.clone());
                 lists.push(Action::List { key: key.clone(), nodes: nodes.into_iter().collect(), why: None });
             }
         }

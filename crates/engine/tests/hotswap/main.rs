@@ -8,6 +8,7 @@ mod model;
 mod bed;
 mod brakes;
 mod flavors;
+mod looks;
 mod maintenance;
 mod page;
 mod restart;

@@ -1,0 +1,59 @@
+//! How often it is looked at all nodes, pods and Workloads: a look goes through all of them, which large clusters have many of.
+
+use serde_json::json;
+
+use crate::bed::{Bed, TPU};
+use crate::model::build::job;
+
+fn looks(bed: &Bed) -> u64 {
+    bed.c.engine.state()["hotswap"]["looks"].as_u64().unwrap()
+}
+
+/// Two JobSets of a pool each run, and nothing is left; one of the nodes under the first fails for good.
+fn uneasy() -> Bed {
+    let mut bed = Bed::new();
+    bed.pools(&["a", "b"], 4);
+    bed.page_queue(32);
+    bed.jobset("one", "q", "high", 1);
+    bed.jobset("two", "q", "high", 1);
+    bed.settle();
+    let first = bed.nodes_of(&["a"])[0].clone();
+    bed.ready(&first, "Unknown");
+    bed.pass(60);
+    assert_eq!(bed.c.engine.state()["hotswap"]["uneasy"], json!(true));
+    bed
+}
+
+#[test]
+fn while_a_node_fails_others_that_come_are_looked_at_together() {
+    let mut bed = uneasy();
+    let before = looks(&bed);
+    for number in 0..50 {
+        let mut job = job("team-a", &format!("j{number}"), "q", 1, "1");
+        job.pod_sets[0].count = 1;
+        bed.c.api.add_job(job);
+        bed.c.settle();
+    }
+    let made = looks(&bed) - before;
+    assert!(made <= 1, "{made} looks for 50 Workloads that came in the same second");
+    bed.c.advance(1);
+    assert!(looks(&bed) - before <= 3, "{} looks", looks(&bed) - before);
+}
+
+#[test]
+fn the_end_of_work_on_a_failing_node_lowers_the_limit_at_once() {
+    let mut bed = uneasy();
+    // Four of its chips are lost, twelve are left: too few for anybody, and the pool is not whole.
+    bed.jobset("three", "q", "low", 1);
+    bed.settle();
+    assert!(bed.runs("one") && !bed.runs("three"));
+    bed.c.api.finish_job("one", true);
+    bed.c.settle();
+    assert!(
+        bed.told("three", "QuotaReserved").contains("more needed"),
+        "{}",
+        bed.told("three", "QuotaReserved")
+    );
+    assert!(bed.told("three", "QuotaReserved").contains(TPU));
+    assert!(!bed.runs("three"), "it was given chips of a pool that is not whole");
+}
