@@ -5,7 +5,7 @@
 //! `engine`.
 //!
 //! Invariants:
-//! * only the leader's effects are written; followers keep the engine warm;
+//! * only the leader's effects are written; followers keep the engine warm, and decide only once they know all that was written before they lead;
 //! * writes of one object are in order, and a status that was overtaken by a newer one is never sent;
 //! * the answer of every write goes back to the engine, so that nobody waits for the watch's echo;
 //! * one malformed or poisonous object never stops the others.
@@ -30,6 +30,7 @@ pub mod random;
 pub mod record;
 pub mod run;
 pub mod shutdown;
+pub mod takeover;
 pub mod watch;
 pub mod watches;
 pub mod webhook;

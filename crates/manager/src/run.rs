@@ -36,9 +36,10 @@ use crate::probe::Status;
 use crate::record::Recorder;
 use crate::settings;
 use crate::shutdown::{Stop, Stopper, pair};
+use crate::takeover::{self, Takeover};
 use crate::watch::document;
 use crate::watch::pump::{Feed, Shared, Sink};
-use crate::watch::sync::SyncTracker;
+use crate::watch::sync::{SyncTracker, end_unless_synced};
 use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
@@ -98,6 +99,7 @@ struct Running {
     losses: mpsc::UnboundedReceiver<Loss>,
     release: Stopper,
     standing: watch::Receiver<Standing>,
+    takeover: Takeover,
     registry: Arc<Registry>,
     elected: bool,
     fatal: mpsc::UnboundedReceiver<String>,
@@ -157,10 +159,12 @@ impl Parts {
             provisioning: self.provisions().then(|| versions.clone()),
             pods: self.pods(),
         };
+        let (takeover, lists) = takeover::pair();
         let shared = Shared {
             sink: feed(engine.clone(), Arc::clone(&facts)),
             sync: Arc::clone(&sync),
             epoch: epochs,
+            lists,
             stop: self.stop.clone(),
         };
         let mut tasks =
@@ -187,6 +191,7 @@ impl Parts {
             losses,
             release,
             standing,
+            takeover,
             registry,
             elected,
             fatal: fatals,
@@ -340,27 +345,6 @@ impl Parts {
     }
 }
 
-/// `controller.cacheSyncTimeout`: a manager that has not seen everything by then ends, to be started again by whoever runs it.
-async fn end_unless_synced(
-    sync: Arc<SyncTracker>,
-    limit: Duration,
-    fatal: mpsc::UnboundedSender<String>,
-    mut stop: Stop,
-) {
-    if !stop.sleep(limit).await {
-        return;
-    }
-    let missing = sync.missing();
-    if !missing.is_empty() {
-        let why = format!(
-            "controller.cacheSyncTimeout of {limit:?} is over, and not listed yet: {}",
-            missing.join(", ")
-        );
-        // Nobody listens when it ends anyway.
-        let _ = fatal.send(why);
-    }
-}
-
 /// Takes answers of writes back to the engine, once that exists.
 fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
     Arc::new(move |generation, id, result, document| {
@@ -391,6 +375,7 @@ impl Running {
                     break Ending::Asked;
                 }
                 Ok(()) = self.standing.changed() => self.standing_changed(),
+                () = self.takeover.caught_up() => self.lead(),
                 Some((why, answer)) = self.losses.recv() => {
                     self.step_down(&why).await;
                     // The election waits for this.
@@ -421,6 +406,13 @@ impl Running {
             if self.elected {
                 self.registry.set_role(Role::Leader);
             }
+            self.takeover.ask();
+        }
+    }
+
+    /// What was written by whoever led before is known.
+    fn lead(&self) {
+        if *self.standing.borrow() == Standing::Leading {
             self.engine.input(Input::Leader(true));
         }
     }
@@ -429,6 +421,8 @@ impl Running {
     /// stays: it answers webhooks, and leads again when it holds the lease again.
     async fn step_down(&mut self, why: &str) {
         error!(%why, "leadership is lost: following from now on");
+        // A list that is under way is of a term that is over.
+        self.takeover.ask();
         self.writer.abandon();
         self.engine.step_down();
         // What the engine emitted before has reached the writer once this is answered.

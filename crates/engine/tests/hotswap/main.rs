@@ -13,3 +13,4 @@ mod maintenance;
 mod page;
 mod restart;
 mod rules;
+mod takeover;

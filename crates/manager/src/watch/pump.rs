@@ -18,6 +18,7 @@ use super::document::{Document, Documented};
 use super::sync::SyncTracker;
 use crate::error_chain::Chain;
 use crate::shutdown::Stop;
+use crate::takeover::Lists;
 
 /// The longest pause after failures: an API server that is back should not wait long for us.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -43,8 +44,18 @@ pub struct Shared {
     pub sync: Arc<SyncTracker>,
     /// Changes when everything must be listed anew.
     pub epoch: watch::Receiver<u64>,
+    /// Asks for a list of Workloads.
+    pub lists: Lists,
     /// Ends the pump.
     pub stop: Stop,
+}
+
+/// What a list is for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    epoch: u64,
+    /// Of Workloads: the number of the list that was asked for last when it began.
+    turn: u64,
 }
 
 /// Why a pump ended.
@@ -91,9 +102,9 @@ pub async fn pump<K: Watched>(
     mut shared: Shared,
 ) -> Ended {
     loop {
-        let epoch = *shared.epoch.borrow_and_update();
-        debug!(kind = kind.plural(), epoch, "watching");
-        if let Some(ended) = run(&api, kind, optional, epoch, &mut shared).await {
+        let round = Round { epoch: *shared.epoch.borrow_and_update(), turn: shared.lists.turn() };
+        debug!(kind = kind.plural(), ?round, "watching");
+        if let Some(ended) = run(&api, kind, optional, round, &mut shared).await {
             return ended;
         }
     }
@@ -104,7 +115,7 @@ async fn run<K: Watched>(
     api: &Api<Documented<K>>,
     kind: Kind,
     optional: bool,
-    epoch: u64,
+    round: Round,
     shared: &mut Shared,
 ) -> Option<Ended> {
     let config = match kind {
@@ -120,12 +131,13 @@ async fn run<K: Watched>(
             changed = shared.epoch.changed() => {
                 return changed.is_err().then_some(Ended::Stopped);
             }
+            () = shared.lists.asked(), if kind == Kind::Workload => return None,
             () = shared.stop.stopped() => return Some(Ended::Stopped),
         };
         match event {
             Ok(event) => {
                 failures = 0;
-                deliver(event, kind, epoch, shared, &mut listing);
+                deliver(event, kind, round, shared, &mut listing);
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
@@ -154,7 +166,7 @@ struct Listing {
 fn deliver<K: Watched>(
     event: Event<Documented<K>>,
     kind: Kind,
-    epoch: u64,
+    round: Round,
     shared: &Shared,
     listing: &mut Listing,
 ) {
@@ -170,8 +182,11 @@ fn deliver<K: Watched>(
         Event::InitDone => {
             let Listing { present, as_of } = std::mem::take(listing);
             (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }, None));
-            if shared.sync.listed(kind, epoch) {
-                (shared.sink)(Feed::Synced(epoch));
+            if shared.sync.listed(kind, round.epoch) {
+                (shared.sink)(Feed::Synced(round.epoch));
+            }
+            if kind == Kind::Workload {
+                shared.lists.delivered(round.turn);
             }
         }
         Event::Apply(object) => {
@@ -237,6 +252,7 @@ mod tests {
             sink: Arc::new(move |feed| seen.lock().unwrap().push(feed)),
             sync: Arc::new(SyncTracker::new([Kind::Namespace])),
             epoch: watch::channel(0).1,
+            lists: crate::takeover::pair().1,
             stop,
         };
         (shared, inputs)
@@ -260,7 +276,7 @@ mod tests {
             Event::Delete(namespace("b").into()),
         ];
         for event in events {
-            deliver(event, Kind::Namespace, 0, &shared, &mut listing);
+            deliver(event, Kind::Namespace, Round::default(), &shared, &mut listing);
         }
         let at = |name: &str| ObjectRef::cluster(Kind::Namespace, name);
         let inputs = inputs.lock().unwrap();
@@ -288,7 +304,7 @@ mod tests {
             Event::InitApply(DeserializeGuard::<slim::Namespace>(Err(invalid)).into()),
             Event::InitDone,
         ] {
-            deliver(event, Kind::Namespace, 0, &shared, &mut listing);
+            deliver(event, Kind::Namespace, Round::default(), &shared, &mut listing);
         }
         let inputs = inputs.lock().unwrap();
         let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];

@@ -1,9 +1,13 @@
 //! Which kinds have been listed: decisions start when all of them have.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sluice_engine::input::Kind;
+use tokio::sync::mpsc;
+
+use crate::shutdown::Stop;
 
 /// How far one kind is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +88,27 @@ impl SyncTracker {
                 State::Listed | State::Absent => None,
             })
             .collect()
+    }
+}
+
+/// `controller.cacheSyncTimeout`: a manager that has not seen everything by then ends, to be started again by whoever runs it.
+pub async fn end_unless_synced(
+    sync: Arc<SyncTracker>,
+    limit: Duration,
+    fatal: mpsc::UnboundedSender<String>,
+    mut stop: Stop,
+) {
+    if !stop.sleep(limit).await {
+        return;
+    }
+    let missing = sync.missing();
+    if !missing.is_empty() {
+        let why = format!(
+            "controller.cacheSyncTimeout of {limit:?} is over, and not listed yet: {}",
+            missing.join(", ")
+        );
+        // Nobody listens when it ends anyway.
+        let _ = fatal.send(why);
     }
 }
 

@@ -56,10 +56,14 @@ impl Watches {
     /// Takes a kind that is to be listed anew.
     pub fn take_reopened(&mut self, now: Timestamp) -> Option<Kind> {
         let due = |watch: &Watch| watch.broken_until.is_some_and(|at| at <= now);
-        let (kind, watch) = self.0.iter_mut().find(|(_, watch)| due(watch))?;
-        watch.broken_until = None;
-        watch.pending.clear();
-        Some(*kind)
+        let kind = *self.0.iter().find(|(_, watch)| due(watch))?.0;
+        self.reopen(kind);
+        Some(kind)
+    }
+
+    /// The watch of a kind begins anew: what it had still to tell is in the list that comes first.
+    pub fn reopen(&mut self, kind: Kind) {
+        self.0.remove(&kind);
     }
 
     /// When the next event comes, or a watch is opened anew.

@@ -105,13 +105,24 @@ impl Simulation {
                 self.tell(event);
             } else if day.leads_at.is_some_and(|at| at <= now) {
                 day.leads_at = None;
-                self.tell(Input::Leader(true));
+                self.lead();
             } else {
                 return self.deliver_to_standby() | any;
             }
             any = true;
         }
         any
+    }
+
+    /// A manager leads from now on. Whoever led before may have written what its watch has not told yet: it lists Workloads first.
+    fn lead(&mut self) {
+        if let Some(day) = &mut self.bad_day {
+            day.watches.reopen(Kind::Workload);
+        }
+        for input in self.list(Kind::Workload) {
+            self.tell(input);
+        }
+        self.tell(Input::Leader(true));
     }
 
     fn deliver_to_standby(&mut self) -> bool {

@@ -2,10 +2,14 @@
 //!
 //! * a victim of Hotswap has strictly lower priority than who takes its place, which is not evicted for anything but failing nodes;
 //! * nobody is evicted for failing nodes while most nodes look bad;
-//! * where Hotswap acts, on a day on which nothing else goes wrong, who is admitted finds room: what holds quota, but for pods on nodes that are lost, is at most what the healthy nodes have.
+//! * where Hotswap acts, who is admitted finds room: all that holds quota, whoever admitted it, is at most what the healthy nodes
+//!   have, and what runs on lost ones for as long as it stays there.
 //!
-//! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Then the last writes of a former leader may
-//! come late, and take room that the next one gives to others: the third is not asked of such a day.
+//! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Of the third, that is: at some one moment
+//! within the time that a watch of Nodes may lag and a write may take, there was room for all that hold quota now. So an admission
+//! that was decided while a node was well may be carried out after it failed; but what two leaders admit must have had room at
+//! once, and a leader may not be wrong about what was admitted before it led. By a clock that is two minutes behind, a node that is not
+//! ready counts for two minutes longer.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +23,10 @@ use super::drawn::TPU;
 
 /// How old what a manager knows may be on a bad day, with the time until a write that failed is tried again by a clock that jumps.
 const STALE: SignedDuration = SignedDuration::from_mins(7);
+/// How old what a manager knows of nodes may be on a bad day when its admission is carried out: a watch that lags, then a slow write.
+const NODES_STALE: SignedDuration = SignedDuration::from_secs(100);
+/// How far clocks are behind on a bad day.
+const BEHIND: SignedDuration = SignedDuration::from_mins(2);
 /// For so long a node may be not ready before that counts.
 const WAVERS: SignedDuration = SignedDuration::from_secs(30);
 /// With more of the nodes looking bad nothing is evicted, in percent.
@@ -36,13 +44,24 @@ struct Seen {
     evicted: Option<(String, String, String)>,
 }
 
+/// For how many chips there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Room {
+    /// What the nodes have that are well.
+    healthy: i64,
+    /// What pods have on the others, and keep.
+    lost: i64,
+}
+
 /// What is remembered from step to step.
 pub struct Safety {
     stale: SignedDuration,
-    quiet: bool,
+    nodes_stale: SignedDuration,
+    /// For so long a manager may believe in a node that is not ready.
+    wavers: SignedDuration,
     seen: BTreeMap<ObjectRef, Seen>,
-    /// Capacities, newest last, each with the time since when it was so.
-    capacities: Vec<(Timestamp, i64)>,
+    /// What there was room for, newest last, each with the time since when it was so.
+    rooms: Vec<(Timestamp, Room)>,
     /// When the brake last did not hold.
     free: Option<Timestamp>,
 }
@@ -94,15 +113,20 @@ fn not_ready(node: &Value) -> Option<Timestamp> {
     (ready["status"] != "True").then_some(since.unwrap_or(Timestamp::MIN))
 }
 
-fn is_lost(node: &Value, now: Timestamp) -> bool {
-    departs(node) || not_ready(node).is_some_and(|since| now.duration_since(since) >= WAVERS)
+/// Whether a node takes work: open, and not lost; one that is not ready is not lost yet.
+fn is_well(node: &Value, now: Timestamp, wavers: SignedDuration) -> bool {
+    node["spec"]["unschedulable"] != true
+        && !departs(node)
+        && not_ready(node).is_none_or(|since| now.duration_since(since) < wavers)
 }
 
 impl Safety {
     pub fn new(rates: PerFault) -> Self {
         let quiet = rates == PerFault::NONE;
-        let stale = if quiet { SignedDuration::from_secs(2) } else { STALE };
-        Self { stale, quiet, seen: BTreeMap::new(), capacities: Vec::new(), free: None }
+        let prompt = SignedDuration::from_secs(2);
+        let (stale, nodes_stale) = if quiet { (prompt, prompt) } else { (STALE, NODES_STALE) };
+        let wavers = if quiet { WAVERS } else { WAVERS + BEHIND };
+        Self { stale, nodes_stale, wavers, seen: BTreeMap::new(), rooms: Vec::new(), free: None }
     }
 
     /// Everything that is and must not be, in words.
@@ -122,27 +146,35 @@ impl Safety {
         }
         let admitted = all.iter().filter(|(r, one)| one.holds && !self.seen.get(*r).is_some_and(|b| b.holds));
         let admitted: Vec<_> = admitted.map(|(_, one)| one.name.clone()).collect();
-        if self.quiet && acts && !admitted.is_empty() {
-            wrong.extend(self.beyond_capacity(simulation, &all, now, &admitted.join(", ")));
+        if acts && !admitted.is_empty() {
+            wrong.extend(self.beyond_capacity(&all, now, &admitted.join(", ")));
         }
         self.seen = all;
         wrong
     }
 
     fn look_at_nodes(&mut self, simulation: &Simulation, now: Timestamp) {
-        let (mut total, mut bad, mut capacity) = (0, 0, 0);
+        let (mut total, mut bad, mut healthy) = (0, 0, 0);
         for (_, node) in simulation.objects(Kind::Node) {
             total += 1;
             bad += usize::from(departs(node) || not_ready(node).is_some());
-            if !is_lost(node, now) && node["spec"]["unschedulable"] != true {
-                capacity += text(&node["status"]["allocatable"][TPU]).parse::<i64>().unwrap_or(0);
+            if is_well(node, now, self.wavers) {
+                healthy += text(&node["status"]["allocatable"][TPU]).parse::<i64>().unwrap_or(0);
             }
         }
         if bad * 100 <= total * BRAKE {
             self.free = Some(now);
         }
-        if self.capacities.last().is_none_or(|(_, last)| *last != capacity) {
-            self.capacities.push((now, capacity));
+        let lost = simulation.objects(Kind::Pod).filter(|(_, pod)| {
+            let node = ObjectRef::cluster(Kind::Node, text(&pod["spec"]["nodeName"]));
+            simulation.object(&node).is_none_or(|node| !is_well(node, now, self.wavers))
+        });
+        // Each pod takes what a node has.
+        let lost = lost.map(|(_, pod)| &pod["spec"]["containers"][0]["resources"]["requests"][TPU]);
+        let lost = lost.map(|chips| text(chips).parse::<i64>().unwrap_or(0)).sum();
+        let room = Room { healthy, lost };
+        if self.rooms.last().is_none_or(|(_, last)| *last != room) {
+            self.rooms.push((now, room));
         }
     }
 
@@ -164,37 +196,22 @@ impl Safety {
         }
     }
 
-    /// Who holds quota beyond what the healthy nodes have.
+    /// Who holds quota beyond what there was room for.
     fn beyond_capacity(
         &self,
-        simulation: &Simulation,
         all: &BTreeMap<ObjectRef, Seen>,
         now: Timestamp,
         admitted: &str,
     ) -> Option<String> {
-        let lost = simulation.objects(Kind::Pod).filter(|(_, pod)| {
-            let node = ObjectRef::cluster(Kind::Node, text(&pod["spec"]["nodeName"]));
-            let node = simulation.object(&node);
-            let closed = |node: &Value| node["spec"]["unschedulable"] == true;
-            node.is_none_or(|node| is_lost(node, now) || closed(node))
-        });
-        // Each pod takes what a node has.
-        let lost: i64 = lost
-            .map(|(_, pod)| &pod["spec"]["containers"][0]["resources"]["requests"][TPU])
-            .map(|chips| text(chips).parse::<i64>().unwrap_or(0))
-            .sum();
         let held: i64 = all.values().filter(|one| one.holds).map(|one| one.chips).sum();
-        let mut most = 0;
-        for (index, (_, capacity)) in self.capacities.iter().enumerate() {
-            let until = self.capacities.get(index + 1).map_or(now, |(at, _)| *at);
-            if now.duration_since(until) <= self.stale {
-                most = most.max(*capacity);
-            }
-        }
-        let over = held - lost > most;
-        over.then(|| {
+        let ended = |index: usize| self.rooms.get(index + 1).map_or(now, |(at, _)| *at);
+        let known = self.rooms.iter().enumerate();
+        let known = known.filter(|(index, _)| now.duration_since(ended(*index)) <= self.nodes_stale);
+        let Room { healthy, lost } =
+            known.map(|(_, (_, room))| *room).max_by_key(|room| room.healthy + room.lost)?;
+        (held > healthy + lost).then(|| {
             format!(
-                "{admitted} admitted: {held} chips are held, {lost} on lost nodes, and the others have {most}"
+                "{admitted} admitted: {held} chips are held, but the healthy nodes had {healthy} at most, with {lost} on the others"
             )
         })
     }
