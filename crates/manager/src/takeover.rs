@@ -1,67 +1,107 @@
-//! What comes between winning the lease and deciding: Workloads are listed anew.
+//! What comes between winning the lease and deciding: Workloads and jobs are listed anew.
 //!
-//! Whoever led before may have admitted somebody a moment ago, and a watch may be seconds behind. A leader that does not know of
-//! it would give the same quota, or the same nodes, away again. A list that begins after the lease was won has it all.
+//! Whoever led before may have admitted, started or stopped somebody a moment ago, and watches may be seconds behind. A leader that
+//! does not know of it would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
+//! of one that was just started. Lists that begin after the lease was won have it all.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_engine::input::Kind;
 use tokio::sync::watch;
 
-/// The side of who leads: asks for a list, and learns that it is there.
+/// By kind that is watched: the number of the last list that was delivered.
+type Delivered = BTreeMap<Kind, u64>;
+
+/// Whether objects of a kind are listed anew: those that a leader's decisions are written to.
+pub fn concerns(kind: Kind) -> bool {
+    matches!(kind, Kind::Workload | Kind::Job(_))
+}
+
+/// The side of who leads: asks for lists, and learns that they are there.
 #[derive(Debug)]
 pub struct Takeover {
     asked: watch::Sender<u64>,
-    listed: watch::Receiver<u64>,
+    delivered: watch::Receiver<Delivered>,
+    /// The last that it has learned of.
+    known: u64,
 }
 
-/// The side of the watch of Workloads.
+/// The side of the watches.
 #[derive(Clone, Debug)]
 pub struct Lists {
     asked: watch::Receiver<u64>,
-    listed: Arc<watch::Sender<u64>>,
+    delivered: Arc<watch::Sender<Delivered>>,
 }
 
 /// Both sides.
 pub fn pair() -> (Takeover, Lists) {
     let (asked, asks) = watch::channel(0);
-    let (lists, listed) = watch::channel(0);
-    (Takeover { asked, listed }, Lists { asked: asks, listed: Arc::new(lists) })
+    let (lists, delivered) = watch::channel(Delivered::new());
+    (Takeover { asked, delivered, known: 0 }, Lists { asked: asks, delivered: Arc::new(lists) })
 }
 
 impl Takeover {
-    /// Asks for a list that begins from now on; those asked for before do not count any more.
+    /// Asks for lists that begin from now on; those asked for before do not count any more.
     pub fn ask(&self) {
         self.asked.send_modify(|turn| *turn += 1);
     }
 
-    /// Waits until the list that was asked for last has been delivered.
+    /// Waits until the lists that were asked for last have been delivered, once.
     pub async fn caught_up(&mut self) {
-        while self.listed.changed().await.is_ok() {
-            if *self.listed.borrow_and_update() == *self.asked.borrow() {
+        loop {
+            let turn = *self.asked.borrow();
+            if turn > self.known && is_complete(&self.delivered.borrow_and_update(), turn) {
+                self.known = turn;
                 return;
             }
+            if self.delivered.changed().await.is_err() {
+                // Nobody lists any more: they never will be.
+                std::future::pending::<()>().await;
+            }
         }
-        // Nobody lists any more: it never will be.
-        std::future::pending::<()>().await;
     }
 }
 
+/// Whether every kind that is watched was listed for a turn. A kind of jobs that does not exist is not; Workloads always do.
+fn is_complete(delivered: &Delivered, turn: u64) -> bool {
+    delivered.contains_key(&Kind::Workload) && delivered.values().all(|last| *last == turn)
+}
+
 impl Lists {
-    /// The number of the list that was asked for last: one that begins now is that.
+    /// A kind is watched from now on.
+    pub fn begin(&self, kind: Kind) {
+        if concerns(kind) {
+            self.delivered.send_modify(|all| *all.entry(kind).or_default() = 0);
+        }
+    }
+
+    /// A kind is not watched any more.
+    pub fn end(&self, kind: Kind) {
+        self.delivered.send_if_modified(|all| all.remove(&kind).is_some());
+    }
+
+    /// The number of the lists that were asked for last: one that begins now is of those.
     pub fn turn(&mut self) -> u64 {
         *self.asked.borrow_and_update()
     }
 
-    /// Waits until another list is asked for.
+    /// Waits until other lists are asked for.
     pub async fn asked(&mut self) {
         if self.asked.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The list of that number was delivered.
-    pub fn delivered(&self, turn: u64) {
-        self.listed.send_if_modified(|known| std::mem::replace(known, turn.max(*known)) < turn);
+    /// The list of a kind of that number was delivered.
+    pub fn delivered(&self, kind: Kind, turn: u64) {
+        self.delivered.send_if_modified(|all| match all.get_mut(&kind) {
+            Some(last) if *last < turn => {
+                *last = turn;
+                true
+            }
+            _ => false,
+        });
     }
 }
 
@@ -69,27 +109,51 @@ impl Lists {
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use sluice_api::job::JobKind;
+
+    const JOBS: Kind = Kind::Job(JobKind::Job);
+
+    fn is_there(takeover: &mut Takeover) -> bool {
+        takeover.caught_up().now_or_never().is_some()
+    }
 
     #[test]
     fn only_a_list_that_began_after_the_last_question_is_the_answer() {
         let (mut takeover, mut lists) = pair();
-        assert_eq!(lists.turn(), 0);
-        lists.delivered(0);
-        assert!(takeover.caught_up().now_or_never().is_none(), "nobody has asked");
+        lists.begin(Kind::Workload);
+        lists.delivered(Kind::Workload, lists.clone().turn());
+        assert!(!is_there(&mut takeover), "nobody has asked");
         assert!(lists.asked().now_or_never().is_none());
 
         takeover.ask();
         assert!(lists.asked().now_or_never().is_some());
-        lists.delivered(0);
-        assert!(takeover.caught_up().now_or_never().is_none(), "that one had begun before");
+        lists.delivered(Kind::Workload, 0);
+        assert!(!is_there(&mut takeover), "that one had begun before");
         let first = lists.turn();
         takeover.ask();
-        lists.delivered(first);
-        assert!(takeover.caught_up().now_or_never().is_none(), "another term has begun since");
+        lists.delivered(Kind::Workload, first);
+        assert!(!is_there(&mut takeover), "another term has begun since");
         let second = lists.turn();
-        lists.delivered(second);
-        assert!(takeover.caught_up().now_or_never().is_some());
-        lists.delivered(second);
-        assert!(takeover.caught_up().now_or_never().is_none(), "once is enough");
+        lists.delivered(Kind::Workload, second);
+        assert!(is_there(&mut takeover));
+        lists.delivered(Kind::Workload, second);
+        assert!(!is_there(&mut takeover), "once is enough");
+    }
+
+    #[test]
+    fn all_kinds_that_exist_are_listed_and_no_others_waited_for() {
+        let (mut takeover, mut lists) = pair();
+        takeover.ask();
+        let turn = lists.turn();
+        lists.begin(Kind::Node);
+        lists.begin(JOBS);
+        lists.delivered(JOBS, turn);
+        assert!(!is_there(&mut takeover), "the watch of Workloads has not begun");
+        lists.begin(Kind::Workload);
+        lists.begin(Kind::Job(JobKind::JobSet));
+        lists.delivered(Kind::Workload, turn);
+        assert!(!is_there(&mut takeover), "JobSets are not listed");
+        lists.end(Kind::Job(JobKind::JobSet));
+        assert!(is_there(&mut takeover), "they do not exist any more");
     }
 }

@@ -18,7 +18,7 @@ use super::document::{Document, Documented};
 use super::sync::SyncTracker;
 use crate::error_chain::Chain;
 use crate::shutdown::Stop;
-use crate::takeover::Lists;
+use crate::takeover::{self, Lists};
 
 /// The longest pause after failures: an API server that is back should not wait long for us.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub struct Shared {
     pub sync: Arc<SyncTracker>,
     /// Changes when everything must be listed anew.
     pub epoch: watch::Receiver<u64>,
-    /// Asks for a list of Workloads.
+    /// Asks for lists of Workloads and jobs.
     pub lists: Lists,
     /// Ends the pump.
     pub stop: Stop,
@@ -54,7 +54,7 @@ pub struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     epoch: u64,
-    /// Of Workloads: the number of the list that was asked for last when it began.
+    /// The number of the list that was asked for last when it began.
     turn: u64,
 }
 
@@ -101,10 +101,12 @@ pub async fn pump<K: Watched>(
     optional: bool,
     mut shared: Shared,
 ) -> Ended {
+    shared.lists.begin(kind);
     loop {
         let round = Round { epoch: *shared.epoch.borrow_and_update(), turn: shared.lists.turn() };
         debug!(kind = kind.plural(), ?round, "watching");
         if let Some(ended) = run(&api, kind, optional, round, &mut shared).await {
+            shared.lists.end(kind);
             return ended;
         }
     }
@@ -131,7 +133,7 @@ async fn run<K: Watched>(
             changed = shared.epoch.changed() => {
                 return changed.is_err().then_some(Ended::Stopped);
             }
-            () = shared.lists.asked(), if kind == Kind::Workload => return None,
+            () = shared.lists.asked(), if takeover::concerns(kind) => return None,
             () = shared.stop.stopped() => return Some(Ended::Stopped),
         };
         match event {
@@ -185,9 +187,7 @@ fn deliver<K: Watched>(
             if shared.sync.listed(kind, round.epoch) {
                 (shared.sink)(Feed::Synced(round.epoch));
             }
-            if kind == Kind::Workload {
-                shared.lists.delivered(round.turn);
-            }
+            shared.lists.delivered(kind, round.turn);
         }
         Event::Apply(object) => {
             let found = reference(&object, kind);

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use sluice_api::job::JobKind;
 use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, Write, WriteError, WriteRequest};
 
 use super::{SimError, Simulation};
@@ -114,13 +115,16 @@ impl Simulation {
         any
     }
 
-    /// A manager leads from now on. Whoever led before may have written what its watch has not told yet: it lists Workloads first.
+    /// A manager leads from now on. Whoever led before may have written what its watches have not told yet: it lists Workloads and jobs
+    /// first.
     fn lead(&mut self) {
-        if let Some(day) = &mut self.bad_day {
-            day.watches.reopen(Kind::Workload);
-        }
-        for input in self.list(Kind::Workload) {
-            self.tell(input);
+        for kind in JobKind::ALL.map(Kind::Job).into_iter().chain([Kind::Workload]) {
+            if let Some(day) = &mut self.bad_day {
+                day.watches.reopen(kind);
+            }
+            for input in self.list(kind) {
+                self.tell(input);
+            }
         }
         self.tell(Input::Leader(true));
     }
