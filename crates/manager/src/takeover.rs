@@ -6,9 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_engine::input::Kind;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+
+/// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say) keep everybody else waiting.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// By kind that is watched: the number of the last list that was delivered.
 type Delivered = BTreeMap<Kind, u64>;
@@ -25,6 +31,8 @@ pub struct Takeover {
     delivered: watch::Receiver<Delivered>,
     /// The last that it has learned of.
     known: u64,
+    /// When they were asked for.
+    since: Instant,
 }
 
 /// The side of the watches.
@@ -38,24 +46,39 @@ pub struct Lists {
 pub fn pair() -> (Takeover, Lists) {
     let (asked, asks) = watch::channel(0);
     let (lists, delivered) = watch::channel(Delivered::new());
-    (Takeover { asked, delivered, known: 0 }, Lists { asked: asks, delivered: Arc::new(lists) })
+    (
+        Takeover { asked, delivered, known: 0, since: Instant::now() },
+        Lists { asked: asks, delivered: Arc::new(lists) },
+    )
 }
 
 impl Takeover {
     /// Asks for lists that begin from now on; those asked for before do not count any more.
-    pub fn ask(&self) {
+    pub fn ask(&mut self) {
+        self.since = Instant::now();
         self.asked.send_modify(|turn| *turn += 1);
     }
 
-    /// Waits until the lists that were asked for last have been delivered, once.
+    /// Waits until the lists that were asked for last have been delivered, once; those of jobs for half a minute.
     pub async fn caught_up(&mut self) {
         loop {
             let turn = *self.asked.borrow();
-            if turn > self.known && is_complete(&self.delivered.borrow_and_update(), turn) {
+            let deadline = self.since + PATIENCE;
+            let late = Instant::now() >= deadline;
+            if turn > self.known && is_complete(&self.delivered.borrow_and_update(), turn, late) {
+                if !is_complete(&self.delivered.borrow(), turn, false) {
+                    warn!("not all jobs could be listed: deciding with what the watches have told");
+                }
                 self.known = turn;
                 return;
             }
-            if self.delivered.changed().await.is_err() {
+            let changed = self.delivered.changed();
+            let changed = if late || turn == self.known {
+                changed.await
+            } else {
+                timeout_at(deadline, changed).await.unwrap_or(Ok(()))
+            };
+            if changed.is_err() {
                 // Nobody lists any more: they never will be.
                 std::future::pending::<()>().await;
             }
@@ -63,9 +86,10 @@ impl Takeover {
     }
 }
 
-/// Whether every kind that is watched was listed for a turn. A kind of jobs that does not exist is not; Workloads always do.
-fn is_complete(delivered: &Delivered, turn: u64) -> bool {
-    delivered.contains_key(&Kind::Workload) && delivered.values().all(|last| *last == turn)
+/// Whether every kind that is watched was listed for a turn, or Workloads at least if it is `late`. A kind of jobs that does not exist
+/// is not watched; Workloads always are.
+fn is_complete(delivered: &Delivered, turn: u64, late: bool) -> bool {
+    delivered.get(&Kind::Workload) == Some(&turn) && (late || delivered.values().all(|last| *last == turn))
 }
 
 impl Lists {
@@ -117,8 +141,8 @@ mod tests {
         takeover.caught_up().now_or_never().is_some()
     }
 
-    #[test]
-    fn only_a_list_that_began_after_the_last_question_is_the_answer() {
+    #[tokio::test]
+    async fn only_a_list_that_began_after_the_last_question_is_the_answer() {
         let (mut takeover, mut lists) = pair();
         lists.begin(Kind::Workload);
         lists.delivered(Kind::Workload, lists.clone().turn());
@@ -140,8 +164,8 @@ mod tests {
         assert!(!is_there(&mut takeover), "once is enough");
     }
 
-    #[test]
-    fn all_kinds_that_exist_are_listed_and_no_others_waited_for() {
+    #[tokio::test]
+    async fn all_kinds_that_exist_are_listed_and_no_others_waited_for() {
         let (mut takeover, mut lists) = pair();
         takeover.ask();
         let turn = lists.turn();
@@ -155,5 +179,14 @@ mod tests {
         assert!(!is_there(&mut takeover), "JobSets are not listed");
         lists.end(Kind::Job(JobKind::JobSet));
         assert!(is_there(&mut takeover), "they do not exist any more");
+    }
+
+    #[test]
+    fn jobs_that_cannot_be_listed_keep_nobody_waiting_for_good() {
+        let mut delivered = Delivered::from([(Kind::Workload, 1), (JOBS, 0)]);
+        assert!(!is_complete(&delivered, 1, false));
+        assert!(is_complete(&delivered, 1, true));
+        delivered.insert(Kind::Workload, 0);
+        assert!(!is_complete(&delivered, 1, true), "without Workloads nothing is decided");
     }
 }
