@@ -60,14 +60,17 @@ impl Engine {
     /// answer of a check would keep it out of its queue for good. Says whether it wrote.
     pub(super) fn obey_checks(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
-        let mut next = entry.status().clone();
-        let at = self.at(&entry.object);
         let in_state = |state: CheckState| -> Vec<(&str, &str)> {
             let checks = entry.status().admission_checks.iter().filter(|c| c.state == state);
             checks.map(|c| (c.name.as_str(), c.message.as_str())).collect()
         };
-        let rejected = in_state(CheckState::Rejected);
+        let (rejected, retry) = (in_state(CheckState::Rejected), in_state(CheckState::Retry));
+        if rejected.is_empty() && retry.is_empty() {
+            return false;
+        }
+        let mut next = entry.status().clone();
         if !rejected.is_empty() {
+            let at = self.at(&entry.object);
             let text = check_text("Rejected", &rejected);
             transition::target_deactivation(&mut next, reason::ADMISSION_CHECK, &text, at);
             let note = format!("Deactivated due to {text}");
@@ -83,16 +86,12 @@ impl Engine {
             self.write_status(key, Purpose::Deactivate, next, vec![told]);
             return true;
         }
-        let retry = in_state(CheckState::Retry);
-        if !retry.is_empty() {
-            let message = format!("Evicted due to {}", check_text("Retry", &retry));
-            raise_requeue_at(&mut next, self.now);
-            let eviction =
-                Eviction { reason: reason::ADMISSION_CHECK, cause: String::new(), message, preemption: None };
-            self.evict_from(key, next, &eviction, Vec::new());
-            return true;
-        }
-        false
+        let message = format!("Evicted due to {}", check_text("Retry", &retry));
+        raise_requeue_at(&mut next, self.now);
+        let eviction =
+            Eviction { reason: reason::ADMISSION_CHECK, cause: String::new(), message, preemption: None };
+        self.evict_from(key, next, &eviction, Vec::new());
+        true
     }
 
     /// Writes the list of checks: as a patch of the whole list, because dropped ones have other owners too.
