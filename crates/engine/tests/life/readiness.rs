@@ -6,7 +6,8 @@ use sluice_engine::{EngineConfig, ObjectRef, WaitForPodsReady};
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, told};
 
-fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
+/// A cluster that waits for pods to be ready, with three processors.
+pub fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
     let mut config = WaitForPodsReady {
         timeout_seconds: 300,
         recovery_timeout_seconds: Some(120),

@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
-use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::contract::{JOBS, submit};
 use crate::model::build::{job, pod_set};
 use crate::model::{Api, Cluster, condition, told};
+use crate::readiness::wait;
 
 fn cluster() -> Cluster {
     let mut c = Cluster::plain();
@@ -137,21 +138,7 @@ fn a_job_below_more_owners_than_are_looked_at_is_left_alone_and_told_so() {
 
 #[test]
 fn every_part_of_a_status_has_its_field_manager() {
-    let mut c = Cluster::new(EngineConfig {
-        wait_for_pods_ready: Some(WaitForPodsReady {
-            timeout_seconds: 300,
-            recovery_timeout_seconds: None,
-            block_admission: false,
-            order_by_eviction: true,
-            backoff_limit_count: None,
-            backoff_base_seconds: 1,
-            backoff_max_seconds: 1,
-        }),
-        status_interval_ms: 0,
-        ..EngineConfig::default()
-    });
-    c.api.namespace("team-a", &[]);
-    c.api.simple("2", &json!({}));
+    let mut c = wait(|ready| ready.recovery_timeout_seconds = None);
     submit(&mut c, "a", "lq", 2, |_| {});
     c.api.edit_job("a", |job| {
         job.view.pods_ready = true;

@@ -11,6 +11,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 use crate::contract::{ADMISSION, Row, check_with, cohort, cq, submit};
 use crate::model::build::template;
 use crate::model::{Api, Cluster, condition, told};
+use crate::readiness::wait;
 
 pub fn gate(gate: Gate, on: bool) -> EngineConfig {
     EngineConfig { gates: Gates::default().with(gate, on), status_interval_ms: 0, ..EngineConfig::default() }
@@ -166,21 +167,11 @@ fn a_workload_on_hold_keeps_its_words_and_its_place_outside_of_the_queue() {
 
 #[test]
 fn deactivation_has_the_first_word_and_is_an_eviction_of_what_waits_too() {
-    let mut c = Cluster::new(EngineConfig {
-        wait_for_pods_ready: Some(sluice_engine::WaitForPodsReady {
-            timeout_seconds: 10,
-            recovery_timeout_seconds: None,
-            block_admission: false,
-            order_by_eviction: true,
-            backoff_limit_count: None,
-            backoff_base_seconds: 900,
-            backoff_max_seconds: 900,
-        }),
-        status_interval_ms: 0,
-        ..EngineConfig::default()
+    let mut c = wait(|ready| {
+        ready.timeout_seconds = 10;
+        ready.backoff_base_seconds = 900;
+        ready.backoff_max_seconds = 900;
     });
-    c.api.namespace("team-a", &[]);
-    c.api.simple("2", &json!({}));
     submit(&mut c, "a", "lq", 1, |_| {});
     c.advance(20);
     assert!(c.workload("a").status.unwrap().requeue_state.is_some(), "it waits for its turn");
