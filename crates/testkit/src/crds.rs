@@ -1,11 +1,13 @@
 //! Installing CustomResourceDefinitions and waiting until they are served.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::core::discovery::v2::APIGroupDiscoveryList;
 
 use crate::wait::{Look, eventually, look};
 
@@ -45,7 +47,8 @@ pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result
     wait_until_served(client, crds).await
 }
 
-/// Waits until the API server serves every one of the definitions: "established" comes a moment before that.
+/// Waits until the API server serves every one of the definitions and names it in its discovery, from which kubectl knows the
+/// kinds: "established" comes a moment before the first, and that a moment before the second.
 pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     for crd in crds {
         let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else { continue };
@@ -58,7 +61,39 @@ pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition
         })
         .await?;
     }
-    Ok(())
+    eventually("the definitions in the discovery", DEADLINE, || async {
+        let missing = undiscovered(&client.list_api_groups_aggregated().await?, crds);
+        Ok(look(missing.is_empty(), format!("without {}", missing.join(", "))))
+    })
+    .await
+}
+
+/// Every served version of the definitions that the discovery does not name yet, as `group/version/plural`.
+fn undiscovered(discovery: &APIGroupDiscoveryList, crds: &[CustomResourceDefinition]) -> Vec<String> {
+    let named: HashSet<_> = discovery
+        .items
+        .iter()
+        .flat_map(|group| {
+            let name = group.metadata.as_ref().and_then(|metadata| metadata.name.as_deref());
+            group.versions.iter().map(move |version| (name, version))
+        })
+        .flat_map(|(group, version)| {
+            version
+                .resources
+                .iter()
+                .map(move |it| (group, version.version.as_deref(), it.resource.as_deref()))
+        })
+        .collect();
+    let mut missing = Vec::new();
+    for crd in crds {
+        let (group, plural) = (crd.spec.group.as_str(), crd.spec.names.plural.as_str());
+        for version in crd.spec.versions.iter().filter(|version| version.served) {
+            if !named.contains(&(Some(group), Some(version.name.as_str()), Some(plural))) {
+                missing.push(format!("{group}/{}/{plural}", version.name));
+            }
+        }
+    }
+    missing
 }
 
 /// Waits until a manager has put its certificate authority into every one of Sluice's CRDs that converts by webhook, and the
@@ -77,4 +112,35 @@ pub async fn wait_until_converting(client: &Client) -> Result<()> {
         .await?;
     }
     wait_until_served(client, &crds).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kind_is_known_when_the_discovery_names_each_of_its_served_versions() {
+        let crds: Vec<_> = sluice_api::crds()
+            .into_iter()
+            .filter(|crd| ["Workload", "ClusterQueue"].contains(&crd.spec.names.kind.as_str()))
+            .collect();
+        let discovery = |versions: serde_json::Value| {
+            let group = json!({"metadata": {"name": "kueue.x-k8s.io"}, "versions": versions});
+            serde_json::from_value(json!({"items": [group]})).unwrap()
+        };
+        let both = json!([{"resource": "clusterqueues"}, {"resource": "workloads"}]);
+        let lagging = discovery(json!([
+            {"version": "v1beta2", "resources": both},
+            {"version": "v1beta1", "resources": [{"resource": "clusterqueues"}]},
+        ]));
+        assert_eq!(undiscovered(&lagging, &crds), ["kueue.x-k8s.io/v1beta1/workloads"]);
+        let complete = discovery(json!([
+            {"version": "v1beta2", "resources": both},
+            {"version": "v1beta1", "resources": both},
+        ]));
+        assert!(undiscovered(&complete, &crds).is_empty());
+        assert_eq!(undiscovered(&APIGroupDiscoveryList::default(), &crds).len(), 4);
+    }
 }
