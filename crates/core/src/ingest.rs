@@ -56,6 +56,7 @@ impl Scheduler {
             shape,
             place: Place::Parked,
             progress: None,
+            scans: 0,
             decision: None,
             settled: 0,
             preempted: false,

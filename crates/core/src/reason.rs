@@ -100,6 +100,33 @@ pub struct Unadmitted {
     pub requests: PodSetRequests,
 }
 
+impl Unadmitted {
+    /// The same with what a search found before that this one went on with: `None` if either tells of something else than flavors. In a
+    /// single search (one that is resumed as a whole) the mildest reason counts, as it does among flavors that are tried in one go; and
+    /// where no flavor was left to try, the reason of before.
+    pub(crate) fn after(&self, before: &Self, single: bool) -> Option<Self> {
+        let (Detail::Flavors { pod_sets, pending_preemptions }, Detail::Flavors { pod_sets: earlier, .. }) =
+            (&self.detail, &before.detail)
+        else {
+            return None;
+        };
+        let mut all = pod_sets.clone();
+        for old in earlier {
+            let Some(now) = all.iter_mut().find(|now| now.name == old.name) else {
+                all.push(old.clone());
+                continue;
+            };
+            let again = |refusal: &&Refusal| now.refusals.iter().any(|new| new.is_about_the_same(refusal));
+            let kept: Vec<_> = old.refusals.iter().filter(|refusal| !again(refusal)).cloned().collect();
+            now.refusals.splice(..0, kept);
+        }
+        let milder = (single || pod_sets.is_empty()) && before.reason.severity() < self.reason.severity();
+        let reason = if milder { before.reason } else { self.reason };
+        let detail = Detail::Flavors { pod_sets: all, pending_preemptions: *pending_preemptions };
+        Some(Self { reason, detail, requests: self.requests.clone() })
+    }
+}
+
 /// Total requests per pod set: (pod set, (resource, amount)). Shared by all workloads of one shape.
 pub type PodSetRequests = Arc<[(Name, Vec<(Name, Amount)>)]>;
 
@@ -234,6 +261,25 @@ pub enum Refusal {
         /// Missing.
         missing: Amount,
     },
+}
+
+impl Refusal {
+    /// Whether both refuse the same flavor (or none), for the same resource (or for all).
+    fn is_about_the_same(&self, other: &Self) -> bool {
+        self.about() == other.about()
+    }
+
+    fn about(&self) -> (Option<&Name>, Option<&Name>) {
+        match self {
+            Self::ResourceUnavailable { resource, .. } => (None, Some(resource)),
+            Self::FlavorNotFound { flavor }
+            | Self::UntoleratedTaint { flavor, .. }
+            | Self::NodeAffinity { flavor } => (Some(flavor), None),
+            Self::ExceedsMaxQuota { flavor, resource, .. }
+            | Self::InsufficientQuota { flavor, resource, .. }
+            | Self::InsufficientCapacity { flavor, resource, .. } => (Some(flavor), Some(resource)),
+        }
+    }
 }
 
 /// What a preemption would bring for one resource of one flavor (reference 06, 6.6).

@@ -31,6 +31,8 @@ pub(crate) struct Workload {
     pub(crate) place: Place,
     /// Progress of its flavor scan.
     pub(crate) progress: Option<Box<Progress>>,
+    /// How many cycles in a row left its scan unfinished.
+    pub(crate) scans: u8,
     /// Why it was not admitted when last tried.
     pub(crate) decision: Option<Arc<Unadmitted>>,
     /// The cycle that last chose it as a victim or admitted it, in the rest of which nobody else may take it.

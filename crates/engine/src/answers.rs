@@ -82,6 +82,11 @@ impl Engine {
         if open.purpose == Purpose::Read && open.object.kind == Kind::Workload {
             self.settle_reservation(&workload_key(&open.object));
         }
+        if open.purpose == Purpose::Read
+            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
+        {
+            entry.uncertain = false;
+        }
         self.outbox.extend(open.then);
         self.touch(&open.object);
         if let Some(job) = open.job {
@@ -138,6 +143,12 @@ impl Engine {
             self.workload_write_failed(open, error);
         }
         self.not_made(open, error);
+        if open.purpose == Purpose::StartJob
+            && matches!(error, WriteError::Transient(_))
+            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
+        {
+            entry.uncertain = true;
+        }
         match error {
             WriteError::NotFound(_) if creates(open) => {}
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),

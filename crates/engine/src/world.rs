@@ -162,6 +162,8 @@ pub(crate) struct JobEntry {
     pub view: Arc<JobView>,
     /// The write that has not been answered: on the job, or the creation of its Workload.
     pub open: Option<EffectId>,
+    /// It may have been started: the answer was lost. Nothing is decided on it before it was read again.
+    pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
     /// The trouble that was last told as an event, so that it is told once.
@@ -313,6 +315,7 @@ impl World {
             let entry = JobEntry {
                 view,
                 open: None,
+                uncertain: false,
                 retry: Retry::default(),
                 told: None,
                 told_checks: String::new(),

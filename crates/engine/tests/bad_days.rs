@@ -5,6 +5,7 @@ mod model;
 use model::build::{job, pod_set};
 use model::{Api, Cluster, condition, told};
 use serde_json::json;
+use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 fn cq() -> ObjectRef {
@@ -255,6 +256,26 @@ fn conflicts_and_failures_on_the_way_change_nothing_in_the_end() {
             assert!(c.fail.is_empty());
         }
     }
+}
+
+#[test]
+fn a_job_whose_start_was_not_answered_is_read_before_its_quota_is_given_back() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({}));
+    c.slow = Some(Purpose::ReserveQuota);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.blind = Some(Kind::Job(JobKind::Job));
+    c.lost = Some(Purpose::StartJob);
+    c.pods_vanish = false;
+    c.release();
+    assert!(c.lost.is_none() && !c.api.job("a").view.suspended, "it was started, and nobody was told");
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.advance(60);
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "True");
+    assert!(c.api.job("a").view.suspended, "it was stopped");
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True", "and its pods are still there");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub(crate) struct Entry {
     plan: Option<Arc<Plan>>,
     pub(crate) assignment: Assignment,
     targets: Vec<Target>,
+    /// What its last flavor search found, if this one goes on where that one stopped.
+    before: Option<Arc<Unadmitted>>,
     /// The assignment and the targets were searched anew while it was processed.
     recomputed: bool,
     /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).

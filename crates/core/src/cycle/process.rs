@@ -1,11 +1,13 @@
 //! Entries one by one, with what earlier ones left (reference 06, 6.5 "processEntry").
 
+use std::sync::Arc;
+
 use super::nominate::{ordered_usage, search};
 use super::requeue::{flavors, why};
 use super::{Entry, Progress, Requeue};
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
-use crate::reason::{Detail, PodSetRefusal, Reason};
+use crate::reason::{Detail, PodSetRefusal, Reason, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::{PreemptionPolicy, Time};
@@ -17,6 +19,12 @@ enum Decision {
     Preempt,
     Gated,
     Refuse(Detail, Reason, Requeue),
+}
+
+/// Why an entry is refused whose search went on in this cycle, with the flavors that the cycles before refused it.
+fn with_what_was_tried_before(entry: &Entry, why: Arc<Unadmitted>) -> Arc<Unadmitted> {
+    let one_search = entry.plan.as_ref().is_some_and(|plan| plan.groups.len() == 1);
+    entry.before.as_ref().and_then(|before| why.after(before, one_search)).map_or(why, Arc::new)
 }
 
 impl Scheduler {
@@ -47,7 +55,7 @@ impl Scheduler {
                 if matches!(detail, Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit) {
                     self.workloads.get_mut(entry.head.workload).progress = None;
                 }
-                let why = why(entry, detail, reason);
+                let why = with_what_was_tried_before(entry, why(entry, detail, reason));
                 self.refused(entry, &why, requeue, progress);
             }
         }

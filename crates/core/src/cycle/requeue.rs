@@ -9,6 +9,11 @@ use crate::report::{EntryReport, Outcome};
 use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 
+/// So many cycles in a row a flavor scan may go on, or as many as there are flavors in a group if they are more: groups of up to four have
+/// been searched in every combination of starting points by then. Ours: by the reference's rules scans of several groups that are not in step
+/// may go on for ever (each starts anew while another has flavors left), and nobody behind them in their queue is ever looked at.
+const MOST_SCANS: usize = 12;
+
 impl Scheduler {
     pub(crate) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
         EntryReport {
@@ -43,8 +48,15 @@ impl Scheduler {
         let workload = self.workloads.get_mut(id);
         workload.decision = Some(why.clone());
         let generation = workload.generation;
-        let scanning = workload.progress.is_some();
         let queue = &mut self.queues[entry.head.queue.at()];
+        let groups = queue.spec.iter().flat_map(|spec| &spec.resource_groups);
+        let most = || groups.map(|group| group.flavors.len()).fold(MOST_SCANS, usize::max);
+        let scanning = workload.progress.is_some() && usize::from(workload.scans) < most();
+        if scanning {
+            workload.scans = workload.scans.saturating_add(1);
+        } else {
+            (workload.scans, workload.progress) = (0, None);
+        }
         let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
         let immediate = match requeue {
             Requeue::NamespaceMismatch => false,

@@ -159,7 +159,8 @@ fn search_block(
             }
         }
     }
-    let fit = best.as_ref().is_some_and(|best| best.1.mode == FlavorMode::Fit);
+    // Where preemption is preferred to borrowing, the worst of several resources may be one that fits, next to one that does not.
+    let fit = best.as_ref().is_some_and(|(_, _, modes)| modes.iter().all(|of| of.mode == FlavorMode::Fit));
     for attempt in &mut assignment.attempts[first_attempt..] {
         attempt.counts = !fit;
     }

@@ -36,11 +36,16 @@ impl LastAssignment {
     }
 }
 
+/// How many cycles in a row a scan may leave unfinished (ours). No group of the worlds that are compared has more flavors.
+const MOST_SCANS: usize = 12;
+
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub workload: Workload,
     pub place: Place,
     pub last: Option<LastAssignment>,
+    /// Cycles in a row that left its scan unfinished.
+    scans: usize,
 }
 
 /// What makes two workloads equal to the scheduler.
@@ -88,7 +93,7 @@ impl PendingQueue {
     pub fn push(&mut self, workload: Workload) {
         let parked = self.best_effort() && self.parked_shapes.contains(&shape(&workload));
         let place = if parked { Place::Inadmissible } else { Place::Heap };
-        self.pending.insert(workload.key.clone(), Pending { workload, place, last: None });
+        self.pending.insert(workload.key.clone(), Pending { workload, place, last: None, scans: 0 });
     }
 
     pub fn heap(&self) -> impl Iterator<Item = &Pending> {
@@ -128,9 +133,11 @@ impl PendingQueue {
             }
         };
         let flushed = self.flushed.is_some_and(|at| at >= self.pops);
-        let pending_flavors = last.as_ref().is_some_and(LastAssignment::has_pending_flavors);
         let pending = self.pending.get_mut(key).expect("heads stay known to their queue");
-        pending.last = last;
+        let unfinished = last.as_ref().is_some_and(LastAssignment::has_pending_flavors);
+        let pending_flavors = unfinished && pending.scans < MOST_SCANS;
+        pending.scans = if pending_flavors { pending.scans + 1 } else { 0 };
+        pending.last = last.filter(|_| pending_flavors);
         if immediate || flushed || pending_flavors {
             pending.place = Place::Heap;
             return;

@@ -8,6 +8,7 @@
 mod build;
 mod index;
 mod ours_capacity;
+mod ours_scan;
 mod s6_10_checks;
 mod s6_15_second_pass;
 mod s6_17_eviction;

@@ -18,8 +18,8 @@ use crate::outbox::{event, log, observe};
 use crate::world::{Decision, Untold, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
-/// Cycles in a row for which a search through flavors is reason enough. Groups of up to four flavors have been searched in every
-/// combination of starting points after 12, larger ones at least to their end.
+/// Cycles in a row for which searches through flavors are reason enough: each of them ends before, but several heads of StrictFIFO queues
+/// may begin again in turn.
 const MOST_SCANS: u32 = 64;
 
 /// The priorities behind a preemption, as the events tell them.
@@ -43,7 +43,6 @@ impl Engine {
         let report = self.scheduler.cycle(time(self.now));
         let moved = report.progress
             || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
-        // Searches of several resource groups that are not in step go on for ever: each starts anew while another has flavors left.
         self.scans = if moved { 0 } else { self.scans.saturating_add(1) };
         self.restless = moved || report.scanning && self.scans < MOST_SCANS;
         let result = if report.progress { "success" } else { "inadmissible" };

@@ -52,6 +52,9 @@ impl Engine {
             self.wake_at(until, Alarm::Job(key.clone()));
             return;
         }
+        if entry.uncertain {
+            return self.read_job(key);
+        }
         let view = Arc::clone(&entry.view);
         if view.deleting {
             self.let_go(&view);

@@ -67,6 +67,8 @@ pub struct Cluster {
     /// Carry writes of this purpose out, but hold their answers back until [`Cluster::release`].
     pub late: Option<Purpose>,
     unanswered: Vec<Input>,
+    /// The watch of this kind tells nothing any more.
+    pub blind: Option<Kind>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
     seen: u64,
@@ -91,6 +93,7 @@ impl Cluster {
             held: Vec::new(),
             late: None,
             unanswered: Vec::new(),
+            blind: None,
             writes_left: None,
             seen: 0,
         };
@@ -135,7 +138,15 @@ impl Cluster {
 
     /// Delivers what the watches have seen since.
     fn watch(&mut self) -> bool {
-        let events = self.api.events_since(self.seen);
+        let mut events = self.api.events_since(self.seen);
+        events.retain(|event| {
+            let kind = match event {
+                Input::Applied(object) => Some(object.object_ref().kind),
+                Input::Deleted { object, .. } => Some(object.kind),
+                _ => None,
+            };
+            kind.is_none() || kind != self.blind
+        });
         self.seen = self.api.revision();
         let any = !events.is_empty();
         for input in events {

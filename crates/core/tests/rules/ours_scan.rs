@@ -1,0 +1,86 @@
+//! Flavor searches: where those end that go on over several cycles, and what is told of them. Ours.
+
+use crate::world::{World, cq, job, q};
+use sluice_core::PreemptionPolicy::Any;
+use sluice_core::{
+    BorrowWithinCohort, Fungibility, FungibilityPolicy, FungibilityPreference, Reason, WhenCanPreempt,
+};
+
+#[test]
+fn a_search_that_would_never_end_is_parked_so_that_those_behind_it_have_their_turn() {
+    let mut w = World::new();
+    w.cq(cq("a").flavor("x", &[("cpu", q(4))]).flavor("y", &[("cpu", q(5))]).flavor("z", &[("gpu", q(2))]));
+    w.running(job("r", "a").gpu(2), "z");
+    // While gpu is what is missing, one of the pod sets always has a flavor of cpu left to try.
+    w.submit(job("j", "a").req("cpu", 3).gpu(1).pod_set("second").req("cpu", 2));
+    w.submit(job("behind", "a").req("cpu", 1));
+    for _ in 0..12 {
+        assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+        assert!(w.report.scanning);
+    }
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    assert!(!w.report.scanning);
+    assert_eq!(w.inadmissible("a"), ["j"]);
+    assert_eq!(w.cycle(), ["behind admitted x"]);
+    w.finished("r");
+    assert_eq!(w.cycle(), ["j admitted x,z,y"], "it is looked at again when quota is free");
+}
+
+/// `b` has borrowed cpu of `x`, where `a` may reclaim it, but not while it borrows gpu itself: it stops there, and goes on with `y`, which is
+/// too small.
+fn stops_at_the_first() -> World {
+    let mut w = World::new();
+    let queue =
+        cq("a").flavor("x", &[("cpu", q(5)), ("gpu", q(1))]).flavor("y", &[("cpu", q(1)), ("gpu", q(2))]);
+    w.cq(queue.cohort("co").reclaim(Any).with(|spec| {
+        spec.fungibility = Fungibility {
+            when_can_borrow: FungibilityPolicy::MayStopSearch,
+            when_can_preempt: WhenCanPreempt::MayStopSearch,
+            preference: None,
+        };
+    }));
+    w.cq(cq("b").cohort("co").flavor("x", &[("cpu", q(1)), ("gpu", q(3))]));
+    w.running(job("r", "b").req("cpu", 4), "x");
+    w.submit(job("j", "a").req("cpu", 5).gpu(2));
+    w
+}
+
+#[test]
+fn a_search_that_goes_on_in_another_cycle_tells_of_all_flavors_and_the_mildest_reason() {
+    let mut w = stops_at_the_first();
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    let first = "insufficient unused quota for cpu in flavor x, 3m more needed";
+    assert_eq!(w.message("j"), format!("couldn't assign flavors to pod set main: {first}"));
+    assert!(w.report.scanning);
+    assert_eq!(w.cycle(), ["j WaitingForQuota"], "y alone would be ExceedsMaxQuota, and it waits for x");
+    let second = "insufficient quota for cpu in flavor y, previously considered podsets requests (0) + current podset request (5m) > maximum capacity (1m)";
+    assert_eq!(w.message("j"), format!("couldn't assign flavors to pod set main: {second}, {first}"));
+    assert_eq!(w.inadmissible("a"), ["j"]);
+}
+
+#[test]
+fn a_search_that_starts_anew_tells_nothing_of_the_last_one() {
+    let mut w = stops_at_the_first();
+    w.cycle();
+    w.cycle();
+    w.cq(cq("a").flavor("y", &[("cpu", q(1)), ("gpu", q(2))]));
+    assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+    assert!(!w.message("j").contains("flavor x"));
+    assert_eq!(w.why("j").reason, Reason::ExceedsMaxQuota);
+}
+
+#[test]
+fn where_preemption_is_preferred_to_borrowing_what_is_missing_is_told_next_to_what_could_be_borrowed() {
+    let mut w = World::new();
+    // One may be borrowed, the other is held by somebody who may not be evicted while others borrow.
+    let queue = cq("a").flavor("x", &[("cpu", q(0)), ("gpu", q(4))]).cohort("co").reclaim(Any);
+    w.cq(queue.with(|spec| {
+        spec.fungibility.preference = Some(FungibilityPreference::PreemptionOverBorrowing);
+        spec.preemption.borrow_within_cohort = Some(BorrowWithinCohort { max_priority_threshold: None });
+    }));
+    w.cq(cq("b").cohort("co").flavor("x", &[("cpu", q(4)), ("gpu", q(0))]));
+    w.running(job("r", "b").gpu(4).priority(9), "x");
+    w.submit(job("j", "a").req("cpu", 2).gpu(4));
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    assert!(w.message("j").ends_with("insufficient unused quota for gpu in flavor x, 4 more needed"));
+}
