@@ -3,6 +3,9 @@
 //! Watches lag, break and repeat themselves; writes fail, are slow, lose their answers, and meet objects that somebody else has
 //! just changed; the manager crashes between two writes, or another replica takes over while the last writes of the former are
 //! still under way; clocks jump. A second replica stands by, with watches of its own, and must not write.
+//!
+//! What a manager had under way when it ended arrives before the next one leads, as a lease outlasts a request; the next one's watches
+//! may tell of it much later.
 
 mod watches;
 
@@ -115,7 +118,7 @@ pub(crate) struct BadDay {
     rates: PerFault,
     /// Nothing goes wrong from then on.
     until: Timestamp,
-    /// How far the clock of the manager that leads is off.
+    /// How far the clock of the manager that leads is off while things go wrong ([`BadDay::skews`]).
     pub skew: SignedDuration,
     /// The watches of the manager that leads.
     pub watches: Watches,
@@ -217,14 +220,26 @@ impl BadDay {
         Manager::Lives
     }
 
-    /// Moves the clocks now and then; they are right again when the day is over.
+    /// How far the clocks of the manager that leads and of the other one are off. They are right when the day is over.
+    pub fn skews(&self, now: Timestamp) -> (SignedDuration, SignedDuration) {
+        if now < self.until { (self.skew, self.standby.skew) } else { Default::default() }
+    }
+
+    /// Moves the clock now and then.
     pub fn move_clock(&mut self, now: Timestamp) {
-        if now >= self.until {
-            (self.skew, self.standby.skew) = (SignedDuration::ZERO, SignedDuration::ZERO);
-        } else if self.happens(now, |of| &mut of.jump) {
+        if self.happens(now, |of| &mut of.jump) {
             let millis = i64::try_from(self.stream.next() % 240_000).unwrap_or(0);
             self.skew = SignedDuration::from_millis(millis - 120_000);
         }
+    }
+
+    /// When the next manager leads: after a while, and not before everything that the last one wrote has arrived.
+    pub fn next_term(&mut self, now: Timestamp) {
+        self.term += 1;
+        let begins = after(now, self.pause_or_none());
+        let writes = self.under_way.iter().filter(|(_, flight)| matches!(flight, Flight::Write(..)));
+        let last = writes.map(|((at, _), _)| *at).max();
+        self.leads_at = Some(last.map_or(begins, |last| begins.max(last)));
     }
 
     /// How long an answer takes that may be slow, or how long nobody leads.
@@ -238,7 +253,7 @@ impl BadDay {
         self.under_way.insert((at, self.flights), flight);
     }
 
-    /// What a manager had still to write when it ended: half of it is lost, the rest arrives when the next already leads.
+    /// What a manager had still to write when it ended: half of it is lost, the rest arrives some while later.
     pub fn leave_behind(&mut self, now: Timestamp, writes: Vec<WriteRequest>) {
         for write in writes {
             if self.stream.next() & 1 == 0 {

@@ -43,13 +43,13 @@ impl Simulation {
 
     /// The time as the manager's clock has it.
     pub(super) fn manager_now(&self) -> Timestamp {
-        self.bad_day.as_ref().map_or(self.now, |day| after(self.now, day.skew))
+        self.bad_day.as_ref().map_or(self.now, |day| after(self.now, day.skews(self.now).0))
     }
 
     /// When the engine wants to be woken, in our time.
     pub(super) fn engine_timer(&self) -> Option<Timestamp> {
         let at = self.engine.next_timer()?;
-        Some(self.bad_day.as_ref().map_or(at, |day| after(at, -day.skew)))
+        Some(self.bad_day.as_ref().map_or(at, |day| after(at, -day.skews(self.now).0)))
     }
 
     /// When something comes late that is under way on a bad day.
@@ -133,7 +133,7 @@ impl Simulation {
         let mut any = false;
         let now = self.now;
         while let Some(day) = &mut self.bad_day {
-            let at = after(now, day.standby.skew);
+            let at = after(now, day.skews(now).1);
             if let Some(kind) = day.standby.watches.take_reopened(now) {
                 let inputs = self.list(kind);
                 let Some(day) = &mut self.bad_day else { return any };
@@ -265,8 +265,7 @@ impl Simulation {
         } else {
             (self.engine, day.watches) = (fresh, Watches::default());
         }
-        day.term += 1;
-        day.leads_at = Some(after(now, day.pause_or_none()));
+        day.next_term(now);
         self.idle_timer = None;
     }
 
@@ -277,7 +276,8 @@ impl Simulation {
         day.step += 1;
         day.move_clock(now);
         let mut wrong = Vec::new();
-        let effects = day.standby.engine.cycle(after(now, day.standby.skew));
+        let standby_now = after(now, day.skews(now).1);
+        let effects = day.standby.engine.cycle(standby_now);
         if effects.iter().any(|effect| matches!(effect, Effect::Write(_))) {
             wrong.push("a replica writes that does not lead".to_owned());
         }

@@ -2,7 +2,8 @@
 //!
 //! The oracle is given the same objects. What it would still do, the manager has left undone.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::Kind;
 use sluice_quantity::Amount;
@@ -13,7 +14,7 @@ use super::oracle::assignment::{Scan, Verdict, nominate};
 use super::oracle::cycle::{Oracle, Outcome};
 use super::oracle::quota::Tree;
 use super::oracle::snapshot::Snapshot;
-use super::oracle::world::{FairStrategy, Fr, Name, Strategy, World};
+use super::oracle::world::{FairStrategy, Fr, Name, Strategy, Workload, World};
 
 /// Cycles of the oracle after which it has looked at everybody, and more than once.
 const CYCLES: i64 = 60;
@@ -24,13 +25,16 @@ pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result
     let seen = objects::workloads(simulation);
     statuses(simulation, &seen)?;
     for (key, waiting) in seen.iter().filter(|(_, seen)| seen.held.is_none() && !seen.finished) {
-        told(&world, waiting).map_err(|why| format!("{key}: {why}"))?;
+        if !is_behind_another(waiting, &seen) {
+            told(&world, waiting).map_err(|why| format!("{key}: {why}"))?;
+        }
     }
     undone(world, &seen)
 }
 
 /// What the oracle would do.
 fn undone(world: World, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
+    let stuck = stuck(&world, seen);
     let mut oracle = Oracle::new(world);
     oracle.only_free = true;
     for seen in seen.values() {
@@ -39,7 +43,7 @@ fn undone(world: World, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
             Some(held) if oracle.world.queues.contains_key(&held.workload.queue) => {
                 oracle.held.insert(seen.plain.key.clone(), held.clone());
             }
-            None if exists && seen.may_run && !seen.finished && !is_held_back(seen) => {
+            None if exists && seen.may_run && !seen.finished && !stuck.contains(&seen.plain.key) => {
                 oracle.submit(seen.plain.clone());
             }
             _ => {}
@@ -65,9 +69,34 @@ fn undone(world: World, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
     Ok(())
 }
 
-/// Our guard against preemption in circles holds some back for a time that nothing but a change from outside ends.
-fn is_held_back(seen: &Seen) -> bool {
-    seen.waits_for.as_ref().is_some_and(|(_, message)| message.contains("preempted"))
+/// Our guard against preemption in circles holds some back for a time that nothing but a change from outside ends, and with them those who
+/// are behind them in a StrictFIFO queue.
+fn stuck(world: &World, seen: &BTreeMap<Name, Seen>) -> BTreeSet<Name> {
+    let is_held_back =
+        |seen: &Seen| seen.waits_for.as_ref().is_some_and(|(_, message)| message.contains("preempted"));
+    let waiting: Vec<_> = seen.values().filter(|seen| seen.held.is_none() && !seen.finished).collect();
+    let first: Vec<_> = waiting.iter().filter(|seen| is_held_back(seen)).collect();
+    let rank = |workload: &Workload| (Reverse(workload.priority), workload.created);
+    let strict =
+        |queue: &Name| world.queues.get(queue).is_some_and(|queue| queue.strategy == Strategy::StrictFifo);
+    let stuck = waiting.iter().filter(|seen| {
+        let behind = |first: &Workload| {
+            first.queue == seen.plain.queue && rank(first) <= rank(&seen.plain) && strict(&first.queue)
+        };
+        is_held_back(seen) || first.iter().any(|first| behind(&first.plain))
+    });
+    stuck.map(|seen| seen.plain.key.clone()).collect()
+}
+
+/// Whether somebody of its queue would fit, if others before did not take its room in each cycle anew: it is tried again and again, and
+/// nobody behind it is looked at (reference 06, 6.4 "Requeue after a cycle").
+fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
+    let again = ["Workload no longer fits", "Workload has overlapping preemption targets"];
+    let waits = |other: &Seen| {
+        other.held.is_none() && other.plain.queue == of.plain.queue && other.plain.key != of.plain.key
+    };
+    let tried = |(_, message): &(String, String)| again.iter().any(|text| message.starts_with(text));
+    seen.values().any(|other| waits(other) && other.waits_for.as_ref().is_some_and(tried))
 }
 
 /// Whether the reason that somebody is given for waiting holds.

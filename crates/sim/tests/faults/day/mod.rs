@@ -28,9 +28,13 @@ use safety::Safety;
 
 /// How long things go wrong, in simulated time.
 const BAD: SignedDuration = SignedDuration::from_mins(7);
-/// How long after that everything that can run must run: failed writes are tried again after a minute at most, and backoffs of
-/// statuses and messages are shorter.
-const RECOVERY: SignedDuration = SignedDuration::from_mins(3);
+/// How long after that everything that can run must run: clocks were two minutes ahead at most, and a manager whose clock is set back
+/// waits until it has caught up; failed writes are tried again after a minute at most, and backoffs of statuses and messages are shorter.
+const RECOVERY: SignedDuration = SignedDuration::from_mins(4);
+
+/// How often, and with which pauses, it is looked again whether that is so.
+const LOOKS: u32 = 10;
+const PAUSE: SignedDuration = SignedDuration::from_secs(2);
 
 /// A day that ended well.
 pub struct Day {
@@ -66,7 +70,15 @@ pub fn end(seed: u64, simulation: &mut Simulation) -> Result<(), String> {
     let fair = Drawn::new(seed).world.fair;
     let said = |error: sluice_sim::SimError| error.to_string();
     simulation.advance(BAD + RECOVERY).map_err(said)?;
-    alive::check(simulation, fair.clone()).map_err(|why| format!("at {}: {why}", simulation.now()))?;
+    // What happened a moment ago may still be under way: a status that is written at most once a second, victims that have to stop.
+    let mut looks = 0;
+    while let Err(why) = alive::check(simulation, fair.clone()) {
+        if looks == LOOKS {
+            return Err(format!("at {}: {why}", simulation.now()));
+        }
+        looks += 1;
+        simulation.advance(PAUSE).map_err(said)?;
+    }
     simulation.run(|_| {}).map_err(said)?;
     alive::check(simulation, fair).map_err(|why| format!("at the end: {why}"))
 }
