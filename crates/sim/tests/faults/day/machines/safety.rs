@@ -172,6 +172,8 @@ impl Safety {
         // Each pod takes what a node has.
         let lost = lost.map(|(_, pod)| &pod["spec"]["containers"][0]["resources"]["requests"][TPU]);
         let lost = lost.map(|chips| text(chips).parse::<i64>().unwrap_or(0)).sum();
+        // A flavor without any node is not limited by nodes: an autoscaler may begin with none.
+        let healthy = if total == 0 { i64::from(i32::MAX) } else { healthy };
         let room = Room { healthy, lost };
         if self.rooms.last().is_none_or(|(_, last)| *last != room) {
             self.rooms.push((now, room));
