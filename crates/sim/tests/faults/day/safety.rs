@@ -86,11 +86,25 @@ impl Safety {
         wrong
     }
 
+    /// Notes who uses more than its own. Who waits for its own victims counts as if it had come already (reference 06, 6.5 "processEntry").
     fn note_borrowers(&mut self, seen: &BTreeMap<Name, Seen>, now: Timestamp) {
         let tree = Tree::of(&self.world);
         let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
         for node in tree.nodes() {
             if tree.subtree_frs(node).any(|fr| snapshot.borrowing_with(node, fr, Amount::ZERO)) {
+                self.borrowed_at.insert(node.clone(), now);
+            }
+        }
+        let preemptors: BTreeSet<&str> =
+            seen.values().filter_map(|seen| seen.preempted.as_ref()).map(|(_, uid)| uid.as_str()).collect();
+        let says_so = |one: &Seen| {
+            one.waits_for.as_ref().is_some_and(|(_, message)| message.contains("Pending the preemption"))
+        };
+        let comes =
+            |one: &&Seen| one.held.is_none() && (preemptors.contains(&*one.plain.uid) || says_so(one));
+        for one in seen.values().filter(comes) {
+            let own = queue(&one.plain.queue);
+            for node in std::iter::once(&own).chain(tree.ancestors(&own)) {
                 self.borrowed_at.insert(node.clone(), now);
             }
         }
