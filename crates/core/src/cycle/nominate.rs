@@ -44,7 +44,7 @@ impl Scheduler {
             .progress
             .as_deref()
             .filter(|progress| !progress.is_outdated(&self.config, shape, cycle, generation));
-        entry.before = workload.decision.clone().filter(|_| from.is_some());
+        entry.before = from.and_then(|_| workload.decision.clone());
         let mut view = view!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
         let request = Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None };
         let found = search(&mut view, &request, self.shapes.get(shape));
