@@ -267,4 +267,11 @@ fn priorities_come_from_the_class_and_follow_it() {
     c.api.priority_class("urgent", 8);
     c.settle();
     assert_eq!(c.workload("a").spec.priority, Some(8));
+    c.api.edit_job("a", |job| job.view.workload_priority_class = Some("typo".to_owned()));
+    c.settle();
+    assert_eq!(c.workload("a").spec.priority, Some(8), "the old class stays");
+    assert_eq!(c.notes("WorkloadPriorityClassNotFound")[1..], ["WorkloadPriorityClass \"typo\" not found"]);
+    c.api.priority_class("typo", 9);
+    c.settle();
+    assert_eq!(c.workload("a").spec.priority, Some(9));
 }

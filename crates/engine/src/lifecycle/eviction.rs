@@ -52,17 +52,13 @@ impl Engine {
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let class = metrics::priority_class(&entry.object);
         let labels = [queue, eviction.reason, &eviction.cause, class];
-        let mut name = format!("EvictedDueTo{why}");
-        if eviction.reason != reason::DEACTIVATED && !eviction.cause.is_empty() {
-            name = format!("{name}DueTo{}", eviction.cause);
-        }
         let uid = entry.uid();
         let mut then = vec![
             event(
                 &workload_ref(key),
                 &uid,
                 EventType::Normal,
-                name,
+                format!("EvictedDueTo{why}"),
                 eviction.message.clone(),
                 REPORTER_WORKLOAD,
             ),

@@ -162,9 +162,10 @@ impl Engine {
         if let Some(leaving) = owned.iter().find(deleting) {
             return Own::One(leaving.clone());
         }
+        let partial = self.config.on(Gate::PartialAdmission);
         let own = owned.iter().find(|w| {
             let entry = &self.world.workloads[*w];
-            matches(view, &entry.object, entry.status()) || is(entry.status(), Type::Finished)
+            matches(view, &entry.object, entry.status(), partial) || is(entry.status(), Type::Finished)
         });
         let own = own.cloned();
         let mut rest: Vec<_> = owned.into_iter().filter(|w| Some(w) != own.as_ref()).collect();
@@ -222,11 +223,13 @@ impl Engine {
         }
         let (status, now) = (entry.status(), self.now);
         if entry.controller_uid() == Some(&*view.job.uid) || is(status, Type::Finished) {
-            if !is(status, Type::Finished) && !matches(view, &entry.object, status) {
+            let partial = self.config.on(Gate::PartialAdmission);
+            if !is(status, Type::Finished) && !matches(view, &entry.object, status, partial) {
                 let mut next = status.clone();
                 let message = "The prebuilt workload is out of sync with its user job";
                 transition::finish(&mut next, reason::OUT_OF_SYNC, message, self.at(&entry.object));
-                self.write_status(&workload, Purpose::Finish, next, Vec::new());
+                let counted = self.count_finished(&workload, &next);
+                self.write_status(&workload, Purpose::Finish, next, counted);
                 return Own::Wait;
             }
             self.drop_templates(key);
@@ -304,7 +307,9 @@ impl Engine {
             if self.remove_deactivated(key, view, workload) {
                 return;
             }
-            self.tell_checks(key, view, workload);
+            if reserved(self.world.workloads[workload].status()) {
+                self.tell_checks(key, view, workload);
+            }
             self.sync_spec(key, view, workload);
             return;
         }
@@ -401,8 +406,14 @@ impl Engine {
         if wanted.is_some()
             && wanted != class.map(|c| c.name.as_str())
             && (class.is_some() || !reserved(status))
-            && let Ok(priority) = self.priority_of(view)
         {
+            let priority = match self.priority_of(view) {
+                Ok(priority) => priority,
+                Err(trouble) => {
+                    let why = "WorkloadPriorityClassNotFound";
+                    return self.tell_job(key, view, EventType::Warning, why, &trouble);
+                }
+            };
             let patch = json!({"spec": {"priorityClassRef": priority.class, "priority": priority.value}});
             let body = strict_patch(&entry.object, patch);
             let then = told(format!("Updated workload priority class: {workload}"));

@@ -1,6 +1,6 @@
 //! Whether a Workload describes its job (reference 06, 6.20).
 
-use sluice_api::job::JobView;
+use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 
@@ -10,18 +10,27 @@ use sluice_api::conditions::WorkloadCondition as Type;
 /// Whether the pod sets, and the longest execution time, are those of the job.
 ///
 /// While quota is reserved the job may also be the running one: with the admitted counts. Tolerations do not count once
-/// the workload is admitted, as a start adds to them.
-pub(crate) fn matches(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) -> bool {
+/// the workload is admitted, as a start adds to them. Without `partial` admission nobody has a `minCount`.
+pub(crate) fn matches(
+    view: &JobView,
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    partial: bool,
+) -> bool {
     if object.spec.maximum_execution_time_seconds != view.maximum_execution_time_seconds {
         return false;
     }
     let admitted = is(status, Type::Admitted) || reserved(status);
-    if admitted && pod_sets_match(view, object, |at, set| assigned_count(status, at, set), false) {
+    if admitted && pod_sets_match(view, object, |at, set| assigned_count(status, at, set), |_, _| true) {
         return true;
     }
     let compare_tolerations = view.suspended && !view.stopping && !admitted;
-    (!admitted || view.suspended || view.stopping)
-        && pod_sets_match(view, object, |_, set| set.count, compare_tolerations)
+    let same = |set: &slim::PodSet, job: &JobPodSet| {
+        let least = job.min_count.filter(|_| partial);
+        (set.min_count == least || admitted && least.is_none())
+            && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
+    };
+    (!admitted || view.suspended || view.stopping) && pod_sets_match(view, object, |_, set| set.count, same)
 }
 
 /// The number of pods that a pod set was admitted with.
@@ -34,14 +43,13 @@ fn pod_sets_match(
     view: &JobView,
     object: &slim::Workload,
     count: impl Fn(usize, &slim::PodSet) -> i32,
-    compare_tolerations: bool,
+    same: impl Fn(&slim::PodSet, &JobPodSet) -> bool,
 ) -> bool {
     let sets = &object.spec.pod_sets;
     sets.len() == view.pod_sets.len()
         && sets.iter().zip(&view.pod_sets).enumerate().all(|(at, (set, job))| {
             count(at, set) == job.count
-                && (job.min_count.is_none() || set.min_count == job.min_count)
                 && set.template.containers_hash == job.containers_hash
-                && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
+                && same(set, job)
         })
 }

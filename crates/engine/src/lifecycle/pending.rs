@@ -240,6 +240,9 @@ impl Engine {
     fn reconcile_requeue(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());
+        if !object.spec.active {
+            return false;
+        }
         let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
         let Some(held) = requeued.filter(|c| c.status == "False").map(|c| c.reason.clone()) else {
             return false;

@@ -60,6 +60,10 @@ impl Engine {
     /// answer of a check would keep it out of its queue for good. Says whether it wrote.
     pub(super) fn obey_checks(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
+        if !entry.object.spec.active {
+            // It is out already.
+            return false;
+        }
         let in_state = |state: CheckState| -> Vec<(&str, &str)> {
             let checks = entry.status().admission_checks.iter().filter(|c| c.state == state);
             checks.map(|c| (c.name.as_str(), c.message.as_str())).collect()
@@ -181,7 +185,8 @@ pub(crate) fn required_checks(queue: &ClusterQueue, admission: Option<&Admission
 
 /// The text about checks in one state (reference 03, 3.1).
 fn check_text(state: &str, checks: &[(&str, &str)]) -> String {
-    let list: Vec<_> = checks.iter().map(|(name, message)| format!("\"{name}\" ({message})")).collect();
+    let said = |message: &str| if message.is_empty() { String::new() } else { format!(" ({message})") };
+    let list: Vec<_> = checks.iter().map(|(name, message)| format!("\"{name}\"{}", said(message))).collect();
     let plural = if checks.len() == 1 { "" } else { "s" };
     format!("AdmissionCheck{plural} in {state} state: {}", list.join("; "))
 }

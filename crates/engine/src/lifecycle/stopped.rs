@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::job::{JobFinished, JobView};
-use sluice_core::WorkloadKey;
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::{Name, WorkloadKey};
 
 use super::infos::restore_infos;
 use super::transition;
 use crate::answers::workload_key;
-use crate::effect::{EventType, Level, Purpose};
+use crate::effect::{Effect, EventType, Level, Purpose};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, ObjectRef};
@@ -92,9 +93,6 @@ impl Engine {
         let mut next = entry.status().clone();
         transition::finish(&mut next, why, &finished.message, self.at(&entry.object));
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
-        let class = metrics::priority_class(&entry.object);
-        let measured = self.measures(&workload.namespace, &entry.object.spec.queue_name);
-        let local = [&*entry.object.spec.queue_name, &*workload.namespace, class];
         let note = format!("Workload '{workload}' is declared finished");
         let mut then = vec![
             event(
@@ -105,13 +103,26 @@ impl Engine {
                 note,
                 reporter(key.kind),
             ),
-            observe(metrics::FINISHED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             log(
                 Level::Info,
                 "workload finished",
                 &[("workload", workload), ("queue", &queue), ("reason", &why)],
             ),
         ];
+        then.extend(self.count_finished(workload, &next));
+        self.write_status(workload, Purpose::Finish, next, then);
+    }
+
+    /// What is measured when a Workload ends, however it does.
+    pub(super) fn count_finished(&self, workload: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
+        let object = &self.world.workloads[workload].object;
+        let held = next.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
+        let queue = held.or_else(|| self.world.cluster_queue_of(workload, object)).unwrap_or_default();
+        let queue = &*queue;
+        let class = metrics::priority_class(object);
+        let measured = self.measures(&workload.namespace, &object.spec.queue_name);
+        let local = [&*object.spec.queue_name, &*workload.namespace, class];
+        let mut then = vec![observe(metrics::FINISHED_WORKLOADS_TOTAL, &[queue, class], 1.0)];
         if measured {
             then.push(observe(metrics::LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL, &local, 1.0));
         }
@@ -123,7 +134,7 @@ impl Engine {
                 then.push(observe(metrics::LOCAL_QUEUE_EXECUTION_TIME_SECONDS, &local, seconds));
             }
         }
-        self.write_status(workload, Purpose::Finish, next, then);
+        then
     }
 
     /// The start patch of a job cannot be made: its workload has failed (reference 03, `FailedToStart`).
@@ -143,7 +154,7 @@ impl Engine {
         }
         let mut next = entry.status().clone();
         transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
-        let told = vec![
+        let mut told = vec![
             event(
                 &workload_ref(workload),
                 &entry.uid(),
@@ -154,6 +165,7 @@ impl Engine {
             ),
             log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
         ];
+        told.extend(self.count_finished(workload, &next));
         let workload = workload_key(&workload_ref(workload));
         self.write_status(&workload, Purpose::Finish, next, told);
     }

@@ -82,7 +82,8 @@ pub(crate) fn reserve(
     admit_if_ready(status, at);
 }
 
-/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (reference 06, 6.10).
+/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (reference 06, 6.10). What was never admitted
+/// gets no condition that says so where reasons are not granular.
 pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: At) -> bool {
     let reserved = conditions::is_true(&status.conditions, Type::QuotaReserved.as_str());
     let ready = status.admission_checks.iter().all(|c| c.state == CheckState::Ready);
@@ -91,10 +92,11 @@ pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: At) -> bool {
         return !admitted
             && at.set(status, Type::Admitted, true, reason::ADMITTED, "The workload is admitted");
     }
-    if !admitted {
+    if admitted {
+        count_execution_time(status, at.now);
+    } else if !at.granular {
         return false;
     }
-    count_execution_time(status, at.now);
     match (reserved, ready) {
         (false, false) if !at.granular => at.set(
             status,
@@ -208,7 +210,7 @@ fn count_eviction(status: &mut WorkloadStatus, eviction: &Eviction) -> bool {
 }
 
 /// Reference 06, 6.10: all checks go back to Pending; a retry is counted and keeps its delay.
-fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
+pub(crate) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
     for check in &mut status.admission_checks {
         if check.state == CheckState::Pending {
             continue;
@@ -251,6 +253,7 @@ pub(crate) fn pend(
 ) -> bool {
     let why = at.reason(why.as_str(), why.legacy());
     let mut changed = at.set(status, Type::QuotaReserved, false, why, message);
+    changed |= admit_if_ready(status, at);
     if !requests.is_empty() {
         let wanted: Vec<_> = requests
             .iter()

@@ -137,7 +137,8 @@ impl Engine {
         let mut next = entry.status().clone();
         let message = "The workload's owner no longer exists";
         transition::finish(&mut next, reason::OWNER_NOT_FOUND, message, self.at(&entry.object));
-        self.write_status(key, Purpose::Finish, next, Vec::new());
+        let counted = self.count_finished(key, &next);
+        self.write_status(key, Purpose::Finish, next, counted);
     }
 
     /// Whether nothing is left that could stop the workload's pods or would do so.
@@ -209,12 +210,14 @@ impl Engine {
             if held && !reserved(status) {
                 let mut next = status.clone();
                 transition::requeue(&mut next, reason::REACTIVATED, "The workload was reactivated", at);
+                // What a check said since it was deactivated was about the run before.
+                transition::reset_checks(&mut next, self.now);
                 self.write_status(key, Purpose::Requeue, next, Vec::new());
                 return true;
             }
             return false;
         }
-        if evicted_for(reason::DEACTIVATED) {
+        if evicted_for(reason::DEACTIVATED) && target.is_none() {
             return false;
         }
         let mut message = "The workload is deactivated".to_owned();

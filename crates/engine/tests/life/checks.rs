@@ -75,7 +75,7 @@ fn the_longest_delay_of_several_checks_counts_and_all_are_named() {
     });
     c.settle();
     let w = c.workload("a");
-    assert!(told(&w, "Evicted").ends_with("AdmissionChecks in Retry state: \"one\" (); \"two\" ()"));
+    assert!(told(&w, "Evicted").ends_with("AdmissionChecks in Retry state: \"one\"; \"two\""));
     let until = w.status.unwrap().requeue_state.unwrap().requeue_at.unwrap().0;
     assert_eq!(until.as_second() - c.now.as_second(), 90);
 }
@@ -219,4 +219,71 @@ fn a_late_answer_of_a_check_does_not_keep_a_waiting_workload_out_of_its_queue() 
         "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \
          \"prov\" (never)"
     );
+}
+
+#[test]
+fn a_check_that_rejects_a_deactivated_workload_changes_nothing_until_it_is_active_again() {
+    let (mut c, workload) = waiting();
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": "never"}));
+    let w = c.workload("a");
+    assert_eq!((w.spec.active, condition(&w, "QuotaReserved").as_str()), (Some(false), "False"));
+    let told_before = c.notes("AdmissionCheckRejected").len();
+    let written = c.writes.len();
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": "still never"}));
+    c.advance(600);
+    assert_eq!(c.notes("AdmissionCheckRejected").len(), told_before);
+    assert_eq!(c.writes.len(), written, "{:?}", &c.writes[written..]);
+
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!((w.spec.active, condition(&w, "QuotaReserved").as_str()), (Some(true), "True"));
+    assert_eq!(told(&w, "Requeued"), "True/Reactivated: The workload was reactivated");
+    answer(&mut c, &workload, &json!({"state": "Ready"}));
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_workload_that_waits_after_its_reactivation_is_deactivated_again_by_a_check() {
+    let (mut c, workload) = waiting();
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": "never"}));
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.settle();
+    assert_eq!(c.workload("a").spec.active, Some(true));
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": ""}));
+    let w = c.workload("a");
+    assert_eq!((w.spec.active, condition(&w, "DeactivationTarget").as_str()), (Some(false), ""));
+    assert_eq!(
+        told(&w, "Evicted"),
+        "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \"prov\""
+    );
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True");
+}
+
+#[test]
+fn the_waiting_job_is_not_told_how_its_checks_were_put_back() {
+    let (mut c, workload) = waiting();
+    answer(&mut c, &workload, &json!({"state": "Retry", "message": "no nodes", "requeueAfterSeconds": 60}));
+    c.advance(30);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), Vec::<&str>::new());
+}
+
+#[test]
+fn with_quota_and_without_its_checks_a_workload_is_told_that_it_is_not_admitted() {
+    let (c, _) = waiting();
+    let w = c.workload("a");
+    assert_eq!(condition(&w, "QuotaReserved"), "True");
+    assert_eq!(
+        told(&w, "Admitted"),
+        "False/UnsatisfiedAdmissionChecks: The workload has not all checks ready"
+    );
+    let why =
+        c.engine.metrics_snapshot().into_iter().find(|g| g.metric == "kueue_unadmitted_workloads").unwrap();
+    let labels: Vec<_> = why.labels.iter().map(|label| &**label).collect();
+    assert_eq!((labels, why.value), (vec!["cq", "UnsatisfiedAdmissionChecks", ""], 1.0));
 }

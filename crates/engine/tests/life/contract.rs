@@ -191,10 +191,9 @@ fn from_a_job_to_its_end() {
                 c.api.active_check("ok");
                 submit(c, "a", "lq", 1, |_| {});
             },
-            // `Admitted` is told when it changes.
             conditions: &[
                 ("QuotaReserved", "True/QuotaReserved: Quota reserved in ClusterQueue cq"),
-                ("Admitted", ""),
+                ("Admitted", "False/UnsatisfiedAdmissionChecks: The workload has not all checks ready"),
             ],
             events: &[
                 (JOBS, "Normal CreatedWorkload: Created Workload: team-a/{N:a}"),

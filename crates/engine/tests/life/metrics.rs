@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sluice_engine::EngineConfig;
 use sluice_engine::metrics::METRICS;
+use sluice_engine::{EngineConfig, Purpose, WriteError};
 
-use crate::model::Cluster;
 use crate::model::build::job;
+use crate::model::{Api, Cluster};
 
 /// The gauges whose name has this part, by name and labels.
 fn gauges(c: &Cluster, part: &str) -> BTreeMap<String, f64> {
@@ -165,4 +165,25 @@ fn a_head_that_finds_other_victims_is_counted() {
     let counted: Vec<_> = c.observed.iter().filter(|(name, _)| name == metric).map(|(_, l)| &l[1]).collect();
     // Once in each cycle until the victims are gone.
     assert!(!counted.is_empty() && counted.iter().all(|result| *result == "new_targets"), "{counted:?}");
+}
+
+#[test]
+fn every_way_to_end_is_counted() {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    c.fail.push_back((Purpose::StartJob, WriteError::Unstartable("the label l is there".to_owned())));
+    c.api.add_job(job("team-a", "unstartable", "lq", 1, "1"));
+    c.settle();
+    c.api.add_job(job("team-a", "orphan", "lq", 9, "1"));
+    c.settle();
+    let orphan = Api::workload_ref(&c.workload("orphan"));
+    c.api.edit(&orphan, &json!({"metadata": {"ownerReferences": null}}));
+    c.settle();
+    let counted = |name: &str| c.observed.iter().filter(|(metric, _)| metric == name).count();
+    assert_eq!(counted("kueue_finished_workloads_total"), 2);
+    assert_eq!(counted("kueue_local_queue_finished_workloads_total"), 2);
+    let queues = c.observed.iter().filter(|(metric, _)| metric == "kueue_finished_workloads_total");
+    assert!(queues.clone().all(|(_, labels)| labels[0] == "cq"), "{:?}", queues.collect::<Vec<_>>());
+    assert_eq!(gauges(&c, "kueue_finished_workloads").values().sum::<f64>(), 2.0);
 }

@@ -167,3 +167,42 @@ fn a_resource_that_no_quota_names_blocks_or_is_ignored_as_configured() {
         );
     }
 }
+
+#[test]
+fn without_partial_admission_a_job_that_would_take_less_runs_whole() {
+    let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    config.gates = config.gates.with(sluice_api::gates::Gate::PartialAdmission, false);
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    for (name, pods) in [("whole", 3), ("waits", 4)] {
+        let mut view = job("team-a", name, "lq", pods, "1");
+        view.pod_sets[0].min_count = Some(2);
+        c.api.add_job(view);
+        c.settle();
+    }
+    assert!(!c.api.job("whole").view.suspended && c.api.job("waits").view.suspended);
+    assert_eq!(c.workload("waits").spec.pod_sets[0].min_count, None);
+    assert_eq!((c.notes("UpdatedWorkload").len(), c.notes("DeletedWorkload").len()), (0, 0));
+}
+
+#[test]
+fn a_waiting_job_that_takes_less_no_longer_is_admitted_whole() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("1", &json!({}));
+    let mut view = job("team-a", "a", "lq", 5, "1");
+    view.pod_sets[0].min_count = Some(2);
+    c.api.add_job(view);
+    c.settle();
+    c.api.edit_job("a", |job| job.view.pod_sets[0].min_count = None);
+    c.settle();
+    assert_eq!(c.workload("a").spec.pod_sets[0].min_count, None);
+    for (cpu, runs) in [("3", false), ("5", true)] {
+        let quota = json!([{"coveredResources": ["cpu"],
+            "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpu}]}]}]);
+        let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+        c.api.edit(&cq, &json!({"spec": {"resourceGroups": quota}}));
+        c.settle();
+        assert_eq!(!c.api.job("a").view.suspended, runs, "{cpu}");
+    }
+}
