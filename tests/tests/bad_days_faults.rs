@@ -4,6 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::similar_names, reason = "a place is on a plane")]
 
+#[path = "bad_days_faults/stuck_pods.rs"]
+mod stuck_pods;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -193,6 +193,22 @@ fn the_webhook_port_and_gates_have_values_of_their_own() {
 }
 
 #[test]
+fn pods_may_be_removed_only_with_the_gate_for_it() {
+    let rights = |set: &[&str]| -> Vec<Value> {
+        let all = objects(set)["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap().clone();
+        let of_pods = |rule: &Value| rule["resources"].to_string().contains("\"pods");
+        all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
+    };
+    let seen = json!(["pods", ["list", "watch"]]);
+    assert_eq!(json!(rights(&[])), json!([seen]));
+    let gate = "controllerManager.featureGates[0].name=FailureRecoveryPolicy";
+    let on = [gate, "controllerManager.featureGates[0].enabled=true"];
+    assert_eq!(json!(rights(&on)), json!([seen, ["pods", ["delete"]], ["pods/status", ["patch"]]]));
+    let off = [gate, "controllerManager.featureGates[0].enabled=false"];
+    assert_eq!(json!(rights(&off)), json!([seen]));
+}
+
+#[test]
 fn another_prefix_renames_everything_consistently() {
     let objects = objects(&["nameOverride=sluice"]);
     let stray: Vec<&String> = objects

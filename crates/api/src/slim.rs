@@ -16,7 +16,7 @@ pub mod pod;
 pub mod provisioning;
 pub mod workload;
 
-pub use bound_pod::Pod;
+pub use bound_pod::{FAILURE_RECOVERY, Pod};
 pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, RuntimeClass};
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;

@@ -1,8 +1,13 @@
-//! What server-side apply makes of a Workload's status, by the field managers of reference 06, 6.19: for whoever plays the API server.
+//! What server-side apply makes of the status of a Workload or a pod, by the field managers of reference 06, 6.19, and 03, 3.6: for
+//! whoever plays the API server.
 
 use serde_json::{Value, json};
 
 use crate::conditions::WorkloadCondition;
+use crate::slim;
+
+/// The manager of the status of pods that are removed by force.
+pub const FAILURE_RECOVERY_MANAGER: &str = "kueue-pod-termination-controller";
 
 /// The fields of a Workload's status that the manager `kueue-admission` owns besides its conditions: an apply without
 /// one removes it.
@@ -19,16 +24,19 @@ const ADMISSION_FIELDS: [&str; 10] = [
     "preemptionGates",
 ];
 
-/// Applies a Workload's status for one field manager: what it owns and leaves out goes, what others own stays.
+/// Applies the status of a Workload or a pod for one field manager: what it owns and leaves out goes, what others own stays.
 pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
     if !status.is_object() {
         *status = json!({});
     }
     let admission = manager == "kueue-admission";
+    let recovery = manager == FAILURE_RECOVERY_MANAGER;
     let theirs = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
         if admission {
             WorkloadCondition::ADMISSION_MANAGED.iter().any(|t| t.as_str() == name)
+        } else if recovery {
+            name == slim::FAILURE_RECOVERY
         } else {
             manager.strip_suffix(name).is_some_and(|rest| rest.ends_with('-'))
         }
@@ -43,11 +51,14 @@ pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
     let fields: &[&str] = match manager {
         "kueue-admission" => &ADMISSION_FIELDS,
         "kueue-reclaimable-pods" => &["reclaimablePods"],
+        FAILURE_RECOVERY_MANAGER => &["phase"],
         _ => &[],
     };
     for field in fields {
         match applied.get(field) {
             Some(value) => status[field] = value.clone(),
+            // A pod always has a phase: without one it keeps that of its kubelet.
+            None if recovery => {}
             None => {
                 if let Some(status) = status.as_object_mut() {
                     status.remove(*field);

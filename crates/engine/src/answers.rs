@@ -87,6 +87,10 @@ impl Engine {
         {
             entry.uncertain = false;
         }
+        if open.purpose == Purpose::DeletePod {
+            // Should something hold it still, its watch tells.
+            self.forget_terminating(&open.object);
+        }
         self.outbox.extend(open.then);
         self.touch(&open.object);
         if let Some(job) = open.job {

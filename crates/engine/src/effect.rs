@@ -95,6 +95,10 @@ pub enum Purpose {
     MoveTemplate,
     /// Take back a request for nodes.
     DeleteRequest,
+    /// Say of a pod on a lost node that it failed.
+    FailPod,
+    /// Remove a pod of a lost node by force.
+    DeletePod,
     /// Read an object again.
     Read,
 }
@@ -129,6 +133,8 @@ pub enum Write {
     Delete {
         /// The object's UID.
         uid: Option<Arc<str>>,
+        /// How many seconds it has to end; as it says itself if `None`.
+        grace_period_seconds: Option<u32>,
     },
     /// The start patch of a job's adapter; may turn out impossible (`WriteError::Unstartable`).
     StartJob {

@@ -74,6 +74,8 @@ pub struct Engine {
     pub(crate) preemption_skips: BTreeMap<Name, usize>,
     /// What was made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
+    /// Pods that may be removed by force.
+    pub(crate) terminating: crate::failure_recovery::State,
     /// What is kept about failing nodes.
     pub(crate) hotswap: crate::hotswap::State,
     /// Objects that made the engine panic, with the version that did, and why.
@@ -109,6 +111,7 @@ impl Engine {
             active: BTreeMap::new(),
             preemption_skips: BTreeMap::new(),
             made: crate::provisioning::Made::default(),
+            terminating: crate::failure_recovery::State::default(),
             hotswap: crate::hotswap::State::default(),
             aside: BTreeMap::new(),
             activity_stale: false,
@@ -275,6 +278,7 @@ impl Engine {
         self.dirty.workloads.extend(self.world.workloads.keys().cloned());
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());
         self.mark_all_statuses();
+        self.mark_terminating();
         self.hotswap_stale();
         self.stir();
     }

@@ -17,6 +17,7 @@ pub mod config;
 mod debug;
 pub mod effect;
 mod engine;
+mod failure_recovery;
 mod hotswap;
 mod in_use;
 mod ingest;

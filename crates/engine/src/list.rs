@@ -61,6 +61,7 @@ impl Engine {
                 .pods
                 .keys()
                 .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
+                .chain(self.terminating_pods())
                 .collect(),
             Kind::RuntimeClass => cluster(world.runtime_classes.keys().collect()),
             Kind::ProvisioningRequestConfig => cluster(world.provisioning_configs.keys().collect()),

@@ -131,6 +131,7 @@ impl Engine {
                 // Nodes say every few seconds that they are there.
                 if !self.world.nodes.get(&name).is_some_and(|old| same(old)) {
                     self.hotswap_stale();
+                    self.terminating_node_changed(&name);
                 }
                 self.world.nodes.insert(name, node);
             }

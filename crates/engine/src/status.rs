@@ -153,6 +153,9 @@ impl Engine {
         if matches!(object.kind, Kind::ProvisioningRequest | Kind::PodTemplate) {
             return self.mark_maker(object);
         }
+        if object.kind == Kind::Pod {
+            return self.end_terminating(object);
+        }
         let entry = self.statuses.entry(object.clone()).or_default();
         if entry.open.is_some() {
             return;

@@ -38,6 +38,7 @@ use crate::settings;
 use crate::shutdown::{Stop, Stopper, pair};
 use crate::takeover::{self, Takeover};
 use crate::watch::document;
+use crate::watch::pods::Pods;
 use crate::watch::pump::{Feed, Shared, Sink};
 use crate::watch::sync::{SyncTracker, end_unless_synced};
 use crate::watch::versions::Versions;
@@ -165,6 +166,7 @@ impl Parts {
             sync: Arc::clone(&sync),
             epoch: epochs,
             lists,
+            fields: None,
             stop: self.stop.clone(),
         };
         let mut tasks =
@@ -204,8 +206,15 @@ impl Parts {
     }
 
     /// Whether pods may be looked at.
-    fn pods(&self) -> bool {
-        self.configuration.gates.enabled(Gate::Hotswap) && self.controllers.has(Controller::Scheduler)
+    fn pods(&self) -> Pods {
+        let on = |gate| self.configuration.gates.enabled(gate);
+        if on(Gate::FailureRecoveryPolicy) {
+            Pods::Bound
+        } else if on(Gate::Hotswap) && self.controllers.has(Controller::Scheduler) {
+            Pods::Running
+        } else {
+            Pods::Unwatched
+        }
     }
 
     /// Opens the decision log, and lets documents be kept for it.

@@ -16,7 +16,7 @@ use crate::error_chain::Chain;
 use crate::watch::discovery::{missing, served};
 use crate::watch::document::Documented;
 use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
-use crate::watch::pods;
+use crate::watch::pods::{self, Pods};
 use crate::watch::pump::{Ended, Feed, Shared, Watched, pump};
 use crate::watch::versions::{OLDER, Versions};
 
@@ -57,28 +57,28 @@ pub struct Wanted {
     pub jobs: Vec<JobKind>,
     /// ProvisioningRequests; the version that is served is noted here.
     pub provisioning: Option<Versions>,
-    /// Pods, as soon as some ClusterQueue needs them.
-    pub pods: bool,
+    /// Pods.
+    pub pods: Pods,
 }
 
-/// The kinds that are watched with these job kinds, with or without the controller of provisioning checks, with or without pods.
-pub fn watched_kinds(jobs: &[JobKind], provisioning: bool, pods: bool) -> impl Iterator<Item = Kind> {
+/// The kinds that are watched with these job kinds, with or without the controller of provisioning checks.
+pub fn watched_kinds(jobs: &[JobKind], provisioning: bool, pods: Pods) -> impl Iterator<Item = Kind> {
     let provisioning = kinds::PROVISIONING.into_iter().filter(move |_| provisioning);
     kinds::OWN
         .into_iter()
         .chain(kinds::CLUSTER)
         .chain(provisioning)
-        .chain(pods.then_some(Kind::Pod))
+        .chain((pods != Pods::Unwatched).then_some(Kind::Pod))
         .chain(jobs.iter().copied().map(Kind::Job))
 }
 
 /// Watches everything until stopped.
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = JoinSet::new();
-    if wanted.pods {
+    if wanted.pods != Pods::Unwatched {
         let (sink, need) = pods::noting(shared.sink);
         shared.sink = sink;
-        tasks.spawn(pods::watch(client.clone(), need, shared.clone()));
+        tasks.spawn(pods::watch(client.clone(), wanted.pods, need, shared.clone()));
     }
     cluster_kinds(&client, &shared, &mut tasks);
     if let Some(versions) = wanted.provisioning {

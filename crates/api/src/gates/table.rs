@@ -187,7 +187,6 @@ impl Gate {
                 | Self::DeferRayServiceFinalizationForRedisCleanup
                 | Self::ElasticJobsViaWorkloadSlices
                 | Self::ElasticJobsViaWorkloadSlicesWithTAS
-                | Self::FailureRecoveryPolicy
                 | Self::FastQuotaReleaseInPodIntegration
                 | Self::KueueDRAIntegration
                 | Self::KueueDRAIntegrationConsumableCapacity

@@ -1,19 +1,25 @@
 //! A Pod, reduced: where it runs, what it asks for, and whose it is.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::pod::PodTemplate;
 use super::watchable;
+use crate::labels;
 
 /// The label that names the JobSet of a pod (`jobset.sigs.k8s.io/jobset-name`).
 const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 
+/// The type of the condition of a pod that was removed by force (reference 03).
+pub const FAILURE_RECOVERY: &str = "KueueFailureRecovery";
+
 /// A Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Name, namespace, UID, version, and when it was made.
+    /// Name, namespace, UID, version, when it was made, when it is to be gone and with how many seconds of grace.
     pub metadata: ObjectMeta,
     /// The UID of its controller.
     pub controller_uid: Option<String>,
@@ -23,8 +29,10 @@ pub struct Pod {
     pub node: String,
     /// Whether it ended (`Succeeded` or `Failed`).
     pub ended: bool,
-    /// Whether it is being deleted.
-    pub leaving: bool,
+    /// Whether it may be removed by force when its node is lost (`kueue.x-k8s.io/safe-to-forcefully-delete`).
+    pub safe_to_delete: bool,
+    /// Whether its status says that it was (the condition `KueueFailureRecovery`).
+    pub force_deleted: bool,
     /// What its requests are worked out from.
     pub spec: PodTemplate,
 }
@@ -33,13 +41,19 @@ impl From<core::Pod> for Pod {
     fn from(full: core::Pod) -> Self {
         let metadata = full.metadata;
         let mut spec = full.spec.unwrap_or_default();
-        let phase = full.status.and_then(|s| s.phase).unwrap_or_default();
+        let status = full.status.unwrap_or_default();
+        let phase = status.phase.unwrap_or_default();
+        let forced = |c: &core::PodCondition| c.type_ == FAILURE_RECOVERY && c.status == "True";
+        let says = |annotations: &BTreeMap<String, String>| {
+            annotations.get(labels::SAFE_TO_FORCEFULLY_DELETE).is_some_and(|value| value == "true")
+        };
         let controller = metadata.owner_references.into_iter().flatten().find(|o| o.controller == Some(true));
         Self {
             controller_uid: controller.map(|o| o.uid),
             jobset: metadata.labels.and_then(|mut labels| labels.remove(JOBSET_NAME)),
             node: spec.node_name.take().unwrap_or_default(),
-            leaving: metadata.deletion_timestamp.is_some(),
+            safe_to_delete: metadata.annotations.as_ref().is_some_and(says),
+            force_deleted: status.conditions.iter().flatten().any(forced),
             ended: phase == "Succeeded" || phase == "Failed",
             spec: PodTemplate::from(spec),
             metadata: ObjectMeta {
@@ -48,6 +62,8 @@ impl From<core::Pod> for Pod {
                 uid: metadata.uid,
                 resource_version: metadata.resource_version,
                 creation_timestamp: metadata.creation_timestamp,
+                deletion_timestamp: metadata.deletion_timestamp,
+                deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
                 ..ObjectMeta::default()
             },
         }

@@ -71,8 +71,9 @@ pub(crate) fn takes(
 impl Engine {
     /// Takes a pod in.
     pub(crate) fn observe_pod(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
+        self.observe_terminating(reference, pod);
         if pod.ended || pod.node.is_empty() {
-            return self.forget_pod(reference, None);
+            return self.forget_bound(reference, None);
         }
         let mut requests = takes(&pod.spec, &LimitSummary::default(), &BTreeMap::new());
         for (name, _) in &mut requests {
@@ -81,7 +82,7 @@ impl Engine {
         let entry = Pod {
             node: self.hotswap.intern(&pod.node),
             uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
-            leaving: pod.leaving,
+            leaving: pod.metadata.deletion_timestamp.is_some(),
             former: false,
             controller: pod.controller_uid.as_deref().map(Name::from),
             jobset: pod.jobset.as_deref().map(Name::from),
@@ -114,6 +115,12 @@ impl Engine {
 
     /// A pod is gone.
     pub(crate) fn forget_pod(&mut self, reference: &ObjectRef, uid: Option<&str>) {
+        self.forget_terminating(reference);
+        self.forget_bound(reference, uid);
+    }
+
+    /// A pod is gone from its node, or has ended.
+    fn forget_bound(&mut self, reference: &ObjectRef, uid: Option<&str>) {
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
         let same = |pod: &Pod| uid.is_none_or(|uid| *pod.uid == *uid);
         if self.world.pods.get(&key).is_some_and(same) {

@@ -42,7 +42,7 @@ impl Engine {
             event(&key.object(), uid, EventType::Normal, "Deleted", note, reporter(key.kind)),
             log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &evicted.reason)]),
         ];
-        let write = Write::Delete { uid: Some(uid.clone()) };
+        let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None };
         self.write_job(key, Purpose::DeleteJob, write, then);
         true
     }

@@ -195,7 +195,10 @@ impl Engine {
             if keep.contains(&request_key) || request.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let write = Write::Delete { uid: request.metadata.uid.as_deref().map(Arc::from) };
+            let write = Write::Delete {
+                uid: request.metadata.uid.as_deref().map(Arc::from),
+                grace_period_seconds: None,
+            };
             let object = request_ref(&request_key);
             let then = vec![log(
                 Level::Info,

@@ -8,6 +8,7 @@ mod model;
 mod activity;
 mod checks;
 mod contract;
+mod failure_recovery;
 mod metrics;
 mod provisioning;
 mod queues;

@@ -45,7 +45,7 @@ fn decode<T: DeserializeOwned>(value: &Value) -> T {
 }
 
 /// RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;
@@ -396,11 +396,14 @@ impl Api {
                     self.store(reference, value, false);
                 }
             }
-            Write::Delete { .. } => {
+            Write::Delete { grace_period_seconds, .. } => {
                 if !self.objects.contains_key(reference) {
                     return Err(WriteError::NotFound(reference.to_string()));
                 }
                 self.delete(reference);
+                if let Some(seconds) = grace_period_seconds.filter(|_| self.objects.contains_key(reference)) {
+                    self.edit(reference, &json!({"metadata": {"deletionGracePeriodSeconds": seconds}}));
+                }
                 return Ok(None);
             }
             Write::StartJob { view, infos } => self.patch_job(reference, view, |job| start(job, infos))?,

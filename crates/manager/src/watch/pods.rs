@@ -1,5 +1,5 @@
-//! Pods are watched only once a ClusterQueue with `preemption.reclaimOutOfCohort.enable` was seen: they are many, and nothing else asks
-//! for them.
+//! Pods are many, and few ask for them: Hotswap once a ClusterQueue with `preemption.reclaimOutOfCohort.enable` was seen, and the gate
+//! `FailureRecoveryPolicy`, which is off by default.
 
 use std::sync::Arc;
 
@@ -11,6 +11,17 @@ use tokio::sync::watch;
 use super::document::Documented;
 use super::pump::{Feed, Shared, Sink, pump};
 
+/// Who asks for pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// Nobody.
+    Unwatched,
+    /// Those that are bound and have not ended, as soon as a ClusterQueue needs them.
+    Running,
+    /// All that are bound, from the start.
+    Bound,
+}
+
 /// What is known of whether pods are needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
@@ -21,7 +32,9 @@ pub struct Need {
 }
 
 /// Bound pods that have not ended.
-pub const SELECTED: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+/// Bound pods.
+const BOUND: &str = "spec.nodeName!=";
 
 fn asks(input: &Input) -> bool {
     let Input::Applied(Object::ClusterQueue(queue)) = input else { return false };
@@ -52,10 +65,11 @@ pub fn noting(sink: Sink) -> (Sink, watch::Receiver<Need>) {
 }
 
 /// Watches pods from the moment when they are needed.
-pub async fn watch(client: Client, mut need: watch::Receiver<Need>, mut shared: Shared) {
+pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>, mut shared: Shared) {
+    shared.fields = Some(if asked == Pods::Bound { BOUND } else { RUNNING });
     loop {
         let now = *need.borrow_and_update();
-        if now.needed {
+        if now.needed || asked == Pods::Bound {
             pump(Api::<Documented<slim::Pod>>::all(client), Kind::Pod, false, shared).await;
             return;
         }

@@ -46,6 +46,8 @@ pub struct Shared {
     pub epoch: watch::Receiver<u64>,
     /// Asks for lists of Workloads and jobs.
     pub lists: Lists,
+    /// A field selector of what is watched.
+    pub fields: Option<&'static str>,
     /// Ends the pump.
     pub stop: Stop,
 }
@@ -120,10 +122,7 @@ async fn run<K: Watched>(
     round: Round,
     shared: &mut Shared,
 ) -> Option<Ended> {
-    let config = match kind {
-        Kind::Pod => watcher::Config::default().fields(super::pods::SELECTED),
-        _ => watcher::Config::default(),
-    };
+    let config = watcher::Config { field_selector: shared.fields.map(str::to_owned), ..Default::default() };
     let mut stream = Box::pin(watcher(api.clone(), config));
     let mut listing = Listing::default();
     let mut failures = 0_u32;
@@ -253,6 +252,7 @@ mod tests {
             sync: Arc::new(SyncTracker::new([Kind::Namespace])),
             epoch: watch::channel(0).1,
             lists: crate::takeover::pair().1,
+            fields: None,
             stop,
         };
         (shared, inputs)

@@ -55,8 +55,11 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             let query = format!("?fieldManager={field_manager}&force=true");
             one(Method::PATCH, *subresource, query, Content::ApplyPatch, body)
         }
-        Write::Delete { uid } => {
+        Write::Delete { uid, grace_period_seconds } => {
             let mut options = json!({"propagationPolicy": "Background"});
+            if let Some(seconds) = grace_period_seconds {
+                options["gracePeriodSeconds"] = json!(seconds);
+            }
             if let Some(uid) = uid {
                 options["preconditions"] = json!({"uid": uid});
             }
@@ -200,7 +203,14 @@ mod tests {
 
     #[test]
     fn a_deletion_names_the_uid_and_runs_in_the_background() {
-        let call = only(plan(&workload(), "v1beta2", &Write::Delete { uid: Some(Arc::from("u1")) }).unwrap());
+        let call = only(
+            plan(
+                &workload(),
+                "v1beta2",
+                &Write::Delete { uid: Some(Arc::from("u1")), grace_period_seconds: None },
+            )
+            .unwrap(),
+        );
         let body: Value = serde_json::from_slice(&call.body).unwrap();
         assert_eq!(body, json!({"propagationPolicy": "Background", "preconditions": {"uid": "u1"}}));
     }
