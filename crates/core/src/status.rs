@@ -55,6 +55,14 @@ impl Scheduler {
         })
     }
 
+    /// The most that a ClusterQueue could ever use of a flavor's resource that it has quota of, with all that it could borrow.
+    pub fn most(&self, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
+        let queue = &self.queues[self.queue_index.get(queue)?.at()];
+        let tree = self.numbers();
+        let slot = tree.forest.node(queue.node).slot(self.names.find_pair(flavor, resource)?)?;
+        Some(tree.forest.quota.potential(slot))
+    }
+
     /// How many equivalence classes wait in the heap of a ClusterQueue, and how many have parked members; `None` if there is no such queue.
     pub fn pending_classes(&self, name: &str) -> Option<(usize, usize)> {
         let queue = &self.queues[self.queue_index.get(name)?.at()];

@@ -120,6 +120,7 @@ impl Engine {
                     self.stir();
                     self.mark_jobs_in(&name);
                     self.mark_pending_workloads(Some(&name));
+                    self.hotswap_stale();
                 }
             }
             Object::Node(node) => {
@@ -189,6 +190,7 @@ impl Engine {
         if changed {
             self.scheduler.set_local_queue(spec);
             self.stir();
+            self.hotswap_stale();
             self.mark_workloads_of_queue(&key);
         }
     }
@@ -279,6 +281,7 @@ impl Engine {
                 self.world.local_queues.remove(&key);
                 self.scheduler.remove_local_queue(&key.0, &key.1);
                 self.stir();
+                self.hotswap_stale();
                 self.mark_workloads_of_queue(&key);
             }
             Kind::Cohort => {
@@ -427,6 +430,7 @@ impl Engine {
         let summary = LimitSummary::of(ranges);
         self.world.limits.insert(Arc::clone(namespace), summary);
         self.mark_pending_workloads(Some(namespace));
+        self.hotswap_stale();
     }
 
     /// Marks the Workloads that wait, in one namespace or all.

@@ -141,6 +141,7 @@ impl Engine {
             let active = self.scheduler.cluster_queue_status(&name).is_some_and(|s| s.inactive.is_empty());
             if self.active.insert(Arc::clone(&name), active) != Some(active) {
                 self.mark_workloads_of_cluster_queue(&name);
+                self.hotswap_stale();
             }
         }
     }

@@ -145,3 +145,20 @@ fn room_is_kept_only_while_the_displaced_workload_waits_in_an_active_queue() {
     w.submit_all([job("stopped", "b").gpu(6), job("x", "a").gpu(6)]);
     assert_eq!(w.settle(), ["x admitted default"]);
 }
+
+#[test]
+fn the_most_that_a_queue_could_ever_use_is_its_own_quota_and_what_it_could_borrow() {
+    let mut w = World::new();
+    w.cq(cq("alone").quota(q(4)));
+    w.cq(cq("a").cohort("co").quota(q(4)));
+    w.cq(cq("b").cohort("co").quota(q(10).lend(3)));
+    w.cq(cq("c").cohort("co").quota(q(1).borrow(2)));
+    let most = |w: &World, queue: &str| w.core.most(queue, "default", "gpu");
+    assert_eq!(most(&w, "alone"), Some(Amount(4)));
+    assert_eq!(most(&w, "a"), Some(Amount(8)), "its own, what b lends, and what c has");
+    assert_eq!(most(&w, "c"), Some(Amount(3)));
+    w.cq(cq("alone").quota(q(2)));
+    assert_eq!(most(&w, "alone"), Some(Amount(2)));
+    assert_eq!(most(&w, "nobody"), None);
+    assert_eq!(w.core.most("alone", "default", "cpu"), None);
+}

@@ -23,12 +23,16 @@ use crate::input::Kind;
 use crate::world::WorkloadEntry;
 
 /// Why a displaced Workload stays where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stranded {
     /// Too many nodes look bad.
     Brake,
     /// No healthy nodes are free for it, nor would be without others.
     NoRoom,
+    /// The quota of its queue could never hold it again.
+    NoQuota,
+    /// Its queue would not take it back, and why.
+    Barred(String),
 }
 
 /// What is to be done about a Workload.
@@ -270,6 +274,10 @@ impl Engine {
             };
             let running = one.stage != Stage::Evicted;
             let list = |why| Action::List { key: one.key.clone(), nodes: nodes.clone(), why: Some(why) };
+            if let Some(why) = &one.barred {
+                look.actions.push(list(Stranded::Barred(why.clone())));
+                continue;
+            }
             if running && one.choices.first().is_some_and(|held| self.brake_holds(held, scene)) {
                 look.actions.push(list(Stranded::Brake));
                 continue;
@@ -281,7 +289,8 @@ impl Engine {
             let found = self.spare(one, &free).or_else(|| self.with_victims(one, scope, scene, &free, &gone));
             let Some(Found { choice, victims, after }) = found else {
                 if running {
-                    look.actions.push(list(Stranded::NoRoom));
+                    let fits = one.choices.iter().any(|choice| choice.within_quota);
+                    look.actions.push(list(if fits { Stranded::NoRoom } else { Stranded::NoQuota }));
                 } else {
                     // It goes first all the same, and keeps what it could use.
                     let needs = one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
@@ -308,8 +317,9 @@ impl Engine {
     fn spare<'a>(&self, one: &Displaced<'a>, free: &Room<'a>) -> Option<Found<'a>> {
         let running = one.stage != Stage::Evicted;
         one.choices.iter().enumerate().find_map(|(choice, way)| {
-            let held = running && choice == 0;
-            if running && !held && !self.within_nominal(&one.queue, &one.key, &way.claim) {
+            let refused = !way.within_quota
+                || running && choice > 0 && !self.within_nominal(&one.queue, &one.key, &way.claim);
+            if refused {
                 return None;
             }
             let mut after = free.clone();
@@ -328,7 +338,7 @@ impl Engine {
     ) -> Option<Found<'a>> {
         let most = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
         one.choices.iter().enumerate().take(most).find_map(|(choice, way)| {
-            if self.brake_holds(way, scene) {
+            if !way.within_quota || self.brake_holds(way, scene) {
                 return None;
             }
             let without = |victims: &[WorkloadKey]| {

@@ -15,7 +15,7 @@ use super::room::Room;
 use super::scene::{Scene, holds};
 use super::scope::Scope;
 use crate::engine::Engine;
-use crate::ingest::workload::{effective_priority, is, queue_order, reserved};
+use crate::ingest::workload::{effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
 
 /// The order in which displaced Workloads are cared for: priority, place in the queue.
@@ -50,6 +50,8 @@ pub(crate) struct Displaced<'a> {
     pub choices: Vec<Choice<'a>>,
     /// How far its move is.
     pub stage: Stage,
+    /// Why its queue would not take it back, if it runs.
+    pub barred: Option<String>,
 }
 
 /// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
@@ -120,7 +122,15 @@ impl Engine {
         if stage == Stage::Running(BTreeSet::new()) {
             return None;
         }
-        let choices = self.options(key, entry, &queue, scope, scene);
+        // Whom its queue would not take back gains nothing by an eviction, nor does anybody make way for it.
+        let barred = self.trouble(key).map(|(_, why)| why);
+        if stage == Stage::Evicted && (barred.is_some() || on_hold(status)) {
+            return None;
+        }
+        let mut choices = self.options(key, entry, &queue, scope, scene);
+        if stage == Stage::Evicted {
+            choices.retain(|choice| choice.within_quota);
+        }
         if choices.is_empty() {
             return None;
         }
@@ -137,7 +147,7 @@ impl Engine {
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
-        Some(Displaced { order, key: key.clone(), priority, queue, choices, stage })
+        Some(Displaced { order, key: key.clone(), priority, queue, choices, stage, barred })
     }
 
     /// Everybody who is displaced, in turn.

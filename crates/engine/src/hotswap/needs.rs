@@ -38,6 +38,8 @@ pub(crate) struct Choice<'a> {
     pub needs: Vec<SetNeeds<'a>>,
     /// What it takes of their quota and capacity.
     pub claim: Vec<(Name, Name, Amount)>,
+    /// Whether the quota of its queue could ever hold that: what it was given may be more than a queue has since.
+    pub within_quota: bool,
 }
 
 impl Engine {
@@ -76,11 +78,10 @@ impl Engine {
             }
             let claim = self.claim(key, entry, &flavors, scope);
             let needs = self.needs(entry, &flavors, scene);
-            let usable = needs.iter().all(|set| set.possible)
-                && !claim.is_empty()
-                && self.could_ever_hold(queue, &claim);
+            let within_quota = self.could_ever_hold(queue, &claim);
+            let usable = needs.iter().all(|set| set.possible) && !claim.is_empty() && within_quota;
             if first || usable {
-                choices.push(Choice { flavors: flavors.clone(), needs, claim });
+                choices.push(Choice { flavors: flavors.clone(), needs, claim, within_quota });
             }
             seen.push(flavors);
         }

@@ -45,12 +45,12 @@ impl Engine {
         })
     }
 
-    /// Whether a queue could ever hold a claim: all of it is its own quota, or it has others to borrow from.
+    /// Whether a queue could ever hold a claim, with all that it could borrow.
     pub(super) fn could_ever_hold(&self, queue: &str, claim: &Claim) -> bool {
-        let borrows = !self.cohorts_above(queue).is_empty();
         claim.iter().all(|(flavor, resource, _)| {
+            let most = self.scheduler.most(queue, flavor, resource);
             self.quota(queue, flavor, resource).is_some()
-                && (borrows || taken(claim, flavor, resource) <= self.nominal(queue, flavor, resource))
+                && most.is_some_and(|most| taken(claim, flavor, resource) <= exact(most))
         })
     }
 }

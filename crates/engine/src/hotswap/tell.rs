@@ -146,6 +146,10 @@ impl Engine {
                 "no healthy nodes are free for it, nor would be without workloads of lower priority"
                     .to_owned()
             }
+            Stranded::NoQuota => {
+                "it could not be admitted again: it needs more than the quota of its ClusterQueue".to_owned()
+            }
+            Stranded::Barred(why) => format!("it could not be admitted again: {why}"),
         };
         let note = format!("Pods are on unhealthy node(s) {nodes}: {why}");
         let told =

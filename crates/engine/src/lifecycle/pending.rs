@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// What keeps a waiting Workload from being looked at at all: the first of the reference's list.
-    fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
+    pub(crate) fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
         let entry = &self.world.workloads[key];
         let object = &entry.object;
         if !object.spec.active {

@@ -7,10 +7,12 @@ mod model;
 
 mod bed;
 mod brakes;
+mod cohort;
 mod flavors;
 mod looks;
 mod maintenance;
 mod page;
+mod refused;
 mod restart;
 mod rules;
 mod takeover;

@@ -55,7 +55,8 @@ fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
         (true, false, 32, true),
         (true, true, 32, true),
         (true, false, 16, false),
-        (true, true, 16, true),
+        // No flag gives back more than the quota could ever be.
+        (true, true, 16, false),
         (false, false, 32, false),
         (false, true, 32, false),
     ] {
@@ -66,8 +67,7 @@ fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
         if gives_way {
             assert!(bed.told("low", "Evicted").contains("preemptor path: /x; preemptee path: /y"), "{at}");
         }
-        // Above its nominal quota it cannot be admitted again.
-        assert_eq!(bed.runs("high"), !gives_way || nominal == 32, "{at}");
+        assert!(bed.runs("high"), "{at}");
     }
 }
 

@@ -1,0 +1,79 @@
+//! Who makes way where there is a cohort: `high` of queue `x` has two pools, and others have one each: `own` in the same queue, `near`
+//! in one of the same cohort, `far` in one outside of it.
+
+use serde_json::json;
+
+use crate::bed::Bed;
+
+/// Pool A is lost, and `high` takes the place of one of the others if it may.
+fn after_a_failure(others: &[&str], nominal: i64, more: bool) -> Bed {
+    let mut bed = Bed::new();
+    bed.c.api.priority_class("middle", 1_500_000);
+    let cohort = json!({"cohortName": "team"});
+    bed.queue("x", nominal, &json!({"enable": true, "reclaimMoreThanNominalQuota": more}), &cohort);
+    bed.queue("z", 64, &json!({"enable": true}), &cohort);
+    bed.queue("y", 16, &json!({"enable": true}), &json!({}));
+    let pools = ["a", "b", "c", "d", "e"];
+    bed.pools(&pools[..2 + others.len()], 4);
+    bed.jobset("high", "x", "high", 2);
+    bed.pass(2);
+    for name in others {
+        // The nearer, the higher: how near it is comes first.
+        let (queue, priority) = match *name {
+            "own" => ("x", "middle"),
+            "near" => ("z", "middle"),
+            _ => ("y", "low"),
+        };
+        bed.jobset(name, queue, priority, 1);
+        bed.pass(2);
+        assert!(bed.runs(name), "{}", bed.told(name, "QuotaReserved"));
+    }
+    assert_eq!(bed.pools_of("high"), ["a", "b"]);
+    bed.fail(&["a"]);
+    bed.pass(40);
+    bed
+}
+
+/// Those that were evicted.
+fn gone<'a>(bed: &Bed, of: &[&'a str]) -> Vec<&'a str> {
+    of.iter().copied().filter(|name| !bed.evictions(name).is_empty()).collect()
+}
+
+#[test]
+fn the_own_queue_makes_way_first_then_the_cohort_then_others() {
+    for (others, goes) in [
+        (&["own", "near", "far"][..], "own"),
+        (&["near", "far"], "near"),
+        (&["far"], "far"),
+        (&["far", "own"], "own"),
+    ] {
+        let bed = after_a_failure(others, 48, false);
+        assert_eq!(gone(&bed, others), [goes], "of {others:?}");
+        assert!(bed.runs("high") && !bed.runs(goes), "of {others:?}");
+        let path = match goes {
+            "own" => "/team/x",
+            "near" => "/team/z",
+            _ => "/y",
+        };
+        let told = bed.told(goes, "Evicted");
+        assert!(told.contains(&format!("preemptor path: /team/x; preemptee path: {path}")), "{told}");
+    }
+}
+
+#[test]
+fn for_a_queue_that_borrows_only_its_own_make_way_unless_the_flag_says_otherwise() {
+    for (others, more, goes) in [
+        (&["near", "far", "own"][..], false, Some("own")),
+        (&["near", "far"], false, None),
+        (&["near", "far"], true, Some("near")),
+        (&["far"], false, None),
+        (&["far"], true, Some("far")),
+    ] {
+        let bed = after_a_failure(others, 16, more);
+        let at = format!("of {others:?}, more {more}");
+        assert_eq!(gone(&bed, others), Vec::from_iter(goes), "{at}");
+        assert!(bed.runs("high"), "{at}");
+        assert_eq!(bed.evictions("high").is_empty(), goes.is_none(), "{at}");
+        assert_eq!(bed.listed("high").is_empty(), goes.is_some(), "{at}");
+    }
+}
