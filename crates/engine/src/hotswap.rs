@@ -22,7 +22,7 @@ pub(crate) mod scope;
 pub(crate) mod tell;
 pub(crate) mod victims;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -57,6 +57,8 @@ pub(crate) struct State {
     outlook: outlook::Outlook,
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
     users: BTreeSet<(Name, String)>,
+    /// Why each of those that stay on lost nodes does, as its last event said.
+    told: BTreeMap<WorkloadKey, decide::Stranded>,
     /// The names of nodes and resources that pods use, shared.
     names: BTreeSet<Name>,
 }

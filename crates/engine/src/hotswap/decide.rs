@@ -111,6 +111,12 @@ impl Engine {
         if self.scheduler.set_displaced(&look.displaced) {
             self.stir();
         }
+        let lists = look.actions.iter().filter_map(|action| match action {
+            Action::List { key, nodes, .. } if !nodes.is_empty() => Some(key),
+            _ => None,
+        });
+        let lists: BTreeSet<&WorkloadKey> = lists.collect();
+        self.hotswap.told.retain(|key, _| lists.contains(key));
         for action in look.actions {
             self.act(action);
         }

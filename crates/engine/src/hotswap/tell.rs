@@ -115,18 +115,30 @@ impl Engine {
         path
     }
 
-    /// Keeps the list of lost nodes in the status, and says why nothing is done about new ones.
+    /// Keeps the list of lost nodes in the status, and says why nothing is done when either is new.
     fn list_nodes(&mut self, key: &WorkloadKey, nodes: &[String], why: Option<Stranded>) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let listed = nodes.iter().take(MOST_LISTED);
         let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone());
-        if same || entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now) {
+        let busy = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);
+        let known = why.as_ref().is_none_or(|why| self.hotswap.told.get(key) == Some(why));
+        let done = if same { known } else { busy };
+        if done {
             return;
         }
         let mut next = entry.status().clone();
         next.unhealthy_nodes = listed.map(|name| UnhealthyNode { name: name.clone() }).collect();
-        let then = why.map(|why| self.not_moved(key, entry, nodes, why)).unwrap_or_default();
-        self.write_status(key, Purpose::UnhealthyNodes, next, then);
+        let then = why.as_ref().map(|why| self.not_moved(key, entry, nodes, why)).unwrap_or_default();
+        if let Some(why) = why {
+            self.hotswap.told.insert(key.clone(), why);
+        }
+        if same {
+            for effect in then {
+                self.outbox.push(effect);
+            }
+        } else {
+            self.write_status(key, Purpose::UnhealthyNodes, next, then);
+        }
     }
 
     fn not_moved(
@@ -134,7 +146,7 @@ impl Engine {
         key: &WorkloadKey,
         entry: &WorkloadEntry,
         nodes: &[String],
-        why: Stranded,
+        why: &Stranded,
     ) -> Vec<Effect> {
         let nodes = shown(nodes);
         let why = match why {

@@ -28,6 +28,71 @@ fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
     assert!(bed.listed("one").is_empty());
 }
 
+#[test]
+fn another_reason_is_told_though_the_same_nodes_are_lost() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b", "c", "d"], 4);
+    for name in ["one", "two"] {
+        bed.jobset(name, "q", "high", 2);
+        bed.pass(2);
+    }
+    bed.fail(&["a", "c", "d"]);
+    bed.pass(40);
+    let told = |bed: &Bed, why: &str| {
+        let notes = bed.c.notes("HotswapNotPossible");
+        notes.iter().filter(|note| note.contains("node(s) a-0") && note.contains(why)).count()
+    };
+    assert_eq!((told(&bed, "55 %"), told(&bed, "no healthy nodes are free")), (1, 0));
+    bed.come_back(&["c", "d"]);
+    bed.pass(60);
+    assert_eq!(bed.listed("one"), ["a-0", "a-1", "a-2", "a-3"]);
+    assert_eq!((told(&bed, "55 %"), told(&bed, "no healthy nodes are free")), (1, 1), "each once");
+    bed.c.restart();
+    bed.pass(60);
+    assert_eq!(
+        (told(&bed, "55 %"), told(&bed, "no healthy nodes are free")),
+        (1, 2),
+        "a restart repeats one"
+    );
+    bed.come_back(&["a"]);
+    bed.pass(3);
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert_eq!(told(&bed, "no healthy nodes are free"), 3, "it is another failure");
+}
+
+#[test]
+fn one_that_its_nodes_could_hold_is_told_of_once_they_cannot() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b", "c"], 4);
+    bed.jobset("one", "q", "high", 2);
+    bed.pass(2);
+    bed.jobset("two", "q", "high", 1);
+    bed.pass(2);
+    // Its pods have gone from pool A to pool C by themselves, all but one: that is lost, and not needed.
+    bed.c.api.finish_job("two", true);
+    let old: Vec<_> =
+        bed.pods().into_iter().filter(|(job, node, _)| job == "two" || node.starts_with("a-")).collect();
+    for (_, _, pod) in old.iter().filter(|(_, node, _)| node != "a-0") {
+        bed.c.api.delete(pod);
+    }
+    for node in bed.nodes_of(&["c"]) {
+        bed.bind(&format!("one-again-{}", node.name), Some("one"), &node.name, 4);
+    }
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert_eq!(bed.listed("one"), ["a-0"]);
+    assert!(bed.c.notes("HotswapNotPossible").is_empty() && bed.evictions("one").is_empty());
+
+    let node = bed.nodes_of(&["c"]).remove(3);
+    bed.c.api.edit(&node, &json!({"spec": {"unschedulable": true}}));
+    bed.pass(5);
+    assert_eq!(bed.listed("one"), ["a-0"]);
+    assert_eq!(bed.c.notes("HotswapNotPossible").len(), 1, "{:?}", bed.c.notes("HotswapNotPossible"));
+}
+
 /// `high` in a queue of its own, `low` in another without a cohort; pool A fails.
 fn two_queues(enable: bool, more: bool, nominal_after: i64) -> Bed {
     let mut bed = Bed::new();
