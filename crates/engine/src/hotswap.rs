@@ -5,7 +5,8 @@
 //! [`room`] for it, or would have without [`victims`] of lower priority. The [`brake`] holds when most nodes look bad, and nothing
 //! is decided before all nodes and pods were seen.
 //!
-//! It has no memory that matters: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads.
+//! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
+//! Workloads; only which node a pod left is kept in mind until the next look, which writes it there.
 
 pub(crate) mod brake;
 pub(crate) mod capacity;
@@ -57,6 +58,8 @@ pub(crate) struct State {
     outlook: outlook::Outlook,
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
     users: BTreeSet<(Name, String)>,
+    /// The nodes that pods left while their Workload ran, until as many run again or the node is healthy.
+    left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
     /// Why each of those that stay on lost nodes does, as its last event said.
     told: BTreeMap<WorkloadKey, decide::Stranded>,
     /// The names of nodes and resources that pods use, shared.

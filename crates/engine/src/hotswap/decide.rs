@@ -9,7 +9,7 @@ use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::brake;
 use super::capacity::{self, Groups};
-use super::displaced::{Displaced, Stage, leaves, lost_nodes};
+use super::displaced::{Displaced, Stage, is_complete, leaves, lost_nodes};
 use super::health::Health;
 use super::needs::{Choice, given};
 use super::outlook::Outlook;
@@ -61,6 +61,8 @@ struct Look {
     uneasy: bool,
     /// Whose every change matters at once.
     concerned: BTreeSet<WorkloadKey>,
+    /// The nodes that pods left, of those who still miss some.
+    left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
 }
 
 /// Where a displaced Workload goes.
@@ -79,6 +81,7 @@ impl Engine {
         let scope = Scope::of(&self.world, &self.config);
         if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
             self.hotswap.outlook = Outlook::default();
+            self.hotswap.left.clear();
             return;
         }
         let mut look = self.look(&scope);
@@ -94,6 +97,7 @@ impl Engine {
         }
         self.hotswap.uneasy = look.uneasy;
         self.hotswap.concerned = look.concerned;
+        self.hotswap.left = look.left;
         self.hotswap.outlook = look.outlook;
         self.hotswap.users = look.users;
         let before = std::mem::take(&mut self.hotswap.flavors);
@@ -137,6 +141,15 @@ impl Engine {
         let exclusive = |key: &WorkloadKey| {
             self.world.workloads.get(key).map(|entry| self.exclusive_of(entry)).unwrap_or_default()
         };
+        let misses = |key: &WorkloadKey| {
+            let entry = self.world.workloads.get(key);
+            entry.is_some_and(|e| holds(e) && !leaves(e) && !is_complete(key, e, &scene))
+        };
+        // To a healthy node a pod can come back.
+        for (key, nodes) in self.hotswap.left.iter().filter(|(key, _)| misses(key)) {
+            let bad = nodes.iter().filter(|node| scene.health(node) != Health::Healthy);
+            look.left.insert(key.clone(), bad.cloned().collect());
+        }
         let mut room = Room::of(&scene, &groups, exclusive);
         let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry)).map(|(key, _)| key);
         let leaving: Vec<_> = leaving.collect();
@@ -453,7 +466,7 @@ impl Engine {
             if stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry) {
                 continue;
             }
-            let managed = self.jobset_of(entry).is_some()
+            let managed = self.has_jobset(entry)
                 && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
             let nodes = if managed { lost_nodes(key, entry, scene) } else { BTreeSet::new() };
             if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {

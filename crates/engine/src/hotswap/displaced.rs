@@ -70,19 +70,30 @@ fn to_be_evicted_for_nodes(entry: &WorkloadEntry) -> bool {
     matches!(&entry.decision, Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
 }
 
-/// The nodes of a running Workload that are lost: those of its pods, and those in its status while not all its pods run
-/// elsewhere again.
-pub(super) fn lost_nodes(key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> BTreeSet<String> {
-    let lost = |node: &str| scene.health(node) == Health::Unhealthy;
-    let on: BTreeSet<String> =
-        scene.nodes_of(key).into_iter().filter(|node| lost(node)).map(str::to_owned).collect();
+/// Whether as many pods of a Workload as are still to run are there to stay.
+pub(super) fn is_complete(key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> bool {
+    let status = entry.status();
     let wanted: i64 = entry.object.spec.pod_sets.iter().map(|set| i64::from(set.count)).sum();
-    let bound = scene.of_workload.get(key).map_or(0, Vec::len);
-    if on.is_empty() && i64::try_from(bound).unwrap_or(i64::MAX) >= wanted {
-        return on;
+    let over: i64 = status.reclaimable_pods.iter().map(|set| i64::from(set.count)).sum();
+    let here = scene.of_workload.get(key).into_iter().flatten().filter(|pod| !pod.leaving).count();
+    i64::try_from(here).unwrap_or(i64::MAX) >= wanted - over
+}
+
+/// The nodes of a running Workload that are lost: the unhealthy ones of its pods; and while some pods are missing, those that its
+/// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone takes no node from who is on it.
+pub(super) fn lost_nodes(key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> BTreeSet<String> {
+    let pods = || scene.of_workload.get(key).into_iter().flatten();
+    let on: BTreeSet<&str> = pods().filter(|pod| !pod.leaving).map(|pod| &*pod.node).collect();
+    let unhealthy = |node: &&str| scene.health(node) == Health::Unhealthy;
+    let mut lost: BTreeSet<&str> = on.iter().copied().filter(unhealthy).collect();
+    if !is_complete(key, entry, scene) {
+        let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
+        let left = scene.left.get(key).into_iter().copied().flatten().map(|node| &**node);
+        let listed = entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
+        let before = leaving.chain(left).chain(listed);
+        lost.extend(before.filter(|node| scene.health(node).is_closed() && !on.contains(node)));
     }
-    let listed = entry.status().unhealthy_nodes.iter().map(|n| &n.name).filter(|n| lost(n));
-    on.into_iter().chain(listed.cloned()).collect()
+    lost.into_iter().map(str::to_owned).collect()
 }
 
 impl Engine {
@@ -92,6 +103,11 @@ impl Engine {
         admission
             .map(|a| Name::from(a.cluster_queue.as_str()))
             .or_else(|| self.world.cluster_queue_of(key, &entry.object))
+    }
+
+    /// Whether a Workload has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
+    pub(super) fn has_jobset(&self, entry: &WorkloadEntry) -> bool {
+        self.jobset_of(entry).is_some_and(|view| !view.deleting && view.finished.is_none())
     }
 
     /// A Workload, if it is displaced. `room` is without those that leave.
@@ -107,7 +123,7 @@ impl Engine {
         let idle = !object.spec.active
             || object.metadata.deletion_timestamp.is_some()
             || is(status, Type::Finished)
-            || self.jobset_of(entry).is_none();
+            || !self.has_jobset(entry);
         if idle {
             return None;
         }

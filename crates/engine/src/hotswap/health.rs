@@ -28,6 +28,11 @@ impl Health {
         matches!(self, Self::Healthy | Self::Wavering { closed: false, .. })
     }
 
+    /// Whether a pod that leaves it cannot come back.
+    pub fn is_closed(self) -> bool {
+        matches!(self, Self::Closed | Self::Wavering { closed: true, .. } | Self::Unhealthy)
+    }
+
     /// Whether it looks bad to the brake: at once, not only when it counts.
     pub fn looks_bad(self) -> bool {
         matches!(self, Self::Wavering { .. } | Self::Unhealthy)

@@ -9,6 +9,8 @@ use sluice_api::job::JobKind;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::displaced::leaves;
+use super::scene::holds;
 use crate::config::ResourceConfig;
 use crate::engine::Engine;
 use crate::ingest::limits::LimitSummary;
@@ -73,7 +75,9 @@ impl Engine {
     pub(crate) fn observe_pod(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
         self.observe_terminating(reference, pod);
         if pod.ended || pod.node.is_empty() {
-            return self.forget_bound(reference, None);
+            // It ended by itself, or never came: it did not leave.
+            let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
+            return self.drop_pod(&key);
         }
         let mut requests = takes(&pod.spec, &LimitSummary::default(), &BTreeMap::new());
         for (name, _) in &mut requests {
@@ -93,6 +97,9 @@ impl Engine {
         let known = self.world.pods.get(&key).filter(|known| known.uid == entry.uid);
         let entry = Pod { former: known.is_some_and(|known| known.former), ..entry };
         if self.world.pods.get(&key) != Some(&entry) {
+            if entry.leaving {
+                self.hotswap_left(&key, &entry);
+            }
             self.world.pods.insert(key, entry);
             self.hotswap_pods_changed();
         }
@@ -100,6 +107,7 @@ impl Engine {
 
     /// A Workload gave its quota back: the pods that its job had are not those of its next start.
     pub(crate) fn hotswap_released(&mut self, workload: &WorkloadKey) {
+        self.hotswap.left.remove(workload);
         let own = |key: &PodKey, pod: &Pod| self.workloads_of_pod(key, pod).any(|of| of == workload);
         // Pods run in the namespace of their Workload: the others need not be looked at.
         let first = (Arc::clone(&workload.namespace), Name::from(""));
@@ -116,16 +124,30 @@ impl Engine {
     /// A pod is gone.
     pub(crate) fn forget_pod(&mut self, reference: &ObjectRef, uid: Option<&str>) {
         self.forget_terminating(reference);
-        self.forget_bound(reference, uid);
-    }
-
-    /// A pod is gone from its node, or has ended.
-    fn forget_bound(&mut self, reference: &ObjectRef, uid: Option<&str>) {
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
         let same = |pod: &Pod| uid.is_none_or(|uid| *pod.uid == *uid);
-        if self.world.pods.get(&key).is_some_and(same) {
-            self.world.pods.remove(&key);
+        if let Some(pod) = self.world.pods.get(&key).filter(|pod| same(pod)).cloned() {
+            self.hotswap_left(&key, &pod);
+            self.drop_pod(&key);
+        }
+    }
+
+    fn drop_pod(&mut self, key: &PodKey) {
+        if self.world.pods.remove(key).is_some() {
             self.hotswap_pods_changed();
+        }
+    }
+
+    /// A pod is deleted, which may be over before anybody looks: its node is kept in mind while its Workload runs.
+    fn hotswap_left(&mut self, key: &PodKey, pod: &Pod) {
+        if self.hotswap.flavors.is_empty() {
+            return;
+        }
+        let runs = |entry: &WorkloadEntry| holds(entry) && !leaves(entry) && !pod.is_of_former_run(entry);
+        let all = self.workloads_of_pod(key, pod);
+        let of: Vec<_> = all.filter(|of| self.world.workloads.get(*of).is_some_and(runs)).cloned().collect();
+        for workload in of {
+            self.hotswap.left.entry(workload).or_default().insert(Name::clone(&pod.node));
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Scene<'a> {
     pub of_workload: BTreeMap<&'a WorkloadKey, Vec<&'a Pod>>,
     /// All other pods.
     pub others: Vec<&'a Pod>,
+    /// The nodes that pods of running Workloads left.
+    pub left: BTreeMap<&'a WorkloadKey, &'a BTreeSet<Name>>,
 }
 
 fn floor(resource: &str, text: &str) -> i128 {
@@ -54,6 +56,7 @@ impl<'a> Scene<'a> {
         for (key, pod) in &engine.world.pods {
             scene.place(engine, key, pod);
         }
+        scene.left = engine.hotswap.left.iter().collect();
         scene
     }
 

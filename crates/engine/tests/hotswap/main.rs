@@ -8,6 +8,7 @@ mod model;
 mod bed;
 mod brakes;
 mod cohort;
+mod drain;
 mod flavors;
 mod looks;
 mod maintenance;
