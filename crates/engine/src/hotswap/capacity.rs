@@ -9,6 +9,9 @@ use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::scene::{Scene, SeenNode, exact};
 
+/// The label that tells nodes from each other: each group by it is one node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// The groups of nodes by the values of one label, and which of them are whole.
 #[derive(Debug, Default)]
 pub(crate) struct Groups<'a> {
@@ -27,10 +30,15 @@ impl<'a> Groups<'a> {
                 groups.nodes.entry(value).or_default().push(name);
             }
         }
+        let wanted = |members: &[&str]| {
+            members.first().and_then(|name| slice_size(&scene.nodes[name], config)).unwrap_or(1)
+        };
+        let is_slice = |members: &Vec<&str>| wanted(members) > 1 && members.len() >= wanted(members);
+        // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
+        let sized = key != HOSTNAME && (groups.nodes.len() == 1 || groups.nodes.values().any(is_slice));
         for (value, members) in &groups.nodes {
             let healthy = members.iter().all(|name| scene.nodes[name].health.has_capacity());
-            let wanted = members.first().and_then(|name| slice_size(&scene.nodes[name], config));
-            if healthy && wanted.is_none_or(|wanted| members.len() >= wanted) {
+            if healthy && (!sized || members.len() >= wanted(members)) {
                 groups.whole.insert(value);
             }
         }
@@ -55,8 +63,8 @@ pub(crate) struct Capacity<'a> {
     pub elsewhere: BTreeSet<&'a WorkloadKey>,
 }
 
-/// The capacity of a flavor for these resources; a resource that none of its nodes has at all is not limited by nodes, and so is
-/// everything while the flavor has no nodes.
+/// The capacity of a flavor for these resources; while the flavor has no nodes, nothing is limited by nodes. Nor is a resource that
+/// none of its nodes has at all, unless it is an extended one: those come from device plugins, which register after their nodes.
 ///
 /// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
 /// for pods that are being deleted: what comes in their place takes of the others.
@@ -81,8 +89,9 @@ pub(crate) fn of_flavor<'a>(
             counted.insert(name);
         }
         for resource in resources {
-            if let Some(amount) = seen.allocatable.get(resource) {
-                *sums.entry(resource).or_default() += if counts { *amount } else { 0 };
+            let amount = seen.allocatable.get(resource).copied();
+            if let Some(amount) = amount.or_else(|| resource.contains('/').then_some(0)) {
+                *sums.entry(resource).or_default() += if counts { amount } else { 0 };
             }
         }
     }

@@ -16,4 +16,5 @@ mod page;
 mod refused;
 mod restart;
 mod rules;
+mod slices;
 mod takeover;
