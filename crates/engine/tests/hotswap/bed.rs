@@ -219,6 +219,7 @@ impl Bed {
         let departs = value["metadata"]["labels"]["cloud.google.com/active-node-maintenance"] == "true";
         value["status"]["conditions"][0]["status"] == "True"
             && value["spec"]["unschedulable"] != true
+            && value["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
             && !departs
     }
 

@@ -8,6 +8,7 @@ mod model;
 mod bed;
 mod brakes;
 mod cohort;
+mod configured;
 mod drain;
 mod flavors;
 mod looks;

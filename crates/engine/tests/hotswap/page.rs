@@ -4,7 +4,11 @@ use crate::bed::Bed;
 
 /// `high` and `low` run, on four pools.
 pub fn page(chips: i64) -> Bed {
-    let mut bed = Bed::new();
+    page_with(Bed::new(), chips)
+}
+
+/// The same on another bed.
+pub fn page_with(mut bed: Bed, chips: i64) -> Bed {
     bed.page_queue(chips);
     bed.pools(&["a", "b", "c", "d"], 4);
     bed.jobset("high", "q", "high", 2);
