@@ -126,8 +126,7 @@ impl Engine {
         self.forget_terminating(reference);
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
         let same = |pod: &Pod| uid.is_none_or(|uid| *pod.uid == *uid);
-        if let Some(pod) = self.world.pods.get(&key).filter(|pod| same(pod)).cloned() {
-            self.hotswap_left(&key, &pod);
+        if self.world.pods.get(&key).is_some_and(same) {
             self.drop_pod(&key);
         }
     }
@@ -138,7 +137,8 @@ impl Engine {
         }
     }
 
-    /// A pod is deleted, which may be over before anybody looks: its node is kept in mind while its Workload runs.
+    /// A pod is being deleted, which may be over before anybody looks: its node is kept in mind while its Workload runs. Of a pod that is
+    /// merely gone nothing is known: the watch tells the same of one that ended.
     fn hotswap_left(&mut self, key: &PodKey, pod: &Pod) {
         if self.hotswap.flavors.is_empty() {
             return;

@@ -1,7 +1,7 @@
 //! `kubectl drain`: pods leave a cordoned node, which may be gone before anybody looks again.
 
 use serde_json::json;
-use sluice_engine::ObjectRef;
+use sluice_engine::{Input, ObjectRef};
 
 use crate::bed::Bed;
 use crate::page::page;
@@ -29,8 +29,18 @@ fn ask_to_go(bed: &mut Bed, name: &str) {
     }
 }
 
-/// The pods on a node are gone at once, as with a grace period of none.
+/// The pods on a node are gone, and nobody had looked since they were asked to go.
 fn pods_go(bed: &mut Bed, name: &str) {
+    ask_to_go(bed, name);
+    for pod in pods_on(bed, name) {
+        let seen = bed.c.api.seen(&pod);
+        bed.c.engine.apply(bed.c.now, Input::Applied(seen));
+        bed.c.api.delete(&pod);
+    }
+}
+
+/// The pods on a node end, which a watch of those that run tells as if they were gone.
+fn pods_end(bed: &mut Bed, name: &str) {
     for pod in pods_on(bed, name) {
         bed.c.api.delete(&pod);
     }
@@ -113,6 +123,16 @@ fn a_drained_node_stays_listed_while_it_is_closed_and_when_it_is_gone() {
     bed.pass(3);
     assert_eq!(bed.pools_of("high"), ["b", "e"]);
     assert!(bed.listed("high").is_empty());
+}
+
+#[test]
+fn pods_that_are_merely_gone_from_a_cordoned_node_displace_nobody() {
+    let mut bed = page(64);
+    cordon(&mut bed, "a-0", true);
+    bed.pass(2);
+    pods_end(&mut bed, "a-0");
+    bed.pass(40);
+    nobody_went(&bed);
 }
 
 #[test]
