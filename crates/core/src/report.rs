@@ -38,6 +38,8 @@ pub struct EntryReport {
     pub outcome: Outcome,
     /// It has other victims than it was nominated with, as an earlier head of the cycle took some of those.
     pub new_targets: bool,
+    /// Victims were chosen for it, whatever became of it.
+    pub has_targets: bool,
 }
 
 /// What was decided about a head.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster_queue::ClusterQueue;
 use crate::fair_sharing::share;
@@ -165,6 +165,58 @@ impl Scheduler {
             subtree,
             in_cycle: node.in_cycle,
         })
+    }
+
+    /// What all ClusterQueues below a Cohort hold, with what guaranteed quota covers: (flavor, resource, amount).
+    /// Empty if there is no such Cohort.
+    pub fn cohort_reservations(&self, name: &str) -> Vec<(Name, Name, Amount)> {
+        let tree = self.numbers();
+        let Some(top) = tree.forest.cohort(name) else { return Vec::new() };
+        let slots = tree.forest.node(top).slots();
+        let mut held: BTreeMap<FrId, i128> = slots.iter().map(|&(pair, _)| (pair, 0)).collect();
+        // Cohorts may be declared in a cycle: each counts once.
+        let (mut seen, mut open) = (BTreeSet::from([top]), vec![top]);
+        while let Some(id) = open.pop() {
+            let node = tree.forest.node(id);
+            if node.queue.is_some() {
+                for &(pair, slot) in node.slots() {
+                    *held.entry(pair).or_default() += tree.usage.get(slot);
+                }
+            }
+            open.extend(node.children().filter(|child| seen.insert(*child)));
+        }
+        let named = |(pair, amount)| {
+            let (flavor, resource) = self.names.parts(pair);
+            (
+                self.names.flavor_name(flavor).clone(),
+                self.names.resource_name(resource).clone(),
+                clamp(amount),
+            )
+        };
+        held.into_iter().map(named).collect()
+    }
+
+    /// Per resource, over all flavors: what a ClusterQueue may still use, and the most that it could ever use.
+    /// Empty if there is no such queue.
+    pub fn free_quota(&self, cluster_queue: &str) -> BTreeMap<Name, (Amount, Amount)> {
+        let Some(id) = self.queue_index.get(cluster_queue) else { return BTreeMap::new() };
+        let queue = &self.queues[id.at()];
+        let tree = self.numbers();
+        let node = tree.forest.node(queue.node);
+        let mut free = BTreeMap::new();
+        for group in &queue.groups {
+            for pairs in &group.pairs {
+                for (&resource, &pair) in group.covered.iter().zip(pairs) {
+                    let Some(slot) = node.slot(pair) else { continue };
+                    let sums = free
+                        .entry(self.names.resource_name(resource).clone())
+                        .or_insert((Amount::ZERO, Amount::ZERO));
+                    sums.0 = sums.0.add(tree.forest.quota.available(&tree.usage, slot));
+                    sums.1 = sums.1.add(tree.forest.quota.potential(slot));
+                }
+            }
+        }
+        free
     }
 
     /// The pending workloads of a ClusterQueue in its order, parked ones included.

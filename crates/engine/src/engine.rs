@@ -70,7 +70,7 @@ pub struct Engine {
     pub(crate) statuses: BTreeMap<ObjectRef, StatusEntry>,
     /// Whether each ClusterQueue was active when it was last looked at.
     pub(crate) active: BTreeMap<Name, bool>,
-    /// By ClusterQueue: heads of the last cycle whose victims others took.
+    /// By ClusterQueue: heads of the last cycle that preempted nobody, as others took their victims or the room beside them.
     pub(crate) preemption_skips: BTreeMap<Name, usize>,
     /// What was made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
@@ -135,6 +135,11 @@ impl Engine {
         self.leader && self.synced
     }
 
+    /// Whether it has seen everything once.
+    pub fn is_synced(&self) -> bool {
+        self.synced
+    }
+
     /// Takes in one thing that happened. Effects come out of [`Engine::cycle`] or [`Engine::take_effects`].
     pub fn apply(&mut self, now: Timestamp, input: Input) {
         self.now = self.now.max(now);
@@ -164,11 +169,17 @@ impl Engine {
     ///
     /// Call it again while [`Engine::has_work`] says so; then wait for inputs or [`Engine::next_timer`].
     pub fn cycle(&mut self, now: Timestamp) -> Vec<Effect> {
+        self.cycle_around(now, |schedule| schedule())
+    }
+
+    /// The same for who measures how long scheduling takes, as the engine has no clock: `around` is handed the scheduling alone, and not
+    /// called when there is nothing to schedule. It must call what it is handed once.
+    pub fn cycle_around(&mut self, now: Timestamp, around: impl FnOnce(&mut dyn FnMut())) -> Vec<Effect> {
         self.now = self.now.max(now);
         self.ring();
         self.settle_and_look();
         if self.has_work() {
-            self.schedule();
+            around(&mut || self.schedule());
             self.settle_and_look();
         }
         self.outbox.take()

@@ -63,7 +63,7 @@ metrics! {
     ADMISSION_ATTEMPTS_TOTAL = "kueue_admission_attempts_total" Counter ["result"];
     /// How long a cycle took: measured by whoever calls it, as the engine has no clock.
     ADMISSION_ATTEMPT_DURATION_SECONDS = "kueue_admission_attempt_duration_seconds" HistogramDefault ["result"];
-    /// Heads of the last cycle whose victims others took.
+    /// Heads of the last cycle that preempted nobody, as others took their victims or the room beside them.
     ADMISSION_CYCLE_PREEMPTION_SKIPS = "kueue_admission_cycle_preemption_skips" Gauge ["cluster_queue"];
     /// Heads whose victims others took, by what became of them.
     PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL = "kueue_preemption_target_recomputations_total" Counter ["cluster_queue", "result"];
@@ -173,8 +173,12 @@ metrics! {
     COHORT_SUBTREE_RESOURCE_RESERVATIONS = "kueue_cohort_subtree_resource_reservations" Gauge ["cohort", "flavor", "resource"];
     /// Admitted workloads of a Cohort and below.
     COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS = "kueue_cohort_subtree_admitted_active_workloads" Gauge ["cohort"];
+    /// What of a Cohort's reservations counts against its subtree quota: without what quota covers that is kept below it (ours).
+    COHORT_SUBTREE_USAGE = "sluice_cohort_subtree_usage" Gauge ["cohort", "flavor", "resource"];
     /// Where a Cohort stands.
     COHORT_INFO = "kueue_cohort_info" Gauge ["cohort", "parent_cohort", "root_cohort"];
+    /// The part of its quota, with what it may borrow, that a ClusterQueue may still use; of the resource of which least is left (ours).
+    CLUSTER_QUEUE_FREE_QUOTA_RATIO = "sluice_cluster_queue_free_quota_ratio" Gauge ["cluster_queue"];
     /// Where a ClusterQueue stands.
     CLUSTER_QUEUE_INFO = "kueue_cluster_queue_info" Gauge ["cluster_queue", "parent_cohort", "root_cohort"];
     /// Objects that made the engine panic and are left out (ours).
@@ -226,6 +230,17 @@ fn share(value: i64) -> f64 {
     if value == i64::MAX { f64::NAN } else { value as f64 }
 }
 
+/// The smallest free part of a resource, given what is free and what there is. Resources without quota do not count:
+/// nobody who asks for them waits for others.
+#[expect(clippy::cast_precision_loss, reason = "metrics are approximate")]
+fn free_ratio(free: &BTreeMap<Name, (Amount, Amount)>) -> f64 {
+    let parts = free
+        .values()
+        .filter(|(_, all)| *all > Amount::ZERO)
+        .map(|(free, all)| if free.is_unlimited() { 1.0 } else { free.get() as f64 / all.get() as f64 });
+    parts.reduce(f64::min).unwrap_or(0.0)
+}
+
 /// Collects gauges.
 struct Snapshot(Vec<GaugeValue>);
 
@@ -275,6 +290,7 @@ impl Engine {
             for status in ["pending", "active", "terminating"] {
                 out.add(CLUSTER_QUEUE_STATUS, &[name, status], f64::from(u8::from(status == is)));
             }
+            out.add(CLUSTER_QUEUE_FREE_QUOTA_RATIO, &[name], free_ratio(&self.scheduler.free_quota(name)));
             let root = self.root_cohort(cohort);
             out.add(CLUSTER_QUEUE_INFO, &[name, cohort, &root], 1.0);
             if self.config.fair_sharing.is_some() {
@@ -301,10 +317,8 @@ impl Engine {
                 let value = f64::from(u8::from(status == is));
                 out.add(LOCAL_QUEUE_STATUS, &[name, namespace, status], value);
             }
-            if self.config.cluster_queue_resource_metrics {
-                usage_gauges(LOCAL_QUEUE_RESOURCE_RESERVATION, &[name, namespace], &figures.reservation, out);
-                usage_gauges(LOCAL_QUEUE_RESOURCE_USAGE, &[name, namespace], &figures.usage, out);
-            }
+            usage_gauges(LOCAL_QUEUE_RESOURCE_RESERVATION, &[name, namespace], &figures.reservation, out);
+            usage_gauges(LOCAL_QUEUE_RESOURCE_USAGE, &[name, namespace], &figures.usage, out);
             if self.config.admission_fair_sharing.is_some() {
                 let cluster = queue.spec.cluster_queue.as_deref().unwrap_or_default();
                 out.add(
@@ -335,8 +349,11 @@ impl Engine {
             }
             for (flavor, resource, quota, usage) in &figures.subtree {
                 out.add(COHORT_SUBTREE_QUOTA, &[name, flavor, resource], base_units(resource, *quota));
-                let value = base_units(resource, *usage);
-                out.add(COHORT_SUBTREE_RESOURCE_RESERVATIONS, &[name, flavor, resource], value);
+                out.add(COHORT_SUBTREE_USAGE, &[name, flavor, resource], base_units(resource, *usage));
+            }
+            for (flavor, resource, held) in self.scheduler.cohort_reservations(name) {
+                let value = base_units(&resource, held);
+                out.add(COHORT_SUBTREE_RESOURCE_RESERVATIONS, &[name, &flavor, &resource], value);
             }
             let below = self.world.cluster_queues.keys().filter(|q| self.cohorts_above(q).contains(name));
             let admitted: usize =

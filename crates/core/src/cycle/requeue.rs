@@ -22,6 +22,7 @@ impl Scheduler {
             cluster_queue: self.queues[entry.head.queue.at()].name.clone(),
             outcome,
             new_targets: entry.recomputed && !entry.targets.is_empty(),
+            has_targets: !entry.targets.is_empty(),
         }
     }
 

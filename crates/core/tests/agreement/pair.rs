@@ -6,7 +6,7 @@ use crate::oracle::quota::{Node, Tree};
 use crate::oracle::snapshot::Snapshot;
 use crate::oracle::world::{Admitted, Fr, Name, Queue, Target, Time, Workload, World};
 use crate::{properties, translate};
-use sluice_core::{Detail, Gates, Outcome as CoreOutcome, Scheduler, WorkloadState};
+use sluice_core::{Amount, Detail, Gates, Outcome as CoreOutcome, Scheduler, WorkloadState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What both say about a head. Their reasons differ in detail where nothing follows from them.
@@ -75,6 +75,16 @@ pub struct Pair {
 
 /// What went wrong; the seed or index is added by the caller.
 pub type Check = Result<(), String>;
+
+/// What the queues of a subtree hold together, whatever reaches the level above.
+fn held_below(tree: &Tree, snapshot: &Snapshot, node: &Node, fr: &Fr) -> Amount {
+    match node {
+        Node::Queue(_) => snapshot.usage(node, fr),
+        Node::Cohort(_) => tree
+            .children(node)
+            .fold(Amount::ZERO, |sum, child| sum.add(held_below(tree, snapshot, child, fr))),
+    }
+}
 
 impl Pair {
     pub fn new(world: World, gates: &Gates) -> Pair {
@@ -205,6 +215,16 @@ impl Pair {
                     let found: BTreeSet<_> = status.subtree.iter().cloned().collect();
                     if found != expected {
                         return Err(format!("{name}: {found:?} in the core, not {expected:?}"));
+                    }
+                    let held = |fr: &Fr| {
+                        let held = held_below(&tree, &snapshot, node, fr);
+                        (fr.flavor.clone(), fr.resource.clone(), held)
+                    };
+                    let expected: Vec<_> = tree.subtree_frs(node).map(held).collect();
+                    let mut found = self.core.cohort_reservations(name);
+                    found.sort_unstable();
+                    if found != expected {
+                        return Err(format!("{name}: {found:?} held below in the core, not {expected:?}"));
                     }
                 }
             }

@@ -63,21 +63,27 @@ impl Engine {
         }
     }
 
-    /// Notes which heads of a cycle lost their victims to others, and what they did instead.
+    /// Notes which heads of a cycle preempt nobody although victims were chosen for them, because others took those or
+    /// the room beside them; and what those did instead whose victims others took.
     pub(crate) fn count_skips(&mut self, entries: &[EntryReport]) {
         self.preemption_skips.clear();
         for entry in entries {
-            let result = match &entry.outcome {
-                Outcome::Unadmitted(why) if why.detail == Detail::OverlappingTargets => "skipped",
-                Outcome::Unadmitted(why) if why.detail == Detail::DeferredFit => "deferred_fit",
+            let detail = match &entry.outcome {
+                Outcome::Unadmitted(why) => Some(&why.detail),
+                _ => None,
+            };
+            let queue = &entry.cluster_queue;
+            let crowded_out = detail == Some(&Detail::NoLongerFits) && entry.has_targets;
+            if crowded_out || detail == Some(&Detail::OverlappingTargets) {
+                *self.preemption_skips.entry(Arc::clone(queue)).or_default() += 1;
+            }
+            let result = match detail {
+                Some(Detail::OverlappingTargets) => "skipped",
+                Some(Detail::DeferredFit) => "deferred_fit",
                 _ if entry.new_targets => "new_targets",
                 _ => continue,
             };
-            let queue = &entry.cluster_queue;
             self.outbox.push(observe(PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL, &[queue, result], 1.0));
-            if result == "skipped" {
-                *self.preemption_skips.entry(Arc::clone(queue)).or_default() += 1;
-            }
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-use sluice_engine::metrics::METRICS;
-use sluice_engine::{EngineConfig, Purpose, WriteError};
+use serde_json::{Value, json};
+use sluice_engine::metrics::{
+    ADMISSION_CYCLE_PREEMPTION_SKIPS as SKIPS, CLUSTER_QUEUE_FREE_QUOTA_RATIO as FREE, METRICS,
+};
+use sluice_engine::{EngineConfig, Kind, Purpose, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster};
@@ -187,4 +189,125 @@ fn every_way_to_end_is_counted() {
     assert!(queues.clone().all(|(_, labels)| labels[0] == "cq"), "{:?}", queues.collect::<Vec<_>>());
     let kept = gauges(&c, "kueue_finished_workloads");
     assert_eq!(kept, BTreeMap::from([(r#"kueue_finished_workloads["cq"]"#.to_owned(), 2.0)]));
+}
+
+#[test]
+fn who_finds_the_room_beside_its_victim_taken_counts_as_skipped_but_not_as_recomputed() {
+    let mut c = Cluster::plain();
+    c.api.flavor("default", &[]);
+    c.api.priority_class("high", 10);
+    let evicts = json!({"cohortName": "team", "preemption": {"withinClusterQueue": "LowerPriority"}});
+    for (queue, cpu) in [("a", "2"), ("b", "2"), ("borrows", "0")] {
+        c.api.cluster_queue(queue, "default", cpu, &evicts);
+        c.api.local_queue("team-a", queue, queue);
+        c.api.add_job(job("team-a", &format!("runs-{queue}"), queue, 1, "1"));
+    }
+    c.settle();
+    // The victims stay while their pods end. Each of the two evicts one of its own, and needs what else is free.
+    c.pods_vanish = false;
+    for queue in ["a", "b"] {
+        let mut large = job("team-a", &format!("large-{queue}"), queue, 2, "1");
+        large.workload_priority_class = Some("high".to_owned());
+        c.api.add_job(large);
+    }
+    c.settle();
+    let skips = |c: &Cluster, queue: &str| gauges(c, "preemption_skips")[&format!("{SKIPS}[{queue:?}]")];
+    assert_eq!((skips(&c, "a"), skips(&c, "b"), skips(&c, "borrows")), (0.0, 1.0, 0.0));
+    let recomputed = "kueue_preemption_target_recomputations_total";
+    assert!(c.observed.iter().all(|(name, _)| name != recomputed), "nobody looked for other victims");
+}
+
+#[test]
+fn reservations_below_a_cohort_count_what_lending_limits_keep_there() {
+    let mut c = Cluster::plain();
+    c.api.flavor("default", &[]);
+    c.api.put(Kind::Cohort, json!({"metadata": {"name": "team"}, "spec": {"parentName": "all"}}));
+    let limited = json!({
+        "cohortName": "team",
+        "resourceGroups": [{
+            "coveredResources": ["cpu"],
+            "flavors": [{
+                "name": "default",
+                "resources": [{"name": "cpu", "nominalQuota": "4", "lendingLimit": "1"}],
+            }],
+        }],
+    });
+    c.api.cluster_queue("keeps", "default", "4", &limited);
+    c.api.cluster_queue("lends", "default", "2", &json!({"cohortName": "all"}));
+    for queue in ["keeps", "lends"] {
+        c.api.local_queue("team-a", queue, queue);
+        c.api.add_job(job("team-a", queue, queue, 2, "1"));
+    }
+    c.settle();
+    let of = |metric: &str| {
+        let found = gauges(&c, metric);
+        ["team", "all"].map(|cohort| found[&format!(r#"{metric}["{cohort}", "default", "cpu"]"#)].to_string())
+    };
+    assert_eq!(of("kueue_cohort_subtree_resource_reservations"), ["2", "4"]);
+    // 3 of 4 stay in the queue that keeps them: only the rest can be lent, and only what exceeds them counts against it.
+    assert_eq!(of("kueue_cohort_subtree_quota"), ["1", "3"]);
+    assert_eq!(of("sluice_cohort_subtree_usage"), ["0", "2"]);
+}
+
+#[test]
+fn local_queues_have_their_resources_without_those_of_cluster_queues() {
+    let c = with(|config| config.cluster_queue_resource_metrics = false);
+    assert_eq!(gauges(&c, "cluster_queue_resource"), BTreeMap::new());
+    assert_eq!(
+        gauges(&c, "local_queue_resource"),
+        BTreeMap::from([
+            (r#"kueue_local_queue_resource_reservation["lq", "team-a", "default", "cpu"]"#.to_owned(), 1.0),
+            (r#"kueue_local_queue_resource_usage["lq", "team-a", "default", "cpu"]"#.to_owned(), 1.0),
+        ])
+    );
+}
+
+#[test]
+fn the_scarcest_resource_says_how_much_of_a_queue_is_free() {
+    let mut c = Cluster::plain();
+    c.api.flavor("default", &[]);
+    c.api.flavor("spot", &[]);
+    let flavor = |name: &str, cpu: &str| {
+        json!({"name": name, "resources": [
+            {"name": "cpu", "nominalQuota": cpu},
+            {"name": "memory", "nominalQuota": "1Ti"},
+            {"name": "gpu", "nominalQuota": "0"},
+        ]})
+    };
+    let groups = |flavors: Value| json!([{"coveredResources": ["cpu", "memory", "gpu"], "flavors": flavors}]);
+    let two = json!({"resourceGroups": groups(json!([flavor("default", "2"), flavor("spot", "2")]))});
+    c.api.cluster_queue("two-flavors", "default", "0", &two);
+    c.api.cluster_queue("nothing", "default", "0", &json!({}));
+    c.api.cluster_queue("borrows", "default", "1", &json!({"cohortName": "team"}));
+    c.api.cluster_queue("lends", "default", "3", &json!({"cohortName": "team"}));
+    let free = |c: &Cluster, queue: &str| gauges(c, "free_quota")[&format!("{FREE}[{queue:?}]")].to_string();
+    c.settle();
+    for (queue, now) in [("two-flavors", "1"), ("nothing", "0"), ("borrows", "1"), ("lends", "1")] {
+        assert_eq!(free(&c, queue), now, "{queue}");
+    }
+    for queue in ["two-flavors", "borrows"] {
+        c.api.local_queue("team-a", queue, queue);
+        c.api.add_job(job("team-a", queue, queue, 1, "1"));
+    }
+    c.settle();
+    // What others of the cohort use is not free either.
+    for (queue, now) in [("two-flavors", "0.75"), ("borrows", "0.75"), ("lends", "0.75")] {
+        assert_eq!(free(&c, queue), now, "{queue}");
+    }
+}
+
+#[test]
+fn only_scheduling_is_handed_out_to_be_measured_and_decides_the_same() {
+    let mut c = with(|_| {});
+    c.restart();
+    let (mut twin, mut calls) = (c.engine.clone(), 0);
+    let effects = c.engine.cycle_around(c.now, |schedule| {
+        calls += 1;
+        schedule();
+    });
+    assert_eq!((calls, &effects), (1, &twin.cycle(c.now)), "a and large are heads again");
+    while c.engine.has_work() {
+        c.engine.cycle(c.now);
+    }
+    c.engine.cycle_around(c.now, |_| panic!("there is nothing to schedule"));
 }
