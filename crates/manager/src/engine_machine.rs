@@ -1,5 +1,7 @@
 //! The engine as the thing that the engine's thread drives.
 
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 use sluice_engine::Engine;
 use sluice_engine::effect::Effect;
@@ -12,8 +14,14 @@ impl Machine for Engine {
         Engine::apply(self, now, input);
     }
 
-    fn cycle(&mut self, now: Timestamp) -> Vec<Effect> {
-        Engine::cycle(self, now)
+    fn cycle(&mut self, now: Timestamp) -> (Vec<Effect>, Duration) {
+        let mut took = Duration::ZERO;
+        let effects = self.cycle_around(now, |schedule| {
+            let began = Instant::now();
+            schedule();
+            took = began.elapsed();
+        });
+        (effects, took)
     }
 
     fn has_work(&self) -> bool {

@@ -29,8 +29,8 @@ const CALM: Duration = Duration::from_mins(1);
 pub trait Machine {
     /// Takes in what happened.
     fn apply(&mut self, now: Timestamp, input: Input);
-    /// Decides, and gives what is to be done.
-    fn cycle(&mut self, now: Timestamp) -> Vec<Effect>;
+    /// Decides, and gives what is to be done, and how long scheduling took.
+    fn cycle(&mut self, now: Timestamp) -> (Vec<Effect>, Duration);
     /// Whether another cycle may decide something now.
     fn has_work(&self) -> bool;
     /// When it wants to be woken.
@@ -41,7 +41,7 @@ pub trait Machine {
 
 /// Where the thread's results go.
 pub trait Outlet: Send + 'static {
-    /// Carries effects out. `generation` must come back with the answers of writes; `took` is how long the cycle was.
+    /// Carries effects out. `generation` must come back with the answers of writes; `took` is how long scheduling took.
     fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, took: Duration);
     /// An object was set aside after a panic.
     fn set_aside(&mut self, object: &ObjectRef, why: &str);
@@ -256,17 +256,17 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
 
     /// One cycle; whether there should be another.
     fn cycle(&mut self) -> bool {
-        let (began, now) = (Instant::now(), Timestamp::now());
+        let now = Timestamp::now();
         let machine = &mut self.machine;
         let outcome = catch_unwind(AssertUnwindSafe(|| machine.cycle(now)));
         if let Some(recorder) = &mut self.recorder {
-            recorder.cycle(now, outcome.as_deref().unwrap_or_default());
+            recorder.cycle(now, outcome.as_ref().map_or(&[], |(effects, _)| effects));
         }
         match outcome {
-            Ok(effects) => {
+            Ok((effects, took)) => {
                 let any = !effects.is_empty();
                 if any {
-                    self.outlet.emit(effects, self.leading, self.generation, began.elapsed());
+                    self.outlet.emit(effects, self.leading, self.generation, took);
                 }
                 any || self.machine.has_work()
             }

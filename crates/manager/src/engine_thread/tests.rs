@@ -6,6 +6,9 @@ use sluice_engine::effect::{Level, LogLine};
 
 use super::*;
 
+/// What the stand-in calls scheduling takes so long.
+const SCHEDULING: Duration = Duration::from_hours(1);
+
 /// Says each applied input as a log effect, and panics on what is called `poison`.
 #[derive(Default)]
 struct Parrot {
@@ -48,9 +51,9 @@ impl Machine for Parrot {
         }
     }
 
-    fn cycle(&mut self, _: Timestamp) -> Vec<Effect> {
+    fn cycle(&mut self, _: Timestamp) -> (Vec<Effect>, Duration) {
         assert!(!self.panic_in_cycle, "in the cycle");
-        std::mem::take(&mut self.said)
+        (std::mem::take(&mut self.said), SCHEDULING)
     }
 
     fn has_work(&self) -> bool {
@@ -69,7 +72,8 @@ impl Machine for Parrot {
 struct Tape(Sender<String>);
 
 impl Outlet for Tape {
-    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, _: Duration) {
+    fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, took: Duration) {
+        assert_eq!(took, SCHEDULING, "what the machine measured, not the whole cycle");
         for effect in effects {
             let Effect::Log(line) = effect else { continue };
             let _ = self.0.send(format!(

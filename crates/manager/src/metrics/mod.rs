@@ -104,7 +104,8 @@ mod tests {
         let known: Vec<_> = definitions().into_iter().map(|d| d.name).collect();
         for text in texts {
             let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit()));
-            let used = words.filter(|w| w.starts_with("kueue_") || w.starts_with("leader_election_"));
+            let ours = ["kueue_", "leader_election_", "sluice_"];
+            let used = words.filter(|w| ours.iter().any(|start| w.starts_with(start)));
             let mut count = 0;
             for name in used {
                 assert!(known.contains(&name.trim_end_matches("_bucket")), "{name}");

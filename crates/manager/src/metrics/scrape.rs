@@ -80,7 +80,8 @@ impl Scraper {
 
     async fn scrape(&self) -> String {
         let gauges: Vec<_> = METRICS.iter().filter(|m| m.kind == MetricKind::Gauge).map(|m| m.name).collect();
-        if let Some(values) = self.engine.ask(|engine| engine.metrics_snapshot()).await {
+        let ask = self.engine.ask(|engine| (engine.is_synced(), engine.metrics_snapshot()));
+        if let Some((synced, values)) = ask.await {
             let samples: Vec<_> = values
                 .into_iter()
                 .map(|value| Sample {
@@ -89,7 +90,10 @@ impl Scraper {
                     value: value.value,
                 })
                 .collect();
-            self.registry.prune(&existing(&samples));
+            // An engine that was built anew knows no queue before it is told of them again.
+            if synced {
+                self.registry.prune(&existing(&samples));
+            }
             self.registry.replace_gauges(&gauges, &samples);
         }
         self.registry.replace_gauges(&process::NAMES, &process::samples(self.started));
@@ -99,7 +103,8 @@ impl Scraper {
 
     fn own(&self) -> Vec<Sample> {
         let dropped = self.events.as_ref().map_or(0, EventSink::dropped);
-        let leads = if self.registry.role() == Role::Leader { 1.0 } else { 0.0 };
+        // Without leader election nobody else leads, and alerts must not miss a leader.
+        let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
         let sample = |metric, labels: Vec<String>, value| Sample { metric, labels, value };
         vec![
             sample(EVENTS_DROPPED, Vec::new(), f64::from(u32::try_from(dropped).unwrap_or(u32::MAX))),
@@ -142,7 +147,15 @@ fn existing(samples: &[Sample]) -> Existing {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use sluice_engine::input::{Input, Object, ObjectRef};
+    use sluice_engine::metrics::FINISHED_WORKLOADS_TOTAL;
+    use sluice_engine::{Effect, EngineConfig};
+
     use super::*;
+    use crate::engine_thread::{self, Outlet};
 
     #[test]
     fn bucket_families_are_the_references() {
@@ -155,6 +168,57 @@ mod tests {
     #[test]
     fn every_metric_has_a_help_text() {
         assert_eq!(help("kueue_pending_workloads"), "Pending workloads.");
+    }
+
+    /// Takes everything.
+    struct Drain;
+
+    impl Outlet for Drain {
+        fn emit(&mut self, _: Vec<Effect>, _: bool, _: u64, _: Duration) {}
+        fn set_aside(&mut self, _: &ObjectRef, _: &str) {}
+        fn rebuilt(&mut self, _: u64) {}
+        fn give_up(&mut self, _: &str) {}
+    }
+
+    fn scraper(role: Role) -> Scraper {
+        let build = || Engine::new(EngineConfig::default());
+        Scraper {
+            engine: engine_thread::start(build, Drain, None).unwrap().0,
+            registry: Arc::new(Registry::new(super::super::definitions(), role).unwrap()),
+            events: None,
+            lease: "lease".to_owned(),
+            started: SystemTime::now(),
+        }
+    }
+
+    #[tokio::test]
+    async fn counters_outlive_an_engine_that_is_built_anew_until_it_knows_that_their_queue_is_gone() {
+        let scraper = scraper(Role::Leader);
+        let queue = json!({"metadata": {"name": "cq"}, "spec": {"resourceGroups": []}});
+        let queue = Object::ClusterQueue(Box::new(serde_json::from_value(queue).unwrap()));
+        scraper.engine.input(Input::Applied(queue));
+        scraper.engine.input(Input::Synced);
+        let labels = vec!["cq".to_owned(), String::new()];
+        scraper.registry.record(&Sample { metric: FINISHED_WORKLOADS_TOTAL, labels, value: 7.0 });
+        let kept =
+            r#"kueue_finished_workloads_total{cluster_queue="cq",priority_class="",replica_role="leader"} 7"#;
+        assert!(scraper.scrape().await.contains(kept));
+        scraper.engine.step_down();
+        assert!(scraper.scrape().await.contains(kept), "it lists everything again");
+        scraper.engine.synced(1);
+        assert!(!scraper.scrape().await.contains(FINISHED_WORKLOADS_TOTAL), "the queue is gone");
+        scraper.engine.stop();
+    }
+
+    #[tokio::test]
+    async fn a_replica_without_leader_election_leads() {
+        for (role, leads) in [(Role::Leader, 1), (Role::Standalone, 1), (Role::Follower, 0)] {
+            let scraper = scraper(role);
+            let line = format!(r#"leader_election_master_status{{name="lease"}} {leads}"#);
+            let text = scraper.scrape().await;
+            assert!(text.contains(&line), "{role:?}: {text}");
+            scraper.engine.stop();
+        }
     }
 
     #[test]
