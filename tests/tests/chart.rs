@@ -285,6 +285,7 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("enableVisibilityAPF=true", "has no visibility server"),
         ("enableKueueViz=true", "has no dashboard"),
         ("nameOverride=Upper", "nameOverride"),
+        ("metrics.prometheusRule.freeQuotaPercent=0", "minimum"),
     ];
     for (value, says) in refused {
         let error = render(&[value]).expect_err(value);
@@ -318,6 +319,7 @@ fn alert_rules_and_the_dashboard_come_when_they_are_asked_for() {
         "metrics.prometheusRule.enabled=true",
         "metrics.prometheusRule.labels.release=prometheus",
         "metrics.prometheusRule.pendingAgeSeconds=60",
+        "metrics.prometheusRule.freeQuotaPercent=25",
         "metrics.grafanaDashboard.enabled=true",
     ]);
     let rules = &asked["PrometheusRule/kueue-alerts"];
@@ -335,7 +337,8 @@ fn alert_rules_and_the_dashboard_come_when_they_are_asked_for() {
             "SluiceCohortQuotaExceeded"
         ]
     );
-    assert!(alerts[1]["expr"].as_str().unwrap().trim_end().ends_with("> 60"));
+    assert!(alerts[0]["expr"].as_str().unwrap().trim_end().ends_with(">= 25 / 100"));
+    assert_eq!(alerts[1]["for"], "60s");
     let board = asked["ConfigMap/kueue-dashboard"]["data"]["sluice.json"].as_str().unwrap();
     let board: Value = serde_json::from_str(board).unwrap();
     assert!(board["panels"].as_array().unwrap().len() >= 8);

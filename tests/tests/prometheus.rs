@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::prometheus::{Prometheus, check_rules, scrape_job};
+use sluice_testkit::prometheus::{Prometheus, check_rules, scrape_job, test_rules};
 use sluice_testkit::wait::{eventually, look};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, job, patch, quota};
@@ -19,8 +19,8 @@ use sluice_tests::place::{DEADLINE, Place, job, patch, quota};
 const MONITORING: &str = "monitoring";
 const READER: &str = "prometheus-k8s";
 
-/// What the chart makes for monitoring, by kind.
-fn rendered() -> BTreeMap<String, Vec<Value>> {
+/// What the chart makes for monitoring with these values, by kind.
+fn rendered(values: &[&str]) -> BTreeMap<String, Vec<Value>> {
     let mut command = Command::new(assets::path(Tool::Helm).unwrap());
     command.args(["template", "sluice", "--namespace", chart::NAMESPACE]);
     command.arg(assets::workspace().join("charts/sluice"));
@@ -29,9 +29,11 @@ fn rendered() -> BTreeMap<String, Vec<Value>> {
         "enablePrometheus=true",
         "metrics.prometheusNamespace=monitoring",
         "metrics.prometheusRule.enabled=true",
-        "metrics.prometheusRule.pendingAgeSeconds=2",
         "metrics.grafanaDashboard.enabled=true",
-    ] {
+    ]
+    .iter()
+    .chain(values)
+    {
         command.args(["--set", value]);
     }
     let output = command.output().unwrap();
@@ -62,7 +64,7 @@ async fn reader(plane: &ControlPlane, objects: &BTreeMap<String, Vec<Value>>) ->
     file
 }
 
-/// The chart's rules as a file that promtool has checked; then the same without their patience, for a test that has none.
+/// The chart's rules as a file that promtool has checked; then the same with little patience, for a test that has little.
 fn rules(plane: &ControlPlane, objects: &BTreeMap<String, Vec<Value>>) -> (PathBuf, Vec<String>) {
     let mut groups = objects["PrometheusRule"][0]["spec"].clone();
     let file = plane.folder().join("rules.yml");
@@ -71,13 +73,114 @@ fn rules(plane: &ControlPlane, objects: &BTreeMap<String, Vec<Value>>) -> (PathB
     assert!(said.contains("SUCCESS: 6 rules found"), "{said}");
     let all = groups["groups"][0]["rules"].as_array_mut().unwrap();
     for rule in all.iter_mut() {
-        rule["for"] = json!("0s");
-        // Restarts of the series must not hide behind an hour.
-        rule["expr"] = json!(rule["expr"].as_str().unwrap().replace("[1h]", "[5m]"));
+        // An admission takes an instant in which work waits and quota is free.
+        let queues = rule["expr"].as_str().unwrap().contains("free_quota");
+        rule["for"] = json!(if queues { "10s" } else { "0s" });
+        // What was reserved before counts as lately for a moment only.
+        let total = "kueue_quota_reserved_workloads_total";
+        let moment = |text: &str| {
+            text.replace(&format!("{total}[5m]"), &format!("{total}[5s]")).replace("offset 5m", "offset 5s")
+        };
+        rule["expr"] = json!(moment(rule["expr"].as_str().unwrap()));
     }
     let names = all.iter().map(|rule| rule["alert"].as_str().unwrap().to_owned()).collect();
     fs::write(&file, groups.to_string()).unwrap();
     (file, names)
+}
+
+/// Series of promtool's unit tests, a value per minute: `values` for the metric with these labels.
+fn series(metric: &str, labels: &str, values: &str) -> Value {
+    json!({"series": format!("{metric}{{replica_role=\"leader\",{labels}}}"), "values": values})
+}
+
+/// The labels `label` of what fires under this alert's name at that minute, as a unit test.
+fn firing(alert: &str, minute: u32, label: &str, names: &[&str]) -> Value {
+    let sample = |name: &&str| json!({"labels": format!("{{{label}=\"{name}\"}}"), "value": 1});
+    json!({
+        "expr": format!("count by ({label}) (ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})"),
+        "eval_time": format!("{minute}m"),
+        "exp_samples": names.iter().map(sample).collect::<Vec<_>>(),
+    })
+}
+
+/// Has promtool play these series to the chart's rules.
+fn plays_out(input: &[Value], expected: &[Value]) {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.yml");
+    fs::write(&rules, rendered(&[])["PrometheusRule"][0]["spec"].to_string()).unwrap();
+    let test = json!({"interval": "1m", "input_series": input, "promql_expr_test": expected});
+    let tests = json!({"rule_files": [rules], "evaluation_interval": "1m", "tests": [test]});
+    let file = folder.path().join("tests.yml");
+    fs::write(&file, tests.to_string()).unwrap();
+    test_rules(&file).unwrap();
+}
+
+/// A queue of a unit test: who waits, whether it is active, how much is free, what it has reserved so far.
+fn queue(name: &str, [waiting, active, free, reserved]: [&str; 4]) -> Vec<Value> {
+    let of = |more: &str| format!("cluster_queue=\"{name}\"{more}");
+    vec![
+        series("kueue_pending_workloads", &of(",status=\"active\""), "0x120"),
+        series("kueue_pending_workloads", &of(",status=\"inadmissible\""), waiting),
+        series("kueue_cluster_queue_status", &of(",status=\"active\""), active),
+        series("sluice_cluster_queue_free_quota_ratio", &of(""), free),
+        series("kueue_quota_reserved_workloads_total", &of(",priority_class=\"\""), reserved),
+    ]
+}
+
+#[test]
+fn queues_that_reserve_nothing_fire_unless_they_are_stopped_or_used_up() {
+    let never = "_x120";
+    let queues = [
+        queue("never-reserved", ["1x120", "1x120", "1x120", never]),
+        queue("something-runs", ["3x120", "1x120", "0.1x120", "5x120"]),
+        queue("a-little-left", ["3x120", "1x120", "0.05x120", "5x120"]),
+        // One reservation, whose series is new, in minute 40.
+        queue("reserved-once", ["1x120", "1x120", "1x120", "_x40 1x80"]),
+        // One each ten minutes.
+        queue("moves", ["1x120", "1x120", "1x120", "5x9 6x9 7x9 8x9 9x9 10x9 11x9 12x9 13x9 14x9"]),
+        queue("used-up", ["9x120", "1x120", "0x120", "5x120"]),
+        queue("stopped", ["9x120", "0x120", "1x120", "5x120"]),
+        queue("nobody-waits", ["0x120", "1x120", "1x120", "5x120"]),
+    ];
+    let (nothing, long) = ("SluiceNothingAdmitted", "SluiceWorkloadsWaitLong");
+    let (stuck, runs, little) = ("never-reserved", "something-runs", "a-little-left");
+    let by_queue = |alert, minute, names: &[&str]| firing(alert, minute, "cluster_queue", names);
+    plays_out(
+        &queues.concat(),
+        &[
+            by_queue(nothing, 14, &[]),
+            by_queue(nothing, 30, &[stuck, "reserved-once", runs]),
+            by_queue(nothing, 41, &[stuck, runs]),
+            by_queue(nothing, 70, &[stuck, "reserved-once", runs]),
+            by_queue(long, 59, &[]),
+            by_queue(long, 70, &[little, stuck, runs]),
+            by_queue(long, 110, &[little, stuck, "reserved-once", runs]),
+        ],
+    );
+}
+
+#[test]
+fn a_cohort_fires_only_when_more_is_shared_than_there_is_to_share() {
+    let cohort = |name: &str, parent: &str, [quota, usage, reserved]: [&str; 3]| {
+        let of = format!("cohort=\"{name}\",flavor=\"default\",resource=\"cpu\"");
+        vec![
+            series("kueue_cohort_info", &format!("cohort=\"{name}\",parent_cohort=\"{parent}\""), "1x20"),
+            series("kueue_cohort_subtree_quota", &of, quota),
+            series("sluice_cohort_subtree_usage", &of, usage),
+            series("kueue_cohort_subtree_resource_reservations", &of, reserved),
+        ]
+    };
+    let cohorts = [
+        cohort("keeps-most", "", ["2x20", "2x20", "10x20"]),
+        cohort("overdrawn", "", ["2x20", "3x20", "3x20"]),
+        cohort("borrows", "overdrawn", ["2x20", "3x20", "3x20"]),
+        cohort("unlimited", "", ["+Inf +Inf +Inf +Inf +Inf +Inf +Inf", "3x20", "3x20"]),
+    ];
+    let alert = "SluiceCohortQuotaExceeded";
+    plays_out(
+        &cohorts.concat(),
+        &[firing(alert, 4, "cohort", &[]), firing(alert, 6, "cohort", &["overdrawn"])],
+    );
 }
 
 /// The alert about webhooks names each one that must answer.
@@ -164,7 +267,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     let measured = json!({"metrics": {"enableClusterQueueResources": true}, "fairSharing": shares});
     let setup = Setup::new(&plane).unwrap().with(&measured);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
-    let objects = rendered();
+    let objects = rendered(&[]);
     let endpoint = &objects["ServiceMonitor"][0]["spec"]["endpoints"][0];
     assert_eq!((&endpoint["scheme"], &endpoint["path"]), (&json!("https"), &json!("/metrics")));
     assert_eq!(endpoint["tlsConfig"], json!({"insecureSkipVerify": true}));
@@ -182,14 +285,24 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     let prometheus = Prometheus::start(&plane, &configuration).await.unwrap();
     targets_are_up(&prometheus).await;
 
-    // A queue whose only work asks for too much, one that is drained, one that lacks its flavor.
-    let stuck = Place::new(&plane, "stuck", 1).await.unwrap();
+    // A queue in which something runs beside work that asks for too much, one that is drained, one that lacks its flavor.
+    let stuck = Place::new(&plane, "stuck", 2).await.unwrap();
+    stuck.job("runs", "lq", 1).await.unwrap();
+    stuck.wait_until("runs", true).await.unwrap();
     stuck.job("huge", "lq", 9).await.unwrap();
+    // One that is stopped while work waits in it, and one that is used up.
+    let stopped = Place::new(&plane, "stopped", 1).await.unwrap();
+    patch(&stopped.cluster_queues(), "stopped", json!({"spec": {"stopPolicy": "Hold"}})).await.unwrap();
+    stopped.job("held", "lq", 1).await.unwrap();
+    let full = Place::new(&plane, "full", 1).await.unwrap();
+    full.job("runs", "lq", 1).await.unwrap();
+    full.wait_until("runs", true).await.unwrap();
+    full.job("waits", "lq", 1).await.unwrap();
     let drained = Place::new(&plane, "drained", 1).await.unwrap();
     drained.job("runs", "lq", 1).await.unwrap();
     let incomplete = Place::bare(&plane, "incomplete").await.unwrap();
     incomplete.cluster_queue("incomplete", 1, &json!({})).await.unwrap();
-    // Jobs that take turns, so that some wait long.
+    // Jobs that take turns.
     let slow = Place::new(&plane, "slow", 1).await.unwrap();
     for name in ["first", "second", "third", "fourth"] {
         slow.make_job(&job(name, "lq", 1, 1, 4)).await.unwrap();
@@ -220,9 +333,19 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     together.cluster_queue("together", 2, &json!({"cohortName": "team"})).await.unwrap();
     together.local_queue("lq", "together").await.unwrap();
     overdraw(&together).await;
+    // In this cohort a queue uses what it lends to nobody: all of its own quota, and more than the cohort can share.
+    let apart = Place::bare(&plane, "apart").await.unwrap();
+    apart.flavor("apart").await.unwrap();
+    let mut kept = quota("apart", 2);
+    kept["flavors"][0]["resources"][0]["lendingLimit"] = json!("0");
+    let keeps = json!({"cohortName": "lends-nothing", "resourceGroups": [kept]});
+    apart.cluster_queue("apart", 2, &keeps).await.unwrap();
+    apart.local_queue("lq", "apart").await.unwrap();
+    apart.job("runs", "lq", 2).await.unwrap();
+    apart.wait_until("runs", true).await.unwrap();
     fires(&prometheus, "SluiceQuotaExceeded", "cluster_queue=\"alone\",resource=\"cpu\"").await;
     fires(&prometheus, "SluiceCohortQuotaExceeded", "cohort=\"team\",resource=\"cpu\"").await;
-    fires(&prometheus, "SluiceWorkloadsWaitLong", "cluster_queue=\"slow\"").await;
+    fires(&prometheus, "SluiceWorkloadsWaitLong", "cluster_queue=\"stuck\"").await;
 
     for query in queries(&objects) {
         eventually(&format!("an answer to {query}"), DEADLINE, || async {
@@ -234,9 +357,15 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     }
     rules_are_healthy(&prometheus, &names).await;
     let firing = prometheus.query("last_over_time(ALERTS{alertstate=\"firing\"}[10m])").await.unwrap();
-    let leader: Vec<_> =
-        firing.iter().filter(|a| a["metric"]["alertname"] == "SluiceWebhookFailing").collect();
-    assert!(leader.is_empty(), "{leader:?}");
+    let wrong: Vec<_> = firing
+        .iter()
+        .map(|alert| &alert["metric"])
+        .filter(|alert| {
+            let by_design = alert["cluster_queue"] == "stopped" || alert["cluster_queue"] == "full";
+            by_design || alert["cohort"] == "lends-nothing" || alert["alertname"] == "SluiceWebhookFailing"
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 
     // Without a manager nobody leads, and nobody answers the webhooks.
     manager.stop().await.unwrap();

@@ -83,13 +83,25 @@ fn run(command: &mut Command) -> Result<()> {
 /// # Errors
 /// It finds fault with them.
 pub fn check_rules(file: &Path) -> Result<String> {
+    promtool(["check", "rules"], file)
+}
+
+/// Has promtool play made-up series to alert rules, as a file of unit tests says; what it says.
+///
+/// # Errors
+/// Not all comes out as the file expects.
+pub fn test_rules(file: &Path) -> Result<String> {
+    promtool(["test", "rules"], file)
+}
+
+fn promtool(task: [&str; 2], file: &Path) -> Result<String> {
     let mut command = Command::new(path("promtool")?);
-    command.args(["check", "rules"]).arg(file).stdin(Stdio::null());
+    command.args(task).arg(file).stdin(Stdio::null());
     let output = command.output().context("running promtool")?;
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     ensure!(
         output.status.success(),
-        "promtool refuses the rules:\n{}{}",
+        "promtool finds fault with the rules:\n{}{}",
         text(&output.stdout),
         text(&output.stderr)
     );

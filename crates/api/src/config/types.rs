@@ -88,7 +88,7 @@ pub struct Webhook {
 pub struct Metrics {
     /// Address and port; `"0"` switches the server off.
     pub bind_address: String,
-    /// Whether quota and usage per flavor are reported.
+    /// Whether quota and usage per flavor of ClusterQueues are reported.
     pub enable_cluster_queue_resources: bool,
     /// Labels and annotations that become metric labels (gate CustomMetricLabels).
     #[serde(skip_serializing_if = "Vec::is_empty")]
