@@ -303,8 +303,8 @@ pub enum Input {
     },
     /// All kinds have been listed once. No decision is made before.
     Synced,
-    /// Whether this replica leads. Only a leader decides. Between winning the lease and this, Workloads and jobs are listed anew: the
-    /// watches may not have told yet what whoever led before has just admitted, started or stopped.
+    /// Whether this replica leads. Only a leader decides. Between winning the lease and this, our own kinds and jobs are listed anew:
+    /// the watches may not have told yet what whoever led before has just admitted, started or stopped, or by which queues.
     Leader(bool),
     /// A write was answered: with the object as it is now, `None` where there is none to show (deletions).
     Written {

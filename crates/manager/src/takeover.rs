@@ -1,8 +1,11 @@
-//! What comes between winning the lease and deciding: Workloads and jobs are listed anew.
+//! What comes between winning the lease and deciding: our own kinds and jobs are listed anew.
 //!
 //! Whoever led before may have admitted, started or stopped somebody a moment ago, and watches may be seconds behind. A leader that
 //! does not know of it would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
-//! of one that was just started. Lists that begin after the lease was won have it all.
+//! of one that was just started. With queues older than those that the former leader has decided on, it would undo that: take back the
+//! admission of a running job whose queue has dropped a check, say. Lists that begin after the lease was won have it all.
+//!
+//! Nodes, pods and requests for nodes are others' to write, and no older than any leader's watch may be at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +16,17 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
+use crate::watch::kinds;
+
 /// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say) keep everybody else waiting.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// By kind that is watched: the number of the last list that was delivered.
 type Delivered = BTreeMap<Kind, u64>;
 
-/// Whether objects of a kind are listed anew: those that a leader's decisions are written to.
+/// Whether objects of a kind are listed anew: those that a leader's decisions are written to, or read from.
 pub fn concerns(kind: Kind) -> bool {
-    matches!(kind, Kind::Workload | Kind::Job(_))
+    kinds::OWN.contains(&kind) || matches!(kind, Kind::Job(_))
 }
 
 /// The side of who leads: asks for lists, and learns that they are there.
@@ -86,10 +91,11 @@ impl Takeover {
     }
 }
 
-/// Whether every kind that is watched was listed for a turn, or Workloads at least if it is `late`. A kind of jobs that does not exist
-/// is not watched; Workloads always are.
+/// Whether every kind that is watched was listed for a turn, or all but jobs if it is `late`. A kind of jobs that does not exist is not
+/// watched; our own kinds always are.
 fn is_complete(delivered: &Delivered, turn: u64, late: bool) -> bool {
-    delivered.get(&Kind::Workload) == Some(&turn) && (late || delivered.values().all(|last| *last == turn))
+    let own = kinds::OWN.iter().all(|kind| delivered.get(kind) == Some(&turn));
+    own && (late || delivered.values().all(|last| *last == turn))
 }
 
 impl Lists {
@@ -141,26 +147,34 @@ mod tests {
         takeover.caught_up().now_or_never().is_some()
     }
 
+    fn deliver_own(lists: &Lists, turn: u64) {
+        for kind in kinds::OWN {
+            lists.delivered(kind, turn);
+        }
+    }
+
     #[tokio::test]
     async fn only_a_list_that_began_after_the_last_question_is_the_answer() {
         let (mut takeover, mut lists) = pair();
-        lists.begin(Kind::Workload);
-        lists.delivered(Kind::Workload, lists.clone().turn());
+        for kind in kinds::OWN {
+            lists.begin(kind);
+        }
+        deliver_own(&lists, lists.clone().turn());
         assert!(!is_there(&mut takeover), "nobody has asked");
         assert!(lists.asked().now_or_never().is_none());
 
         takeover.ask();
         assert!(lists.asked().now_or_never().is_some());
-        lists.delivered(Kind::Workload, 0);
-        assert!(!is_there(&mut takeover), "that one had begun before");
+        deliver_own(&lists, 0);
+        assert!(!is_there(&mut takeover), "those had begun before");
         let first = lists.turn();
         takeover.ask();
-        lists.delivered(Kind::Workload, first);
+        deliver_own(&lists, first);
         assert!(!is_there(&mut takeover), "another term has begun since");
         let second = lists.turn();
-        lists.delivered(Kind::Workload, second);
+        deliver_own(&lists, second);
         assert!(is_there(&mut takeover));
-        lists.delivered(Kind::Workload, second);
+        deliver_own(&lists, second);
         assert!(!is_there(&mut takeover), "once is enough");
     }
 
@@ -172,10 +186,12 @@ mod tests {
         lists.begin(Kind::Node);
         lists.begin(JOBS);
         lists.delivered(JOBS, turn);
-        assert!(!is_there(&mut takeover), "the watch of Workloads has not begun");
-        lists.begin(Kind::Workload);
+        assert!(!is_there(&mut takeover), "the watches of our own kinds have not begun");
+        for kind in kinds::OWN {
+            lists.begin(kind);
+        }
         lists.begin(Kind::Job(JobKind::JobSet));
-        lists.delivered(Kind::Workload, turn);
+        deliver_own(&lists, turn);
         assert!(!is_there(&mut takeover), "JobSets are not listed");
         lists.end(Kind::Job(JobKind::JobSet));
         assert!(is_there(&mut takeover), "they do not exist any more");
@@ -183,10 +199,14 @@ mod tests {
 
     #[test]
     fn jobs_that_cannot_be_listed_keep_nobody_waiting_for_good() {
-        let mut delivered = Delivered::from([(Kind::Workload, 1), (JOBS, 0)]);
+        let mut delivered: Delivered = kinds::OWN.into_iter().map(|kind| (kind, 1)).collect();
+        delivered.insert(JOBS, 0);
         assert!(!is_complete(&delivered, 1, false));
         assert!(is_complete(&delivered, 1, true));
-        delivered.insert(Kind::Workload, 0);
-        assert!(!is_complete(&delivered, 1, true), "without Workloads nothing is decided");
+        for kind in kinds::OWN {
+            let mut delivered = delivered.clone();
+            delivered.insert(kind, 0);
+            assert!(!is_complete(&delivered, 1, true), "without {} nothing is decided", kind.as_str());
+        }
     }
 }

@@ -44,7 +44,7 @@ pub struct Shared {
     pub sync: Arc<SyncTracker>,
     /// Changes when everything must be listed anew.
     pub epoch: watch::Receiver<u64>,
-    /// Asks for lists of Workloads and jobs.
+    /// Asks for lists of our own kinds and of jobs.
     pub lists: Lists,
     /// A field selector of what is watched.
     pub fields: Option<&'static str>,

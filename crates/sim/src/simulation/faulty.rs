@@ -2,7 +2,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use sluice_api::job::JobKind;
 use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, Write, WriteError, WriteRequest};
 
 use super::{SimError, Simulation};
@@ -13,6 +12,12 @@ use crate::object::KINDS;
 /// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
 fn config(simulation: &Simulation) -> EngineConfig {
     EngineConfig { provisioning: true, ..EngineConfig::from(&simulation.options.configuration) }
+}
+
+/// Whether whoever wins the lease lists a kind before it leads.
+fn is_listed_first(kind: Kind) -> bool {
+    let own = kind.group() == Kind::Workload.group() && kind != Kind::ProvisioningRequestConfig;
+    own || matches!(kind, Kind::Job(_))
 }
 
 impl Simulation {
@@ -115,10 +120,10 @@ impl Simulation {
         any
     }
 
-    /// A manager leads from now on. Whoever led before may have written what its watches have not told yet: it lists Workloads and jobs
-    /// first.
+    /// A manager leads from now on. Whoever led before may have written, or read, what its watches have not told yet: it lists our own
+    /// kinds and jobs first.
     fn lead(&mut self) {
-        for kind in JobKind::ALL.map(Kind::Job).into_iter().chain([Kind::Workload]) {
+        for kind in KINDS.into_iter().filter(|kind| is_listed_first(*kind)) {
             if let Some(day) = &mut self.bad_day {
                 day.watches.reopen(kind);
             }

@@ -256,13 +256,7 @@ fn jobs(simulation: &Simulation, wrong: &mut Vec<String>) {
             if simulation.has_pods(reference) && !ended && with("QuotaReserved") == 0 {
                 wrong.push(format!("{reference} has pods, and its quota is not held"));
             }
-            // What ran when its queue began to ask for another check is stopped only after it was told so.
-            let taken_back = own.iter().any(|w| {
-                let reason =
-                    objects::condition(w, "Admitted").and_then(|c| c["reason"].as_str()).unwrap_or_default();
-                reason.starts_with("Unsatisfied") && is_true(w, "QuotaReserved")
-            });
-            if value["spec"]["suspend"] != true && !ended && with("Admitted") == 0 && !taken_back {
+            if value["spec"]["suspend"] != true && !ended && with("Admitted") == 0 {
                 wrong.push(format!("{reference} runs without an admission"));
             }
         }
