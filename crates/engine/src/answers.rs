@@ -79,6 +79,11 @@ impl Engine {
         {
             self.observe_object(object);
         }
+        if open.purpose == Purpose::ReserveQuota
+            && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
+        {
+            entry.unchecked = false;
+        }
         if open.purpose == Purpose::Read && open.object.kind == Kind::Workload {
             self.settle_reservation(&workload_key(&open.object));
         }
@@ -183,6 +188,12 @@ impl Engine {
     fn workload_write_failed(&mut self, open: &Open, error: &WriteError) {
         let key = workload_key(&open.object);
         let uncertain = matches!(error, WriteError::Transient(_) | WriteError::Conflict(_));
+        if matches!(open.decision, Some(Decision::Reserve { .. }))
+            && let Some(entry) = self.world.workloads.get_mut(&key)
+        {
+            // What it holds, if it does, may be what somebody else has written.
+            entry.unchecked = true;
+        }
         match &open.decision {
             // It may have been carried out, now or the time before: nobody else gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),

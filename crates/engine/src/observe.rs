@@ -7,11 +7,12 @@ use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
-use crate::effect::{EventType, Level};
+use crate::effect::{EventType, Level, Purpose};
 use crate::engine::Engine;
 use crate::hotswap::scene::holds;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::scheduling::pairs;
+use crate::ingest::workload::reserved;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
 use crate::outbox::{event, log};
@@ -198,6 +199,7 @@ impl Engine {
     fn observe_workload(&mut self, workload: slim::Workload) {
         let key = ingest::workload::key(&workload);
         let held = self.world.workloads.get(&key).is_some_and(holds);
+        let foreign = self.is_foreign_reservation(&key, &workload);
         if let Some(entry) = self.world.workloads.get_mut(&key) {
             let same = entry.object.metadata.uid == workload.metadata.uid;
             let known = entry.object.metadata.resource_version.as_deref();
@@ -209,11 +211,26 @@ impl Engine {
             }
         }
         self.world.put_workload(&key, workload);
+        if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
+            entry.unchecked = true;
+        }
         if held && !self.world.workloads.get(&key).is_some_and(holds) {
             self.hotswap_released(&key);
         }
         self.touch_workload(&key);
         self.hotswap_workload_changed(&key);
+    }
+
+    /// Whether a Workload holds quota now that it did not hold before, and that we are not just reserving for it. (Nobody but us can have
+    /// reserved for one that was made since we lead.)
+    fn is_foreign_reservation(&self, key: &WorkloadKey, workload: &slim::Workload) -> bool {
+        if !self.decides() || !reserved(&workload.status) {
+            return false;
+        }
+        let Some(entry) = self.world.workloads.get(key) else { return false };
+        let reserving = entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::ReserveQuota);
+        let same = entry.object.metadata.uid == workload.metadata.uid;
+        same && !reserving && !reserved(&entry.object.status)
     }
 
     fn observe_job(&mut self, view: JobView) {

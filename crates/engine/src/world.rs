@@ -113,6 +113,8 @@ pub(crate) struct WorkloadEntry {
     pub decision: Option<Decision>,
     /// Whether it is not known if quota was reserved: the write failed, and may have been carried out. It is held until then.
     pub uncertain: bool,
+    /// Its reservation may not be ours: it appeared while we led, and nobody has yet looked whether it fits.
+    pub unchecked: bool,
     /// How its writes fare.
     pub retry: Retry,
     /// When a message was last written, for those whose numbers alone change.
@@ -272,6 +274,7 @@ impl World {
                 open: None,
                 decision: None,
                 uncertain: false,
+                unchecked: false,
                 retry: Retry::default(),
                 message_at: None,
                 untold: None,

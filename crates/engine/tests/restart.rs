@@ -3,9 +3,9 @@
 mod model;
 
 use model::build::job;
-use model::{Cluster, condition};
-use serde_json::json;
-use sluice_engine::{Kind, Purpose};
+use model::{Cluster, condition, told};
+use serde_json::{Value, json};
+use sluice_engine::{Kind, Purpose, WriteError};
 
 /// Two jobs, the second of which preempts the first; the first runs again when the second is done.
 fn play(cut_after: Option<usize>) -> (Cluster, usize) {
@@ -82,4 +82,120 @@ fn what_a_list_lacks_is_gone_if_it_does_not_exist() {
         c.settle();
         assert_eq!(c.written(Purpose::CreateWorkload), 2, "it is made anew");
     }
+}
+
+/// Another engine leads while the former one's reservation for `late` is still under way, of a queue with quota for one. Both have told
+/// `late` the same before, so that nothing but that reservation changes it.
+fn reservation_under_way(queue: &Value) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.priority_class("high", 1000);
+    c.api.simple("1", queue);
+    for name in ["first", "late"] {
+        c.api.add_job(job("team-a", name, "lq", 1, "1"));
+        c.settle();
+    }
+    c.slow = Some(Purpose::ReserveQuota);
+    c.api.finish_job("first", true);
+    c.settle();
+    c
+}
+
+/// A job goes before `late` with the next engine.
+fn go_before(c: &mut Cluster, name: &str, cpu: &str) {
+    let mut view = job("team-a", name, "lq", 1, cpu);
+    view.workload_priority_class = Some("high".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    c.slow = None;
+    c.restart();
+    c.settle();
+}
+
+#[test]
+fn a_late_reservation_of_a_former_leader_is_taken_back_if_its_quota_was_given_away() {
+    let mut c = reservation_under_way(&json!({}));
+    go_before(&mut c, "other", "1");
+    assert_eq!(condition(&c.workload("other"), "Admitted"), "True");
+    c.arrive();
+    assert_eq!(condition(&c.workload("late"), "Admitted"), "True", "both hold the same quota");
+    c.settle();
+    let late = c.workload("late");
+    assert!(
+        told(&late, "QuotaReserved").starts_with("False/WaitingForQuota: "),
+        "{}",
+        told(&late, "QuotaReserved")
+    );
+    assert_eq!(condition(&late, "Admitted"), "False");
+    assert!(c.api.job("late").view.suspended);
+    assert!(!c.api.job("other").view.suspended);
+    let started =
+        |c: &Cluster| c.writes.iter().filter(|(o, p)| &*o.name == "late" && *p == Purpose::StartJob).count();
+    assert_eq!(started(&c), 0, "it was taken back before it ran");
+
+    c.api.finish_job("other", true);
+    c.settle();
+    assert_eq!(condition(&c.workload("late"), "Admitted"), "True");
+    assert_eq!(started(&c), 1);
+}
+
+#[test]
+fn a_late_reservation_whose_taking_back_fails_does_not_start_its_job_meanwhile() {
+    let mut c = reservation_under_way(&json!({}));
+    go_before(&mut c, "other", "1");
+    c.arrive();
+    c.fail.push_back((Purpose::ReleaseQuota, WriteError::Transient("no answer came".to_owned())));
+    c.settle();
+    assert_eq!(condition(&c.workload("late"), "Admitted"), "True");
+    assert!(c.api.job("late").view.suspended);
+    c.advance(5);
+    assert_eq!(condition(&c.workload("late"), "QuotaReserved"), "False");
+    assert!(c.api.job("late").view.suspended);
+}
+
+#[test]
+fn a_late_reservation_of_a_former_leader_that_fits_is_taken() {
+    let mut c = reservation_under_way(&json!({"queueingStrategy": "StrictFIFO"}));
+    go_before(&mut c, "too-big", "2");
+    assert!(c.api.job("late").view.suspended, "it is not its turn");
+    c.arrive();
+    c.settle();
+    assert_eq!(condition(&c.workload("late"), "Admitted"), "True");
+    assert!(!c.api.job("late").view.suspended);
+}
+
+#[test]
+fn what_holds_quota_when_a_leader_begins_keeps_it_though_quota_shrank() {
+    let mut c = reservation_under_way(&json!({}));
+    c.arrive();
+    c.api.simple("0", &json!({}));
+    c.restart();
+    c.settle();
+    assert_eq!(condition(&c.workload("late"), "Admitted"), "True");
+    assert!(!c.api.job("late").view.suspended);
+}
+
+#[test]
+fn a_job_that_a_former_leader_starts_late_is_stopped_if_its_quota_was_given_away() {
+    let mut c = Cluster::plain();
+    c.api.priority_class("high", 1000);
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.slow = Some(Purpose::StartJob);
+    c.api.add_job(job("team-a", "late", "lq", 1, "1"));
+    c.settle();
+    // The next leader does not get to start it, and preempts it.
+    c.fail.push_back((Purpose::StartJob, WriteError::Refused("not now".to_owned())));
+    go_before(&mut c, "other", "1");
+    c.advance(10);
+    assert_eq!(condition(&c.workload("other"), "Admitted"), "True");
+    c.arrive();
+    assert!(!c.api.job("late").view.suspended, "two jobs run with the quota of one");
+    c.settle();
+    assert!(c.api.job("late").view.suspended);
+    assert!(!c.api.job("other").view.suspended);
+    assert_eq!(c.notes("Started").len(), 1, "nobody tells of a start that was none");
+
+    c.api.finish_job("other", true);
+    c.advance(400);
+    assert!(!c.api.job("late").view.suspended);
+    assert_eq!(c.notes("Started").len(), 2);
 }

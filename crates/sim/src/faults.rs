@@ -4,15 +4,16 @@
 //! just changed; the manager crashes between two writes, or another replica takes over while the last writes of the former are
 //! still under way; clocks jump. A second replica stands by, with watches of its own, and must not write.
 //!
-//! What a manager had under way when it ended arrives before the next one leads, as a lease outlasts a request; the next one's watches
-//! may tell of it much later.
+//! What a manager had under way when it ended may arrive when the next one has long given the same quota to somebody else: two writes on two
+//! objects have no version in common that would keep one of them out. What such late writes did is noted ([`Simulation::late_since`]), for a
+//! while later it must be as if they had not been.
 
 mod watches;
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sluice_engine::{Engine, Input, WriteRequest};
+use sluice_engine::{Engine, Input, ObjectRef, WriteRequest};
 
 use crate::agenda::after;
 use crate::random::Stream;
@@ -132,6 +133,9 @@ pub(crate) struct BadDay {
     /// Rounds of the engine.
     pub step: u64,
     pub counts: PerFault,
+    /// Workloads that got quota, and jobs that were started, by a write of a former leader; and when. As long as the next one has not yet
+    /// started the job, or stopped it.
+    pub late: BTreeMap<ObjectRef, Timestamp>,
     pub check: Option<Box<Check>>,
 }
 
@@ -160,6 +164,7 @@ impl BadDay {
             flights: 0,
             step: 0,
             counts: PerFault::default(),
+            late: BTreeMap::new(),
             check: Some(check),
         }
     }
@@ -233,13 +238,10 @@ impl BadDay {
         }
     }
 
-    /// When the next manager leads: after a while, and not before everything that the last one wrote has arrived.
+    /// The next manager leads after a while. What the last one has under way may arrive before or after that.
     pub fn next_term(&mut self, now: Timestamp) {
         self.term += 1;
-        let begins = after(now, self.pause_or_none());
-        let writes = self.under_way.iter().filter(|(_, flight)| matches!(flight, Flight::Write(..)));
-        let last = writes.map(|((at, _), _)| *at).max();
-        self.leads_at = Some(last.map_or(begins, |last| begins.max(last)));
+        self.leads_at = Some(after(now, self.pause_or_none()));
     }
 
     /// How long an answer takes that may be slow, or how long nobody leads.

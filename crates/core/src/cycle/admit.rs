@@ -1,4 +1,4 @@
-//! An entry gets its quota (reference 06, 6.5 "Admit").
+//! An entry gets its quota (reference 06, 6.5 "Admit"); whether what somebody else gave a workload fits.
 
 use super::{Entry, Progress};
 use crate::admission_fair_sharing::in_units;
@@ -6,11 +6,26 @@ use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::workload::{Admission, PodSetAssignment};
+use crate::view::{Demand, View};
+use crate::workload::{Admission, PodSetAssignment, WorkloadKey};
 use crate::workloads::{Held, Hold};
 use crate::{Amount, Name};
 
 impl Scheduler {
+    /// Whether what a workload holds would be free for it if it did not hold it yet; that of one that holds nothing is.
+    pub fn fits_what_it_holds(&mut self, key: &WorkloadKey) -> bool {
+        self.refresh();
+        let Some(id) = self.workloads.find(key) else { return true };
+        let held = self.workloads.usage_of(id).iter().filter(|held| held.2 > 0);
+        let demands: Vec<Demand> = held.map(|&(pair, slot, amount)| Demand { pair, slot, amount }).collect();
+        let mark = self.tree.usage.mark();
+        let mut view = view!(self, &[]);
+        view.remove(id);
+        let fits = view.fits(&demands, true) && view.first_lack(id, &demands, &[id]).is_none();
+        self.tree.usage.rollback(&mark);
+        fits
+    }
+
     /// Lets the entry hold what it was assigned.
     pub(super) fn admit(&mut self, entry: &Entry, now: Time, progress: &mut Progress) {
         let id = entry.head.workload;

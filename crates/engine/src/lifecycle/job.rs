@@ -301,6 +301,10 @@ impl Engine {
             return self.end_eviction(key, view, workload);
         }
         if view.suspended {
+            if self.take_back(workload) {
+                return;
+            }
+            let entry = &self.world.workloads[workload];
             if is(entry.status(), Type::Admitted) {
                 return self.start_job(key, view, workload);
             }

@@ -12,12 +12,15 @@ use super::body::strict_patch;
 use super::transition::{self, Eviction};
 use super::workload::later;
 use crate::REPORTER_WORKLOAD;
-use crate::effect::{Effect, EventType, Purpose, Write};
+use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::ingest;
-use crate::ingest::workload::is;
-use crate::outbox::event;
+use crate::ingest::workload::{is, reserved};
+use crate::outbox::{event, log};
 use crate::world::workload_ref;
+
+/// What a Workload is told whose reservation came late and does not fit.
+const TAKEN_BACK: &str = "Quota was reserved by a former leader, and others have got it since";
 
 impl Engine {
     /// A Workload that holds quota: checks, stopped queues, timeouts.
@@ -25,10 +28,50 @@ impl Engine {
         if is(self.world.workloads[key].status(), Type::Evicted) {
             return;
         }
-        let _ = self.reconcile_provisioning(key)
+        let _ = self.take_back(key)
+            || self.reconcile_provisioning(key)
             || self.reconcile_checks(key)
             || self.reconcile_stop(key)
             || self.reconcile_deadlines(key);
+    }
+
+    /// What a former leader had under way may reserve quota late, after we gave the same to somebody else: two Workloads, and no
+    /// version that both writes depend on. Such a reservation counts from when it is seen, and if it does not fit it is taken back before
+    /// its job starts. Running work stays. Says whether it is taken back, or will be.
+    pub(super) fn take_back(&mut self, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        if !entry.unchecked || !reserved(entry.status()) {
+            return false;
+        }
+        if entry.uncertain {
+            // It is read first.
+            return true;
+        }
+        let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
+        let Some(job) = job.filter(|job| job.view.suspended) else { return false };
+        let stops = job.view.active || job.open.is_some();
+        if self.scheduler.fits_what_it_holds(key) {
+            if let Some(entry) = self.world.workloads.get_mut(key) {
+                entry.unchecked = false;
+            }
+            return false;
+        }
+        if !stops {
+            let entry = &self.world.workloads[key];
+            let mut next = entry.status().clone();
+            let at = self.at(&entry.object);
+            let why = Reason::WaitingForQuota;
+            let reason = if at.granular { why.as_str() } else { why.legacy() };
+            transition::unreserve(&mut next, reason, TAKEN_BACK, at);
+            let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone());
+            let told = log(
+                Level::Warn,
+                "late reservation taken back",
+                &[("workload", key), ("queue", &queue.unwrap_or_default())],
+            );
+            self.write_status(key, Purpose::ReleaseQuota, next, vec![told]);
+        }
+        true
     }
 
     /// Two-phase admission (reference 06, 6.10); says whether it wrote.

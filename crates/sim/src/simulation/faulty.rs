@@ -1,12 +1,16 @@
 //! The ways from and to the engine. On a bad day they are long, and things go wrong on them.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
-use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, Write, WriteError, WriteRequest};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_engine::{
+    Effect, Engine, EngineConfig, Input, Kind, Object, ObjectRef, Purpose, Write, WriteError, WriteRequest,
+};
 
 use super::{SimError, Simulation};
 use crate::agenda::after;
 use crate::faults::{BadDay, Check, Fate, Flight, Manager, PerFault, Watches};
+use crate::json::text;
 use crate::object::KINDS;
 
 /// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
@@ -18,6 +22,11 @@ fn config(simulation: &Simulation) -> EngineConfig {
 fn is_listed_first(kind: Kind) -> bool {
     let own = kind.group() == Kind::Workload.group() && kind != Kind::ProvisioningRequestConfig;
     own || matches!(kind, Kind::Job(_))
+}
+
+fn holds_quota(workload: &Value) -> bool {
+    let conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.filter(|c| c["status"] == "True").any(|c| c["type"] == "QuotaReserved")
 }
 
 impl Simulation {
@@ -39,6 +48,25 @@ impl Simulation {
     /// What went wrong so far.
     pub fn faults(&self) -> PerFault {
         self.bad_day.as_ref().map(|day| day.counts).unwrap_or_default()
+    }
+
+    /// Since when a Workload holds quota, or a job runs, only because a write of a former leader came late: until the job is started by the
+    /// next one, or stopped.
+    pub fn late_since(&self, object: &ObjectRef) -> Option<Timestamp> {
+        self.bad_day.as_ref()?.late.get(object).copied()
+    }
+
+    /// Whether it is still only a late write that gave a Workload quota, or started a job.
+    fn is_still_late(&self, object: &ObjectRef) -> bool {
+        let Some(value) = self.world.get(object) else { return false };
+        if let Kind::Job(_) = object.kind {
+            let held = self.workloads_of(text(&value["metadata"]["uid"])).any(holds_quota);
+            return !held && (value["spec"]["suspend"] != true || self.has_pods(object));
+        }
+        let mut jobs = JobKind::ALL.into_iter().flat_map(|kind| self.world.of_kind(Kind::Job(kind)));
+        let job =
+            jobs.find(|(_, job)| value["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]);
+        holds_quota(value) && job.is_none_or(|(_, job)| job["spec"]["suspend"] == true)
     }
 
     /// How many steps there were on a bad day: rounds of the engine.
@@ -165,6 +193,13 @@ impl Simulation {
             }
             Flight::Write(of, request) => {
                 let result = self.perform(&request);
+                let now = self.now;
+                if result.is_ok()
+                    && matches!(request.purpose, Purpose::ReserveQuota | Purpose::StartJob)
+                    && let Some(day) = self.bad_day.as_mut().filter(|_| term != Some(of))
+                {
+                    day.late.insert(request.object.clone(), now);
+                }
                 let answer = Input::Written { id: request.id, result };
                 if let Some(day) = self.bad_day.as_mut().filter(|_| term == Some(of)) {
                     // The way back may be as long.
@@ -289,6 +324,10 @@ impl Simulation {
         if self.options.audit {
             wrong.extend(day.standby.engine.audit().err().unwrap_or_default());
         }
+        let late: Vec<_> = day.late.keys().cloned().collect();
+        let over: Vec<_> = late.into_iter().filter(|object| !self.is_still_late(object)).collect();
+        let Some(day) = &mut self.bad_day else { return Ok(()) };
+        day.late.retain(|object, _| !over.contains(object));
         if changed && let Some(mut check) = day.check.take() {
             wrong.extend(check(self));
             if let Some(day) = &mut self.bad_day {

@@ -145,6 +145,8 @@ fn time(value: &Value) -> i64 {
 pub struct Seen {
     pub plain: Workload,
     pub held: Option<Held>,
+    /// It holds quota by a late write of a former leader, and its job has not been started: that may be beyond what there is.
+    pub late: bool,
     pub finished: bool,
     /// Whether it may be admitted as far as it goes: active, not told to wait, no check failed, its queue is not stopped.
     pub may_run: bool,
@@ -227,6 +229,7 @@ pub fn workload(simulation: &Simulation, reference: &ObjectRef, value: &Value) -
     let why = condition(value, "QuotaReserved").filter(|c| c["status"] != "True");
     Seen {
         held: reserved.then(|| held(value, &plain)),
+        late: simulation.late_since(reference).is_some(),
         finished,
         may_run: spec["active"] != false
             && metadata["deletionTimestamp"].is_null()

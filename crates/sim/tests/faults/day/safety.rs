@@ -1,6 +1,7 @@
 //! What must hold after each step, whatever went wrong: looked up in the objects alone, as an auditor of the cluster would.
 //!
-//! * No admission beyond what the quota tree has, a borrowing limit, or what others lend.
+//! * No admission beyond what the quota tree has, a borrowing limit, or what others lend. One that a former leader wrote, and that came
+//!   when the next one led, counts when its job starts: until then it can still be taken back.
 //! * No job with two Workloads that hold quota; no pods without an admission; no quota given back while there are pods.
 //! * In a StrictFIFO queue nobody is admitted before an older one of at least the same priority.
 //! * A victim of preemption is one that the preemptor's policies allow, for the reason that is told.
@@ -77,7 +78,7 @@ impl Safety {
             self.admissions(&seen, now, &mut wrong);
             self.victims(&seen, now, &mut wrong);
         }
-        jobs(simulation, &mut wrong);
+        jobs(simulation, self.patience(), &mut wrong);
         self.waits_since.retain(|key, _| seen.get(key).is_some_and(waits));
         for (key, _) in seen.iter().filter(|(_, seen)| waits(seen)) {
             self.waits_since.entry(key.clone()).or_insert(now);
@@ -113,15 +114,21 @@ impl Safety {
     /// Workloads that hold quota since the last step.
     fn admissions(&self, seen: &BTreeMap<Name, Seen>, now: Timestamp, wrong: &mut Vec<String>) {
         let tree = Tree::of(&self.world);
-        let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
-        for (key, held) in seen.iter().filter_map(|(key, seen)| Some((key, seen.held.as_ref()?))) {
-            if self.seen.get(key).is_some_and(|before| before.held.is_some()) {
-                continue;
-            }
+        let counted = |seen: &Seen| seen.held.is_some() && !seen.late;
+        let all = holders(&self.world, seen);
+        let snapshot = Snapshot::new(&self.world, &tree, all.filter(|held| !seen[&held.workload.key].late));
+        let new =
+            seen.iter().filter(|(key, seen)| counted(seen) && !self.seen.get(*key).is_some_and(counted));
+        for (key, held) in new.filter_map(|(key, seen)| Some((key, seen.held.as_ref()?))) {
             let over = over_limit(&tree, &snapshot, &held.workload.queue, &held.usage);
             wrong.extend(over.map(|what| format!("{key} was admitted {what}")));
             wrong.extend(self.overtaken(&held.workload, seen, now));
         }
+    }
+
+    /// How long what is known may be left undone.
+    fn patience(&self) -> SignedDuration {
+        if self.stale.is_zero() { self.stale } else { self.stale + BACKOFF }
     }
 
     /// Who waited in a StrictFIFO queue and was overtaken.
@@ -131,7 +138,7 @@ impl Safety {
             return None;
         }
         let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
-        let patience = if self.stale.is_zero() { self.stale } else { self.stale + BACKOFF };
+        let patience = self.patience();
         let before = self.waits_since.iter().find_map(|(key, since)| {
             let other = seen.get(key).filter(|seen| waits(seen)).map(|seen| &seen.plain)?;
             let known = now.duration_since(*since) > patience;
@@ -241,10 +248,12 @@ fn over_limit(tree: &Tree, snapshot: &Snapshot<'_>, of: &Name, usage: &Usage) ->
     None
 }
 
-/// Jobs and their pods.
-fn jobs(simulation: &Simulation, wrong: &mut Vec<String>) {
+/// Jobs and their pods. What a late write of a former leader has started is stopped as soon as it is seen.
+fn jobs(simulation: &Simulation, patience: SignedDuration, wrong: &mut Vec<String>) {
+    let now = simulation.now();
+    let excused = |job| simulation.late_since(job).is_some_and(|since| now.duration_since(since) <= patience);
     for kind in JobKind::ALL {
-        for (reference, value) in simulation.objects(Kind::Job(kind)) {
+        for (reference, value) in simulation.objects(Kind::Job(kind)).filter(|(job, _)| !excused(job)) {
             let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
             let own: Vec<&Value> = simulation.workloads_of(uid).collect();
             let with =

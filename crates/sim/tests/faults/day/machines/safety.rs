@@ -83,7 +83,7 @@ fn chips(workload: &Value) -> i64 {
     list(&workload["status"]["admission"]["podSetAssignments"]).map(of).sum()
 }
 
-fn seen(workload: &Value) -> Seen {
+fn seen(simulation: &Simulation, reference: &ObjectRef, workload: &Value) -> Seen {
     let evicted = condition(workload, "Evicted").map(|why| {
         // Of a preemption, the reason is in the other condition.
         let preempted = condition(workload, "Preempted").filter(|_| why["reason"] == "Preempted");
@@ -94,7 +94,10 @@ fn seen(workload: &Value) -> Seen {
         uid: text(&workload["metadata"]["uid"]).to_owned(),
         name: text(&workload["metadata"]["name"]).to_owned(),
         priority: workload["spec"]["priority"].as_i64().unwrap_or(0),
-        holds: condition(workload, "QuotaReserved").is_some() && condition(workload, "Finished").is_none(),
+        // What a former leader's late write gave counts when the job starts: until then it can still be taken back.
+        holds: condition(workload, "QuotaReserved").is_some()
+            && condition(workload, "Finished").is_none()
+            && simulation.late_since(reference).is_none(),
         chips: chips(workload),
         evicted,
     }
@@ -133,8 +136,9 @@ impl Safety {
     pub fn check(&mut self, simulation: &Simulation) -> Vec<String> {
         let now = simulation.now();
         self.look_at_nodes(simulation, now);
+        let workloads = simulation.objects(Kind::Workload);
         let all: BTreeMap<_, _> =
-            simulation.objects(Kind::Workload).map(|(r, value)| (r.clone(), seen(value))).collect();
+            workloads.map(|(r, value)| (r.clone(), seen(simulation, r, value))).collect();
         let mut wrong = Vec::new();
         let enabled = |queue: &Value| queue["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true;
         let acts = simulation.objects(Kind::ClusterQueue).any(|(_, queue)| enabled(queue));
