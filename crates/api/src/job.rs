@@ -221,8 +221,10 @@ pub struct JobView {
     /// Whether the rest of a stop that was begun must wait: Kubernetes ≥ 1.36 keeps the template of a suspended Job as it is while
     /// `status.active` is not 0.
     pub stop_waits: bool,
-    /// Whether pods may still use the quota (active or terminating ones).
+    /// Whether pods of it run, or are to.
     pub active: bool,
+    /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
+    pub terminating: i32,
     /// Set once the job ended.
     pub finished: Option<JobFinished>,
     /// Whether all pods are ready or succeeded.

@@ -4,9 +4,11 @@
 //!   restores; [`priority`]: where its priority comes from.
 //! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
+//! * [`stopped`]: how a run ends; [`active`]: when its pods are gone, so that its quota is free.
 //! * [`backoff`]: how waits grow; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
+pub(crate) mod active;
 pub(crate) mod backoff;
 pub(crate) mod body;
 pub(crate) mod create;

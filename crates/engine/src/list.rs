@@ -25,6 +25,9 @@ impl Engine {
         }
         if matches!(kind, Kind::Pod | Kind::Node) {
             self.hotswap_stale();
+            if first {
+                self.mark_stuck();
+            }
         }
         if first && let Kind::Job(_) = kind {
             self.dirty.workloads.extend(self.world.workloads.keys().cloned());

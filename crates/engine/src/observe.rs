@@ -131,11 +131,13 @@ impl Engine {
                     old == *node
                 };
                 // Nodes say every few seconds that they are there.
-                if !self.world.nodes.get(&name).is_some_and(|old| same(old)) {
+                let changed = !self.world.nodes.get(&name).is_some_and(|old| same(old));
+                self.world.nodes.insert(Arc::clone(&name), node);
+                if changed {
                     self.hotswap_stale();
                     self.terminating_node_changed(&name);
+                    self.mark_stuck_on(&name);
                 }
-                self.world.nodes.insert(name, node);
             }
             Object::Pod(pod) => self.observe_pod(&reference, &pod),
             Object::LimitRange(range) => {
@@ -234,10 +236,10 @@ impl Engine {
     }
 
     fn observe_job(&mut self, view: JobView) {
-        if !self.config.frameworks.contains(&view.job.kind) {
-            return;
-        }
         let key = JobKey::of(&view.job);
+        if !self.config.frameworks.contains(&view.job.kind) && !self.is_child(&view) {
+            return self.drop_job(&key);
+        }
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             let same = entry.view.job.uid == view.job.uid;
             let has_more = view.pod_sets.iter().any(|p| p.template.is_some());
@@ -248,6 +250,7 @@ impl Engine {
                 _ => entry.retry.seen_newer(),
             }
         }
+        self.mark_parent(&key, Some(&view));
         let uid = Arc::clone(&view.job.uid);
         self.world.put_job(Arc::new(view));
         self.dirty.jobs.extend(self.world.children.get(&uid).into_iter().flatten().cloned());
@@ -325,6 +328,7 @@ impl Engine {
             Kind::Node => {
                 self.world.nodes.remove(name);
                 self.hotswap_stale();
+                self.mark_stuck_on(name);
             }
             Kind::Pod => self.forget_pod(object, uid),
             Kind::LimitRange => {
@@ -360,6 +364,7 @@ impl Engine {
     }
 
     fn drop_job(&mut self, key: &JobKey) {
+        self.mark_parent(key, None);
         let Some(entry) = self.world.take_job(key) else { return };
         let uid = &entry.view.job.uid;
         self.dirty.workloads.extend(self.world.owned(uid));

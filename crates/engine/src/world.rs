@@ -9,6 +9,7 @@ use sluice_api::{slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
+use crate::hotswap::pods::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef, WriteError};
@@ -188,7 +189,9 @@ pub(crate) struct World {
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
     pub nodes: BTreeMap<Name, Box<slim::Node>>,
     /// Pods that are bound and have not ended, by namespace and name.
-    pub pods: BTreeMap<(Name, Name), crate::hotswap::pods::Pod>,
+    pub pods: BTreeMap<PodKey, Pod>,
+    /// Those of them that are being deleted, by the UID of their controller.
+    pub leaving: BTreeMap<Name, BTreeSet<PodKey>>,
     pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,
     pub limits: BTreeMap<Name, LimitSummary>,
     pub runtime_classes: BTreeMap<Name, slim::RuntimeClass>,
@@ -344,6 +347,22 @@ impl World {
     pub fn take_job(&mut self, key: &JobKey) -> Option<JobEntry> {
         self.take_job_indexes(key)?;
         self.jobs.remove(key)
+    }
+
+    /// Puts a pod in.
+    pub fn put_pod(&mut self, key: PodKey, pod: Pod) {
+        self.take_pod(&key);
+        if let Some(job) = pod.controller.as_ref().filter(|_| pod.leaving) {
+            index(&mut self.leaving, Arc::clone(job), key.clone());
+        }
+        self.pods.insert(key, pod);
+    }
+
+    /// Takes a pod out.
+    pub fn take_pod(&mut self, key: &PodKey) {
+        if let Some(job) = self.pods.remove(key).and_then(|pod| pod.controller) {
+            unindex(&mut self.leaving, &job, key);
+        }
     }
 
     /// Workloads that a job controls, oldest first.

@@ -19,8 +19,8 @@ pub fn observe(job: &Value) -> JobView {
     view.suspended = spec["suspend"] == true && !view.stopping;
     view.stop_waits =
         view.stopping && spec["suspend"] == true && status["active"].as_i64().is_some_and(|pods| pods != 0);
-    view.active =
-        ["active", "terminating"].iter().any(|key| status[*key].as_i64().is_some_and(|pods| pods != 0));
+    view.active = status["active"].as_i64().is_some_and(|pods| pods != 0);
+    view.terminating = object::int(&status["terminating"]).unwrap_or(0).max(0);
     view.finished = object::finished(status, "Complete", "Failed");
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let count = object::pods_of_job_spec(spec);

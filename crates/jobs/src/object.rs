@@ -59,6 +59,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         stopping: false,
         stop_waits: false,
         active: false,
+        terminating: 0,
         finished: None,
         pods_ready: false,
         reclaimable: Vec::new(),

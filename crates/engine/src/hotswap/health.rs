@@ -48,14 +48,19 @@ pub(crate) fn of(node: &slim::Node, now: Timestamp, config: &Hotswap) -> Health 
         Some(true) if node.unschedulable => Health::Closed,
         Some(true) => Health::Healthy,
         Some(false) => {
-            let wait = SignedDuration::from_secs(config.not_ready_after.as_secs());
-            let until = node.ready_since.and_then(|since| since.checked_add(wait).ok());
             let wavering = |until| Health::Wavering { until, closed: node.unschedulable };
-            until.filter(|until| *until > now).map_or(Health::Unhealthy, wavering)
+            lost_from(node, config).filter(|until| *until > now).map_or(Health::Unhealthy, wavering)
         }
         // It has not said anything yet, or was never a machine.
         None => Health::Unhealthy,
     }
+}
+
+/// From when on a node counts as lost, if it is not ready: nobody is there any more who would end its pods.
+pub(crate) fn lost_from(node: &slim::Node, config: &Hotswap) -> Option<Timestamp> {
+    let wait = SignedDuration::from_secs(config.not_ready_after.as_secs());
+    let until = node.ready_since.and_then(|since| since.checked_add(wait).ok());
+    (node.ready == Some(false)).then(|| until.unwrap_or(Timestamp::MIN))
 }
 
 /// Whether a node says that it is about to go.

@@ -36,7 +36,7 @@ pub(crate) struct Pod {
     /// Whether its Workload has given its quota back since: then its job had no pods any more, whatever a watch that lags shows.
     former: bool,
     /// The UID of its controller.
-    controller: Option<Name>,
+    pub controller: Option<Name>,
     /// The JobSet that it names.
     jobset: Option<Name>,
     /// When it was made.
@@ -100,7 +100,8 @@ impl Engine {
             if entry.leaving {
                 self.hotswap_left(&key, &entry);
             }
-            self.world.pods.insert(key, entry);
+            self.mark_if_stuck(&entry);
+            self.world.put_pod(key, entry);
             self.hotswap_pods_changed();
         }
     }
@@ -132,7 +133,8 @@ impl Engine {
     }
 
     fn drop_pod(&mut self, key: &PodKey) {
-        if self.world.pods.remove(key).is_some() {
+        if self.world.pods.contains_key(key) {
+            self.world.take_pod(key);
             self.hotswap_pods_changed();
         }
     }

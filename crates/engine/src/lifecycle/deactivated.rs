@@ -24,7 +24,7 @@ impl Engine {
     ) -> bool {
         let Some(seconds) = self.config.retention_after_deactivated_seconds else { return false };
         let entry = &self.world.workloads[workload];
-        if entry.object.spec.active || view.active {
+        if entry.object.spec.active {
             return false;
         }
         let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
@@ -36,11 +36,15 @@ impl Engine {
             self.wake_at(until, Alarm::Job(key.clone()));
             return false;
         }
+        let why = evicted.reason.clone();
+        if self.is_active(key) {
+            return false;
+        }
         let note = "Deleted job: deactivation retention period expired";
         let uid = &view.job.uid;
         let then = vec![
             event(&key.object(), uid, EventType::Normal, "Deleted", note, reporter(key.kind)),
-            log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &evicted.reason)]),
+            log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
         ];
         let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None };
         self.write_job(key, Purpose::DeleteJob, write, then);

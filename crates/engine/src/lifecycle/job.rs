@@ -41,7 +41,8 @@ enum Ancestor {
 impl Engine {
     /// Does the next thing that a job needs.
     pub(crate) fn reconcile_job(&mut self, key: &JobKey) {
-        if !self.decides() {
+        // Others are known only as parts of those above them.
+        if !self.decides() || !self.config.frameworks.contains(&key.kind) {
             return;
         }
         let Some(entry) = self.world.jobs.get(key) else { return };
@@ -187,7 +188,7 @@ impl Engine {
                 self.stop_job(key, view, infos, note, &[]);
                 return Own::Wait;
             }
-            if view.active {
+            if self.is_active(key) {
                 return Own::Wait;
             }
         }
@@ -264,7 +265,7 @@ impl Engine {
             };
             return self.stop_job(key, view, Vec::new(), why, &[]);
         }
-        if view.active || view.prebuilt_workload.is_some() {
+        if view.prebuilt_workload.is_some() || self.is_active(key) {
             return;
         }
         match self.priority_of(view) {

@@ -28,9 +28,10 @@ impl Engine {
             let infos = restore_infos(&entry.object);
             return self.stop_job(key, view, infos, &evicted.message, &[]);
         }
-        if view.active || !reserved(entry.status()) {
+        if !reserved(entry.status()) || self.is_active(key) {
             return;
         }
+        let entry = &self.world.workloads[workload];
         let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
         let mut next = entry.status().clone();
         transition::release(&mut next, self.at(&entry.object));
@@ -53,10 +54,9 @@ impl Engine {
             let infos = restore_infos(&self.world.workloads[workload].object);
             return self.stop_job(key, view, infos, "Workload is deleted", &[]);
         }
-        if running && view.active {
-            return;
+        if !self.is_active(key) {
+            self.drop_finalizer(workload);
         }
-        self.drop_finalizer(workload);
     }
 
     /// A finished Workload: a job that goes on without one is stopped; one that Kueue deactivated may be removed.
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// A job ended: so does its Workload, and with it the reservation.
+    /// A job ended: so does its Workload, and with it the reservation, once its pods are gone.
     pub(crate) fn job_finished(
         &mut self,
         key: &JobKey,
@@ -88,6 +88,9 @@ impl Engine {
         workload: &WorkloadKey,
         finished: &JobFinished,
     ) {
+        if self.is_active(key) {
+            return;
+        }
         let entry = &self.world.workloads[workload];
         let why = if finished.success { reason::SUCCEEDED } else { reason::FAILED };
         let mut next = entry.status().clone();

@@ -10,6 +10,7 @@ mod checks;
 mod contract;
 mod failure_recovery;
 mod metrics;
+mod pods;
 mod provisioning;
 mod queues;
 mod readiness;

@@ -66,6 +66,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         stopping: false,
         stop_waits: false,
         active: false,
+        terminating: 0,
         finished: None,
         pods_ready: false,
         reclaimable: Vec::new(),

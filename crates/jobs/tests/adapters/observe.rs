@@ -136,12 +136,16 @@ fn the_rest_of_a_stop_waits_for_active_pods_of_a_suspended_job() {
 }
 
 #[test]
-fn a_job_is_active_while_pods_run_or_terminate() {
-    let active = |status: Value| observe_job(|job| job["status"] = status).active;
-    assert!(!active(Value::Null));
-    assert!(!active(json!({"active": 0, "terminating": 0})));
-    assert!(active(json!({"active": 1})));
-    assert!(active(json!({"terminating": 1})));
+fn pods_of_a_job_that_run_and_those_that_terminate_are_told_apart() {
+    let pods = |status: Value| {
+        let view = observe_job(|job| job["status"] = status);
+        (view.active, view.terminating)
+    };
+    assert_eq!(pods(Value::Null), (false, 0));
+    assert_eq!(pods(json!({"active": 0, "terminating": 0})), (false, 0));
+    assert_eq!(pods(json!({"active": 1})), (true, 0));
+    assert_eq!(pods(json!({"active": 0, "terminating": 3})), (false, 3));
+    assert_eq!(pods(json!({"terminating": -1})), (false, 0));
 }
 
 #[test]

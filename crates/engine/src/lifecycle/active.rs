@@ -1,0 +1,121 @@
+//! Whether pods of a job may still use its quota: those that run, and those that terminate and can.
+//!
+//! A pod on a node that is lost terminates for as long as nobody deletes its node, or it by force. It does not count once that is
+//! known, which takes the lists of Nodes and Pods.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::job::{JobKind, JobView};
+use sluice_core::Name;
+
+use crate::engine::{Alarm, Engine};
+use crate::hotswap::health;
+use crate::hotswap::pods::Pod;
+use crate::input::Kind;
+use crate::world::JobKey;
+
+impl Engine {
+    /// Whether pods of a job, or of those that it controls, may still use its quota. Where time alone will change that, it is
+    /// looked at again.
+    pub(crate) fn is_active(&mut self, key: &JobKey) -> bool {
+        let Some(entry) = self.world.jobs.get(key) else { return false };
+        let children = self.world.children.get(&entry.view.job.uid).into_iter().flatten();
+        let children = children.filter_map(|child| self.world.jobs.get(child));
+        let views: Vec<_> = std::iter::once(entry).chain(children).map(|entry| &entry.view).collect();
+        // A job that ended is not kept up to date any more: those that it controls are.
+        if views.iter().any(|view| view.active && view.finished.is_none()) {
+            return true;
+        }
+        let (mut active, mut next) = (false, None::<Timestamp>);
+        for view in views.iter().filter(|view| view.terminating > 0) {
+            let (stuck, until) = self.stuck(&view.job.uid);
+            if usize::try_from(view.terminating).is_ok_and(|pods| pods > stuck) {
+                active = true;
+                next = next.into_iter().chain(until).min();
+            }
+        }
+        if let Some(until) = next {
+            self.wake_at(until, Alarm::Job(key.clone()));
+        }
+        active
+    }
+
+    /// How many of a job's terminating pods are on nodes that are lost, and when the next node will be.
+    fn stuck(&self, job: &str) -> (usize, Option<Timestamp>) {
+        if ![Kind::Node, Kind::Pod].iter().all(|kind| self.listed.contains(kind)) {
+            return (0, None);
+        }
+        let pods = self.world.leaving.get(job).into_iter().flatten();
+        let from = pods.filter_map(|pod| self.lost_from(&self.world.pods.get(pod)?.node));
+        let (lost, later): (Vec<_>, Vec<_>) = from.partition(|from| *from <= self.now);
+        (lost.len(), later.into_iter().min())
+    }
+
+    /// From when on a node counts as lost, if it is not ready or gone.
+    fn lost_from(&self, node: &str) -> Option<Timestamp> {
+        let Some(node) = self.world.nodes.get(node) else { return Some(Timestamp::MIN) };
+        health::lost_from(node, &self.config.hotswap)
+    }
+
+    /// Marks the job of a pod that terminates on a node that is, or may be, lost.
+    pub(crate) fn mark_if_stuck(&mut self, pod: &Pod) {
+        if let Some(job) = pod.controller.as_ref().filter(|_| pod.leaving)
+            && self.lost_from(&pod.node).is_some()
+        {
+            self.mark_family(job);
+        }
+    }
+
+    /// Marks the jobs with pods that terminate on a node, if that is, or may be, lost.
+    pub(crate) fn mark_stuck_on(&mut self, node: &str) {
+        if self.lost_from(node).is_none() {
+            return;
+        }
+        let on = |key| self.world.pods.get(key).is_some_and(|pod| *pod.node == *node);
+        let jobs = self.world.leaving.iter().filter(|(_, pods)| pods.iter().any(on));
+        for job in jobs.map(|(job, _)| Arc::clone(job)).collect::<Vec<_>>() {
+            self.mark_family(&job);
+        }
+    }
+
+    /// Marks the jobs with pods that terminate: it is known now which nodes and pods there are.
+    pub(crate) fn mark_stuck(&mut self) {
+        for job in self.world.leaving.keys().cloned().collect::<Vec<_>>() {
+            self.mark_family(&job);
+        }
+    }
+
+    /// Marks a job, and the one that controls it.
+    fn mark_family(&mut self, uid: &Name) {
+        let Some(key) = self.world.job_by_uid.get(uid) else { return };
+        let above = self.world.jobs.get(key).and_then(|entry| self.parent(&entry.view));
+        self.dirty.jobs.extend(above.cloned());
+        self.dirty.jobs.insert(key.clone());
+    }
+
+    /// Marks the job that controls, or controlled, another that changes to `next`, or goes, if that may change whether it is active.
+    pub(crate) fn mark_parent(&mut self, key: &JobKey, next: Option<&JobView>) {
+        let known = self.world.jobs.get(key).map(|entry| &*entry.view);
+        let matters =
+            |view: &JobView| (view.job.uid.clone(), view.controller.clone(), view.active, view.terminating);
+        if known.map(matters) == next.map(matters) {
+            return;
+        }
+        let parents: Vec<_> =
+            known.into_iter().chain(next).filter_map(|view| self.parent(view)).cloned().collect();
+        self.dirty.jobs.extend(parents);
+    }
+
+    /// The job that controls a job, if it is there.
+    fn parent(&self, view: &JobView) -> Option<&JobKey> {
+        self.world.job_by_uid.get(view.controller.as_ref()?.uid.as_str())
+    }
+
+    /// Whether a job is part of one of a kind that is managed: then it is known, although its own kind is not.
+    pub(crate) fn is_child(&self, view: &JobView) -> bool {
+        let owner = view.controller.as_ref();
+        let kind = owner.and_then(|owner| JobKind::from_owner(&owner.api_version, &owner.kind));
+        kind.is_some_and(|kind| self.config.frameworks.contains(&kind))
+    }
+}
