@@ -112,6 +112,9 @@ pub const CONSUME_PROVISIONING_REQUEST: &str = "autoscaling.x-k8s.io/consume-pro
 /// Provisioning class of the ProvisioningRequest that a pod consumes.
 pub const PROVISIONING_CLASS_NAME: &str = "autoscaling.x-k8s.io/provisioning-class-name";
 
+/// JobSet that a Job or a pod is part of.
+pub const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+
 /// Node affinity that the pods of a JobSet get when they are made, as JSON (ours: the affinity in a JobSet's templates cannot change).
 pub const NODE_AFFINITY: &str = "sluice.dev/node-affinity";
 

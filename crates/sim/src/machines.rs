@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_api::labels::JOBSET_NAME;
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::nodes::{Nodes, PodGroup, groups};
@@ -14,9 +15,6 @@ use crate::nodes::{Nodes, PodGroup, groups};
 pub(crate) const PODS_STAY: SignedDuration = SignedDuration::from_secs(300);
 /// How long pods stay on a node that is gone, until they are collected.
 pub(crate) const PODS_COLLECTED: SignedDuration = SignedDuration::from_secs(40);
-
-/// The label that names the JobSet of a pod.
-pub(crate) const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// A pod that is an object: its node, and its name.
 pub(crate) type Shown = (Arc<str>, ObjectRef);
@@ -104,17 +102,17 @@ impl Machines {
         self.nodes.pods_of(job).iter().filter_map(document).collect()
     }
 
-    /// Whether pods of a job can never end, as it is.
-    pub fn has_stuck(&self, job: &ObjectRef) -> bool {
-        self.stuck.get(job).is_some_and(|pods| !pods.is_empty())
+    /// How many pods of a job can never end, as it is.
+    pub fn stuck_of(&self, job: &ObjectRef) -> usize {
+        self.stuck.get(job).map_or(0, Vec::len)
     }
 
-    /// Takes the stuck pods of nodes that answer again or are gone.
-    pub fn take_stuck(&mut self, node: &str) -> Vec<ObjectRef> {
+    /// Takes the stuck pods of nodes that answer again or are gone, each with its job.
+    pub fn take_stuck(&mut self, node: &str) -> Vec<(ObjectRef, ObjectRef)> {
         let mut freed = Vec::new();
-        for pods in self.stuck.values_mut() {
+        for (job, pods) in &mut self.stuck {
             let (free, rest): (Vec<_>, Vec<_>) = pods.drain(..).partition(|(on, _)| **on == *node);
-            freed.extend(free.into_iter().map(|(_, pod)| pod));
+            freed.extend(free.into_iter().map(|(_, pod)| (job.clone(), pod)));
             *pods = rest;
         }
         self.stuck.retain(|_, pods| !pods.is_empty());

@@ -332,6 +332,23 @@ fn what_runs_in_a_cluster_already_holds_its_quota_from_the_beginning() {
 }
 
 #[test]
+fn a_job_whose_pods_terminated_when_it_was_read_from_a_cluster_does_not_wait_for_them_for_good() {
+    let template =
+        "{spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}";
+    let text = format!(
+        "{queues}---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: stopped, namespace: default, \
+         uid: 6f3f1f0e-0000-4000-8000-000000000001, labels: {{kueue.x-k8s.io/queue-name: q0}}}}\n\
+         spec: {{parallelism: 1, completions: 1, suspend: true, template: {template}}}\nstatus: {{active: 0, terminating: 2}}\n",
+        queues = random_world(&[4], &[]),
+    );
+    let manifests = Manifests::read(&[File { name: "w".to_owned(), text, named: true }]).unwrap();
+    let options = options(&manifests);
+    let mut simulation = prepare(&manifests, &BTreeMap::new(), options).unwrap();
+    simulation.run(|_| {}).unwrap();
+    assert_eq!(report(&simulation).totals.admitted, 1);
+}
+
+#[test]
 fn a_changed_quota_is_compared_with_the_future_without_it() {
     let (base, files) = example("arrivals.yaml");
     let mut changed = base.clone();

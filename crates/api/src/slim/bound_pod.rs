@@ -8,10 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::pod::PodTemplate;
 use super::watchable;
-use crate::labels;
-
-/// The label that names the JobSet of a pod (`jobset.sigs.k8s.io/jobset-name`).
-const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+use crate::labels::{JOBSET_NAME, SAFE_TO_FORCEFULLY_DELETE};
 
 /// The type of the condition of a pod that was removed by force (reference 03).
 pub const FAILURE_RECOVERY: &str = "KueueFailureRecovery";
@@ -45,7 +42,7 @@ impl From<core::Pod> for Pod {
         let phase = status.phase.unwrap_or_default();
         let forced = |c: &core::PodCondition| c.type_ == FAILURE_RECOVERY && c.status == "True";
         let says = |annotations: &BTreeMap<String, String>| {
-            annotations.get(labels::SAFE_TO_FORCEFULLY_DELETE).is_some_and(|value| value == "true")
+            annotations.get(SAFE_TO_FORCEFULLY_DELETE).is_some_and(|value| value == "true")
         };
         let controller = metadata.owner_references.into_iter().flatten().find(|o| o.controller == Some(true));
         Self {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluice_api::labels::JOBSET_NAME;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::Simulation;
 use crate::json::text;
-use crate::machines::JOBSET_NAME;
 use crate::nodes::groups;
 use crate::pods::wants_to_run;
 

@@ -34,7 +34,10 @@ impl Simulation {
                 self.agenda.put(at, Action::Gone(reference.clone(), attempt));
             }
             // Once it is started again, its pods have nothing to do with the old ones.
-            (false, None) => drop(self.machines.restarting.remove(reference)),
+            (false, None) => {
+                self.machines.restarting.remove(reference);
+                self.count_terminating(reference);
+            }
             _ => {}
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::Simulation;
@@ -133,8 +134,8 @@ impl Simulation {
         }
         for (name, _) in better {
             let answers = self.machines.nodes.is_ready(name);
-            for pod in if answers { self.machines.take_stuck(name) } else { Vec::new() } {
-                self.world.delete(&pod);
+            if answers {
+                self.end_stuck(name);
             }
         }
         self.resume_broken();
@@ -192,13 +193,29 @@ impl Simulation {
         if self.world.get(&ObjectRef::cluster(Kind::Node, node)).is_some() {
             return;
         }
-        for pod in self.machines.take_stuck(node) {
-            self.world.delete(&pod);
-        }
+        self.end_stuck(node);
         for job in self.machines.nodes.jobs_on(node) {
             self.lose_pods(&job);
         }
         self.start_waiting();
+    }
+
+    /// The pods that could not end on a node end.
+    fn end_stuck(&mut self, node: &str) {
+        for (job, pod) in self.machines.take_stuck(node) {
+            self.world.delete(&pod);
+            self.count_terminating(&job);
+        }
+    }
+
+    /// The status of a stopped Job counts the pods that cannot end; all others have ended.
+    pub(super) fn count_terminating(&mut self, job: &ObjectRef) {
+        let stuck = self.machines.stuck_of(job);
+        let known =
+            self.world.get(job).map_or(0, |value| value["status"]["terminating"].as_u64().unwrap_or(0));
+        if job.kind == Kind::Job(JobKind::Job) && usize::try_from(known) != Ok(stuck) {
+            self.world.set_status(job, |status| status["terminating"] = json!(stuck));
+        }
     }
 
     /// Nodes are gone.
@@ -229,7 +246,7 @@ impl Simulation {
         self.end_pods(job);
         let Some(value) = self.world.get(job) else { return };
         let mut status = pods::idle_status(kind, value);
-        if kind == sluice_api::job::JobKind::JobSet {
+        if kind == JobKind::JobSet {
             status["restarts"] = json!(value["status"]["restarts"].as_i64().unwrap_or(0) + 1);
             self.machines.restarting.insert(job.clone());
         }
@@ -239,7 +256,7 @@ impl Simulation {
 
     /// Whether a JobSet waits for its old pods before it makes new ones.
     pub(super) fn waits_for_old_pods(&mut self, job: &ObjectRef) -> bool {
-        let waits = self.machines.restarting.contains(job) && self.machines.has_stuck(job);
+        let waits = self.machines.restarting.contains(job) && self.machines.stuck_of(job) > 0;
         if waits {
             self.machines.nodes.wait(job);
         } else {
