@@ -39,7 +39,7 @@ use crate::shutdown::{Stop, Stopper, pair};
 use crate::takeover::{self, Takeover};
 use crate::watch::document;
 use crate::watch::pods::Pods;
-use crate::watch::pump::{Feed, Shared, Sink};
+use crate::watch::pump::{Feed, Selector, Shared, Sink};
 use crate::watch::sync::{SyncTracker, end_unless_synced};
 use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
@@ -122,7 +122,7 @@ impl Parts {
         let elected = self.configuration.leader_election.leader_elect;
         let role = if elected { Role::Follower } else { Role::Standalone };
         let registry = Arc::new(Registry::new(metrics::definitions(), role).context("setting up metrics")?);
-        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions(), self.pods())));
+        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
         let gives_up = fatal.clone();
@@ -166,7 +166,7 @@ impl Parts {
             sync: Arc::clone(&sync),
             epoch: epochs,
             lists,
-            fields: None,
+            selector: Selector::default(),
             stop: self.stop.clone(),
         };
         let mut tasks =
@@ -205,15 +205,15 @@ impl Parts {
         self.controllers.has(Controller::Provisioning)
     }
 
-    /// Whether pods may be looked at.
+    /// Who may ask for pods.
     fn pods(&self) -> Pods {
         let on = |gate| self.configuration.gates.enabled(gate);
         if on(Gate::FailureRecoveryPolicy) {
-            Pods::Bound
+            Pods::All
         } else if on(Gate::Hotswap) && self.controllers.has(Controller::Scheduler) {
-            Pods::Running
+            Pods::ForQueues
         } else {
-            Pods::Unwatched
+            Pods::ForJobs
         }
     }
 

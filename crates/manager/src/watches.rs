@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::core::DeserializeGuard;
 use kube::{Api, Client};
 use sluice_api::job::JobKind;
-use sluice_api::{slim, v1beta2};
+use sluice_api::{labels, slim, v1beta2};
 use sluice_engine::input::{Input, Kind};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
@@ -17,7 +17,7 @@ use crate::watch::discovery::{missing, served};
 use crate::watch::document::Documented;
 use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
 use crate::watch::pods::{self, Pods};
-use crate::watch::pump::{Ended, Feed, Shared, Watched, pump};
+use crate::watch::pump::{Ended, Feed, Selector, Shared, Watched, pump};
 use crate::watch::versions::{OLDER, Versions};
 
 /// Between two looks for CRDs that are needed.
@@ -57,29 +57,33 @@ pub struct Wanted {
     pub jobs: Vec<JobKind>,
     /// ProvisioningRequests; the version that is served is noted here.
     pub provisioning: Option<Versions>,
-    /// Pods.
+    /// Who may ask for pods.
     pub pods: Pods,
 }
 
 /// The kinds that are watched with these job kinds, with or without the controller of provisioning checks.
-pub fn watched_kinds(jobs: &[JobKind], provisioning: bool, pods: Pods) -> impl Iterator<Item = Kind> {
+pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item = Kind> {
     let provisioning = kinds::PROVISIONING.into_iter().filter(move |_| provisioning);
     kinds::OWN
         .into_iter()
         .chain(kinds::CLUSTER)
         .chain(provisioning)
-        .chain((pods != Pods::Unwatched).then_some(Kind::Pod))
-        .chain(jobs.iter().copied().map(Kind::Job))
+        .chain([Kind::Pod])
+        .chain(with_children(jobs).into_iter().map(Kind::Job))
+}
+
+/// These kinds, and that of the Jobs that a JobSet consists of: they know of its pods.
+fn with_children(jobs: &[JobKind]) -> BTreeSet<JobKind> {
+    let children = jobs.contains(&JobKind::JobSet).then_some(JobKind::Job);
+    jobs.iter().copied().chain(children).collect()
 }
 
 /// Watches everything until stopped.
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = JoinSet::new();
-    if wanted.pods != Pods::Unwatched {
-        let (sink, need) = pods::noting(shared.sink);
-        shared.sink = sink;
-        tasks.spawn(pods::watch(client.clone(), wanted.pods, need, shared.clone()));
-    }
+    let (sink, need) = pods::noting(shared.sink, wanted.pods != Pods::ForJobs);
+    shared.sink = sink;
+    tasks.spawn(pods::watch(client.clone(), wanted.pods, need, shared.clone()));
     cluster_kinds(&client, &shared, &mut tasks);
     if let Some(versions) = wanted.provisioning {
         tasks.spawn(when_it_exists::<DeserializeGuard<v1beta2::ProvisioningRequestConfig>>(
@@ -89,7 +93,11 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
         ));
         tasks.spawn(provisioning_requests(client.clone(), versions, shared.clone()));
     }
-    for kind in wanted.jobs {
+    for kind in with_children(&wanted.jobs) {
+        let managed = wanted.jobs.contains(&kind);
+        let parts_of_jobsets = Selector { labels: Some(labels::JOBSET_NAME), ..Selector::default() };
+        let selector = if managed { Selector::default() } else { parts_of_jobsets };
+        let shared = Shared { selector, ..shared.clone() };
         match kind {
             JobKind::Job => start::<RawJob<JobMark>>(&client, Kind::Job(kind), &shared, &mut tasks),
             JobKind::JobSet => {

@@ -1,5 +1,6 @@
-//! Pods are many, and few ask for them: Hotswap once a ClusterQueue with `preemption.reclaimOutOfCohort.enable` was seen, and the gate
-//! `FailureRecoveryPolicy`, which is off by default.
+//! Pods are many, and watched only once somebody needs them: a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, or, since a
+//! node was lost, a Job that has nothing left but pods that terminate: they may be on that node, and hold its quota for good. The gate
+//! `FailureRecoveryPolicy`, off by default, needs them from the start.
 
 use std::sync::Arc;
 
@@ -11,24 +12,61 @@ use tokio::sync::watch;
 use super::document::Documented;
 use super::pump::{Feed, Shared, Sink, pump};
 
-/// Who asks for pods.
+/// Who may ask for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
-    /// Nobody.
-    Unwatched,
-    /// Those that are bound and have not ended, as soon as a ClusterQueue needs them.
-    Running,
-    /// All that are bound, from the start.
-    Bound,
+    /// Jobs that wait for some to end.
+    ForJobs,
+    /// They, and ClusterQueues that reclaim out of their cohort.
+    ForQueues,
+    /// Whoever removes stuck ones: all bound ones are watched from the start.
+    All,
 }
 
-/// What is known of whether pods are needed.
+/// What was seen of that which pods are needed for.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// A queue needs them.
-    needed: bool,
-    /// All queues were seen.
+    /// A queue that reclaims out of its cohort.
+    reclaims: bool,
+    /// A Job that waits for pods to end.
+    waits: bool,
+    /// A node that is not ready, or is gone.
+    lost: bool,
+    /// All queues.
     listed: bool,
+}
+
+impl Need {
+    fn is_needed(self) -> bool {
+        self.reclaims || (self.waits && self.lost)
+    }
+
+    /// What an input tells; queues count only with `hotswap`.
+    fn of(input: &Input, hotswap: bool) -> Self {
+        let mut seen = Self::default();
+        match input {
+            Input::Applied(Object::ClusterQueue(queue)) => {
+                let reclaim = queue.spec.preemption.reclaim_out_of_cohort.as_ref();
+                seen.reclaims = hotswap && reclaim.is_some_and(|reclaim| reclaim.enable);
+            }
+            Input::Applied(Object::Job(job)) => seen.waits = !job.active && job.terminating > 0,
+            Input::Applied(Object::Node(node)) => seen.lost = node.ready == Some(false),
+            Input::Deleted { object, .. } => seen.lost = object.kind == Kind::Node,
+            Input::Listed { kind, .. } => seen.listed = *kind == Kind::ClusterQueue,
+            _ => {}
+        }
+        seen
+    }
+
+    fn and(self, more: Self) -> Self {
+        Self {
+            reclaims: self.reclaims || more.reclaims,
+            waits: self.waits || more.waits,
+            lost: self.lost || more.lost,
+            listed: self.listed || more.listed,
+        }
+    }
 }
 
 /// Bound pods that have not ended.
@@ -36,40 +74,30 @@ const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fai
 /// Bound pods.
 const BOUND: &str = "spec.nodeName!=";
 
-fn asks(input: &Input) -> bool {
-    let Input::Applied(Object::ClusterQueue(queue)) = input else { return false };
-    queue.spec.preemption.reclaim_out_of_cohort.as_ref().is_some_and(|reclaim| reclaim.enable)
-}
-
-/// A sink that notes on the way whether pods are needed.
-pub fn noting(sink: Sink) -> (Sink, watch::Receiver<Need>) {
+/// A sink that notes on the way whether pods are needed; for queues only with `hotswap`.
+pub fn noting(sink: Sink, hotswap: bool) -> (Sink, watch::Receiver<Need>) {
     let (sender, receiver) = watch::channel(Need::default());
     let noting = move |feed: Feed| {
-        let (needed, listed) = match &feed {
-            Feed::Input(input, _) if asks(input) => (true, false),
-            Feed::Input(Input::Listed { kind: Kind::ClusterQueue, .. }, _) => (false, true),
-            _ => (false, false),
+        let seen = match &feed {
+            Feed::Input(input, _) => Need::of(input, hotswap),
+            Feed::Synced(_) => Need::default(),
         };
         // The queues come first: the pods are waited for only where somebody needs them.
         sink(feed);
-        if needed || listed {
-            sender.send_if_modified(|need| {
-                let before = *need;
-                need.needed |= needed;
-                need.listed |= listed;
-                *need != before
-            });
-        }
+        sender.send_if_modified(|need| {
+            let before = std::mem::replace(need, need.and(seen));
+            *need != before
+        });
     };
     (Arc::new(noting), receiver)
 }
 
 /// Watches pods from the moment when they are needed.
 pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>, mut shared: Shared) {
-    shared.fields = Some(if asked == Pods::Bound { BOUND } else { RUNNING });
+    shared.selector.fields = Some(if asked == Pods::All { BOUND } else { RUNNING });
     loop {
         let now = *need.borrow_and_update();
-        if now.needed || asked == Pods::Bound {
+        if now.is_needed() || asked == Pods::All {
             pump(Api::<Documented<slim::Pod>>::all(client), Kind::Pod, false, shared).await;
             return;
         }
@@ -91,28 +119,72 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
+    use serde_json::json;
+    use sluice_api::job::JobKind;
     use sluice_api::v1beta2::ClusterQueue;
+    use sluice_engine::input::ObjectRef;
 
     fn queue(enable: bool) -> Feed {
-        let spec = serde_json::json!({"preemption": {"reclaimOutOfCohort": {"enable": enable}}});
-        let value = serde_json::json!({"metadata": {"name": "q"}, "spec": spec});
+        let spec = json!({"preemption": {"reclaimOutOfCohort": {"enable": enable}}});
+        let value = json!({"metadata": {"name": "q"}, "spec": spec});
         let queue: ClusterQueue = serde_json::from_value(value).unwrap();
         Feed::Input(Input::Applied(Object::ClusterQueue(Box::new(queue))), None)
+    }
+
+    fn job(active: i64, terminating: i64) -> Feed {
+        let job =
+            json!({"metadata": {"name": "j"}, "status": {"active": active, "terminating": terminating}});
+        let view = sluice_jobs::observe(JobKind::Job, &job);
+        Feed::Input(Input::Applied(Object::Job(Box::new(view))), None)
+    }
+
+    fn node(ready: &str) -> Feed {
+        let conditions = json!([{"type": "Ready", "status": ready}]);
+        let node = json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}});
+        Feed::Input(Input::Applied(Object::Node(Box::new(serde_json::from_value(node).unwrap()))), None)
+    }
+
+    fn gone(kind: Kind) -> Feed {
+        Feed::Input(Input::Deleted { object: ObjectRef::cluster(kind, "n"), uid: None }, None)
+    }
+
+    /// Whether pods are needed after each of these.
+    fn needed(feeds: impl IntoIterator<Item = Feed>) -> Vec<bool> {
+        let (sink, need) = noting(Arc::new(|_| {}), true);
+        let told = feeds.into_iter().map(|feed| {
+            sink(feed);
+            need.borrow().is_needed()
+        });
+        told.collect()
     }
 
     #[test]
     fn a_queue_that_reclaims_out_of_its_cohort_asks_for_pods_and_everything_is_passed_on() {
         let passed = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&passed);
-        let (sink, need) = noting(Arc::new(move |_| *counted.lock().unwrap() += 1));
+        let (sink, need) = noting(Arc::new(move |_| *counted.lock().unwrap() += 1), true);
         sink(queue(false));
         assert_eq!(*need.borrow(), Need::default());
         sink(Feed::Input(Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None }, None));
-        assert_eq!(*need.borrow(), Need { needed: false, listed: true });
+        assert!(need.borrow().listed && !need.borrow().is_needed());
         sink(queue(true));
-        assert!(need.borrow().needed);
+        assert!(need.borrow().is_needed());
         sink(queue(false));
-        assert!(need.borrow().needed, "once needed, they stay");
+        assert!(need.borrow().is_needed(), "once needed, they stay");
         assert_eq!(*passed.lock().unwrap(), 4);
+    }
+
+    #[test]
+    fn without_hotswap_queues_do_not_ask_for_pods() {
+        let (sink, need) = noting(Arc::new(|_| {}), false);
+        sink(queue(true));
+        assert!(!need.borrow().is_needed());
+    }
+
+    #[test]
+    fn a_job_that_waits_for_pods_asks_for_them_once_a_node_was_lost() {
+        assert_eq!(needed([job(0, 2), node("True"), node("Unknown")]), [false, false, true]);
+        assert_eq!(needed([node("False"), job(2, 0), job(1, 1), job(0, 1)]), [false, false, false, true]);
+        assert_eq!(needed([gone(Kind::Workload), job(0, 2), gone(Kind::Node)]), [false, false, true]);
     }
 }

@@ -46,10 +46,19 @@ pub struct Shared {
     pub epoch: watch::Receiver<u64>,
     /// Asks for lists of our own kinds and of jobs.
     pub lists: Lists,
-    /// A field selector of what is watched.
-    pub fields: Option<&'static str>,
+    /// Which objects of the kind are watched.
+    pub selector: Selector,
     /// Ends the pump.
     pub stop: Stop,
+}
+
+/// Which objects of a kind are watched: all, where it says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selector {
+    /// A field selector.
+    pub fields: Option<&'static str>,
+    /// A label selector.
+    pub labels: Option<&'static str>,
 }
 
 /// What a list is for.
@@ -122,7 +131,12 @@ async fn run<K: Watched>(
     round: Round,
     shared: &mut Shared,
 ) -> Option<Ended> {
-    let config = watcher::Config { field_selector: shared.fields.map(str::to_owned), ..Default::default() };
+    let Selector { fields, labels } = shared.selector;
+    let config = watcher::Config {
+        field_selector: fields.map(str::to_owned),
+        label_selector: labels.map(str::to_owned),
+        ..watcher::Config::default()
+    };
     let mut stream = Box::pin(watcher(api.clone(), config));
     let mut listing = Listing::default();
     let mut failures = 0_u32;
@@ -252,7 +266,7 @@ mod tests {
             sync: Arc::new(SyncTracker::new([Kind::Namespace])),
             epoch: watch::channel(0).1,
             lists: crate::takeover::pair().1,
-            fields: None,
+            selector: Selector::default(),
             stop,
         };
         (shared, inputs)
