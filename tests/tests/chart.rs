@@ -177,6 +177,19 @@ fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
 }
 
 #[test]
+fn where_only_jobsets_are_managed_their_jobs_may_be_read_and_nothing_else() {
+    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                  integrations: {frameworks: [jobset.x-k8s.io/jobset]}\n";
+    let objects = objects(&[&format!("managerConfig.controllerManagerConfigYaml={config}")]);
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    let of_jobs: Vec<_> = rules.iter().filter(|rule| rule["apiGroups"] == json!(["batch"])).collect();
+    assert_eq!(
+        of_jobs,
+        [&json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]})]
+    );
+}
+
+#[test]
 fn the_webhook_port_and_gates_have_values_of_their_own() {
     let objects = objects(&[
         "webhooks.port=10250",

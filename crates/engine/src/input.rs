@@ -32,7 +32,7 @@ pub enum Kind {
     Namespace,
     /// core
     Node,
-    /// core; watched only for ClusterQueues with `reclaimOutOfCohort` (gate `Hotswap`)
+    /// core; watched only once somebody needs them: a ClusterQueue with `reclaimOutOfCohort` (gate `Hotswap`), a stopped job while a node is lost
     Pod,
     /// core
     LimitRange,
