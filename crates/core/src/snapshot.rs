@@ -5,6 +5,7 @@ use crate::intern::NodeId;
 use crate::quota::clamp;
 use crate::scheduler::Scheduler;
 use crate::usage::Usage;
+use crate::workload::WorkloadKey;
 
 /// Usage of every slot at one moment: all that a trial has to own, since it restores nothing in the world.
 #[derive(Debug, Clone)]
@@ -36,6 +37,17 @@ impl Scheduler {
 }
 
 impl Snapshot {
+    /// What a workload of the scheduler, whose numbers these are, holds is given back.
+    pub fn release(&mut self, scheduler: &Scheduler, workload: &WorkloadKey) {
+        let Some(hold) = scheduler.workloads.find(workload).and_then(|id| scheduler.workloads.get(id).hold())
+        else {
+            return;
+        };
+        for (_, slot, amount) in hold.charged() {
+            self.usage.remove(&scheduler.tree.forest.quota, slot, amount);
+        }
+    }
+
     /// What a ClusterQueue could still use of a flavor's resource in this snapshot, at least zero; `None` if the
     /// scheduler, whose numbers these are, has no such quota.
     pub fn available(

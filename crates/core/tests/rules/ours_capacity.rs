@@ -162,3 +162,22 @@ fn the_most_that_a_queue_could_ever_use_is_its_own_quota_and_what_it_could_borro
     assert_eq!(most(&w, "nobody"), None);
     assert_eq!(w.core.most("alone", "default", "cpu"), None);
 }
+
+#[test]
+fn what_would_be_available_without_some_is_known() {
+    let mut w = World::new();
+    w.cq(cq("a").cohort("co").quota(q(4)));
+    w.cq(cq("b").cohort("co").quota(q(4)));
+    w.submit_all([job("x", "a").gpu(6), job("y", "b").gpu(2)]);
+    w.settle();
+    let mut trial = w.core.snapshot();
+    let available =
+        |trial: &sluice_core::Snapshot, w: &World| trial.available(&w.core, "a", "default", "gpu");
+    assert_eq!(available(&trial, &w), Some(Amount(0)));
+    trial.release(&w.core, &WorkloadKey::new("ns", "x"));
+    assert_eq!(available(&trial, &w), Some(Amount(6)), "what it borrowed is back, too");
+    trial.release(&w.core, &WorkloadKey::new("ns", "y"));
+    trial.release(&w.core, &WorkloadKey::new("ns", "nobody"));
+    assert_eq!(available(&trial, &w), Some(Amount(8)));
+    assert_eq!(w.used("a"), (6, 2), "it was a trial");
+}

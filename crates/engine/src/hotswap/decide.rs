@@ -9,7 +9,7 @@ use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::brake;
 use super::capacity::{self, Groups};
-use super::displaced::{Displaced, Stage, is_complete, leaves, lost_nodes};
+use super::displaced::{Displaced, Stage, leaves};
 use super::health::Health;
 use super::needs::{Choice, given};
 use super::outlook::Outlook;
@@ -29,7 +29,7 @@ pub(crate) enum Stranded {
     Brake,
     /// No healthy nodes are free for it, nor would be without others.
     NoRoom,
-    /// The quota of its queue could never hold it again.
+    /// Its queue would not have the quota for it again.
     NoQuota,
     /// Its queue would not take it back, and why.
     Barred(String),
@@ -143,7 +143,7 @@ impl Engine {
         };
         let misses = |key: &WorkloadKey| {
             let entry = self.world.workloads.get(key);
-            entry.is_some_and(|e| holds(e) && !leaves(e) && !is_complete(key, e, &scene))
+            entry.is_some_and(|e| holds(e) && !leaves(e) && !self.is_complete(key, e, &scene))
         };
         // To a healthy node a pod can come back.
         for (key, nodes) in self.hotswap.left.iter().filter(|(key, _)| misses(key)) {
@@ -308,8 +308,8 @@ impl Engine {
             let found = self.spare(one, &free).or_else(|| self.with_victims(one, scope, scene, &free, &gone));
             let Some(Found { choice, victims, after }) = found else {
                 if running {
-                    let fits = one.choices.iter().any(|choice| choice.within_quota);
-                    look.actions.push(list(if fits { Stranded::NoRoom } else { Stranded::NoQuota }));
+                    let quota = one.choices.iter().any(|way| self.comes_back(one, way, &[]));
+                    look.actions.push(list(if quota { Stranded::NoRoom } else { Stranded::NoQuota }));
                 } else {
                     // It goes first all the same, and keeps what it could use.
                     let needs = one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
@@ -336,13 +336,12 @@ impl Engine {
     fn spare<'a>(&self, one: &Displaced<'a>, free: &Room<'a>) -> Option<Found<'a>> {
         let running = one.stage != Stage::Evicted;
         one.choices.iter().enumerate().find_map(|(choice, way)| {
-            let refused = !way.within_quota
-                || running && choice > 0 && !self.within_nominal(&one.queue, &one.key, &way.claim);
-            if refused {
+            if running && choice > 0 && !self.within_nominal(&one.queue, &one.key, &way.claim) {
                 return None;
             }
             let mut after = free.clone();
-            after.place(&way.needs, None).then_some(Found { choice, victims: Vec::new(), after })
+            let fits = after.place(&way.needs, None) && self.comes_back(one, way, &[]);
+            fits.then_some(Found { choice, victims: Vec::new(), after })
         })
     }
 
@@ -357,7 +356,7 @@ impl Engine {
     ) -> Option<Found<'a>> {
         let most = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
         one.choices.iter().enumerate().take(most).find_map(|(choice, way)| {
-            if !way.within_quota || self.brake_holds(way, scene) {
+            if self.brake_holds(way, scene) {
                 return None;
             }
             let without = |victims: &[WorkloadKey]| {
@@ -369,9 +368,15 @@ impl Engine {
             };
             let candidates = self.candidates(one, way, scope, scene, gone);
             let victims = choose(candidates, |victims| without(victims).is_some())?;
-            let after = without(&victims)?;
+            let after = without(&victims).filter(|_| self.comes_back(one, way, &victims))?;
             Some(Found { choice, victims, after })
         })
+    }
+
+    /// Whether quota will not be what keeps a displaced Workload out once these made way. One that was evicted has its turn with
+    /// quota whenever that is free.
+    fn comes_back(&self, one: &Displaced<'_>, way: &Choice<'_>, victims: &[WorkloadKey]) -> bool {
+        one.stage == Stage::Evicted || self.will_hold(&one.queue, &one.key, &way.claim, victims)
     }
 
     /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under
@@ -468,7 +473,7 @@ impl Engine {
             }
             let managed = self.has_jobset(entry)
                 && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
-            let nodes = if managed { lost_nodes(key, entry, scene) } else { BTreeSet::new() };
+            let nodes = if managed { self.lost_nodes(key, entry, scene) } else { BTreeSet::new() };
             if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {
                 look.concerned.insert(key.clone());
                 lists.push(Action::List { key: key.clone(), nodes: nodes.into_iter().collect(), why: None });

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Name, WorkloadKey};
 
 use super::health::Health;
@@ -15,7 +14,7 @@ use super::room::Room;
 use super::scene::{Scene, holds};
 use super::scope::Scope;
 use crate::engine::Engine;
-use crate::ingest::workload::{effective_priority, is, on_hold, queue_order, reserved};
+use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
 
 /// The order in which displaced Workloads are cared for: priority, place in the queue.
@@ -59,44 +58,45 @@ pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
     holds(entry) && (is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..))))
 }
 
-/// Whether the last eviction was for failing nodes, and it has not run since.
-fn evicted_for_nodes(status: &WorkloadStatus) -> bool {
-    conditions::find(&status.conditions, Type::Evicted.as_str())
-        .is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
-}
-
-/// Whether it will be evicted for failing nodes as soon as that can be written.
-fn to_be_evicted_for_nodes(entry: &WorkloadEntry) -> bool {
-    matches!(&entry.decision, Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
-}
-
-/// Whether as many pods of a Workload as are still to run are there to stay.
-pub(super) fn is_complete(key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> bool {
-    let status = entry.status();
-    let wanted: i64 = entry.object.spec.pod_sets.iter().map(|set| i64::from(set.count)).sum();
-    let over: i64 = status.reclaimable_pods.iter().map(|set| i64::from(set.count)).sum();
-    let here = scene.of_workload.get(key).into_iter().flatten().filter(|pod| !pod.leaving).count();
-    i64::try_from(here).unwrap_or(i64::MAX) >= wanted - over
-}
-
-/// The nodes of a running Workload that are lost: the unhealthy ones of its pods; and while some pods are missing, those that its
-/// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone takes no node from who is on it.
-pub(super) fn lost_nodes(key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> BTreeSet<String> {
-    let pods = || scene.of_workload.get(key).into_iter().flatten();
-    let on: BTreeSet<&str> = pods().filter(|pod| !pod.leaving).map(|pod| &*pod.node).collect();
-    let unhealthy = |node: &&str| scene.health(node) == Health::Unhealthy;
-    let mut lost: BTreeSet<&str> = on.iter().copied().filter(unhealthy).collect();
-    if !is_complete(key, entry, scene) {
-        let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
-        let left = scene.left.get(key).into_iter().copied().flatten().map(|node| &**node);
-        let listed = entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
-        let before = leaving.chain(left).chain(listed);
-        lost.extend(before.filter(|node| scene.health(node).is_closed() && !on.contains(node)));
-    }
-    lost.into_iter().map(str::to_owned).collect()
+/// Whether its last eviction was for failing nodes and it has not run since, or it will be evicted for them as soon as that can be
+/// written.
+pub(super) fn for_nodes(entry: &WorkloadEntry) -> bool {
+    let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
+    evicted.is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
+        || matches!(&entry.decision, Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
 }
 
 impl Engine {
+    /// Whether as many pods of a Workload as are still to run are there to stay.
+    pub(super) fn is_complete(&self, key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> bool {
+        let counts = entry.object.spec.pod_sets.iter();
+        let wanted: i64 = counts.map(|set| effective_count(set, entry.status(), &self.config)).sum();
+        let here = scene.of_workload.get(key).into_iter().flatten().filter(|pod| !pod.leaving).count();
+        i64::try_from(here).unwrap_or(i64::MAX) >= wanted
+    }
+
+    /// The nodes of a running Workload that are lost: the unhealthy ones of its pods; and while some pods are missing, those that its
+    /// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone takes no node from who is on it.
+    pub(super) fn lost_nodes(
+        &self,
+        key: &WorkloadKey,
+        entry: &WorkloadEntry,
+        scene: &Scene<'_>,
+    ) -> BTreeSet<String> {
+        let pods = || scene.of_workload.get(key).into_iter().flatten();
+        let on: BTreeSet<&str> = pods().filter(|pod| !pod.leaving).map(|pod| &*pod.node).collect();
+        let unhealthy = |node: &&str| scene.health(node) == Health::Unhealthy;
+        let mut lost: BTreeSet<&str> = on.iter().copied().filter(unhealthy).collect();
+        if !self.is_complete(key, entry, scene) {
+            let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
+            let left = scene.left.get(key).into_iter().copied().flatten().map(|node| &**node);
+            let listed = entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
+            let before = leaving.chain(left).chain(listed);
+            lost.extend(before.filter(|node| scene.health(node).is_closed() && !on.contains(node)));
+        }
+        lost.into_iter().map(str::to_owned).collect()
+    }
+
     /// The ClusterQueue of a Workload: whose quota it holds, else whose it waits for.
     pub(super) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
         let admission = entry.status().admission.as_ref().filter(|_| reserved(entry.status()));
@@ -128,10 +128,10 @@ impl Engine {
             return None;
         }
         let queue = self.queue_for(key, entry).filter(|queue| scope.queues.contains_key(queue))?;
-        let stage = if evicted_for_nodes(status) || to_be_evicted_for_nodes(entry) {
+        let stage = if for_nodes(entry) {
             Stage::Evicted
         } else if is(status, Type::Admitted) && holds(entry) && !leaves(entry) {
-            Stage::Running(lost_nodes(key, entry, scene))
+            Stage::Running(self.lost_nodes(key, entry, scene))
         } else {
             return None;
         };

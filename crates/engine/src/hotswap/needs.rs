@@ -12,12 +12,13 @@ use super::scene::{Scene, has_affinity, has_labels, tolerates};
 use super::scope::Scope;
 use crate::engine::Engine;
 use crate::ingest::requests::per_pod;
+use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
 
 /// The pods of one pod set.
 #[derive(Clone, Debug)]
 pub(crate) struct SetNeeds<'a> {
-    /// How many.
+    /// How many; at least one.
     pub count: i64,
     /// What each takes.
     pub per_pod: Vec<(Name, Amount)>,
@@ -88,7 +89,7 @@ impl Engine {
         choices
     }
 
-    /// What a Workload's pods need of the nodes of these flavors.
+    /// What those of a Workload's pods that are not over need of the nodes of these flavors.
     pub(super) fn needs<'a>(
         &self,
         entry: &WorkloadEntry,
@@ -114,14 +115,21 @@ impl Engine {
                 .map(|e| (e.key.clone(), i64::from(e.replicas.max(1))));
             let own = scene.nodes.iter().filter(|(_, seen)| usable(seen.node));
             let healthy = own.clone().filter(|(_, seen)| seen.health.has_capacity());
+            let count = effective_count(set, entry.status(), &self.config);
+            // Whole replicas are over, or none of their pods.
+            let exclusive = exclusive.map(|(label, replicas)| {
+                let each = (i64::from(set.count) + replicas - 1) / replicas;
+                (label, replicas.min((count + each - 1) / each.max(1)).max(1))
+            });
             Some(SetNeeds {
-                count: i64::from(set.count),
+                count,
                 per_pod: takes(&set.template, around.limits, around.runtime_classes),
                 nodes: healthy.map(|(name, _)| *name).collect(),
                 possible: own.count() > 0,
                 exclusive,
             })
         })
+        .filter(|set| set.count > 0)
         .collect()
     }
 
@@ -139,10 +147,12 @@ impl Engine {
             let Some(flavor) = flavors.get(set.name.as_str()) else { continue };
             let Some(resources) = scope.flavors.get(flavor) else { continue };
             let (requests, _) = per_pod(&set.template, "", around);
+            let count = effective_count(set, entry.status(), &self.config);
             let counted = requests.into_iter().filter(|(resource, _)| resources.contains(resource));
-            claim.extend(counted.map(|(resource, amount)| {
-                (Name::clone(flavor), resource, amount.saturating_mul(i64::from(set.count)))
-            }));
+            claim.extend(
+                counted
+                    .map(|(resource, amount)| (Name::clone(flavor), resource, amount.saturating_mul(count))),
+            );
         }
         claim
     }

@@ -1,9 +1,12 @@
 //! What Hotswap must know of quotas: whether a queue is within its own with a Workload in it, and whether it could ever be.
 
+use std::collections::BTreeSet;
+
 use sluice_api::v1beta2::ResourceQuota;
 use sluice_core::{Amount, Name, WorkloadKey};
 use sluice_quantity::{Quantity, amount_of};
 
+use super::displaced::{for_nodes, leaves};
 use super::scene::{exact, holds};
 use crate::engine::Engine;
 use crate::ingest::requests::amount_in;
@@ -51,6 +54,27 @@ impl Engine {
             let most = self.scheduler.most(queue, flavor, resource);
             self.quota(queue, flavor, resource).is_some()
                 && most.is_some_and(|most| taken(claim, flavor, resource) <= exact(most))
+        })
+    }
+
+    /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those who make way gave back what they
+    /// hold: its quota may be less than what is used of it.
+    pub(super) fn will_hold(
+        &self,
+        queue: &str,
+        me: &WorkloadKey,
+        claim: &Claim,
+        way: &[WorkloadKey],
+    ) -> bool {
+        let mut quota = self.scheduler.snapshot();
+        // Who leaves failing nodes comes back.
+        let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry) && !for_nodes(entry));
+        for key in leaving.map(|(key, _)| key).chain(way).chain([me]).collect::<BTreeSet<_>>() {
+            quota.release(&self.scheduler, key);
+        }
+        claim.iter().all(|(flavor, resource, _)| {
+            let free = quota.available(&self.scheduler, queue, flavor, resource);
+            free.is_some_and(|free| taken(claim, flavor, resource) <= exact(free))
         })
     }
 }

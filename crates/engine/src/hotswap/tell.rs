@@ -159,7 +159,7 @@ impl Engine {
                     .to_owned()
             }
             Stranded::NoQuota => {
-                "it could not be admitted again: it needs more than the quota of its ClusterQueue".to_owned()
+                "it could not be admitted again: its ClusterQueue has no longer quota for it".to_owned()
             }
             Stranded::Barred(why) => format!("it could not be admitted again: {why}"),
         };

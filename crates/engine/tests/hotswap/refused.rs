@@ -117,14 +117,14 @@ fn an_evicted_one_whose_queue_stops_meanwhile_keeps_nothing_until_it_is_open_aga
 }
 
 #[test]
-fn one_that_its_quota_could_never_hold_again_stays() {
+fn one_that_its_quota_would_not_hold_again_stays() {
     for more in [false, true] {
         let reclaim = json!({"enable": true, "reclaimMoreThanNominalQuota": more});
         let mut bed = two_queues(&reclaim);
         bed.queue("x", 16, &reclaim, &json!({}));
         bed.fail(&["a"]);
         bed.pass(60);
-        both_stay(&bed, "it needs more than the quota of its ClusterQueue");
+        both_stay(&bed, "its ClusterQueue has no longer quota for it");
         bed.queue("x", 32, &reclaim, &json!({}));
         bed.pass(3);
         assert_eq!(bed.pools_of("high"), ["b", "c"]);
@@ -132,14 +132,14 @@ fn one_that_its_quota_could_never_hold_again_stays() {
 }
 
 #[test]
-fn a_spare_is_of_no_use_to_one_that_its_quota_could_never_hold_again() {
+fn a_spare_is_of_no_use_to_one_that_its_quota_would_not_hold_again() {
     let reclaim = json!({"enable": true});
     let mut bed = two_queues(&reclaim);
     bed.pools(&["e"], 4);
     bed.queue("x", 16, &reclaim, &json!({}));
     bed.fail(&["a"]);
     bed.pass(60);
-    both_stay(&bed, "it needs more than the quota of its ClusterQueue");
+    both_stay(&bed, "its ClusterQueue has no longer quota for it");
 }
 
 #[test]
@@ -153,4 +153,54 @@ fn an_evicted_one_keeps_nothing_that_its_quota_could_never_hold() {
     bed.pass(60);
     assert!(!bed.runs("high") && bed.runs("low"), "{}", bed.told("low", "QuotaReserved"));
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)], "once");
+}
+
+/// Another job of the queue has what would be left of its quota.
+#[test]
+fn one_whose_quota_others_would_have_stays() {
+    let reclaim = json!({"enable": true, "reclaimMoreThanNominalQuota": true});
+    let mut bed = two_queues(&reclaim);
+    bed.queue("x", 48, &reclaim, &json!({}));
+    bed.pools(&["e"], 4);
+    bed.jobset("other", "x", "high", 1);
+    bed.pass(2);
+    assert!(bed.runs("other"));
+    bed.queue("x", 32, &reclaim, &json!({}));
+    bed.fail(&["a"]);
+    bed.pass(60);
+    both_stay(&bed, "its ClusterQueue has no longer quota for it");
+    bed.c.api.finish_job("other", true);
+    for (_, _, pod) in bed.pods().into_iter().filter(|(job, _, _)| job == "other") {
+        bed.c.api.delete(&pod);
+    }
+    bed.pass(3);
+    assert_eq!(bed.pools_of("high"), ["b", "e"]);
+    assert!(bed.runs("low"));
+}
+
+#[test]
+fn pods_that_are_over_need_neither_quota_nor_nodes() {
+    let mut bed = Bed::new();
+    bed.queue("x", 32, &json!({"enable": true}), &json!({}));
+    bed.queue("y", 16, &json!({"enable": true}), &json!({}));
+    bed.pools(&["a", "b", "c"], 4);
+    bed.jobset("high", "x", "high", 2);
+    bed.settle();
+    bed.jobset("low", "y", "low", 1);
+    bed.pass(2);
+    // Half of it is done, and another job has what that gave back.
+    bed.c.api.edit_job("high", |job| job.view.reclaimable = vec![("slice".to_owned(), 4)]);
+    for (_, _, pod) in bed.pods().into_iter().filter(|(_, node, _)| node.starts_with("b-")) {
+        bed.c.api.edit_status(&pod, |status| status["phase"] = json!("Succeeded"));
+        bed.c.api.delete(&pod);
+    }
+    bed.settle();
+    bed.jobset("other", "x", "high", 1);
+    bed.pass(2);
+    assert_eq!((bed.pools_of("high"), bed.pools_of("other")), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
+    assert!(bed.runs("high") && bed.runs("other"), "{}", bed.told("high", "QuotaReserved"));
 }
