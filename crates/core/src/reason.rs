@@ -103,13 +103,9 @@ pub struct Unadmitted {
 impl Unadmitted {
     /// The same with what a search found before that this one went on with: `None` if either tells of something else than flavors. In a
     /// single search (one that is resumed as a whole) the mildest reason counts, as it does among flavors that are tried in one go; and
-    /// where no flavor was left to try, the reason of before.
+    /// where no flavor was left to try, the reason of before. A preemption that is held back is told of until the search begins anew.
     pub(crate) fn after(&self, before: &Self, single: bool) -> Option<Self> {
-        let (Detail::Flavors { pod_sets, pending_preemptions }, Detail::Flavors { pod_sets: earlier, .. }) =
-            (&self.detail, &before.detail)
-        else {
-            return None;
-        };
+        let (pod_sets, earlier) = (self.detail.refused()?, before.detail.refused()?);
         let mut all = pod_sets.clone();
         for old in earlier {
             let Some(now) = all.iter_mut().find(|now| now.name == old.name) else {
@@ -121,9 +117,31 @@ impl Unadmitted {
             now.refusals.splice(..0, kept);
         }
         let milder = (single || pod_sets.is_empty()) && before.reason.severity() < self.reason.severity();
-        let reason = if milder { before.reason } else { self.reason };
-        let detail = Detail::Flavors { pod_sets: all, pending_preemptions: *pending_preemptions };
+        let (reason, detail) = match (&self.detail, &before.detail) {
+            (Detail::PreemptionLoop { victim, kind, .. }, _) => {
+                let (victim, kind) = (victim.clone(), *kind);
+                (self.reason, Detail::PreemptionLoop { victim, kind, pod_sets: all })
+            }
+            (_, Detail::PreemptionLoop { victim, kind, .. }) => {
+                let (victim, kind) = (victim.clone(), *kind);
+                (before.reason, Detail::PreemptionLoop { victim, kind, pod_sets: all })
+            }
+            _ => {
+                let reason = if milder { before.reason } else { self.reason };
+                (reason, Detail::Flavors { pod_sets: all, pending_preemptions: 0 })
+            }
+        };
         Some(Self { reason, detail, requests: self.requests.clone() })
+    }
+}
+
+impl Detail {
+    /// What stood in the way of each pod set, where flavors were searched in vain.
+    fn refused(&self) -> Option<&Vec<PodSetRefusal>> {
+        match self {
+            Self::Flavors { pod_sets, .. } | Self::PreemptionLoop { pod_sets, .. } => Some(pod_sets),
+            _ => None,
+        }
     }
 }
 
@@ -389,5 +407,40 @@ impl Display for Refusal {
 impl Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{} {} {} <nil>}}", self.key, self.value, self.effect.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(flavor: &str) -> Vec<PodSetRefusal> {
+        vec![PodSetRefusal {
+            name: "main".into(),
+            refusals: vec![Refusal::NodeAffinity { flavor: flavor.into() }],
+        }]
+    }
+
+    fn told(reason: Reason, detail: Detail) -> Unadmitted {
+        Unadmitted { reason, detail, requests: Arc::from([]) }
+    }
+
+    #[test]
+    fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
+        let victim = crate::WorkloadKey::new("ns", "victim");
+        let held_back = Detail::PreemptionLoop { victim, kind: LoopKind::Repeated, pod_sets: refused("a") };
+        let held_back = told(Reason::WaitingForQuota, held_back);
+        let flavors = Detail::Flavors { pod_sets: refused("b"), pending_preemptions: 0 };
+        let flavors = told(Reason::NoMatchingFlavor, flavors);
+        for single in [true, false] {
+            for (now, before) in [(&flavors, &held_back), (&held_back, &flavors)] {
+                let both = now.after(before, single).expect("both are about flavors");
+                assert_eq!(both.reason, Reason::WaitingForQuota);
+                let message = both.message();
+                for part in ["flavor a", "flavor b", "Preemption is held back"] {
+                    assert!(message.contains(part), "{message}");
+                }
+            }
+        }
     }
 }

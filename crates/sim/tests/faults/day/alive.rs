@@ -76,7 +76,6 @@ fn stuck(world: &World, seen: &BTreeMap<Name, Seen>) -> BTreeSet<Name> {
         |seen: &Seen| seen.waits_for.as_ref().is_some_and(|(_, message)| message.contains("preempted"));
     let waiting: Vec<_> = seen.values().filter(|seen| seen.held.is_none() && !seen.finished).collect();
     let first: Vec<_> = waiting.iter().filter(|seen| is_held_back(seen)).collect();
-    let rank = |workload: &Workload| (Reverse(workload.priority), workload.created);
     let strict =
         |queue: &Name| world.queues.get(queue).is_some_and(|queue| queue.strategy == Strategy::StrictFifo);
     let stuck = waiting.iter().filter(|seen| {
@@ -88,13 +87,18 @@ fn stuck(world: &World, seen: &BTreeMap<Name, Seen>) -> BTreeSet<Name> {
     stuck.map(|seen| seen.plain.key.clone()).collect()
 }
 
-/// Whether somebody of its queue would fit, if others before did not take its room in each cycle anew: it is tried again and again, and
-/// nobody behind it is looked at (reference 06, 6.4 "Requeue after a cycle").
+/// The place in a queue.
+fn rank(workload: &Workload) -> (Reverse<i32>, i64) {
+    (Reverse(workload.priority), workload.created)
+}
+
+/// Whether somebody before it in its queue would fit, if others did not take its room in each cycle anew: it is tried again and again,
+/// and nobody behind it is looked at (reference 06, 6.4 "Requeue after a cycle").
 fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
     let again = ["Workload no longer fits", "Workload has overlapping preemption targets"];
-    let waits = |other: &Seen| {
-        other.held.is_none() && other.plain.queue == of.plain.queue && other.plain.key != of.plain.key
-    };
+    let own = &of.plain;
+    let before = |plain: &Workload| plain.key != own.key && rank(plain) <= rank(own);
+    let waits = |other: &Seen| other.held.is_none() && other.plain.queue == own.queue && before(&other.plain);
     let tried = |(_, message): &(String, String)| again.iter().any(|text| message.starts_with(text));
     seen.values().any(|other| waits(other) && other.waits_for.as_ref().is_some_and(tried))
 }
