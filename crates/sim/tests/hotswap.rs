@@ -122,6 +122,17 @@ fn a_pool_that_is_about_to_go_is_left_at_once_and_the_one_that_made_way_runs_aga
 }
 
 #[test]
+fn a_jobset_leaves_a_pool_of_which_a_node_is_drained() {
+    let events = json!([{"at": "10m", "drainNodes": {"names": ["v6e-pool-1-0"]}}]);
+    let mut simulation = with_events(page(), &events);
+    after(&mut simulation, 15);
+    assert_eq!(pools(&simulation, HIGH), names(["v6e-pool-2", "v6e-pool-3"]));
+    let (high, low) = stories(&simulation);
+    assert!(high.contains(&"10:00 evicted NodeFailures".to_owned()), "{high:?}");
+    assert!(low.contains(&"10:00 preempted OutOfCohortReclamation".to_owned()), "{low:?}");
+}
+
+#[test]
 fn a_pool_that_fails_counts_after_thirty_seconds_and_its_pods_end_when_it_is_back() {
     let events = json!([
         {"at": "10m", "failNodes": pool("v6e-pool-1")},

@@ -284,6 +284,12 @@ impl Simulation {
         self.note(&format!("nodes drain: {}", shorten(&names)));
         self.change_nodes(&names, |node| node["spec"]["unschedulable"] = json!(true));
         let hit: BTreeSet<_> = names.iter().flat_map(|name| self.machines.nodes.jobs_on(name)).collect();
+        let now = self.now;
+        for (_, pod) in hit.iter().filter_map(|job| self.machines.pods.get(job)).flatten() {
+            self.world.edit(pod, |pod| pod["metadata"]["deletionTimestamp"] = json!(seconds(now)));
+        }
+        // Pods are asked to go before they are gone, and that is seen.
+        self.deliver();
         for job in hit {
             self.lose_pods(&job);
         }
