@@ -7,12 +7,11 @@ use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
-use crate::effect::{EventType, Level, Purpose};
+use crate::effect::{EventType, Level};
 use crate::engine::Engine;
 use crate::hotswap::scene::holds;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::scheduling::pairs;
-use crate::ingest::workload::reserved;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
 use crate::outbox::{event, log};
@@ -221,18 +220,6 @@ impl Engine {
         }
         self.touch_workload(&key);
         self.hotswap_workload_changed(&key);
-    }
-
-    /// Whether a Workload holds quota now that it did not hold before, and that we are not just reserving for it. (Nobody but us can have
-    /// reserved for one that was made since we lead.)
-    fn is_foreign_reservation(&self, key: &WorkloadKey, workload: &slim::Workload) -> bool {
-        if !self.decides() || !reserved(&workload.status) {
-            return false;
-        }
-        let Some(entry) = self.world.workloads.get(key) else { return false };
-        let reserving = entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::ReserveQuota);
-        let same = entry.object.metadata.uid == workload.metadata.uid;
-        same && !reserving && !reserved(&entry.object.status)
     }
 
     fn observe_job(&mut self, view: JobView) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
+use sluice_api::slim;
 use sluice_api::v1beta2::{Admission, CheckState, ClusterQueue, StopPolicy, WorkloadStatus};
 use sluice_core::{Name, Reason, WorkloadKey};
 
@@ -33,6 +34,18 @@ impl Engine {
             || self.reconcile_checks(key)
             || self.reconcile_stop(key)
             || self.reconcile_deadlines(key);
+    }
+
+    /// Whether a Workload holds quota now that it did not hold before, and that we are not just reserving for it. (Nobody but us can have
+    /// reserved for one that was made since we lead.)
+    pub(crate) fn is_foreign_reservation(&self, key: &WorkloadKey, workload: &slim::Workload) -> bool {
+        if !self.decides() || !reserved(&workload.status) {
+            return false;
+        }
+        let Some(entry) = self.world.workloads.get(key) else { return false };
+        let reserving = entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::ReserveQuota);
+        let same = entry.object.metadata.uid == workload.metadata.uid;
+        same && !reserving && !reserved(&entry.object.status)
     }
 
     /// What a former leader had under way may reserve quota late, after we gave the same to somebody else: two Workloads, and no
