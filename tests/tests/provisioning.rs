@@ -125,3 +125,50 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
     assert!(noted("AdmissionCheckUpdated", "updated state from Pending to Retry"), "{events:#}");
     drop(manager);
 }
+
+/// Submits a Job whose attempts the autoscaler answers so.
+async fn play(plane: &ControlPlane, name: &str, states: &str) {
+    let job = std::fs::read_to_string(file("retried-job.yaml")).unwrap();
+    assert!(job.contains("Failed;Accepted,Provisioned"), "{job}");
+    let job = job.replace("retried-job", name).replace("Failed;Accepted,Provisioned", states);
+    kubectl::apply(plane, &job).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_booking_that_expires_is_asked_for_again_and_capacity_that_is_revoked_deactivates() {
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    let _autoscaler =
+        autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await.unwrap();
+    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let _manager = Manager::start(&plane, setup).await.unwrap();
+    run(&plane, &["apply", "-f", &file("nodes.yaml"), "-f", &file("queues.yaml")]).await;
+    let sooner =
+        json!({"spec": {"retryStrategy": {"backoffBaseSeconds": 1, "backoffLimitCount": 1}}}).to_string();
+    run(&plane, &["patch", "provisioningrequestconfig", "dws-config", "--type=merge", "-p", &sooner]).await;
+    play(&plane, "expired-job", "Accepted,BookingExpired;Accepted,Provisioned").await;
+    play(&plane, "always-expires", "Accepted,BookingExpired").await;
+    play(&plane, "revoked-job", "Accepted,Provisioned,CapacityRevoked").await;
+
+    let done = workload(&plane, "expired-job", |w| workloads::holds(w, "Finished")).await;
+    let check = &done["status"]["admissionChecks"][0];
+    assert_eq!((&check["state"], &check["retryCount"]), (&json!("Ready"), &json!(1)));
+    let evictions = &done["status"]["schedulingStats"]["evictions"];
+    assert_eq!((&evictions[0]["reason"], &evictions[0]["count"]), (&json!("AdmissionCheck"), &json!(1)));
+
+    let why = "The workload is deactivated due to AdmissionCheck in Rejected state: \"dws-prov\"";
+    for (job, said) in [
+        ("always-expires", "The nodes were not used in time."),
+        ("revoked-job", "The nodes were taken away."),
+    ] {
+        let inactive =
+            workload(&plane, job, |w| w["spec"]["active"] == false && workloads::holds(w, "Evicted")).await;
+        let evicted = workloads::condition(&inactive, "Evicted").unwrap();
+        assert_eq!(evicted["reason"], "DeactivatedDueToAdmissionCheck");
+        assert_eq!(evicted["message"], format!("{why} ({said})"));
+        let gone =
+            |w: &Value| workloads::condition(w, "QuotaReserved").is_some_and(|c| c["status"] == "False");
+        workload(&plane, job, gone).await;
+        assert_eq!(run(&plane, &["get", "job", job, "-o", "jsonpath={.spec.suspend}"]).await, "true");
+    }
+    nothing_is_asked_for(&plane).await;
+}
