@@ -189,9 +189,10 @@ impl Engine {
         let key = workload_key(&open.object);
         let uncertain = matches!(error, WriteError::Transient(_) | WriteError::Conflict(_));
         if matches!(open.decision, Some(Decision::Reserve { .. }))
+            && matches!(error, WriteError::Conflict(_))
             && let Some(entry) = self.world.workloads.get_mut(&key)
         {
-            // What it holds, if it does, may be what somebody else has written.
+            // What it holds, if it does, somebody else has written.
             entry.unchecked = true;
         }
         match &open.decision {

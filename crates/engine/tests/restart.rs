@@ -175,6 +175,21 @@ fn what_holds_quota_when_a_leader_begins_keeps_it_though_quota_shrank() {
 }
 
 #[test]
+fn our_own_reservation_is_not_taken_back_because_its_answer_was_lost_and_quota_shrank() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({}));
+    c.lost = Some(Purpose::ReserveQuota);
+    c.fail.push_back((Purpose::Read, WriteError::Transient("not reached".to_owned())));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert!(c.api.job("a").view.suspended, "it is not known yet that it was carried out");
+    c.api.simple("0", &json!({}));
+    c.advance(10);
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
 fn a_job_that_a_former_leader_starts_late_is_stopped_if_its_quota_was_given_away() {
     let mut c = Cluster::plain();
     c.api.priority_class("high", 1000);

@@ -45,7 +45,7 @@ impl Engine {
         let Some(entry) = self.world.workloads.get(key) else { return false };
         let reserving = entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::ReserveQuota);
         let same = entry.object.metadata.uid == workload.metadata.uid;
-        same && !reserving && !reserved(&entry.object.status)
+        same && !reserving && !entry.uncertain && !reserved(&entry.object.status)
     }
 
     /// What a former leader had under way may reserve quota late, after we gave the same to somebody else: two Workloads, and no
