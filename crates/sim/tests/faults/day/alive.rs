@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::Kind;
 use sluice_quantity::Amount;
-use sluice_sim::Simulation;
+use sluice_sim::{Entry, Simulation, What};
 
 use super::objects::{self, Seen};
 use super::oracle::assignment::{Scan, Verdict, nominate};
@@ -29,13 +29,49 @@ pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result
             told(&world, waiting).map_err(|why| format!("{key}: {why}"))?;
         }
     }
-    undone(world, &seen)
+    let mut stuck = stuck(&world, &seen);
+    while let Some(undone) = undone(&world, &seen, &stuck) {
+        if undone.victims.is_empty() {
+            return Err(format!("{} waits, and could be admitted", undone.key));
+        }
+        if !undone.victims.iter().any(|victim| came_since(simulation, victim, &undone.key)) {
+            return Err(format!(
+                "{} waits, and could preempt {}",
+                undone.key,
+                objects::names(undone.victims.iter())
+            ));
+        }
+        stuck.insert(undone.key);
+    }
+    Ok(())
 }
 
-/// What the oracle would do.
-fn undone(world: World, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
-    let stuck = stuck(&world, seen);
-    let mut oracle = Oracle::new(world);
+/// Somebody who waits, and would get quota, perhaps that of others.
+struct Undone {
+    key: Name,
+    victims: Vec<Name>,
+}
+
+/// Whether somebody was admitted when another had been told for the last time why it waits. Who is parked is not looked at again because
+/// others are admitted, although those may borrow what it could then reclaim: only what makes room ends that (reference 06, 6.4).
+fn came_since(simulation: &Simulation, victim: &Name, waiting: &Name) -> bool {
+    let record = simulation.record();
+    let last = |key: &Name, is: fn(&What) -> bool| {
+        let job = objects::job_of(simulation, key)?;
+        let of = |entry: &&Entry| {
+            let of = entry.job.map(|index| &record.jobs[index]);
+            of.is_some_and(|of| (&*of.namespace, &*of.name) == (&*job.0, &*job.1)) && is(&entry.what)
+        };
+        record.entries.iter().rev().find(of).map(|entry| entry.at)
+    };
+    let told = last(waiting, |what| matches!(what, What::Waiting { .. }));
+    let came = last(victim, |what| matches!(what, What::Admitted { .. }));
+    came >= told
+}
+
+/// What the oracle would do first.
+fn undone(world: &World, seen: &BTreeMap<Name, Seen>, stuck: &BTreeSet<Name>) -> Option<Undone> {
+    let mut oracle = Oracle::new(world.clone());
     oracle.only_free = true;
     for seen in seen.values() {
         let exists = oracle.world.queues.contains_key(&seen.plain.queue);
@@ -56,17 +92,17 @@ fn undone(world: World, seen: &BTreeMap<Name, Seen>) -> Result<(), String> {
             break;
         }
         for entry in oracle.cycle(now) {
-            match entry.outcome {
-                Outcome::Admitted(_) => return Err(format!("{} waits, and could be admitted", entry.key)),
+            let victims = match entry.outcome {
+                Outcome::Admitted(_) => Vec::new(),
                 Outcome::Preempting(targets) if targets.iter().any(|(key, _)| !evicted.contains(key)) => {
-                    let victims = objects::names(targets.iter().map(|(key, _)| key));
-                    return Err(format!("{} waits, and could preempt {victims}", entry.key));
+                    targets.into_iter().map(|(key, _)| key).collect()
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            return Some(Undone { key: entry.key, victims });
         }
     }
-    Ok(())
+    None
 }
 
 /// Our guard against preemption in circles holds some back for a time that nothing but a change from outside ends, and with them those who

@@ -250,6 +250,13 @@ pub fn workloads(simulation: &Simulation) -> BTreeMap<Name, Seen> {
         .collect()
 }
 
+/// Namespace and name of the job that a Workload is of.
+pub fn job_of(simulation: &Simulation, workload: &str) -> Option<(String, String)> {
+    let (namespace, name) = workload.split_once('/')?;
+    let value = simulation.object(&ObjectRef::namespaced(Kind::Workload, namespace, name))?;
+    Some((namespace.to_owned(), text(&value["metadata"]["ownerReferences"][0]["name"]).to_owned()))
+}
+
 /// The names of a set of workloads, for people.
 pub fn names<'a>(of: impl Iterator<Item = &'a Name>) -> String {
     of.map(ToString::to_string).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
