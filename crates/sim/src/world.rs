@@ -36,6 +36,8 @@ pub(crate) struct World {
     specs: BTreeMap<ObjectRef, (i64, WorkloadSpec)>,
     /// Workloads by the UID of their owner.
     owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
+    /// The UIDs of what was there.
+    gone: BTreeSet<Arc<str>>,
     changes: Vec<Change>,
     /// What a write that removed an object was answered with last.
     last_removed: Option<(ObjectRef, Value)>,
@@ -166,11 +168,16 @@ impl World {
         let generation = metadata["generation"].as_i64().is_none();
         // Pods are ended by whoever plays their machines.
         let collected = reference.kind != Kind::Pod;
-        for uid in owner_uids(&value).into_iter().filter(|_| collected) {
-            self.owned.entry(uid).or_default().insert(reference.clone());
+        let owners = owner_uids(&value);
+        for uid in owners.iter().filter(|_| collected) {
+            self.owned.entry(Arc::clone(uid)).or_default().insert(reference.clone());
         }
         self.store(reference, value, generation);
         self.changes.push(Change::Applied(reference.clone()));
+        // The garbage collector takes what was made too late for its owner.
+        if collected && !owners.is_empty() && owners.iter().all(|uid| self.gone.contains(uid)) {
+            self.delete(reference);
+        }
     }
 
     fn store(&mut self, reference: &ObjectRef, mut value: Value, new_generation: bool) {
@@ -261,6 +268,7 @@ impl World {
         self.disown(reference, &value);
         let uid: Arc<str> = text(&value["metadata"]["uid"]).into();
         self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
+        self.gone.insert(Arc::clone(&uid));
         for workload in self.owned(&uid) {
             self.delete(&workload);
         }
@@ -427,5 +435,22 @@ mod tests {
         assert!(world.delete(&reference));
         assert!(world.get(&reference).is_some());
         assert_eq!(world.take_changes(), [Change::Applied(reference)]);
+    }
+
+    #[test]
+    fn what_is_made_when_its_owner_is_gone_is_collected() {
+        let mut world = World::default();
+        let owner = ObjectRef::namespaced(Kind::Workload, "ns", "w");
+        world.insert_new(&owner, json!({"metadata": {"uid": "u"}}));
+        let template = |uid: &str| json!({"metadata": {"ownerReferences": [{"uid": uid}]}});
+        let [early, late, foreign] =
+            ["early", "late", "foreign"].map(|name| ObjectRef::namespaced(Kind::PodTemplate, "ns", name));
+        world.insert_new(&early, template("u"));
+        assert!(world.get(&early).is_some());
+        world.delete(&owner);
+        world.insert_new(&late, template("u"));
+        world.insert_new(&foreign, template("never seen"));
+        assert!(world.get(&early).is_none() && world.get(&late).is_none());
+        assert!(world.get(&foreign).is_some(), "its owner may be of a kind that is not played");
     }
 }
