@@ -75,6 +75,14 @@ async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_
     apply(plane, &jobset(&place, "new", "well", &long)).await.unwrap();
     place.wait_for_condition("new", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
 
+    // The status of the queue follows within a second.
+    eventually("the quota to be told as held", DEADLINE, || async {
+        let reserved = place.reserved_cpu().await?;
+        Ok(look(reserved == "2", reserved))
+    })
+    .await
+    .unwrap();
+
     let workload = place.workload("old").await.unwrap();
     let name = workload["metadata"]["name"].as_str().unwrap();
     patch(&place.workloads(), name, json!({"spec": {"active": false}})).await.unwrap();
