@@ -64,6 +64,15 @@ impl Bed {
         self.c.api.local_queue("team-a", name, name);
     }
 
+    /// The page's four pools, and its two JobSets with two of them each, by these queues.
+    pub fn high_and_low(&mut self, [high, low]: [&str; 2]) {
+        self.pools(&["a", "b", "c", "d"], 4);
+        self.jobset("high", high, "high", 2);
+        self.settle();
+        self.jobset("low", low, "low", 2);
+        self.pass(3);
+    }
+
     /// The page's queue with that many chips.
     pub fn page_queue(&mut self, chips: i64) {
         self.queue("q", chips, &json!({"enable": true}), &json!({}));

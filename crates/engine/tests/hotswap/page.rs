@@ -10,11 +10,8 @@ pub fn page(chips: i64) -> Bed {
 /// The same on another bed.
 pub fn page_with(mut bed: Bed, chips: i64) -> Bed {
     bed.page_queue(chips);
-    bed.pools(&["a", "b", "c", "d"], 4);
-    bed.jobset("high", "q", "high", 2);
-    bed.settle();
-    bed.jobset("low", "q", "low", 2);
-    bed.pass(5);
+    bed.high_and_low(["q", "q"]);
+    bed.pass(2);
     bed
 }
 

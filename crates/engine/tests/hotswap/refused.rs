@@ -12,11 +12,7 @@ fn two_ways() -> Bed {
     for name in ["x", "y"] {
         bed.c.api.local_queue("team-a", name, "q");
     }
-    bed.pools(&["a", "b", "c", "d"], 4);
-    bed.jobset("high", "x", "high", 2);
-    bed.settle();
-    bed.jobset("low", "y", "low", 2);
-    bed.pass(3);
+    bed.high_and_low(["x", "y"]);
     bed
 }
 
@@ -25,11 +21,7 @@ fn two_queues(reclaim: &Value) -> Bed {
     let mut bed = Bed::new();
     bed.queue("x", 32, reclaim, &json!({}));
     bed.queue("y", 32, &json!({"enable": true}), &json!({}));
-    bed.pools(&["a", "b", "c", "d"], 4);
-    bed.jobset("high", "x", "high", 2);
-    bed.settle();
-    bed.jobset("low", "y", "low", 2);
-    bed.pass(3);
+    bed.high_and_low(["x", "y"]);
     bed
 }
 

@@ -98,11 +98,7 @@ fn two_queues(enable: bool, more: bool, nominal_after: i64) -> Bed {
     let mut bed = Bed::new();
     bed.queue("x", 32, &json!({"enable": enable, "reclaimMoreThanNominalQuota": more}), &json!({}));
     bed.queue("y", 32, &json!({"enable": true}), &json!({}));
-    bed.pools(&["a", "b", "c", "d"], 4);
-    bed.jobset("high", "x", "high", 2);
-    bed.settle();
-    bed.jobset("low", "y", "low", 2);
-    bed.pass(3);
+    bed.high_and_low(["x", "y"]);
     bed.queue(
         "x",
         nominal_after,

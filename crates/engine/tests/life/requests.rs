@@ -68,14 +68,20 @@ fn pods_that_ended_well_give_their_quota_back_at_once() {
     );
 }
 
-#[test]
-fn a_job_that_takes_less_is_admitted_with_what_there_is_and_restored_in_full() {
+/// A queue with these processors, and a job of five that takes two.
+fn takes_less(cpu: &str) -> Cluster {
     let mut c = with(ResourceConfig::default());
-    c.api.simple("3", &json!({}));
+    c.api.simple(cpu, &json!({}));
     let mut view = job("team-a", "a", "lq", 5, "1");
     view.pod_sets[0].min_count = Some(2);
     c.api.add_job(view);
     c.settle();
+    c
+}
+
+#[test]
+fn a_job_that_takes_less_is_admitted_with_what_there_is_and_restored_in_full() {
+    let mut c = takes_less("3");
     let w = c.workload("a");
     assert_eq!(w.spec.pod_sets[0].min_count, Some(2));
     let assigned = w.status.unwrap().admission.unwrap().pod_set_assignments[0].count;
@@ -90,12 +96,7 @@ fn a_job_that_takes_less_is_admitted_with_what_there_is_and_restored_in_full() {
 
 #[test]
 fn less_than_the_least_is_not_admitted() {
-    let mut c = with(ResourceConfig::default());
-    c.api.simple("1", &json!({}));
-    let mut view = job("team-a", "a", "lq", 5, "1");
-    view.pod_sets[0].min_count = Some(2);
-    c.api.add_job(view);
-    c.settle();
+    let c = takes_less("1");
     assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
 }
 
@@ -188,12 +189,7 @@ fn without_partial_admission_a_job_that_would_take_less_runs_whole() {
 
 #[test]
 fn a_waiting_job_that_takes_less_no_longer_is_admitted_whole() {
-    let mut c = with(ResourceConfig::default());
-    c.api.simple("1", &json!({}));
-    let mut view = job("team-a", "a", "lq", 5, "1");
-    view.pod_sets[0].min_count = Some(2);
-    c.api.add_job(view);
-    c.settle();
+    let mut c = takes_less("1");
     c.api.edit_job("a", |job| job.view.pod_sets[0].min_count = None);
     c.settle();
     assert_eq!(c.workload("a").spec.pod_sets[0].min_count, None);
