@@ -8,6 +8,12 @@ XTASK  := $(TARGET)/debug/sluice-xtask
 BUILD := cargo build --release --locked --package sluice-manager --package sluice-ctl
 
 EXAMPLE ?= tpu-multislice
+# How many jobs `make day` makes, in how many minutes at most. SOAK_SEED=… plays a day again.
+SOAK_JOBS    ?= 10000
+SOAK_MINUTES ?= 600
+SOAK_SEED    ?= $(shell date +%s)
+# How long `make fresh` plays.
+FRESH_SECONDS ?= 3600
 # How long `make fuzz` runs each target.
 FUZZ_SECONDS ?= 60
 ENGINE  ?= $(shell command -v docker || command -v podman)
@@ -15,7 +21,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 IMAGE   ?= sluice:$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint demo bench bench-hotswap crds image clean mutants mutants-sample exhaustive dev control-plane fuzz
+.PHONY: help build check test lint try demo docs bench bench-hotswap crds image clean mutants mutants-sample exhaustive fresh dev control-plane fuzz day soak
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +29,24 @@ help: ## List the targets
 build: ## Build the release binaries, target/release/sluice and target/release/kubectl-kueue
 	$(BUILD)
 
-test: control-plane ## Run all tests, including those on a real control plane
-	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --workspace --locked --no-fail-fast
+check: ## Check what needs no control plane, in minutes: format, rules of the house, generated files, unit tests and rules
+	cargo fmt --all --check
+	cargo build --locked --workspace
+	$(XTASK) crds --check
+	$(XTASK) tidy
+	$(XTASK) test --quick
+
+test: control-plane ## Run all tests, including those on a real control plane; the ten slowest are named at the end
+	SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) test
+
+soak: day fresh exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
+
+day: control-plane ## Play a long and bad day, and prove from etcd's history that nothing was lost or bypassed (SOAK_JOBS, SOAK_MINUTES, SOAK_SEED)
+	SLUICE_BIN=$(TARGET)/debug/sluice SOAK_JOBS=$(SOAK_JOBS) SOAK_MINUTES=$(SOAK_MINUTES) SOAK_SEED=$(SOAK_SEED) \
+		cargo test --locked --package sluice-tests --test faults soak:: -- --nocapture
+
+fresh: ## Play worlds with fresh seeds on bad days for FRESH_SECONDS
+	FRESH_SECONDS=$(FRESH_SECONDS) cargo test --release --locked --package sluice-sim --test faults fresh -- --nocapture
 
 lint: control-plane ## Check format, lints, rules of the house and generated files
 	cargo fmt --all --check
@@ -32,16 +54,28 @@ lint: control-plane ## Check format, lints, rules of the house and generated fil
 	$(XTASK) crds --check
 	$(XTASK) manifests --check
 	$(XTASK) tidy
+	$(XTASK) docs --check
 	set -e; for crate in $$($(XTASK) tidy --crates); do cargo check --quiet --locked --package $$crate; done
 
-demo: build control-plane ## Show queueing on a cluster of fake nodes (EXAMPLE=folder of examples/, KEEP=1 keeps it)
-	SLUICE_BIN=$(TARGET)/release/sluice $(XTASK) demo --example $(EXAMPLE) $(if $(KEEP),--keep)
+try: ## Show a simulated day: figures, and a page with pictures (builds only the simulator)
+	cargo build --profile try --locked --package sluice-ctl --bin kubectl-kueue
+	$(TARGET)/try/kubectl-kueue simulate examples/simulate/arrivals.yaml --quiet --output html > $(TARGET)/try/day.html
+	$(TARGET)/try/kubectl-kueue simulate examples/simulate/arrivals.yaml --quiet
+	@echo "The day in pictures: $(TARGET)/try/day.html"
+
+# Builds the manager and the development commands once, in one profile; the demo builds the programs that it starts, and no others.
+demo: ## Show queueing on a cluster of fake nodes (EXAMPLE=folder of examples/, KEEP=1 keeps it)
+	cargo build --locked --package sluice-manager --package sluice-xtask
+	SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) demo --example $(EXAMPLE) $(if $(KEEP),--keep)
+
+docs: dev ## Write the generated tables of the book in docs, check it, and build it into target/book (if mdbook is installed)
+	$(XTASK) docs --build
 
 bench: ## Measure the engine and compare with the budgets
 	cargo run --release --locked --package sluice-xtask -- bench
 
 bench-hotswap: control-plane ## Measure the time to recovery with and without Hotswap on a control plane (8 minutes)
-	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --features bench-hotswap --test hotswap recovery -- --nocapture
+	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --features bench-hotswap --test operator hotswap::recovery -- --nocapture
 
 crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
 	$(XTASK) crds

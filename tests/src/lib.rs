@@ -3,4 +3,5 @@
 pub mod history;
 pub mod place;
 pub mod queues;
+pub mod soak;
 pub mod story;

@@ -260,6 +260,7 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
         "localqueues" => "LocalQueue",
         "admissionchecks" => "AdmissionCheck",
         "workloadpriorityclasses" => "WorkloadPriorityClass",
+        "cohorts" => "Cohort",
         other => anyhow::bail!("no kind is known for {other}"),
     });
     let object = serde_json::from_value(object).context("reading an object")?;

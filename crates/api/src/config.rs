@@ -5,6 +5,7 @@
 
 mod decode;
 mod duration;
+mod endpoints;
 mod features;
 mod frameworks;
 mod hotswap;
@@ -104,8 +105,15 @@ impl std::error::Error for ConfigErrors {}
 pub enum Warning {
     /// About feature gates.
     Gate(GateWarning),
-    /// A listed job kind is not served.
+    /// A kind of Kueue's default list is not served: its objects that name a queue are refused.
     FrameworkNotBuilt {
+        /// Path of the entry.
+        path: String,
+        /// The job kind.
+        name: String,
+    },
+    /// A kind that a controller of its own makes Workloads of.
+    ExternalFramework {
         /// Path of the entry.
         path: String,
         /// The job kind.
@@ -126,16 +134,26 @@ impl Warning {
     }
 }
 
+impl Configuration {
+    /// The listed job kinds that are not built: Kueue's default list was taken over. Their objects that name a queue have to be refused.
+    pub fn refused_frameworks(&self) -> Vec<&str> {
+        let not_built = |name: &&str| frameworks::find(name) == frameworks::Framework::NotBuilt;
+        self.integrations.frameworks.iter().map(String::as_str).filter(not_built).collect()
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gate(warning) => warning.fmt(f),
             Self::FrameworkNotBuilt { path, name } => {
-                write!(
-                    f,
-                    "{path}: {name:?} is not built yet: jobs of this kind are NOT queued, they run at once"
-                )
+                write!(f, "{path}: {name:?} is not built: objects of this kind that name a queue are refused")
             }
+            Self::ExternalFramework { path, name } => write!(
+                f,
+                "{path}: {name:?}: Workloads that its controller makes are admitted like others; a Job that it makes is queued by \
+                 itself if it names a queue"
+            ),
             Self::NoEffect { path, why } => write!(f, "{path} has no effect: {why}"),
         }
     }

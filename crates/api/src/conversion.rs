@@ -1,6 +1,6 @@
 //! Conversion between v1beta1 and v1beta2 (reference 01, "v1beta1 differences"), on JSON documents.
 //!
-//! Only what differs is touched; the rest of an object, its pod templates above all, is passed through unread. A document may
+//! Only what differs is touched, and quantities become strings; the rest of an object, its pod templates above all, is passed through unread. A document may
 //! be anything: the API server asks before it validates. What has an unexpected type stays as it is, for the API server to
 //! refuse; only a topology assignment that cannot be read is an error, because no encoding of it exists in the other version.
 //!
@@ -8,6 +8,7 @@
 //! on the way to v1beta2: the dead fields of status, `retryDelayMinutes`, the old names of the fungibility policies, a priority
 //! class without source, and whether checks were listed by name or by strategy.
 
+mod quantities;
 mod queues;
 mod review;
 pub mod topology;
@@ -19,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::GROUP;
 use crate::v1beta2::{ClusterQueue, Cohort, LocalQueue, MultiKueueCluster, Workload};
-pub use review::{ConversionRequest, ConversionResponse, ConversionReview, ConversionStatus, convert_review};
+pub use review::{ConversionRequest, ConversionReview, MAX_ANSWER, answer_review};
 
 /// A version of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,24 +75,33 @@ type Object = Map<String, Value>;
 
 /// Converts one object in place. Kinds whose shape is the same in both versions only change their `apiVersion`.
 pub fn convert(object: &mut Value, to: Version) -> Result<(), ConversionError> {
+    convert_root(object, to, false).map(drop)
+}
+
+/// Converts; says whether topology assignments were left compressed, which `may_leave` allows.
+fn convert_root(object: &mut Value, to: Version, may_leave: bool) -> Result<bool, ConversionError> {
     let root = object.as_object_mut().ok_or(ConversionError::NotAnObject)?;
     let named = text(root, "apiVersion").unwrap_or_default();
     let from = Version::parse(named).ok_or_else(|| ConversionError::ApiVersion(named.to_owned()))?;
     if from == to {
-        return Ok(());
+        return Ok(false);
     }
     let kind = text(root, "kind").unwrap_or_default().to_owned();
     let up = to == Version::V1beta2;
+    quantities::to_strings(object, &kind);
+    let root = object.as_object_mut().ok_or(ConversionError::NotAnObject)?;
     match kind.as_str() {
         ClusterQueue::KIND => queues::cluster_queue(root, up),
         LocalQueue::KIND => queues::local_queue(root, up),
         Cohort::KIND => queues::cohort(root, up),
         MultiKueueCluster::KIND => queues::multikueue_cluster(root, up),
-        Workload::KIND => workload::convert(root, up)?,
+        Workload::KIND if up => workload::convert(root, workload::To::V1beta2)?,
+        Workload::KIND if may_leave => workload::convert(root, workload::To::CompressedV1beta1)?,
+        Workload::KIND => workload::convert(root, workload::To::V1beta1)?,
         _ => {}
     }
     root.insert("apiVersion".to_owned(), to.api_version().into());
-    Ok(())
+    Ok(may_leave && !up && kind == Workload::KIND)
 }
 
 fn text<'a>(object: &'a Object, field: &str) -> Option<&'a str> {

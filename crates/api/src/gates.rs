@@ -2,7 +2,7 @@
 
 mod table;
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 pub use table::{Gate, REMOVED, Stage};
 
@@ -191,25 +191,6 @@ impl Gates {
         let gates: Vec<_> =
             Gate::ALL.iter().copied().filter(|gate| self.enabled(*gate) && !gate.built()).collect();
         (!gates.is_empty()).then_some(GateWarning::NotBuilt(gates))
-    }
-
-    /// The list of gates for `--help`, one a line, by name.
-    pub fn help() -> String {
-        let mut gates = Gate::ALL.to_vec();
-        gates.sort_unstable_by_key(|gate| gate.name());
-        let mut text = String::new();
-        for gate in gates {
-            let built = if gate.built() { "" } else { ", not built yet" };
-            let (stage, default) = (gate.stage().as_str(), gate.default_on());
-            writeln!(
-                text,
-                "{}=true|false ({stage} - default={default}{built}): {}",
-                gate.name(),
-                gate.purpose()
-            )
-            .expect("writing to a String cannot fail");
-        }
-        text
     }
 }
 

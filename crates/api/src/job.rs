@@ -11,6 +11,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
+use crate::v1beta2::PodSetTopologyRequest;
+
 /// The job kinds that Sluice integrates (reference 07, the table in 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKind {
@@ -134,6 +136,8 @@ pub struct JobPodSet {
     pub has_template_metadata: bool,
     /// Whether its pods take whole groups of nodes.
     pub exclusive_topology: Option<ExclusiveTopology>,
+    /// How its pods are numbered, and what its template asks of the topology: `topologyRequest` of the Workload's pod set.
+    pub topology_request: Option<Box<PodSetTopologyRequest>>,
 }
 
 /// `alpha.jobset.sigs.k8s.io/exclusive-topology`: each replica has a group of nodes to itself.
@@ -216,15 +220,23 @@ pub struct JobView {
     pub managed_by: Option<String>,
     /// Whether the job is suspended (a Job between the patches of a stop counts as not suspended).
     pub suspended: bool,
-    /// Whether a multi-step stop was begun and not ended (annotation `kueue.x-k8s.io/stopping` of a batch Job).
+    /// Whether a multi-step stop was begun and not ended (a batch Job that is suspended with the annotation `kueue.x-k8s.io/stopping`).
     pub stopping: bool,
-    /// Whether the rest of a stop that was begun must wait: Kubernetes ≥ 1.36 keeps the template of a suspended Job as it is while
-    /// `status.active` is not 0.
+    /// Whether the rest of a stop that was begun must wait: a pod that is still active may end the job, and Kubernetes ≥ 1.36 keeps the
+    /// template of a suspended Job as it is until then.
     pub stop_waits: bool,
+    /// What its own controller says of being suspended, and since when: the condition `Suspended`, where it is kept for every start and stop.
+    pub suspended_condition: Option<(bool, Timestamp)>,
     /// Whether pods of it run, or are to.
     pub active: bool,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
     pub terminating: i32,
+    /// Whether its controller will say that it ended without anything else happening: it is neither started nor stopped any more.
+    pub ending: bool,
+    /// Whether its controller cannot say so, because the job has lost its start time.
+    pub end_blocked: bool,
+    /// Whether it has a start time that a stop must clear before its templates can be restored.
+    pub started: bool,
     /// Set once the job ended.
     pub finished: Option<JobFinished>,
     /// Whether all pods are ready or succeeded.

@@ -5,6 +5,7 @@ pub mod config;
 pub mod gates;
 pub mod job;
 pub mod labels;
+mod made;
 pub mod names;
 pub mod slim;
 pub mod status_apply;

@@ -91,15 +91,22 @@ pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
 
 /// At most 8 taints with known effects.
 pub(crate) fn taints(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = taints_without_rule(generator);
+    let rule = rule(
+        "self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])",
+        "supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'",
+    );
+    schema.insert("x-kubernetes-validations".into(), json!([rule]));
+    schema
+}
+
+/// At most 8 taints, as v1beta1 has them in a status.
+pub(crate) fn taints_without_rule(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": generator.subschema_for::<Taint>(),
         "maxItems": 8,
         "x-kubernetes-list-type": "atomic",
-        "x-kubernetes-validations": [{
-            "rule": "self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])",
-            "message": "supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'",
-        }],
     })
 }
 

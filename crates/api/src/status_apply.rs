@@ -45,8 +45,11 @@ pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
         Value::Array(list) => list,
         _ => Vec::new(),
     };
-    conditions.retain(|c| !theirs(c));
-    conditions.extend(applied["conditions"].as_array().into_iter().flatten().cloned());
+    let applied_conditions = applied["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // What it applies of others' conditions is its own from then on, and stays theirs, too.
+    let again = |c: &Value| applied_conditions.iter().any(|a| a["type"] == c["type"]);
+    conditions.retain(|c| !theirs(c) && !again(c));
+    conditions.extend(applied_conditions.iter().cloned());
     status["conditions"] = Value::Array(conditions);
     let fields: &[&str] = match manager {
         "kueue-admission" => &ADMISSION_FIELDS,

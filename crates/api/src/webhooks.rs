@@ -122,8 +122,23 @@ pub fn review(path: &str, review: AdmissionReview, gates: Gates) -> Option<Admis
     Some(review.answer(|request| webhook.answer(request, gates)))
 }
 
-/// What an answer is made of: nothing to say, a patch, or a refusal.
-type Answer = Result<Vec<PatchOperation>, AdmissionStatus>;
+/// What is said of an object that is let through.
+#[derive(Debug, Default)]
+struct Approval {
+    /// What to change in it.
+    patch: Vec<PatchOperation>,
+    /// What its author should know.
+    warnings: Vec<String>,
+}
+
+impl From<Vec<PatchOperation>> for Approval {
+    fn from(patch: Vec<PatchOperation>) -> Self {
+        Self { patch, warnings: Vec::new() }
+    }
+}
+
+/// What an answer is made of: an approval, or a refusal.
+type Answer = Result<Approval, AdmissionStatus>;
 
 impl Webhook {
     fn answer(self, request: AdmissionRequest, gates: Gates) -> Answer {
@@ -132,13 +147,15 @@ impl Webhook {
         let with_finalizer = || if creating { defaults::finalizer(object) } else { Vec::new() };
         match self.handler {
             Handler::MutateClusterQueue => {
-                Ok([with_finalizer(), defaults::covered_resources(object)].concat())
+                Ok([with_finalizer(), defaults::covered_resources(object)].concat().into())
             }
-            Handler::MutateCohort => Ok(defaults::covered_resources(object)),
-            Handler::MutateResourceFlavor => Ok(with_finalizer()),
-            Handler::MutateWorkload => Ok(defaults::min_count(object, gates)),
+            Handler::MutateCohort => Ok(defaults::covered_resources(object).into()),
+            Handler::MutateResourceFlavor => Ok(with_finalizer().into()),
+            Handler::MutateWorkload => Ok(defaults::min_count(object, gates).into()),
             Handler::ValidateClusterQueue => {
+                let warnings = warnings_of_cluster_queue(object);
                 validate(request, |new: &ClusterQueue, old| validate_cluster_queue(new, old, gates))
+                    .map(|approval| Approval { warnings, ..approval })
             }
             Handler::ValidateCohort => validate(request, |new: &Cohort, old| validate_cohort(new, old)),
             Handler::ValidateResourceFlavor => {
@@ -159,10 +176,58 @@ fn validate<T: DeserializeOwned>(
     // An old object that cannot be read is no reason to refuse its correction.
     let old = request.old_object.and_then(|old| serde_json::from_value(old).ok());
     let errors = check(&new, old.as_ref());
-    if errors.is_empty() { Ok(Vec::new()) } else { Err(AdmissionStatus::forbidden(aggregate(&errors))) }
+    if errors.is_empty() {
+        Ok(Approval::default())
+    } else {
+        Err(AdmissionStatus::forbidden(aggregate(&errors)))
+    }
 }
 
 fn parse<T: DeserializeOwned>(object: Value, what: &str) -> Result<T, AdmissionStatus> {
     serde_json::from_value(object)
         .map_err(|error| AdmissionStatus::bad_request(format!("cannot read the {what}: {error}")))
+}
+
+/// What a valid ClusterQueue may not mean: without a selector it takes no workload at all.
+fn warnings_of_cluster_queue(object: &Value) -> Vec<String> {
+    let metadata = &object["metadata"];
+    if !object["spec"]["namespaceSelector"].is_null() || !metadata["deletionTimestamp"].is_null() {
+        return Vec::new();
+    }
+    let warning = "spec.namespaceSelector is not set: the ClusterQueue selects no namespace and admits no workload; \
+                   set it to {} to select all namespaces";
+    vec![warning.to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn warnings(object: &Value) -> Vec<String> {
+        let request = json!({"uid": "u", "operation": "UPDATE", "object": object, "oldObject": object});
+        let posted = serde_json::from_value(json!({"request": request})).unwrap();
+        let path = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
+        let response = review(path, posted, Gates::default()).unwrap().response.unwrap();
+        assert!(response.allowed);
+        let written = serde_json::to_value(&response).unwrap();
+        assert_eq!(written.get("warnings").is_some(), !response.warnings.is_empty());
+        response.warnings
+    }
+
+    #[test]
+    fn a_cluster_queue_that_selects_no_namespace_is_let_through_with_a_warning() {
+        let mut queue = json!({"metadata": {"name": "q"}, "spec": {}});
+        let [warning] = &warnings(&queue)[..] else { panic!("one warning") };
+        assert!(warning.contains("selects no namespace") && warning.len() < 256, "{warning}");
+        queue["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert!(warnings(&queue).is_empty(), "it goes");
+        for selector in [json!({}), json!({"matchLabels": {"team": "a"}})] {
+            assert!(
+                warnings(&json!({"metadata": {"name": "q"}, "spec": {"namespaceSelector": selector}}))
+                    .is_empty()
+            );
+        }
+    }
 }

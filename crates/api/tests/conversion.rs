@@ -6,7 +6,7 @@ mod arbitrary;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_api::conversion::{ConversionRequest, ConversionReview, Version, convert, convert_review};
+use sluice_api::conversion::{ConversionRequest, ConversionReview, Version, answer_review, convert};
 
 fn object(version: &str, kind: &str, mut body: Value) -> Value {
     body["apiVersion"] = format!("kueue.x-k8s.io/{version}").into();
@@ -303,8 +303,11 @@ fn review(objects: Vec<Value>, to: &str) -> ConversionReview {
         api_version: "apiextensions.k8s.io/v1".into(),
         kind: "ConversionReview".into(),
         request: Some(ConversionRequest { uid: "u1".into(), desired_api_version: to.into(), objects }),
-        response: None,
     }
+}
+
+fn answer(review: ConversionReview) -> Value {
+    serde_json::from_slice(&answer_review(review).unwrap()).unwrap()
 }
 
 #[test]
@@ -313,11 +316,13 @@ fn a_review_is_answered_in_order() {
         object("v1beta1", "ClusterQueue", json!({"spec": {"cohort": "a"}})),
         object("v1beta2", "ClusterQueue", json!({"spec": {"cohortName": "b"}})),
     ];
-    let answer = convert_review(review(objects, "kueue.x-k8s.io/v1beta2"));
-    assert_eq!((answer.kind.as_str(), answer.request.is_none()), ("ConversionReview", true));
-    let response = answer.response.unwrap();
-    assert_eq!((response.uid.as_str(), response.result.status.as_str()), ("u1", "Success"));
-    let names: Vec<&Value> = response.converted_objects.iter().map(|o| &o["spec"]["cohortName"]).collect();
+    let answer = answer(review(objects, "kueue.x-k8s.io/v1beta2"));
+    assert_eq!((&answer["kind"], answer.get("request")), (&json!("ConversionReview"), None));
+    let response = &answer["response"];
+    assert_eq!(response["uid"], "u1");
+    assert_eq!(response["result"], json!({"status": "Success"}));
+    let names: Vec<&Value> =
+        response["convertedObjects"].as_array().unwrap().iter().map(|o| &o["spec"]["cohortName"]).collect();
     assert_eq!(names, ["a", "b"]);
 }
 
@@ -331,9 +336,9 @@ fn a_review_as_the_api_server_sends_it_is_read() {
         ]},
         "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}}
     }"#;
-    let answer = convert_review(serde_json::from_str(body).unwrap()).response.unwrap();
-    assert_eq!(answer.result.status, "Success");
-    assert_eq!(answer.converted_objects[0]["apiVersion"], "kueue.x-k8s.io/v1beta2");
+    let answer = answer(serde_json::from_str(body).unwrap());
+    assert_eq!(answer["response"]["result"]["status"], "Success");
+    assert_eq!(answer["response"]["convertedObjects"][0]["apiVersion"], "kueue.x-k8s.io/v1beta2");
 }
 
 #[test]
@@ -356,10 +361,10 @@ fn a_bad_object_fails_the_review_and_is_named() {
     ]
     .into_iter()
     .map(|review| {
-        let response = convert_review(review).response.unwrap();
-        assert_eq!(response.result.status, "Failure");
-        assert!(response.converted_objects.is_empty());
-        response.result.message
+        let answer = answer(review);
+        assert_eq!(answer["response"]["result"]["status"], "Failure");
+        assert_eq!(answer["response"]["convertedObjects"], json!([]));
+        answer["response"]["result"]["message"].as_str().unwrap().to_owned()
     })
     .collect();
     insta::assert_snapshot!(messages.join("\n"), @r#"
@@ -371,19 +376,72 @@ fn a_bad_object_fails_the_review_and_is_named() {
     "#);
 }
 
+/// A Workload with these topology assignments: of so many equal domains each.
+fn assigned(domain_counts: &[i32], value: &str) -> Value {
+    let assignments: Vec<Value> = domain_counts
+        .iter()
+        .map(|count| {
+            json!({"name": "main", "topologyAssignment": {"levels": ["a"], "slices": [{
+                "domainCount": count, "valuesPerLevel": [{"universal": value}], "podCounts": {"universal": 1},
+            }]}})
+        })
+        .collect();
+    object("v1beta2", "Workload", json!({"status": {"admission": {"podSetAssignments": assignments}}}))
+}
+
 #[test]
-fn an_assignment_that_would_expand_without_bound_is_refused() {
-    let mut bomb = object(
-        "v1beta2",
+fn assignments_that_would_expand_without_bound_are_refused() {
+    for counts in [&[8_000_000][..], &[100_001], &[50_000, 50_001], &[2_000_000_000, i32::MAX]] {
+        let mut bomb = assigned(counts, "x");
+        let refused = "the assignments of the object have more than 100000 domains";
+        let answer = answer(review(vec![bomb.clone()], "kueue.x-k8s.io/v1beta1"));
+        let message = answer["response"]["result"]["message"].as_str().unwrap();
+        assert!(message.starts_with("cannot convert Workload"), "{message}");
+        assert!(message.ends_with(refused), "{message}");
+        let error = convert(&mut bomb, Version::V1beta1).unwrap_err().to_string();
+        assert!(error.ends_with(refused), "{error}");
+    }
+    let rows: Vec<Value> = (0..100_001).map(|_| json!({"values": ["x"], "count": 1})).collect();
+    let assignment = json!({"levels": ["a"], "domains": rows});
+    let mut many = object(
+        "v1beta1",
         "Workload",
-        json!({"status": {"admission": {"podSetAssignments": [{
-            "topologyAssignment": {"levels": ["a"], "slices": [{
-                "domainCount": 2_000_000_000, "valuesPerLevel": [{"universal": "x"}], "podCounts": {"universal": 1},
-            }]},
-        }]}}}),
+        json!({"status": {"admission": {"podSetAssignments": [{"topologyAssignment": assignment}]}}}),
     );
-    let error = convert(&mut bomb, Version::V1beta1).unwrap_err().to_string();
-    assert!(error.ends_with("expands to more than 256 MiB"), "{error}");
+    assert!(convert(&mut many, Version::V1beta2).is_err());
+}
+
+#[test]
+fn an_answer_expands_assignments_as_the_conversion_of_the_object_does() {
+    let workload = assigned(&[3, 0, 2], "x");
+    let mut alone = workload.clone();
+    convert(&mut alone, Version::V1beta1).unwrap();
+    let odd = [
+        json!({"status": {"admission": {"podSetAssignments": {"topologyAssignment": null}}}}),
+        json!({"status": {"admission": {"podSetAssignments": [{"topologyAssignment": null}, 1, []]}}}),
+        json!({"status": {"admission": {"topologyAssignment": {"levels": 1}}}}),
+        json!({"status": [{"admission": {"podSetAssignments": 1}}]}),
+    ];
+    for object in odd.into_iter().map(|odd| object("v1beta2", "Workload", odd)).chain([workload]) {
+        let mut alone = object.clone();
+        convert(&mut alone, Version::V1beta1).unwrap();
+        let answer = answer(review(vec![object], "kueue.x-k8s.io/v1beta1"));
+        pretty(&answer["response"]["convertedObjects"][0], &alone);
+    }
+    assert_eq!(
+        alone["status"]["admission"]["podSetAssignments"][2]["topologyAssignment"]["domains"],
+        json!([{"values": ["x"], "count": 1}, {"values": ["x"], "count": 1}])
+    );
+}
+
+#[test]
+fn an_answer_that_would_be_too_large_is_a_failure_and_never_built() {
+    let workload = assigned(&[100_000], &"x".repeat(63));
+    let one = answer(review(vec![workload.clone()], "kueue.x-k8s.io/v1beta1"));
+    assert_eq!(one["response"]["result"]["status"], "Success");
+    let three = answer(review(vec![workload; 3], "kueue.x-k8s.io/v1beta1"));
+    assert_eq!(three["response"]["result"]["message"], "the converted objects are larger than 24 MiB");
+    assert_eq!(three["response"]["convertedObjects"], json!([]));
 }
 
 proptest! {

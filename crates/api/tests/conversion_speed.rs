@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluice_api::conversion::{ConversionReview, convert_review};
+use sluice_api::conversion::{ConversionReview, answer_review};
 
 fn workload(index: usize) -> Value {
     let container = |name: &str| {
@@ -70,7 +70,7 @@ fn request(objects: &[Value], to: &str) -> Vec<u8> {
 
 fn answer(body: &[u8]) -> Vec<u8> {
     let review: ConversionReview = serde_json::from_slice(body).unwrap();
-    serde_json::to_vec(&convert_review(review)).unwrap()
+    answer_review(review).unwrap()
 }
 
 /// The CPU time of this thread so far (Linux): what counts is the work, not what else the machine does.

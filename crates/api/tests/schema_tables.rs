@@ -324,3 +324,28 @@ fn workloads_can_be_selected_by_their_cluster_queue() {
         }
     }
 }
+
+/// Every description below a value, with the column texts of `kubectl get`.
+fn descriptions<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| descriptions(item, found)),
+        Value::Object(map) => {
+            found.extend(map.get("description").and_then(Value::as_str));
+            map.values().for_each(|item| descriptions(item, found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn kubectl_explain_shows_nothing_internal() {
+    for definition in documents() {
+        let mut found = Vec::new();
+        descriptions(&definition, &mut found);
+        assert!(!found.is_empty());
+        for text in found {
+            let internal = ["(reference", "crates/", "crate::", "[`"].iter().any(|sign| text.contains(sign));
+            assert!(!internal, "{}: {text}", definition["metadata"]["name"]);
+        }
+    }
+}

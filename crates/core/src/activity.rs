@@ -36,12 +36,15 @@ impl Scheduler {
 
     fn missing_flavors(&self, queue: &ClusterQueue) -> Option<InactiveCause> {
         let flavors = queue.groups.iter().flat_map(|group| &group.flavors);
-        let missing = sorted(
-            flavors
-                .filter(|flavor| self.flavors.get(flavor.at()).is_none_or(Option::is_none))
-                .map(|&flavor| self.names.flavor_name(flavor)),
-        );
-        (!missing.is_empty()).then_some(InactiveCause::FlavorNotFound(missing))
+        let missing = flavors.filter(|flavor| self.flavors.get(flavor.at()).is_none_or(Option::is_none));
+        // In the order of the spec.
+        let mut names: Vec<Name> = Vec::new();
+        for name in missing.map(|&flavor| self.names.flavor_name(flavor)) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        (!names.is_empty()).then_some(InactiveCause::FlavorNotFound(names))
     }
 
     /// What is wrong with the checks, in the reference's order.

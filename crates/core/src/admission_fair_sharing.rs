@@ -1,7 +1,8 @@
 //! Admission fair sharing: the decayed usage of LocalQueues, which orders a ClusterQueue (reference 06, 6.9).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Name;
 use crate::config::AdmissionFairSharing;
 use crate::intern::{LocalId, Names, ResourceId, WorkloadId};
 use crate::scheduler::Scheduler;
@@ -32,6 +33,17 @@ fn alpha(config: &AdmissionFairSharing, seconds: f64) -> f64 {
 }
 
 impl Ledger {
+    /// The resources that are accounted for.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        let charged = self.penalties.values().flatten().map(|(id, _)| *id);
+        self.consumed.keys().copied().chain(charged)
+    }
+
+    /// Whether a workload is charged.
+    pub(crate) fn has_charges(&self) -> bool {
+        !self.penalties.is_empty()
+    }
+
     /// Starts from what the status says.
     pub(crate) fn seed(&mut self, consumed: impl IntoIterator<Item = (ResourceId, f64)>) {
         self.consumed = consumed.into_iter().filter(|(_, value)| value.is_finite()).collect();
@@ -45,11 +57,12 @@ impl Ledger {
         now: Time,
     ) -> bool {
         let before = self.consumed.clone();
+        let first = self.at.is_none();
         let elapsed = self.at.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
         self.at = Some(now);
         if config.half_life_seconds <= 0 {
             self.consumed.clear();
-            return !before.is_empty();
+            return first || !before.is_empty();
         }
         #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
         let share = alpha(config, elapsed as f64 / 1e9);
@@ -59,7 +72,7 @@ impl Ledger {
         for (resource, value) in &mut self.consumed {
             *value = (1.0 - share) * *value + share * usage.get(resource).copied().unwrap_or(0.0);
         }
-        self.consumed != before
+        first || self.consumed != before
     }
 
     /// When the next sample is due.
@@ -117,34 +130,75 @@ impl Ledger {
 }
 
 impl Scheduler {
-    /// The LocalQueues that the ledger is kept for, by the ClusterQueues that they order.
-    fn ledgers(&self) -> impl Iterator<Item = LocalId> + '_ {
-        self.queues
-            .iter()
-            .filter(|queue| self.orders_by_usage(queue))
-            .flat_map(|queue| queue.locals.iter().copied())
+    /// The configuration, if ledgers are kept: of every LocalQueue, whether its ClusterQueue is ordered by them or not (reference 11.1.18).
+    fn keeps_ledgers(&self) -> Option<&AdmissionFairSharing> {
+        let config = self.config.admission_fair_sharing.as_ref();
+        config.filter(|_| self.config.gates.admission_fair_sharing)
+    }
+
+    /// Takes samples of a LocalQueue from now on.
+    pub(crate) fn begin_samples(&mut self, id: LocalId) {
+        if let Some(config) = self.keeps_ledgers() {
+            let due = self.locals[id.at()].ledger.due(config);
+            self.samples.insert((due, id));
+        }
+    }
+
+    /// Takes no more samples of a LocalQueue, and forgets what it consumed.
+    pub(crate) fn end_samples(&mut self, id: LocalId) {
+        if let Some(config) = self.keeps_ledgers() {
+            let due = self.locals[id.at()].ledger.due(config);
+            self.samples.remove(&(due, id));
+        }
+        self.locals[id.at()].ledger = Ledger::default();
     }
 
     /// When the next sample is due.
     pub(crate) fn next_sample(&self) -> Option<Time> {
-        let config = self.config.admission_fair_sharing.as_ref()?;
-        self.ledgers().map(|id| self.locals[id.at()].ledger.due(config)).min()
+        self.samples.first().map(|&(due, _)| due)
     }
 
     /// Takes the samples that are due.
     pub(crate) fn sample(&mut self, now: Time) {
-        let Some(config) = self.config.admission_fair_sharing.clone() else { return };
-        let due: Vec<LocalId> =
-            self.ledgers().filter(|id| self.locals[id.at()].ledger.due(&config) <= now).collect();
-        for id in due {
+        let Some(config) = self.keeps_ledgers().cloned() else { return };
+        while let Some(&(due, id)) = self.samples.first().filter(|&&(due, _)| due <= now) {
+            self.samples.remove(&(due, id));
             let mut usage = BTreeMap::new();
-            for (&pair, &(_, admitted)) in &self.locals[id.at()].held {
-                let (_, resource) = self.names.parts(pair);
+            for (&pair, &(_, admitted)) in &self.locals[id.at()].usage {
+                let (_, resource) = self.names.flavor_and_resource(pair);
                 *usage.entry(resource).or_insert(0.0) += in_units(&self.names, resource, admitted);
             }
             if self.locals[id.at()].ledger.sample(&config, &usage, now) {
                 self.changed_locals.mark(id.at());
             }
+            self.samples.insert((self.locals[id.at()].ledger.due(&config), id));
+        }
+    }
+
+    /// What a LocalQueue consumed: of each resource of its ClusterQueue, nothing of those that it never used; and of others that it used.
+    pub(crate) fn consumed(&self, id: LocalId) -> Vec<(Name, f64)> {
+        let local = &self.locals[id.at()];
+        let mut consumed = local.ledger.consumed.clone();
+        if self.keeps_ledgers().is_some_and(|config| config.half_life_seconds > 0) {
+            let groups = local.queue.map(|queue| &self.queues[queue.at()].groups);
+            for &resource in groups.into_iter().flatten().flat_map(|group| &group.covered) {
+                consumed.entry(resource).or_insert(0.0);
+            }
+        }
+        let named = consumed.into_iter().map(|(r, value)| (self.names.resource_name(r).clone(), value));
+        named.collect()
+    }
+
+    /// The LocalQueues that exist are those that samples are taken of, each when it is due; for the audit.
+    pub(crate) fn audit_samples(&self, found: &mut Vec<String>) {
+        let config = self.keeps_ledgers();
+        let exist = self.locals.iter().enumerate().filter(|(_, local)| local.spec.is_some());
+        let due = |(at, local): (usize, &crate::local_queue::LocalQueue)| {
+            config.map(|config| (local.ledger.due(config), LocalId::new(at)))
+        };
+        let samples: BTreeSet<_> = exist.filter_map(due).collect();
+        if samples != self.samples {
+            found.push("the samples of admission fair sharing are wrong".to_owned());
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::intern::{FrId, LocalId, SlotId, WorkloadId};
-use crate::queue::Spot;
+use crate::intern::{FrId, LocalId, QueueId, SlotId, WorkloadId};
+use crate::queue::Placement;
+use crate::referring_queues::ReferringQueues;
 use crate::scheduler::Scheduler;
 use crate::usage::Usage;
-use crate::workloads::{Hold, Place};
+use crate::workloads::{Place, QuotaReservation};
 
 impl Scheduler {
     /// Rebuilds usage and queues from the specs and compares; the differences, if any.
@@ -18,14 +19,27 @@ impl Scheduler {
         self.audit_locals(&mut found);
         self.audit_capacity(&mut found);
         self.audit_second_passes(&mut found);
+        self.audit_referring_queues(&mut found);
+        self.audit_samples(&mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
-    /// Only who holds quota and keeps it has a second pass.
+    /// Which queues name a flavor or a check.
+    fn audit_referring_queues(&self, found: &mut Vec<String>) {
+        let mut referring_queues = ReferringQueues::default();
+        for (at, queue) in self.queues.iter().enumerate() {
+            referring_queues.replace(QueueId::new(at), (&[], None), (&queue.groups, queue.spec.as_ref()));
+        }
+        if referring_queues != self.referring_queues {
+            found.push("the queues by flavor and check are wrong".to_owned());
+        }
+    }
+
+    /// Only workloads that hold quota and are not evicted have a second pass.
     fn audit_second_passes(&self, found: &mut Vec<String>) {
         for id in self.second_passes.ids() {
-            let hold = self.workloads.try_get(id).and_then(|workload| workload.hold());
-            if hold.is_none_or(|hold| hold.evicted) {
+            let reservation = self.workloads.try_get(id).and_then(|workload| workload.reservation());
+            if reservation.is_none_or(|reservation| reservation.evicted) {
                 found.push(format!("{id:?} is to have a second pass, but keeps no quota"));
             }
         }
@@ -41,7 +55,7 @@ impl Scheduler {
         let mut usage = Usage::default();
         usage.grow(tree.forest.quota.len());
         for (_, workload) in self.workloads.iter() {
-            for (_, slot, amount) in workload.hold().into_iter().flat_map(Hold::charged) {
+            for (_, slot, amount) in workload.reservation().into_iter().flat_map(QuotaReservation::charged) {
                 usage.add(&tree.forest.quota, slot, amount);
             }
         }
@@ -60,21 +74,21 @@ impl Scheduler {
         let mut admitted = vec![(0, BTreeMap::<FrId, i128>::new()); self.queues.len()];
         let mut unready = 0;
         for (id, workload) in self.workloads.iter() {
-            let Some(hold) = workload.hold() else { continue };
-            let at = hold.queue.at();
-            let list = if hold.evicted { &mut evicted } else { &mut running };
-            list[at].insert(self.candidate_key(id, hold.reserved_at));
-            unready += usize::from(!hold.pods_ready);
-            if hold.admitted {
+            let Some(reservation) = workload.reservation() else { continue };
+            let at = reservation.queue.at();
+            let list = if reservation.evicted { &mut evicted } else { &mut running };
+            list[at].insert(self.candidate_key(id, reservation.reserved_at));
+            unready += usize::from(!reservation.pods_ready);
+            if reservation.admitted {
                 admitted[at].0 += 1;
-                for (pair, _, amount) in hold.charged() {
+                for (pair, _, amount) in reservation.charged() {
                     *admitted[at].1.entry(pair).or_default() += amount;
                 }
             }
         }
         for (at, queue) in self.queues.iter().enumerate() {
-            if queue.holders.running != running[at] || queue.holders.evicted != evicted[at] {
-                found.push(format!("the holders of {} are wrong", queue.name));
+            if queue.reservations.running != running[at] || queue.reservations.evicted != evicted[at] {
+                found.push(format!("the reservations of {} are wrong", queue.name));
             }
             if (queue.admitted, &queue.admitted_usage) != (admitted[at].0, &admitted[at].1) {
                 found.push(format!("the admitted workloads of {} are wrong", queue.name));
@@ -94,14 +108,14 @@ impl Scheduler {
             if waiting.at.map(|at| at.0) != target {
                 found.push(format!("{} waits in {:?}, should be {target:?}", workload.key, waiting.at));
             }
-            let Some((queue, lane)) = waiting.at else { continue };
+            let Some((queue, class)) = waiting.at else { continue };
             members[queue.at()] += 1;
             let pending = &self.queues[queue.at()].pending;
-            let key = pending.lane(lane).key;
-            match pending.spot(lane, &self.order_key(id)) {
-                Some(Spot::Active | Spot::Parked | Spot::Held)
+            let key = pending.class(class).key;
+            match pending.placement(class, &self.order_key(id)) {
+                Some(Placement::Active | Placement::Inadmissible | Placement::OnHold)
                     if (key.shape, key.priority) == (workload.shape, workload.priority) => {}
-                other => found.push(format!("{} is in {other:?} of lane {lane:?}", workload.key)),
+                other => found.push(format!("{} is in {other:?} of class {class:?}", workload.key)),
             }
         }
         for (at, queue) in self.queues.iter().enumerate() {
@@ -129,17 +143,17 @@ impl Scheduler {
             if workload.waiting().is_some() {
                 pending[at].insert(id);
             }
-            let Some(hold) = workload.hold() else { continue };
+            let Some(reservation) = workload.reservation() else { continue };
             sums[at].0 += 1;
-            sums[at].1 += usize::from(hold.admitted);
-            for (pair, _, amount) in hold.charged() {
+            sums[at].1 += usize::from(reservation.admitted);
+            for (pair, _, amount) in reservation.charged() {
                 let row = sums[at].2.entry(pair).or_default();
                 row.0 += amount;
-                row.1 += if hold.admitted { amount } else { 0 };
+                row.1 += if reservation.admitted { amount } else { 0 };
             }
         }
         for (at, local) in self.locals.iter().enumerate() {
-            let is = (local.reserving, local.admitted, &local.held);
+            let is = (local.reserving, local.admitted, &local.usage);
             let id = LocalId::new(at);
             if local.pending != pending[at] || is != (sums[at].0, sums[at].1, &sums[at].2) {
                 found.push(format!("LocalQueue {}/{} ({id:?}) is wrong", local.namespace, local.name));

@@ -1,8 +1,8 @@
 //! Physical capacity: how much of a (flavor, resource) pair the workloads of all queues may hold together, whatever their
 //! quotas say. Ours (gate `Hotswap`): the reference knows quotas only. A pair without a limit is not limited.
 //!
-//! Some waiting workloads are *displaced*: they lost their place and are to have it back. Each goes first in its queue, and
-//! what it needs is kept from everybody who comes after it.
+//! Some waiting workloads are *displaced*: they lost their nodes and are to get others. Each goes first in its queue, and
+//! what it needs is kept from all that come after it.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use smallvec::SmallVec;
 
 use crate::cluster_queue::ClusterQueue;
 use crate::intern::{FlavorId, FrId, QueueId, WorkloadId};
-use crate::queue::{OrderKey, Spot};
+use crate::queue::{OrderKey, Placement};
 use crate::quota::{clamp, exact};
 use crate::reason::Refusal;
 use crate::scheduler::Scheduler;
-use crate::view::{Demand, View};
+use crate::view::{FlavorResourceQuantity, View};
 use crate::workload::WorkloadKey;
-use crate::workloads::{Hold, Workloads};
+use crate::workloads::{QuotaReservation, Workloads};
 use crate::{Amount, Name};
 
 /// The limits, and what is used of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capacity {
-    rows: BTreeMap<FrId, Row>,
+    rows: BTreeMap<FrId, PhysicalCapacity>,
     /// In the order in which they go.
-    displaced: Vec<(WorkloadKey, Claim)>,
+    displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
 }
 
 /// A workload that lost its place.
@@ -37,11 +37,11 @@ pub struct Displaced {
 }
 
 /// What a displaced workload needs.
-type Claim = SmallVec<[(FrId, i128); 2]>;
+type DisplacedNeeds = SmallVec<[(FrId, i128); 2]>;
 
 /// One limited pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
+struct PhysicalCapacity {
     limit: i128,
     used: i128,
 }
@@ -52,6 +52,12 @@ impl Capacity {
         if let Some(row) = self.rows.get_mut(&pair) {
             row.used += amount;
         }
+    }
+
+    /// The pairs that are limited or claimed.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = FrId> + '_ {
+        let claimed = self.displaced.iter().flat_map(|(_, claim)| claim).map(|(pair, _)| *pair);
+        self.rows.keys().copied().chain(claimed)
     }
 
     /// Whether a pair has a limit.
@@ -68,13 +74,13 @@ impl Capacity {
         queues: &[ClusterQueue],
     ) -> Option<i128> {
         let row = self.rows.get(&pair)?;
-        Some(row.limit - row.used - self.kept_from(pair, head, workloads, queues))
+        Some(row.limit - row.used - self.kept_for_displaced(pair, head, workloads, queues))
     }
 
     /// What displaced workloads that go before `head` are kept of a pair: all that they need while they wait, and what they do not
     /// hold of it while they leave their place. A claim counts only while the limits have room for it: one that cannot be met
-    /// keeps nobody waiting.
-    fn kept_from(
+    /// keeps no other workload waiting.
+    fn kept_for_displaced(
         &self,
         pair: FrId,
         head: WorkloadId,
@@ -88,7 +94,7 @@ impl Capacity {
                 break;
             }
             let waits = workloads.get(id).waiting().and_then(|waiting| waiting.at);
-            let leaves = workloads.get(id).hold().is_some();
+            let leaves = workloads.get(id).reservation().is_some();
             if !leaves && !waits.is_some_and(|(queue, _)| queues[queue.at()].is_active()) {
                 continue;
             }
@@ -121,7 +127,7 @@ impl View<'_> {
         if wanted <= left {
             return None;
         }
-        let (flavor, resource) = self.names.parts(pair);
+        let (flavor, resource) = self.names.flavor_and_resource(pair);
         Some(Refusal::InsufficientCapacity {
             flavor: self.names.flavor_name(flavor).clone(),
             resource: self.names.resource_name(resource).clone(),
@@ -132,23 +138,23 @@ impl View<'_> {
     }
 
     /// What a workload gives back of a pair when it goes.
-    fn held_of(&self, id: WorkloadId, pair: FrId) -> i128 {
-        self.workloads.usage_of(id).iter().filter(|held| held.0 == pair).map(|held| held.2).sum()
+    fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
+        self.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
-    /// The first of the demands that physical capacity has not room for once these workloads are gone.
+    /// Why the first of the quantities that exceeds physical capacity does so once these workloads are gone.
     pub(crate) fn first_lack(
         &self,
         head: WorkloadId,
-        demands: &[Demand],
+        quantities: &[FlavorResourceQuantity],
         gone: &[WorkloadId],
     ) -> Option<Refusal> {
-        demands.iter().find_map(|demand| {
-            if !self.capacity.limits(demand.pair) {
+        quantities.iter().find_map(|quantity| {
+            if !self.capacity.limits(quantity.pair) {
                 return None;
             }
-            let freed = gone.iter().map(|&id| self.held_of(id, demand.pair)).sum();
-            self.lacks_capacity(head, demand.pair, demand.amount, freed)
+            let freed = gone.iter().map(|&id| self.usage_of_pair(id, quantity.pair)).sum();
+            self.lacks_capacity(head, quantity.pair, quantity.amount, freed)
         })
     }
 }
@@ -158,6 +164,7 @@ impl Scheduler {
     /// units. Resources that are not listed are not limited; an empty list takes all limits of the flavor away. Says whether
     /// anything changed.
     pub fn set_capacity(&mut self, flavor: &Name, limits: &[(Name, Amount)]) -> bool {
+        self.sweep_if_due();
         let flavor = self.names.flavor(flavor);
         let mut wanted: BTreeMap<FrId, i128> = BTreeMap::new();
         for (resource, limit) in limits {
@@ -167,17 +174,18 @@ impl Scheduler {
         let mut changed = false;
         let names = &self.names;
         self.capacity.rows.retain(|pair, _| {
-            let keep = names.parts(*pair).0 != flavor || wanted.contains_key(pair);
+            let keep = names.flavor_and_resource(*pair).0 != flavor || wanted.contains_key(pair);
             changed |= !keep;
             keep
         });
+        self.sweeps.replaced(changed);
         for (pair, limit) in wanted {
             if let Some(row) = self.capacity.rows.get_mut(&pair) {
                 changed |= std::mem::replace(&mut row.limit, limit) != limit;
                 continue;
             }
-            let used = self.held_by_all(pair);
-            self.capacity.rows.insert(pair, Row { limit, used });
+            let used = self.usage_by_all(pair);
+            self.capacity.rows.insert(pair, PhysicalCapacity { limit, used });
             changed = true;
         }
         if changed {
@@ -189,9 +197,10 @@ impl Scheduler {
     /// Which workloads are displaced, in the order in which they go, each with what it needs.
     /// It matters only while they leave their place or wait for quota. Says whether anything changed.
     pub fn set_displaced(&mut self, displaced: &[Displaced]) -> bool {
+        self.sweep_if_due();
         let mut list = Vec::with_capacity(displaced.len());
         for Displaced { key, needs } in displaced {
-            let mut claim = Claim::new();
+            let mut claim = DisplacedNeeds::new();
             for (flavor, resource, amount) in needs {
                 let (flavor, resource) = (self.names.flavor(flavor), self.names.resource(resource));
                 let pair = self.names.pair(flavor, resource);
@@ -205,12 +214,13 @@ impl Scheduler {
         if self.capacity.displaced == list {
             return false;
         }
+        self.sweeps.removed();
         let before = std::mem::replace(&mut self.capacity.displaced, list);
         let concerned: Vec<FlavorId> = before
             .iter()
             .chain(&self.capacity.displaced)
             .flat_map(|(_, claim)| claim)
-            .map(|(pair, _)| self.names.parts(*pair).0)
+            .map(|(pair, _)| self.names.flavor_and_resource(*pair).0)
             .collect();
         for flavor in concerned {
             self.try_again_with(flavor);
@@ -219,26 +229,24 @@ impl Scheduler {
     }
 
     /// What all workloads hold of a pair.
-    fn held_by_all(&self, pair: FrId) -> i128 {
-        let held = self.workloads.iter().filter_map(|(_, workload)| workload.hold());
-        held.flat_map(Hold::charged).filter(|held| held.0 == pair).map(|held| held.2).sum()
+    fn usage_by_all(&self, pair: FrId) -> i128 {
+        let usage = self.workloads.iter().filter_map(|(_, workload)| workload.reservation());
+        usage.flat_map(QuotaReservation::charged).filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
-    /// Lets every queue that uses a flavor try its parked workloads again.
+    /// Lets every queue that uses a flavor try its inadmissible workloads again.
     fn try_again_with(&mut self, flavor: FlavorId) {
-        for at in 0..self.queues.len() {
-            if self.queues[at].groups.iter().any(|group| group.flavors.contains(&flavor)) {
-                self.tree.forest.capacity_changed(self.queues[at].node);
-                self.flush_later.insert(QueueId::new(at));
-            }
+        for id in self.referring_queues.of_flavor(flavor) {
+            self.tree.forest.capacity_changed(self.queues[id.at()].node);
+            self.flush_later.insert(id);
         }
     }
 
     /// A workload gave back what it held: queues of other trees may have waited for its physical capacity.
-    pub(crate) fn capacity_freed(&mut self, before: &Hold) {
+    pub(crate) fn capacity_freed(&mut self, before: &QuotaReservation) {
         let mut flavors: SmallVec<[FlavorId; 2]> = SmallVec::new();
-        for (pair, _, _) in before.charged().filter(|held| self.capacity.limits(held.0)) {
-            let flavor = self.names.parts(pair).0;
+        for (pair, _, _) in before.charged().filter(|usage| self.capacity.limits(usage.0)) {
+            let flavor = self.names.flavor_and_resource(pair).0;
             if !flavors.contains(&flavor) {
                 flavors.push(flavor);
             }
@@ -249,13 +257,13 @@ impl Scheduler {
     }
 
     /// The first displaced workload that waits in the heap of a queue.
-    pub(crate) fn first_displaced(&self, id: QueueId) -> Option<(crate::intern::LaneId, OrderKey)> {
+    pub(crate) fn first_displaced(&self, id: QueueId) -> Option<(crate::intern::ClassId, OrderKey)> {
         self.capacity.displaced.iter().find_map(|(key, _)| {
             let workload = self.workloads.find(key)?;
-            let (queue, lane) = self.workloads.get(workload).waiting()?.at?;
+            let (queue, class) = self.workloads.get(workload).waiting()?.at?;
             let order = self.order_key(workload);
-            let active = self.queues[queue.at()].pending.spot(lane, &order) == Some(Spot::Active);
-            (queue == id && active).then_some((lane, order))
+            let active = self.queues[queue.at()].pending.placement(class, &order) == Some(Placement::Active);
+            (queue == id && active).then_some((class, order))
         })
     }
 
@@ -270,7 +278,7 @@ impl Scheduler {
     /// What is used of each limited pair, added up anew.
     pub(crate) fn audit_capacity(&self, found: &mut Vec<String>) {
         for (pair, row) in &self.capacity.rows {
-            let used = self.held_by_all(*pair);
+            let used = self.usage_by_all(*pair);
             if used != row.used {
                 found.push(format!("{} is counted of the capacity of {pair:?}, should be {used}", row.used));
             }

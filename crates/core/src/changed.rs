@@ -1,13 +1,13 @@
-//! Whose status figures changed.
+//! Which objects have changed status figures.
 
 /// A set of dense indices with cheap insertion.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Marks {
+pub(crate) struct ChangedSet {
     marked: Vec<bool>,
     list: Vec<usize>,
 }
 
-impl Marks {
+impl ChangedSet {
     /// Marks an index.
     pub(crate) fn mark(&mut self, at: usize) {
         if self.marked.len() <= at {
@@ -16,6 +16,11 @@ impl Marks {
         if !std::mem::replace(&mut self.marked[at], true) {
             self.list.push(at);
         }
+    }
+
+    /// Whether an index is marked.
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.marked.get(at).copied().unwrap_or(false)
     }
 
     /// All marked indices in order; none is marked afterwards.

@@ -1,4 +1,4 @@
-//! A ClusterQueue at run time: its compiled resource groups, who holds its quota, who waits for it.
+//! A ClusterQueue at run time: its compiled resource groups, the workloads that hold its quota, and those that wait for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::Name;
 use crate::intern::{FlavorId, FrId, LocalId, Names, NodeId, ResourceId};
 use crate::preemption::CandidateKey;
 use crate::queue::PendingQueue;
-use crate::quota::Limits;
+use crate::quota::QuotaLimits;
 use crate::report::InactiveCause;
 use crate::spec::{ClusterQueueSpec, PreemptionPolicy, ResourceGroup};
 
@@ -23,7 +23,7 @@ pub(crate) struct Group {
 pub(crate) fn compile_groups(
     names: &mut Names,
     groups: &[ResourceGroup],
-) -> (Vec<Group>, BTreeMap<FrId, Limits>) {
+) -> (Vec<Group>, BTreeMap<FrId, QuotaLimits>) {
     let mut limits = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut compiled = Vec::with_capacity(groups.len());
@@ -37,7 +37,7 @@ pub(crate) fn compile_groups(
             for (&pair, &resource) in row.iter().zip(&covered) {
                 let name = names.resource_name(resource);
                 let quota = quotas.resources.iter().find(|quota| quota.name == *name);
-                limits.entry(pair).or_insert(quota.map_or(Limits::NONE, |quota| Limits {
+                limits.entry(pair).or_insert(quota.map_or(QuotaLimits::NONE, |quota| QuotaLimits {
                     nominal: quota.nominal,
                     borrow: quota.borrowing_limit,
                     lend: quota.lending_limit,
@@ -64,9 +64,9 @@ pub(crate) struct ClusterQueue {
     pub(crate) pending: PendingQueue,
     /// The LocalQueues that point to it.
     pub(crate) locals: BTreeSet<LocalId>,
-    /// The root under which it is listed as having something parked.
-    pub(crate) parked_under: Option<NodeId>,
-    pub(crate) holders: Holders,
+    /// The root of the tree with which its inadmissible workloads are flushed, if it has any.
+    pub(crate) flushed_with: Option<NodeId>,
+    pub(crate) reservations: Reservations,
     /// Used by admitted workloads.
     pub(crate) admitted_usage: BTreeMap<FrId, i128>,
     pub(crate) admitted: usize,
@@ -74,14 +74,14 @@ pub(crate) struct ClusterQueue {
 
 /// The workloads that hold a queue's quota, in candidate order (reference 06, 6.7 "Ordering"), kept as they change.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Holders {
+pub(crate) struct Reservations {
     /// Evicted, and still holding.
     pub(crate) evicted: BTreeSet<CandidateKey>,
     /// All others.
     pub(crate) running: BTreeSet<CandidateKey>,
 }
 
-impl Holders {
+impl Reservations {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.evicted.len() + self.running.len()
@@ -100,8 +100,8 @@ impl ClusterQueue {
             version: 0,
             pending: PendingQueue::default(),
             locals: BTreeSet::new(),
-            parked_under: None,
-            holders: Holders::default(),
+            flushed_with: None,
+            reservations: Reservations::default(),
             admitted_usage: BTreeMap::new(),
             admitted: 0,
         }

@@ -31,9 +31,9 @@ pub struct Gates {
     pub flavor_fungibility_preserve_scan_progress: bool,
     /// `PrioritySortingWithinCohort`: priority decides between the heads of a cohort.
     pub priority_sorting_within_cohort: bool,
-    /// `FairSharingPreemptWithinNominal`: who stays within nominal reclaims without comparing shares.
+    /// `FairSharingPreemptWithinNominal`: a preemptor within its nominal quota reclaims without comparing shares.
     pub fair_sharing_preempt_within_nominal: bool,
-    /// `FairSharingPrioritizeNonBorrowing`: the tournament prefers who does not borrow.
+    /// `FairSharingPrioritizeNonBorrowing`: the tournament prefers heads that do not borrow.
     pub fair_sharing_prioritize_non_borrowing: bool,
     /// `AdmissionFairSharing`: order a ClusterQueue by the usage of its LocalQueues.
     pub admission_fair_sharing: bool,
@@ -47,7 +47,9 @@ pub struct Gates {
     pub quota_check_strategy: bool,
     /// Ours, `PreemptionLoopGuard`: end preemption that goes round in circles without a change from outside.
     pub preemption_loop_guard: bool,
-    /// Ours, `AdmitOnlyFreeQuota`: what a victim holds is not free for anybody else before the victim is gone.
+    /// Ours, `RequeueReclaimersOnBorrowing`: inadmissible workloads that may reclaim are tried again when others begin to borrow.
+    pub requeue_reclaimers_on_borrowing: bool,
+    /// Ours, `AdmitOnlyFreeQuota`: the quota of a victim is not free for other heads before the victim is gone.
     pub admit_only_free_quota: bool,
 }
 
@@ -66,6 +68,7 @@ impl Default for Gates {
             recompute_assignment_upon_preemption_targets_overlap: true,
             quota_check_strategy: true,
             preemption_loop_guard: true,
+            requeue_reclaimers_on_borrowing: true,
             admit_only_free_quota: true,
         }
     }

@@ -37,7 +37,7 @@ impl Share {
         if self.weight <= 0.0 { 0.0 } else { self.unweighted / self.weight }
     }
 
-    /// The order of shares: who has weight zero and borrows is above all others, and among those the unweighted share
+    /// The order of shares: nodes of weight zero that borrow are above all others, and among those the unweighted share
     /// decides.
     pub(crate) fn compare(self, other: Share) -> Ordering {
         match (self.is_infinite(), other.is_infinite()) {
@@ -46,6 +46,11 @@ impl Share {
             (false, true) => Ordering::Less,
             (false, false) => self.weighted().total_cmp(&other.weighted()),
         }
+    }
+
+    /// The exact value; infinite for weight zero and borrowing.
+    pub(crate) fn exact(self) -> f64 {
+        if self.is_infinite() { f64::INFINITY } else { self.weighted() }
     }
 
     /// The status value: rounded up, the largest number for infinite.
@@ -73,6 +78,18 @@ impl Lendable {
         }
     }
 
+    /// A node is gone.
+    pub(crate) fn forget(&mut self, id: NodeId) {
+        if let Some(row) = self.rows.get_mut(id.at()) {
+            row.clear();
+        }
+    }
+
+    /// The resources that can be lent.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        self.rows.iter().flatten().map(|(id, _)| *id)
+    }
+
     fn get(&self, node: NodeId, resource: ResourceId) -> Amount {
         self.rows
             .get(node.at())
@@ -86,11 +103,11 @@ fn row(forest: &Forest, names: &Names, root: NodeId, id: NodeId) -> Vec<(Resourc
     for &(pair, _) in forest.node(root).slots() {
         // A node without a slot sets no limit: it has the potential of the nearest ancestor that has one.
         let slot = std::iter::once(id).chain(forest.ancestors(id)).find_map(|at| forest.node(at).slot(pair));
-        let potential = slot.map_or(Amount::ZERO, |slot| forest.quota.potential(slot));
-        let (_, resource) = names.parts(pair);
+        let potential_available = slot.map_or(Amount::ZERO, |slot| forest.quota.potential_available(slot));
+        let (_, resource) = names.flavor_and_resource(pair);
         match row.iter_mut().find(|(other, _)| *other == resource) {
-            Some((_, sum)) => *sum = sum.add(potential),
-            None => row.push((resource, potential)),
+            Some((_, sum)) => *sum = sum.add(potential_available),
+            None => row.push((resource, potential_available)),
         }
     }
     row
@@ -104,7 +121,7 @@ pub(crate) fn share(forest: &Forest, names: &Names, lendable: &Lendable, usage: 
     for &(pair, slot) in node.slots() {
         let excess = usage.get(slot) - exact(forest.quota.subtree(slot));
         if excess > 0 {
-            let (_, resource) = names.parts(pair);
+            let (_, resource) = names.flavor_and_resource(pair);
             match over.iter_mut().find(|(other, _)| *other == resource) {
                 Some((_, sum)) => *sum = sum.add(clamp(excess)),
                 None => over.push((resource, clamp(excess))),

@@ -1,4 +1,4 @@
-//! The forest of Cohorts and ClusterQueues: who is whose child, cycles, heights, and where each node's slots are
+//! The forest of Cohorts and ClusterQueues: parents and children, cycles, heights, and where each node's slots are
 //! (reference 06, 6.3).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use crate::Name;
-use crate::intern::{FrId, NodeId, QueueId, SlotId};
-use crate::quota::{Limits, Quota};
+use crate::intern::{FrId, NodeId, QueueId, SlotId, TableSize};
+use crate::quota::{Quota, QuotaLimits};
 use crate::usage::Usage;
 
 /// One ClusterQueue or Cohort.
@@ -36,15 +36,40 @@ pub(crate) struct Node {
     pub(crate) in_cycle: bool,
     /// Fair-sharing weight.
     pub(crate) weight: f64,
-    /// When capacity was last set free in the tree, or its quota changed, as a count; only at a root.
+    /// When one of its own workloads last changed, or quota in its tree, as a count.
     generation: u64,
-    limits: BTreeMap<FrId, Limits>,
+    /// When capacity was last set free in the tree, as a count; only at a root.
+    freed: u64,
+    limits: BTreeMap<FrId, QuotaLimits>,
     slots: Vec<(FrId, SlotId)>,
     /// All nodes of the tree in pre-order; only at a root.
     members: Vec<NodeId>,
 }
 
 impl Node {
+    /// A node alone, without an object.
+    fn new(id: NodeId, name: Name, queue: Option<QueueId>) -> Self {
+        Self {
+            path: format!("/{name}").into(),
+            name,
+            queue,
+            exists: false,
+            declared: None,
+            parent: None,
+            children: BTreeMap::new(),
+            root: id,
+            depth: 0,
+            height: 0,
+            in_cycle: false,
+            weight: 1.0,
+            generation: 0,
+            freed: 0,
+            limits: BTreeMap::new(),
+            slots: Vec::new(),
+            members: vec![id],
+        }
+    }
+
     /// The slot for a (flavor, resource), if the node has one.
     pub(crate) fn slot(&self, pair: FrId) -> Option<SlotId> {
         self.slots.binary_search_by_key(&pair, |&(pair, _)| pair).ok().map(|at| self.slots[at].1)
@@ -61,8 +86,8 @@ impl Node {
     }
 
     /// What the spec sets for a pair.
-    pub(crate) fn limits(&self, pair: FrId) -> Limits {
-        self.limits.get(&pair).copied().unwrap_or(Limits::NONE)
+    pub(crate) fn limits(&self, pair: FrId) -> QuotaLimits {
+        self.limits.get(&pair).copied().unwrap_or(QuotaLimits::NONE)
     }
 }
 
@@ -70,6 +95,7 @@ impl Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forest {
     nodes: Vec<Node>,
+    free: Vec<NodeId>,
     cohorts: IndexMap<Name, NodeId>,
     pub(crate) quota: Quota,
     touched: BTreeSet<NodeId>,
@@ -103,26 +129,74 @@ impl Forest {
     }
 
     fn add(&mut self, name: Name, queue: Option<QueueId>) -> NodeId {
-        let id = NodeId::new(self.nodes.len());
-        self.nodes.push(Node {
-            path: format!("/{name}").into(),
-            name,
-            queue,
-            exists: false,
-            declared: None,
-            parent: None,
-            children: BTreeMap::new(),
-            root: id,
-            depth: 0,
-            height: 0,
-            in_cycle: false,
-            weight: 1.0,
-            generation: 0,
-            limits: BTreeMap::new(),
-            slots: Vec::new(),
-            members: vec![id],
-        });
+        let id = self.free.pop().unwrap_or_else(|| NodeId::new(self.nodes.len()));
+        let node = Node::new(id, name, queue);
+        if id.at() == self.nodes.len() {
+            self.nodes.push(node);
+        } else {
+            self.nodes[id.at()] = node;
+        }
         id
+    }
+
+    /// How long the table of nodes is.
+    pub(crate) fn size(&self) -> TableSize {
+        TableSize { rows: self.nodes.len(), free: self.free.len() }
+    }
+
+    /// Forgets the nodes of these ClusterQueues, and implicit Cohorts that nothing refers to but for those that are `kept`; and slots that
+    /// are neither limited nor `used`. Nothing is stale. Returns the nodes that are gone, and the roots of trees that lost slots.
+    pub(crate) fn sweep(
+        &mut self,
+        usage: &mut Usage,
+        queues: &[NodeId],
+        kept: impl Fn(NodeId) -> bool,
+        used: impl Iterator<Item = SlotId>,
+    ) -> (Vec<NodeId>, BTreeSet<NodeId>) {
+        let mut gone = queues.to_vec();
+        let nodes = &self.nodes;
+        self.cohorts.retain(|_, &mut id| {
+            let node = &nodes[id.at()];
+            let keep = node.exists || !node.children.is_empty() || node.declared.is_some() || kept(id);
+            if !keep {
+                gone.push(id);
+            }
+            keep
+        });
+        let mut needed = vec![false; self.quota.len()];
+        let limited = self.nodes.iter().flat_map(|node| {
+            node.slots.iter().filter(|(pair, _)| node.limits.contains_key(pair)).map(|&(_, slot)| slot)
+        });
+        for slot in limited.chain(used) {
+            let mut at = Some(slot);
+            while let Some(slot) = at.filter(|slot| !std::mem::replace(&mut needed[slot.at()], true)) {
+                at = self.quota.parent(slot);
+            }
+        }
+        let mut lost = BTreeSet::new();
+        for node in &mut self.nodes {
+            node.slots.retain(|&(_, slot)| {
+                if !needed[slot.at()] {
+                    self.quota.forget(slot);
+                    usage.set(slot, 0);
+                    lost.insert(node.root);
+                }
+                needed[slot.at()]
+            });
+        }
+        for &id in &gone {
+            self.nodes[id.at()] = Node::new(id, Name::from(""), None);
+            self.free.push(id);
+            lost.remove(&id);
+        }
+        (gone, lost)
+    }
+
+    /// The pairs that nodes have quota of, or slots for.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = FrId> + '_ {
+        self.nodes
+            .iter()
+            .flat_map(|node| node.limits.keys().copied().chain(node.slots.iter().map(|&(pair, _)| pair)))
     }
 
     /// There is an object, and its spec says just this.
@@ -130,7 +204,7 @@ impl Forest {
         &self,
         id: NodeId,
         weight: f64,
-        limits: &BTreeMap<FrId, Limits>,
+        limits: &BTreeMap<FrId, QuotaLimits>,
         parent: Option<NodeId>,
     ) -> bool {
         let node = self.node(id);
@@ -141,7 +215,7 @@ impl Forest {
     }
 
     /// Sets what the spec says about a node. The tree is brought up to date by [`Forest::refresh`].
-    pub(crate) fn set(&mut self, id: NodeId, exists: bool, weight: f64, limits: BTreeMap<FrId, Limits>) {
+    pub(crate) fn set(&mut self, id: NodeId, exists: bool, weight: f64, limits: BTreeMap<FrId, QuotaLimits>) {
         let node = &mut self.nodes[id.at()];
         (node.exists, node.weight, node.limits) = (exists, weight, limits);
         self.touched.insert(id);
@@ -239,7 +313,7 @@ impl Forest {
             node.members = Vec::new();
             members.push(id);
             for (_, &child) in node.children.iter().rev() {
-                // The one node of a cycle that serves as its root is also somebody's child.
+                // The one node of a cycle that serves as its root is also the child of another.
                 if child != root {
                     stack.push((child, Some(id), depth + 1));
                 }
@@ -248,21 +322,34 @@ impl Forest {
         self.measure_heights(&members);
         self.spread_slots(&members, usage);
         self.compute_quota(&members, usage);
+        for &id in &members {
+            self.workloads_changed(id);
+        }
         self.nodes[root.at()].members = members;
         self.capacity_changed(root);
     }
 
-    /// Notes that capacity became free in the tree of a node, or that its quota changed: what makes the progress of a
-    /// flavor scan stale (reference 06, 6.6).
-    pub(crate) fn capacity_changed(&mut self, id: NodeId) {
+    /// Notes that a workload which holds quota of a queue changed: what makes the progress of flavor scans in that queue stale.
+    pub(crate) fn workloads_changed(&mut self, id: NodeId) {
         self.generations += 1;
-        let root = self.nodes[id.at()].root;
-        self.nodes[root.at()].generation = self.generations;
+        self.nodes[id.at()].generation = self.generations;
     }
 
-    /// The count at which capacity last changed in the tree of a node.
+    /// The count at which a queue's own workloads, or quota in its tree, last changed.
     pub(crate) fn generation(&self, id: NodeId) -> u64 {
-        self.node(self.node(id).root).generation
+        self.node(id).generation
+    }
+
+    /// Notes that capacity became free in the tree of a node, or that its quota changed.
+    pub(crate) fn capacity_changed(&mut self, id: NodeId) {
+        self.workloads_changed(id);
+        let root = self.nodes[id.at()].root;
+        self.nodes[root.at()].freed = self.generations;
+    }
+
+    /// The count at which capacity last became free in the tree of a node.
+    pub(crate) fn freed(&self, id: NodeId) -> u64 {
+        self.node(self.node(id).root).freed
     }
 
     fn measure_heights(&mut self, members: &[NodeId]) {
@@ -323,7 +410,7 @@ impl Forest {
         }
         for &id in members {
             for &(_, slot) in &self.nodes[id.at()].slots {
-                self.quota.set_potential(slot);
+                self.quota.set_potential_available(slot);
             }
         }
     }

@@ -1,6 +1,9 @@
 //! Names become dense numbers at the door; inside, everything is an index.
 
-use indexmap::IndexSet;
+use std::collections::BTreeSet;
+use std::hash::Hash;
+
+use indexmap::{Equivalent, IndexMap};
 
 use crate::Name;
 
@@ -63,65 +66,145 @@ index!(
     ShapeId
 );
 index!(
-    /// A lane of a queue: pending workloads of one class.
-    LaneId
+    /// A class of a queue: pending workloads of one class.
+    ClassId
 );
 
-/// The names of flavors and resources. They are few, and never forgotten.
+/// Values by dense id. An id whose value is forgotten is given out again.
+#[derive(Debug, Clone)]
+struct Table<T> {
+    rows: Vec<Option<T>>,
+    index: IndexMap<T, usize>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), index: IndexMap::new(), free: Vec::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    fn id(&mut self, value: &T) -> usize {
+        if let Some(&at) = self.index.get(value) {
+            return at;
+        }
+        let at = self.free.pop().unwrap_or(self.rows.len());
+        crate::sweep::put(&mut self.rows, at, Some(value.clone()));
+        self.index.insert(value.clone(), at);
+        at
+    }
+
+    fn find<Q: ?Sized + Hash + Equivalent<T>>(&self, value: &Q) -> Option<usize> {
+        self.index.get(value).copied()
+    }
+
+    fn get(&self, at: usize) -> &T {
+        self.rows[at].as_ref().expect("an id is used only while its value is known")
+    }
+
+    /// Forgets the values whose ids are not in use.
+    fn retain(&mut self, used: impl Fn(usize) -> bool) {
+        for (at, row) in self.rows.iter_mut().enumerate() {
+            if let Some(value) = row.take_if(|_| !used(at)) {
+                self.index.swap_remove(&value);
+                self.free.push(at);
+            }
+        }
+    }
+
+    fn size(&self) -> TableSize {
+        TableSize { rows: self.rows.len(), free: self.free.len() }
+    }
+}
+
+/// How long a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableSize {
+    /// Rows that were ever in use at once.
+    pub(crate) rows: usize,
+    /// Those that are free.
+    pub(crate) free: usize,
+}
+
+/// The names of flavors and resources, and the pairs of them, as long as something refers to them (see [`crate::sweep`]).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
-    flavors: IndexSet<Name>,
-    resources: IndexSet<Name>,
-    pairs: IndexSet<(FlavorId, ResourceId)>,
+    flavors: Table<Name>,
+    resources: Table<Name>,
+    pairs: Table<(FlavorId, ResourceId)>,
+}
+
+/// Ids that something refers to.
+#[derive(Debug, Default)]
+pub(crate) struct UsedNames {
+    pub(crate) flavors: BTreeSet<FlavorId>,
+    pub(crate) resources: BTreeSet<ResourceId>,
+    pub(crate) pairs: BTreeSet<FrId>,
 }
 
 impl Names {
     /// The id of a flavor's name.
     pub(crate) fn flavor(&mut self, name: &Name) -> FlavorId {
-        FlavorId::new(Self::id(&mut self.flavors, name))
+        FlavorId::new(self.flavors.id(name))
     }
 
     /// The id of a resource's name.
     pub(crate) fn resource(&mut self, name: &Name) -> ResourceId {
-        ResourceId::new(Self::id(&mut self.resources, name))
+        ResourceId::new(self.resources.id(name))
     }
 
     /// The id of a pair.
     pub(crate) fn pair(&mut self, flavor: FlavorId, resource: ResourceId) -> FrId {
-        FrId::new(self.pairs.insert_full((flavor, resource)).0)
+        FrId::new(self.pairs.id(&(flavor, resource)))
     }
 
-    /// The id of a flavor's name, if it was ever seen.
+    /// The id of a flavor's name, if it is known.
     pub(crate) fn find_flavor(&self, name: &str) -> Option<FlavorId> {
-        self.flavors.get_index_of(name).map(FlavorId::new)
+        self.flavors.find(name).map(FlavorId::new)
     }
 
-    /// The id of a pair, if it was ever seen.
+    /// The id of a pair, if it is known.
     pub(crate) fn find_pair(&self, flavor: &str, resource: &str) -> Option<FrId> {
         let flavor = self.find_flavor(flavor)?;
-        let resource = self.resources.get_index_of(resource).map(ResourceId::new)?;
-        self.pairs.get_index_of(&(flavor, resource)).map(FrId::new)
+        let resource = self.resources.find(resource).map(ResourceId::new)?;
+        self.pairs.find(&(flavor, resource)).map(FrId::new)
     }
 
     /// The name of a flavor.
     pub(crate) fn flavor_name(&self, id: FlavorId) -> &Name {
-        &self.flavors[id.at()]
+        self.flavors.get(id.at())
     }
 
     /// The name of a resource.
     pub(crate) fn resource_name(&self, id: ResourceId) -> &Name {
-        &self.resources[id.at()]
+        self.resources.get(id.at())
+    }
+
+    /// Whether a pair counts pods.
+    pub(crate) fn is_pods(&self, id: FrId) -> bool {
+        &**self.resource_name(self.flavor_and_resource(id).1) == crate::plan::PODS
     }
 
     /// The flavor and the resource of a pair.
-    pub(crate) fn parts(&self, id: FrId) -> (FlavorId, ResourceId) {
-        self.pairs[id.at()]
+    pub(crate) fn flavor_and_resource(&self, id: FrId) -> (FlavorId, ResourceId) {
+        *self.pairs.get(id.at())
     }
 
-    fn id(names: &mut IndexSet<Name>, name: &Name) -> usize {
-        match names.get_index_of(name) {
-            Some(at) => at,
-            None => names.insert_full(name.clone()).0,
+    /// Forgets what is not in use. A pair that is uses its flavor and its resource.
+    pub(crate) fn retain(&mut self, mut used: UsedNames) {
+        for &pair in &used.pairs {
+            let (flavor, resource) = self.flavor_and_resource(pair);
+            used.flavors.insert(flavor);
+            used.resources.insert(resource);
         }
+        self.pairs.retain(|at| used.pairs.contains(&FrId::new(at)));
+        self.flavors.retain(|at| used.flavors.contains(&FlavorId::new(at)));
+        self.resources.retain(|at| used.resources.contains(&ResourceId::new(at)));
+    }
+
+    /// How long the tables are.
+    pub(crate) fn sizes(&self) -> [TableSize; 3] {
+        [self.flavors.size(), self.resources.size(), self.pairs.size()]
     }
 }

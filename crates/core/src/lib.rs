@@ -1,11 +1,11 @@
 //! The admission algorithm: a pure, deterministic library without I/O, clock or randomness.
 //!
 //! It holds ClusterQueues, Cohorts, flavors and workloads as plain data and decides, one [`Scheduler::cycle`] at a
-//! time, who gets quota. It must never contain: I/O, a clock, randomness, an API type, or an order that comes from a
+//! time, which workloads get quota. It must never contain: I/O, a clock, randomness, an API type, or an order that comes from a
 //! hash. Time comes in as an argument; the same calls in the same order give the same results, byte for byte.
 //!
 //! Invariants: the usage of every node equals what its workloads hold ([`Scheduler::audit`] recomputes and compares);
-//! a workload is in exactly one place (parked, pending, holding quota); no input makes a function panic.
+//! a workload is in exactly one place (inactive, pending, holding quota); no input makes a function panic.
 //!
 //! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
 //!
@@ -16,14 +16,14 @@
 //! | 6.3 addUsage, removeUsage; snapshot and rollback | `usage` |
 //! | 6.3 cohort forest, cycles, IsWithinNominal, borrowing height (FindHeightOfLowestSubtreeThatFits) | `forest` |
 //! | 6.4 order in a queue, heap, inadmissible, flush, sticky preemptor, equivalence classes | `queue` |
-//! | 6.4 what is queued, what triggers a flush; backoff | `ingest`, `scheduler` |
+//! | 6.4 what is queued, what triggers a flush; backoff | `waiting`, `ingest`, `scheduler` |
 //! | 6.4 Heads; requeue after a cycle | `cycle::heads`, `cycle::requeue` |
 //! | 6.5 the cycle: nominate, order, processEntry, admit, issue preemptions | `cycle`, one file for each |
 //! | 6.5 order under fair sharing: the tournament | `tournament` |
 //! | 6.4, 6.15 second-pass queue, second pass | `second_pass` |
 //! | 6.6 flavor assignment, quota per resource, start index | `flavor_assigner` |
 //! | 6.6 granular mode, preference, shouldTryNext (flavor fungibility) | `flavor_assigner::granular` |
-//! | 6.6 LastAssignment and when it is outdated | `flavor_assigner::progress` |
+//! | 6.6 LastAssignment and when it is outdated | `flavor_assigner::last_assignment` |
 //! | 6.6 taints, node selector, node affinity | `matching` |
 //! | 6.6 partial admission | `partial_admission` |
 //! | 6.7 candidates, their policies and order | `preemption::candidates` |
@@ -36,6 +36,7 @@
 //! | 6.28 saturating amounts | `sluice_quantity::Amount` |
 //! | reasons and their messages | `reason` |
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
+//! | ours: RequeueReclaimersOnBorrowing | `reclaimers` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types)]
 
@@ -50,7 +51,6 @@ mod cycle;
 mod fair_sharing;
 mod flavor_assigner;
 mod forest;
-mod holding;
 mod ingest;
 mod intern;
 mod local_queue;
@@ -62,16 +62,22 @@ mod preemption;
 mod queue;
 mod quota;
 mod reason;
+mod reclaimers;
+mod referring_queues;
 mod report;
+mod reservation;
 mod scheduler;
 mod second_pass;
 mod shape;
 mod snapshot;
 mod spec;
+mod standing;
 mod status;
+mod sweep;
 mod tournament;
 mod usage;
 mod view;
+mod waiting;
 mod workload;
 mod workloads;
 
@@ -95,6 +101,7 @@ pub use spec::{
     Operator, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector,
     StopPolicy, Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
 };
+pub use standing::Standing;
 pub use workload::{
     Admission, AffinityTerm, PodSetAssignment, PodSetSpec, WorkloadKey, WorkloadSpec, WorkloadState,
 };

@@ -17,8 +17,8 @@ pub(crate) struct LocalQueue {
     pub(crate) queue: Option<QueueId>,
     /// The workloads that wait.
     pub(crate) pending: BTreeSet<WorkloadId>,
-    /// Held per pair: by all, and by admitted workloads.
-    pub(crate) held: BTreeMap<FrId, (i128, i128)>,
+    /// Usage per flavor and resource: of all that reserve quota, and of admitted workloads.
+    pub(crate) usage: BTreeMap<FrId, (i128, i128)>,
     pub(crate) reserving: usize,
     pub(crate) admitted: usize,
     pub(crate) ledger: Ledger,
@@ -33,7 +33,7 @@ impl LocalQueue {
             spec: None,
             queue: None,
             pending: BTreeSet::new(),
-            held: BTreeMap::new(),
+            usage: BTreeMap::new(),
             reserving: 0,
             admitted: 0,
             ledger: Ledger::default(),

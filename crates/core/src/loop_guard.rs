@@ -1,9 +1,10 @@
 //! The preemption-loop guard, ours (gate `PreemptionLoopGuard`). The reference's rules allow endless preemption without
-//! any change from outside: A evicts B, B or somebody else takes the room before A does, and A evicts again; or A and B
-//! evict each other in turn. So each tree remembers who evicted whom since its last outside change: an arrival, an end, a
-//! deletion, a changed quota or configuration, but not the comings and goings that preemption itself causes. Who evicts
-//! the same victim for the second time goes before all others until it is admitted, so that its room is not taken
-//! again; a third time, or an eviction in return, is refused. There are only so many pairs: everything comes to rest.
+//! any change from outside: A evicts B, B or another workload takes the quota before A does, and A evicts again; or A and
+//! B evict each other in turn. So each tree remembers which workload evicted which since its last outside change: an
+//! arrival, an end, a deletion, a changed quota or configuration. Changes that preemption itself causes do not count. A
+//! workload that evicts the same victim for the second time goes before all others until it is admitted, so that the
+//! quota is not taken again. A third eviction, or one in return, is refused. The number of pairs is limited: preemption
+//! ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +12,19 @@ use crate::intern::{NodeId, WorkloadId};
 use crate::reason::LoopKind;
 
 /// How often a workload may evict the same victim while nothing changes outside.
-const MOST: u32 = 2;
+const MAX_EVICTIONS: u32 = 2;
 
 /// What happened since the last outside change, by the root of the tree; trees without preemption are not in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoopGuard {
-    trees: BTreeMap<NodeId, Memory>,
+    trees: BTreeMap<NodeId, TreeEvictions>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Memory {
+struct TreeEvictions {
     /// How often the first evicted the second.
     evictions: BTreeMap<(WorkloadId, WorkloadId), u32>,
-    /// Who evicted the same victim again, and was not admitted since.
+    /// Workloads that evicted the same victim again, and were not admitted since.
     first: BTreeSet<WorkloadId>,
 }
 
@@ -53,7 +54,7 @@ impl LoopGuard {
                 return Some((victim, LoopKind::InReturn));
             }
             let before = memory.evictions.get(&(by, victim)).copied().unwrap_or(0);
-            (before >= MOST).then_some((victim, LoopKind::Repeated))
+            (before >= MAX_EVICTIONS).then_some((victim, LoopKind::Repeated))
         })
     }
 
@@ -62,7 +63,7 @@ impl LoopGuard {
         let memory = self.trees.entry(root).or_default();
         let times = memory.evictions.entry((by, victim)).or_default();
         *times += 1;
-        if *times >= MOST {
+        if *times >= MAX_EVICTIONS {
             memory.first.insert(by);
         }
     }

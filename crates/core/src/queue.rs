@@ -1,16 +1,18 @@
-//! The pending workloads of one ClusterQueue: order, heap, parked ones, equivalence classes, the sticky preemptor
+//! The pending workloads of one ClusterQueue: order, heap, inadmissible ones, equivalence classes, the sticky preemptor
 //! (reference 06, 6.4).
 //!
-//! Pending workloads are kept in lanes, one per class (shape and priority; and LocalQueue, where admission fair
-//! sharing orders the queue). All members of a lane share every answer of the scheduler, so parking all of them after
-//! one failed, and flushing them back, exchanges two sets instead of moving members one by one.
+//! Pending workloads are kept by equivalence class (shape and priority; and LocalQueue, where admission fair sharing
+//! orders the queue). All members of a class share every answer of the scheduler. To make all of them inadmissible after
+//! one did not fit, and to flush them back, exchanges two sets instead of moving members one by one.
+
+mod audit;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::Name;
-use crate::intern::{LaneId, LocalId, ShapeId, WorkloadId};
+use crate::intern::{ClassId, LocalId, ShapeId, WorkloadId};
 use crate::plan::Plan;
 use crate::reason::{Reason, Unadmitted};
 use crate::spec::Time;
@@ -23,140 +25,168 @@ pub(crate) struct OrderKey {
     pub(crate) id: WorkloadId,
 }
 
-/// What makes a class, and with admission fair sharing the LocalQueue.
+/// What the members of a class have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneKey {
+pub(crate) struct ClassKey {
     pub(crate) shape: ShapeId,
     pub(crate) priority: i32,
     pub(crate) local: Option<LocalId>,
 }
 
-/// Where in a lane a workload is put.
+/// Where in its class a workload waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum Placement {
     /// The heap.
     Active,
-    /// Parked until the next flush.
-    Parked,
-    /// Parked until its namespace matches, its backoff ends or its condition Requeued flips.
-    Held,
+    /// Inadmissible until the next flush.
+    Inadmissible,
+    /// Inadmissible until its namespace matches, its backoff ends or its condition Requeued flips.
+    OnHold,
 }
 
 /// The pending workloads of one class.
 #[derive(Debug, Clone)]
-pub(crate) struct Lane {
-    pub(crate) key: LaneKey,
+pub(crate) struct EquivalenceClass {
+    pub(crate) key: ClassKey,
     active: BTreeSet<OrderKey>,
-    parked: BTreeSet<OrderKey>,
-    held: BTreeSet<OrderKey>,
-    /// Why the class is parked as a whole: newcomers are parked without being tried.
+    inadmissible: BTreeSet<OrderKey>,
+    on_hold: BTreeSet<OrderKey>,
+    /// Why the class failed as a whole: newcomers are inadmissible without being tried.
     failed: Option<Arc<Unadmitted>>,
-    /// Members that were not told the reason in `told` yet.
-    untold: Vec<WorkloadId>,
-    told: Option<Reason>,
+    /// Members that were not reported the reason in `reported` yet.
+    unreported: Vec<WorkloadId>,
+    reported: Option<Reason>,
     /// The compiled plan and the queue's version that it is for.
     plan: Option<(u64, Arc<Plan>)>,
+    /// It is kept without a member, because its class failed; it counts as a user of its shape.
+    remembered: bool,
 }
 
-impl Lane {
-    fn new(key: LaneKey) -> Self {
+impl EquivalenceClass {
+    fn new(key: ClassKey) -> Self {
         Self {
             key,
             active: BTreeSet::new(),
-            parked: BTreeSet::new(),
-            held: BTreeSet::new(),
+            inadmissible: BTreeSet::new(),
+            on_hold: BTreeSet::new(),
             failed: None,
-            untold: Vec::new(),
-            told: None,
+            unreported: Vec::new(),
+            reported: None,
             plan: None,
+            remembered: false,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.active.is_empty() && self.parked.is_empty() && self.held.is_empty()
+        self.active.is_empty() && self.inadmissible.is_empty() && self.on_hold.is_empty()
     }
 
-    fn set(&mut self, spot: Spot) -> &mut BTreeSet<OrderKey> {
-        match spot {
-            Spot::Active => &mut self.active,
-            Spot::Parked => &mut self.parked,
-            Spot::Held => &mut self.held,
+    fn set(&mut self, placement: Placement) -> &mut BTreeSet<OrderKey> {
+        match placement {
+            Placement::Active => &mut self.active,
+            Placement::Inadmissible => &mut self.inadmissible,
+            Placement::OnHold => &mut self.on_hold,
         }
     }
 }
 
-type HeadKey = (Reverse<i32>, OrderKey, LaneId);
+/// So many classes that failed are remembered without a member.
+const MAX_REMEMBERED_CLASSES: usize = 256;
+
+type HeadKey = (Reverse<i32>, OrderKey, ClassId);
 
 /// The pending workloads of a ClusterQueue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingQueue {
-    lanes: Vec<Option<Lane>>,
-    free: Vec<LaneId>,
-    index: BTreeMap<LaneKey, LaneId>,
-    /// The first active member of each lane.
+    classes: Vec<Option<EquivalenceClass>>,
+    free: Vec<ClassId>,
+    index: BTreeMap<ClassKey, ClassId>,
+    /// The first active member of each class.
     heads: BTreeSet<HeadKey>,
-    /// Lanes with something parked, or parked as a class.
-    to_flush: BTreeSet<LaneId>,
-    /// The workload that preempted and its generation then.
-    preemptor: Option<(WorkloadId, i64)>,
+    /// Classes with inadmissible members, or that failed as a whole.
+    to_flush: BTreeSet<ClassId>,
+    /// The workload that preempted.
+    preemptor: Option<WorkloadId>,
+    /// How many classes are remembered without a member.
+    remembered: usize,
     active: usize,
-    inactive: usize,
+    inadmissible: usize,
 }
 
 impl PendingQueue {
+    /// The LocalQueues that have classes of their own.
+    pub(crate) fn locals(&self) -> impl Iterator<Item = LocalId> + '_ {
+        self.index.keys().filter_map(|key| key.local)
+    }
+
     /// How many are in the heap.
     pub(crate) fn active(&self) -> usize {
         self.active
     }
 
-    /// How many are parked, for whatever reason.
+    /// How many are inadmissible, for any reason.
     pub(crate) fn inadmissible(&self) -> usize {
-        self.inactive
+        self.inadmissible
     }
 
-    /// How many equivalence classes have a member in the heap, and how many a parked one.
-    pub(crate) fn classes(&self) -> (usize, usize) {
-        // A class has a lane for each LocalQueue where those count.
-        let classes = |of: fn(&Lane) -> bool| {
-            let lanes = self.index.iter().filter(|(_, id)| of(self.lane(**id)));
-            lanes.map(|(key, _)| (key.shape, key.priority)).collect::<BTreeSet<_>>().len()
-        };
-        (
-            classes(|lane| !lane.active.is_empty()),
-            classes(|lane| !(lane.parked.is_empty() && lane.held.is_empty())),
-        )
+    /// How many equivalence classes have a member in the heap, and how many an inadmissible one.
+    pub(crate) fn scheduling_hashes(&self) -> (usize, usize) {
+        let (mut active, mut inadmissible) = (0, 0);
+        // With admission fair sharing a shape and priority have a class for each LocalQueue: they are next to one another.
+        let mut last = None;
+        let (mut has_active, mut has_inadmissible) = (false, false);
+        for (key, &id) in &self.index {
+            let shape = Some((key.shape, key.priority));
+            if shape != last {
+                (last, has_active, has_inadmissible) = (shape, false, false);
+            }
+            let class = self.class(id);
+            if !has_active && !class.active.is_empty() {
+                (active, has_active) = (active + 1, true);
+            }
+            let waits = !class.inadmissible.is_empty() || !class.on_hold.is_empty();
+            if waits && !has_inadmissible {
+                (inadmissible, has_inadmissible) = (inadmissible + 1, true);
+            }
+        }
+        (active, inadmissible)
+    }
+
+    /// How many equivalence classes there are.
+    pub(crate) fn classes(&self) -> usize {
+        self.index.len()
     }
 
     /// A flush would do something.
-    pub(crate) fn has_parked(&self) -> bool {
+    pub(crate) fn has_inadmissible(&self) -> bool {
         !self.to_flush.is_empty()
     }
 
-    /// A lane.
-    pub(crate) fn lane(&self, id: LaneId) -> &Lane {
-        self.lanes[id.at()].as_ref().expect("a lane is used only while a workload is in it")
+    /// A class.
+    pub(crate) fn class(&self, id: ClassId) -> &EquivalenceClass {
+        self.classes[id.at()].as_ref().expect("a class is used only while a workload is in it")
     }
 
-    fn lane_mut(&mut self, id: LaneId) -> &mut Lane {
-        self.lanes[id.at()].as_mut().expect("a lane is used only while a workload is in it")
+    fn class_mut(&mut self, id: ClassId) -> &mut EquivalenceClass {
+        self.classes[id.at()].as_mut().expect("a class is used only while a workload is in it")
     }
 
-    /// The lane of a class, made if there is none.
-    pub(crate) fn ensure_lane(&mut self, key: LaneKey) -> LaneId {
+    /// The class with this key, made if there is none.
+    pub(crate) fn ensure_class(&mut self, key: ClassKey) -> ClassId {
         if let Some(&id) = self.index.get(&key) {
             return id;
         }
-        // With one lane per LocalQueue, a class may be parked already through another of its lanes.
-        let failed = self.class(key).find_map(|id| self.lane(id).failed.clone());
-        let mut lane = Lane::new(key);
+        // With admission fair sharing, the class of another LocalQueue may have failed already.
+        let failed = self.of_all_local_queues(key).find_map(|id| self.class(id).failed.clone());
+        let mut class = EquivalenceClass::new(key);
         let is_failed = failed.is_some();
-        lane.failed = failed;
+        class.failed = failed;
         let id = if let Some(id) = self.free.pop() {
-            self.lanes[id.at()] = Some(lane);
+            self.classes[id.at()] = Some(class);
             id
         } else {
-            self.lanes.push(Some(lane));
-            LaneId::new(self.lanes.len() - 1)
+            self.classes.push(Some(class));
+            ClassId::new(self.classes.len() - 1)
         };
         if is_failed {
             self.to_flush.insert(id);
@@ -165,73 +195,80 @@ impl PendingQueue {
         id
     }
 
-    fn class(&self, key: LaneKey) -> impl Iterator<Item = LaneId> + '_ {
-        let from = LaneKey { local: None, ..key };
-        let to = LaneKey { local: Some(LocalId(u32::MAX)), ..key };
+    fn of_all_local_queues(&self, key: ClassKey) -> impl Iterator<Item = ClassId> + '_ {
+        let from = ClassKey { local: None, ..key };
+        let to = ClassKey { local: Some(LocalId(u32::MAX)), ..key };
         self.index.range(from..=to).map(|(_, &id)| id)
     }
 
-    /// Puts a workload into a lane. One whose class is parked as a whole is parked instead of made active, unless
+    /// Puts a workload into a class. One whose class failed becomes inadmissible instead of active, unless
     /// `even_if_failed`. Returns where it went.
-    pub(crate) fn push(&mut self, id: LaneId, key: OrderKey, spot: Spot, even_if_failed: bool) -> Spot {
-        let lane = self.lane_mut(id);
-        let spot = if spot == Spot::Active && !even_if_failed && lane.failed.is_some() {
-            Spot::Parked
+    pub(crate) fn push(
+        &mut self,
+        id: ClassId,
+        key: OrderKey,
+        placement: Placement,
+        even_if_failed: bool,
+    ) -> Placement {
+        let class = self.class_mut(id);
+        let placement = if placement == Placement::Active && !even_if_failed && class.failed.is_some() {
+            Placement::Inadmissible
         } else {
-            spot
+            placement
         };
-        lane.untold.push(key.id);
-        if lane.untold.len() > 64
-            && lane.untold.len() > 4 * (lane.active.len() + lane.parked.len() + lane.held.len())
+        class.unreported.push(key.id);
+        if class.unreported.len() > 64
+            && class.unreported.len()
+                > 4 * (class.active.len() + class.inadmissible.len() + class.on_hold.len())
         {
-            lane.untold.sort_unstable();
-            lane.untold.dedup();
+            class.unreported.sort_unstable();
+            class.unreported.dedup();
         }
-        match spot {
-            Spot::Active => self.insert_active(id, key),
-            Spot::Parked | Spot::Held => {
-                if self.lane_mut(id).set(spot).insert(key) {
-                    self.inactive += 1;
+        match placement {
+            Placement::Active => self.insert_active(id, key),
+            Placement::Inadmissible | Placement::OnHold => {
+                if self.class_mut(id).set(placement).insert(key) {
+                    self.inadmissible += 1;
                 }
-                if spot == Spot::Parked {
+                if placement == Placement::Inadmissible {
                     self.to_flush.insert(id);
                 }
             }
         }
-        spot
+        placement
     }
 
-    /// Why the class of a lane is parked as a whole, if it is.
-    pub(crate) fn failed(&self, id: LaneId) -> Option<Arc<Unadmitted>> {
-        self.lane(id).failed.clone()
+    /// Why the class failed as a whole, if it did.
+    pub(crate) fn failed(&self, id: ClassId) -> Option<Arc<Unadmitted>> {
+        self.class(id).failed.clone()
     }
 
-    fn insert_active(&mut self, id: LaneId, key: OrderKey) {
-        let lane = self.lanes[id.at()].as_mut().expect("a lane is used only while a workload is in it");
-        let priority = Reverse(lane.key.priority);
-        let first = lane.active.first();
+    fn insert_active(&mut self, id: ClassId, key: OrderKey) {
+        let class = self.classes[id.at()].as_mut().expect("a class is used only while a workload is in it");
+        let priority = Reverse(class.key.priority);
+        let first = class.active.first();
         if first.is_none_or(|first| key < *first) {
             if let Some(first) = first {
                 self.heads.remove(&(priority, first.clone(), id));
             }
             self.heads.insert((priority, key.clone(), id));
         }
-        if lane.active.insert(key) {
+        if class.active.insert(key) {
             self.active += 1;
         }
     }
 
-    fn remove_active(&mut self, id: LaneId, key: &OrderKey) -> bool {
-        let lane = self.lanes[id.at()].as_mut().expect("a lane is used only while a workload is in it");
-        let priority = Reverse(lane.key.priority);
-        let was_first = lane.active.first() == Some(key);
-        if !lane.active.remove(key) {
+    fn remove_active(&mut self, id: ClassId, key: &OrderKey) -> bool {
+        let class = self.classes[id.at()].as_mut().expect("a class is used only while a workload is in it");
+        let priority = Reverse(class.key.priority);
+        let was_first = class.active.first() == Some(key);
+        if !class.active.remove(key) {
             return false;
         }
         self.active -= 1;
         if was_first {
             self.heads.remove(&(priority, key.clone(), id));
-            if let Some(next) = lane.active.first() {
+            if let Some(next) = class.active.first() {
                 self.heads.insert((priority, next.clone(), id));
             }
         }
@@ -239,57 +276,78 @@ impl PendingQueue {
     }
 
     /// Takes a workload out; says where it was.
-    pub(crate) fn remove(&mut self, id: LaneId, key: &OrderKey) -> Option<Spot> {
+    pub(crate) fn remove(&mut self, id: ClassId, key: &OrderKey) -> Option<Placement> {
         if self.remove_active(id, key) {
-            return Some(Spot::Active);
+            return Some(Placement::Active);
         }
-        let lane = self.lane_mut(id);
-        let spot = [Spot::Parked, Spot::Held].into_iter().find(|&spot| lane.set(spot).remove(key))?;
-        self.inactive -= 1;
-        Some(spot)
+        let class = self.class_mut(id);
+        let placement = [Placement::Inadmissible, Placement::OnHold]
+            .into_iter()
+            .find(|&placement| class.set(placement).remove(key))?;
+        self.inadmissible -= 1;
+        Some(placement)
     }
 
     /// Where a workload is.
-    pub(crate) fn spot(&self, id: LaneId, key: &OrderKey) -> Option<Spot> {
-        let lane = self.lane(id);
-        if lane.active.contains(key) {
-            Some(Spot::Active)
-        } else if lane.parked.contains(key) {
-            Some(Spot::Parked)
-        } else if lane.held.contains(key) {
-            Some(Spot::Held)
+    pub(crate) fn placement(&self, id: ClassId, key: &OrderKey) -> Option<Placement> {
+        let class = self.class(id);
+        if class.active.contains(key) {
+            Some(Placement::Active)
+        } else if class.inadmissible.contains(key) {
+            Some(Placement::Inadmissible)
+        } else if class.on_hold.contains(key) {
+            Some(Placement::OnHold)
         } else {
             None
         }
     }
 
-    /// Forgets a lane that nothing is in. Called when no head of it is under way.
-    pub(crate) fn drop_if_empty(&mut self, id: LaneId) {
-        if self.lanes.get(id.at()).and_then(Option::as_ref).is_some_and(Lane::is_empty) {
-            let key = self.lane(id).key;
-            self.index.remove(&key);
-            self.lanes[id.at()] = None;
-            self.to_flush.remove(&id);
-            self.free.push(id);
+    /// Forgets a class that nothing is in. Called when no head of it is under way. One whose class failed is remembered until
+    /// the next flush, so that newcomers are not tried in vain: the first time, its shape has one user more, which is returned.
+    pub(crate) fn drop_if_empty(&mut self, id: ClassId) -> Option<ShapeId> {
+        let class =
+            self.classes.get_mut(id.at()).and_then(Option::as_mut).filter(|class| class.is_empty())?;
+        if class.failed.is_none() {
+            self.drop_class(id);
+            return None;
         }
+        if class.remembered {
+            return None;
+        }
+        if self.remembered >= MAX_REMEMBERED_CLASSES {
+            self.drop_class(id);
+            return None;
+        }
+        class.remembered = true;
+        class.unreported = Vec::new();
+        self.remembered += 1;
+        Some(class.key.shape)
+    }
+
+    fn drop_class(&mut self, id: ClassId) {
+        let key = self.class(id).key;
+        self.index.remove(&key);
+        self.classes[id.at()] = None;
+        self.to_flush.remove(&id);
+        self.free.push(id);
     }
 
     /// Takes the head out: the sticky preemptor if it is in the heap, otherwise the first by priority, timestamp and
     /// UID. With `rank`, the LocalQueue's rank comes before all of that.
     pub(crate) fn pop(
         &mut self,
-        sticky: Option<(LaneId, OrderKey)>,
+        sticky: Option<(ClassId, OrderKey)>,
         rank: Option<&[f64]>,
-    ) -> Option<(LaneId, OrderKey)> {
+    ) -> Option<(ClassId, OrderKey)> {
         let head = match rank {
             None if sticky.is_none() => return self.pop_first(),
             None => sticky,
             Some(rank) => {
-                let rank_of = |lane: LaneId| {
-                    self.lane(lane).key.local.and_then(|local| rank.get(local.at())).copied().unwrap_or(0.0)
+                let rank_of = |class: ClassId| {
+                    self.class(class).key.local.and_then(|local| rank.get(local.at())).copied().unwrap_or(0.0)
                 };
                 let first = self.heads.iter().min_by(|a, b| rank_of(a.2).total_cmp(&rank_of(b.2)));
-                let first = first.map(|(_, key, lane)| (*lane, key.clone()));
+                let first = first.map(|(_, key, class)| (*class, key.clone()));
                 match (sticky, first) {
                     (Some(sticky), Some(first)) => {
                         Some(if rank_of(first.0) < rank_of(sticky.0) { first } else { sticky })
@@ -303,129 +361,113 @@ impl PendingQueue {
     }
 
     /// Takes out the first by priority, timestamp and UID.
-    fn pop_first(&mut self) -> Option<(LaneId, OrderKey)> {
+    fn pop_first(&mut self) -> Option<(ClassId, OrderKey)> {
         let (priority, key, id) = self.heads.pop_first()?;
-        let lane = self.lanes[id.at()].as_mut().expect("a lane with a head is in use");
-        lane.active.pop_first();
+        let class = self.classes[id.at()].as_mut().expect("a class with a head is in use");
+        class.active.pop_first();
         self.active -= 1;
-        if let Some(next) = lane.active.first() {
+        if let Some(next) = class.active.first() {
             self.heads.insert((priority, next.clone(), id));
         }
         Some((id, key))
     }
 
-    /// Parks the whole class of a lane: what is in the heap, and newcomers until the next flush. Returns the members
-    /// that were not told this reason before.
-    pub(crate) fn park_class(&mut self, id: LaneId, why: &Arc<Unadmitted>) -> Vec<WorkloadId> {
-        let lanes: Vec<LaneId> = self.class(self.lane(id).key).collect();
-        let mut untold = Vec::new();
-        for id in lanes {
-            let lane = self.lanes[id.at()].as_mut().expect("the index lists only lanes in use");
-            if let Some(first) = lane.active.first() {
-                self.heads.remove(&(Reverse(lane.key.priority), first.clone(), id));
+    /// Makes a whole class inadmissible: what is in the heap, and newcomers until the next flush. Returns the members to
+    /// which this reason was not reported before.
+    pub(crate) fn mark_inadmissible(&mut self, id: ClassId, why: &Arc<Unadmitted>) -> Vec<WorkloadId> {
+        let classes: Vec<ClassId> = self.of_all_local_queues(self.class(id).key).collect();
+        let mut unreported = Vec::new();
+        for id in classes {
+            let class = self.classes[id.at()].as_mut().expect("the index lists only classes in use");
+            if let Some(first) = class.active.first() {
+                self.heads.remove(&(Reverse(class.key.priority), first.clone(), id));
             }
-            if lane.told == Some(why.reason) {
-                untold.append(&mut lane.untold);
+            if class.reported == Some(why.reason) {
+                unreported.append(&mut class.unreported);
             } else {
-                untold.extend(lane.active.iter().map(|key| key.id));
-                lane.untold.clear();
-                lane.told = Some(why.reason);
+                unreported.extend(class.active.iter().map(|key| key.id));
+                class.unreported.clear();
+                class.reported = Some(why.reason);
             }
-            self.active -= lane.active.len();
-            self.inactive += lane.active.len();
-            merge(&mut lane.parked, &mut lane.active);
-            lane.failed = Some(why.clone());
+            self.active -= class.active.len();
+            self.inadmissible += class.active.len();
+            merge(&mut class.inadmissible, &mut class.active);
+            class.failed = Some(why.clone());
             self.to_flush.insert(id);
         }
-        untold.sort_unstable();
-        untold.dedup();
-        untold
+        unreported.sort_unstable();
+        unreported.dedup();
+        unreported
     }
 
-    /// Puts everything that is parked until a flush back into the heap, and forgets which classes failed.
-    pub(crate) fn flush(&mut self) {
+    /// Puts everything that is inadmissible until a flush back into the heap, and forgets which classes failed. Not called while a
+    /// head is under way. Returns the shapes that have one user less.
+    #[must_use]
+    pub(crate) fn flush(&mut self) -> Vec<ShapeId> {
+        let mut released = Vec::new();
         while let Some(id) = self.to_flush.pop_first() {
-            let lane = self.lanes[id.at()].as_mut().expect("a lane leaves this set before it is dropped");
-            lane.failed = None;
-            if lane.parked.is_empty() {
+            let class = self.classes[id.at()].as_mut().expect("a class leaves this set before it is dropped");
+            class.failed = None;
+            if std::mem::take(&mut class.remembered) {
+                self.remembered -= 1;
+                released.push(class.key.shape);
+            }
+            if class.is_empty() {
+                self.drop_class(id);
                 continue;
             }
-            let priority = Reverse(lane.key.priority);
-            if let Some(first) = lane.active.first() {
+            if class.inadmissible.is_empty() {
+                continue;
+            }
+            let priority = Reverse(class.key.priority);
+            if let Some(first) = class.active.first() {
                 self.heads.remove(&(priority, first.clone(), id));
             }
-            self.active += lane.parked.len();
-            self.inactive -= lane.parked.len();
-            merge(&mut lane.active, &mut lane.parked);
-            if let Some(first) = lane.active.first() {
+            self.active += class.inadmissible.len();
+            self.inadmissible -= class.inadmissible.len();
+            merge(&mut class.active, &mut class.inadmissible);
+            if let Some(first) = class.active.first() {
                 self.heads.insert((priority, first.clone(), id));
             }
         }
+        released
     }
 
-    /// The plan of a lane, if it is for this version of the queue.
-    pub(crate) fn plan(&self, id: LaneId, version: u64) -> Option<&Arc<Plan>> {
-        self.lane(id).plan.as_ref().filter(|plan| plan.0 == version).map(|plan| &plan.1)
+    /// The plan of a class, if it is for this version of the queue.
+    pub(crate) fn plan(&self, id: ClassId, version: u64) -> Option<&Arc<Plan>> {
+        self.class(id).plan.as_ref().filter(|plan| plan.0 == version).map(|plan| &plan.1)
     }
 
     /// Keeps a plan.
-    pub(crate) fn set_plan(&mut self, id: LaneId, version: u64, plan: Arc<Plan>) {
-        self.lane_mut(id).plan = Some((version, plan));
+    pub(crate) fn set_plan(&mut self, id: ClassId, version: u64, plan: Arc<Plan>) {
+        self.class_mut(id).plan = Some((version, plan));
     }
 
     /// Remembers who preempted.
-    pub(crate) fn remember_preemptor(&mut self, id: WorkloadId, generation: i64) {
-        self.preemptor = Some((id, generation));
+    pub(crate) fn remember_preemptor(&mut self, id: WorkloadId) {
+        self.preemptor = Some(id);
     }
 
     /// Forgets a workload that leaves the queue as the preemptor.
     pub(crate) fn forget_preemptor(&mut self, id: WorkloadId) {
-        self.preemptor.take_if(|preemptor| preemptor.0 == id);
+        self.preemptor.take_if(|preemptor| *preemptor == id);
     }
 
-    /// Who preempted, and its generation then.
-    pub(crate) fn preemptor(&self) -> Option<(WorkloadId, i64)> {
+    /// Who preempted.
+    pub(crate) fn preemptor(&self) -> Option<WorkloadId> {
         self.preemptor
     }
 
-    /// All members with their lane's key and whether they are in the heap, in no particular order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (LaneId, &OrderKey, Spot)> {
+    /// All members with their class's key and whether they are in the heap, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ClassId, &OrderKey, Placement)> {
         self.index.values().flat_map(|&id| {
-            let lane = self.lane(id);
-            let active = lane.active.iter().map(move |key| (id, key, Spot::Active));
-            let parked = lane.parked.iter().map(move |key| (id, key, Spot::Parked));
-            active.chain(parked).chain(lane.held.iter().map(move |key| (id, key, Spot::Held)))
+            let class = self.class(id);
+            let active = class.active.iter().map(move |key| (id, key, Placement::Active));
+            let inadmissible = class.inadmissible.iter().map(move |key| (id, key, Placement::Inadmissible));
+            active
+                .chain(inadmissible)
+                .chain(class.on_hold.iter().map(move |key| (id, key, Placement::OnHold)))
         })
-    }
-
-    /// Consistency of counters and heads; for the audit.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let (mut active, mut inactive, mut heads) = (0, 0, BTreeSet::new());
-        for (key, &id) in &self.index {
-            let lane = self.lane(id);
-            if lane.key != *key {
-                return Err(format!("lane {id:?} has the key {:?}, the index says {key:?}", lane.key));
-            }
-            active += lane.active.len();
-            inactive += lane.parked.len() + lane.held.len();
-            if let Some(first) = lane.active.first() {
-                heads.insert((Reverse(key.priority), first.clone(), id));
-            }
-            if (!lane.parked.is_empty() || lane.failed.is_some()) && !self.to_flush.contains(&id) {
-                return Err(format!("lane {id:?} is parked but would not be flushed"));
-            }
-        }
-        if (active, inactive) != (self.active, self.inactive) {
-            return Err(format!(
-                "counts {:?}, members {:?}",
-                (self.active, self.inactive),
-                (active, inactive)
-            ));
-        }
-        if heads != self.heads {
-            return Err("the heads of the lanes are wrong".to_owned());
-        }
-        Ok(())
     }
 }
 

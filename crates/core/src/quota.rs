@@ -5,7 +5,7 @@
 use smallvec::SmallVec;
 
 use crate::Amount;
-use crate::intern::SlotId;
+use crate::intern::{SlotId, TableSize};
 use crate::usage::Usage;
 
 /// What "unlimited" is where amounts are exact: above every possible sum.
@@ -21,20 +21,22 @@ pub(crate) struct Quota {
     subtree: Vec<Amount>,
     /// `localQuota`: the part that a lending limit keeps inside.
     guaranteed: Vec<i128>,
-    potential: Vec<Amount>,
+    potential_available: Vec<Amount>,
+    /// Slots that no node has any more.
+    free: Vec<SlotId>,
 }
 
 /// The quota of one slot as a spec has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct QuotaLimits {
     pub(crate) nominal: Amount,
     pub(crate) borrow: Option<Amount>,
     pub(crate) lend: Option<Amount>,
 }
 
-impl Limits {
+impl QuotaLimits {
     /// No quota, and no limits: what a slot has whose node sets none.
-    pub(crate) const NONE: Limits = Limits { nominal: Amount::ZERO, borrow: None, lend: None };
+    pub(crate) const NONE: QuotaLimits = QuotaLimits { nominal: Amount::ZERO, borrow: None, lend: None };
 }
 
 /// An exact amount as [`Amount`], clamped to its range.
@@ -54,8 +56,23 @@ impl Quota {
         self.parent.len()
     }
 
+    /// How long the columns are.
+    pub(crate) fn size(&self) -> TableSize {
+        TableSize { rows: self.len(), free: self.free.len() }
+    }
+
+    /// Takes back a slot that nothing uses.
+    pub(crate) fn forget(&mut self, slot: SlotId) {
+        self.set(slot, None, QuotaLimits::NONE);
+        self.potential_available[slot.at()] = Amount::ZERO;
+        self.free.push(slot);
+    }
+
     /// Adds a slot without quota.
     pub(crate) fn push(&mut self) -> SlotId {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
         let slot = SlotId::new(self.parent.len());
         self.parent.push(None);
         self.nominal.push(Amount::ZERO);
@@ -63,12 +80,12 @@ impl Quota {
         self.lend.push(None);
         self.subtree.push(Amount::ZERO);
         self.guaranteed.push(0);
-        self.potential.push(Amount::ZERO);
+        self.potential_available.push(Amount::ZERO);
         slot
     }
 
     /// Sets what the spec says, and the slot of the parent node.
-    pub(crate) fn set(&mut self, slot: SlotId, parent: Option<SlotId>, limits: Limits) {
+    pub(crate) fn set(&mut self, slot: SlotId, parent: Option<SlotId>, limits: QuotaLimits) {
         let at = slot.at();
         self.parent[at] = parent;
         self.nominal[at] = limits.nominal;
@@ -91,12 +108,12 @@ impl Quota {
     }
 
     /// Sets the potential of a slot whose parent's is set.
-    pub(crate) fn set_potential(&mut self, slot: SlotId) {
+    pub(crate) fn set_potential_available(&mut self, slot: SlotId) {
         let at = slot.at();
-        self.potential[at] = match self.parent[at] {
+        self.potential_available[at] = match self.parent[at] {
             None => self.subtree[at],
             Some(parent) => {
-                let all = clamp(self.guaranteed[at]).add(self.potential[parent.at()]);
+                let all = clamp(self.guaranteed[at]).add(self.potential_available[parent.at()]);
                 all.min(self.subtree[at].add(self.borrow[at]))
             }
         };
@@ -128,8 +145,8 @@ impl Quota {
     }
 
     /// The most that the node could ever use: the maximum capacity.
-    pub(crate) fn potential(&self, slot: SlotId) -> Amount {
-        self.potential[slot.at()]
+    pub(crate) fn potential_available(&self, slot: SlotId) -> Amount {
+        self.potential_available[slot.at()]
     }
 
     /// What is free of the guaranteed quota.

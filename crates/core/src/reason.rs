@@ -77,6 +77,11 @@ impl Reason {
         }
     }
 
+    /// The more severe of two reasons of the flavor search.
+    pub(crate) fn or_worse(self, other: Self) -> Self {
+        if other.severity() > self.severity() { other } else { self }
+    }
+
     /// How severe a reason of the flavor search is (reference 06, 6.6: `TopologyPlacementFailed < WaitingForQuota <
     /// ExceedsMaxQuota < NoMatchingFlavor`).
     pub(crate) const fn severity(self) -> u8 {
@@ -101,9 +106,9 @@ pub struct Unadmitted {
 }
 
 impl Unadmitted {
-    /// The same with what a search found before that this one went on with: `None` if either tells of something else than flavors. In a
-    /// single search (one that is resumed as a whole) the mildest reason counts, as it does among flavors that are tried in one go; and
-    /// where no flavor was left to try, the reason of before. A preemption that is held back is told of until the search begins anew.
+    /// Joined with the reasons of the search that this one went on with: `None` if either is about something else than flavors. In a single
+    /// search (one that is resumed as a whole) the least severe reason counts, as it does among flavors that are tried in one go; where no
+    /// flavor was left to try, the earlier reason stays. A preemption that is held back stays in the reasons until the search begins anew.
     pub(crate) fn after(&self, before: &Self, single: bool) -> Option<Self> {
         let (pod_sets, earlier) = (self.detail.refused()?, before.detail.refused()?);
         let mut all = pod_sets.clone();
@@ -306,6 +311,8 @@ pub enum PreemptionOutlook {
     /// No preemption is allowed here: the request exceeds nominal quota, nothing can be reclaimed below the root, and
     /// preemption while borrowing is not configured.
     NotAllowed,
+    /// Another resource does not fit in this flavor, whatever is preempted.
+    NotConsidered,
     /// Allowed, but no set of victims makes room.
     NoCandidates,
     /// Victims in the own queue make room.

@@ -15,7 +15,7 @@ pub struct CycleReport {
     pub cycle: u64,
     /// Each head in the order processed.
     pub entries: Vec<EntryReport>,
-    /// Workloads parked unevaluated because an equivalent one failed. A workload is listed again only when the reason
+    /// Workloads that became inadmissible without evaluation because an equivalent one failed. A workload is listed again only when the reason
     /// changed.
     pub bypassed: Vec<(WorkloadKey, Arc<Unadmitted>)>,
     /// Something was admitted or newly evicted. Otherwise the next cycle will decide the same unless something changes
@@ -152,7 +152,7 @@ pub struct ConsideredFlavor {
 pub enum FlavorMode {
     /// It cannot serve the request now.
     NoFit,
-    /// A preemption is allowed, but nobody can be preempted.
+    /// A preemption is allowed, but there are no candidates.
     NoPreemptionCandidates,
     /// After a preemption that includes the own queue.
     Preempt,
@@ -167,18 +167,9 @@ impl FlavorMode {
     pub const fn as_str(self) -> &'static str {
         match self {
             FlavorMode::NoFit => "NoFit",
-            FlavorMode::NoPreemptionCandidates | FlavorMode::Preempt | FlavorMode::Reclaim => "Preempt",
-            FlavorMode::Fit => "Fit",
-        }
-    }
-
-    /// The preemption mode as the event prints it.
-    pub const fn preemption_mode(self) -> &'static str {
-        match self {
-            FlavorMode::NoFit => "NoFit",
-            FlavorMode::NoPreemptionCandidates => "NoPreemptionCandidates",
-            FlavorMode::Preempt => "Preempt",
-            FlavorMode::Reclaim => "Reclaim",
+            FlavorMode::NoPreemptionCandidates => "preemptionMode=NoCandidates",
+            FlavorMode::Preempt => "preemptionMode=Preempt",
+            FlavorMode::Reclaim => "preemptionMode=Reclaim",
             FlavorMode::Fit => "Fit",
         }
     }
@@ -190,17 +181,15 @@ impl Display for Considered {
         for (at, (name, flavors)) in self.pod_sets.iter().enumerate() {
             write!(f, "{}{name}: ", if at > 0 { " | " } else { "" })?;
             for (at, flavor) in flavors.iter().enumerate() {
-                write!(
-                    f,
-                    "{}{}({}|preemptionMode={};borrow={}",
-                    if at > 0 { ", " } else { "" },
-                    flavor.flavor,
-                    flavor.mode.as_str(),
-                    flavor.mode.preemption_mode(),
-                    flavor.borrow,
-                )?;
-                for refusal in &flavor.refusals {
-                    write!(f, ";{refusal}")?;
+                let separator = if at > 0 { ", " } else { "" };
+                write!(f, "{separator}{}({}", flavor.flavor, flavor.mode.as_str())?;
+                if flavor.borrow > 0 {
+                    write!(f, ";borrow={}", flavor.borrow)?;
+                }
+                let mut reasons: Vec<String> = flavor.refusals.iter().map(ToString::to_string).collect();
+                reasons.sort_unstable();
+                for reason in reasons {
+                    write!(f, ";{reason}")?;
                 }
                 f.write_str(")")?;
             }
@@ -209,7 +198,7 @@ impl Display for Considered {
     }
 }
 
-/// Names whose status figures changed since the last call of `take_changed`, each sorted.
+/// Names of objects with status figures that changed since the last call of `take_changed`, each sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changed {
     /// ClusterQueues.
@@ -328,7 +317,7 @@ pub struct ClusterQueueStatus {
     pub usage: FlavorUsage,
     /// Pending workloads in the heap.
     pub pending_active: usize,
-    /// Pending workloads that are parked.
+    /// Pending workloads that are inadmissible.
     pub pending_inadmissible: usize,
     /// Workloads that hold quota.
     pub reserving: usize,
@@ -336,6 +325,8 @@ pub struct ClusterQueueStatus {
     pub admitted: usize,
     /// The dominant resource share by weight, rounded up; `i64::MAX` for infinite (reference 06, 6.8).
     pub weighted_share: i64,
+    /// The same, not rounded.
+    pub exact_share: f64,
 }
 
 /// The status figures of a LocalQueue.
@@ -377,6 +368,8 @@ pub enum LocalQueueInactive {
 pub struct CohortStatus {
     /// The dominant resource share by weight, rounded up; `i64::MAX` for infinite.
     pub weighted_share: i64,
+    /// The same, not rounded.
+    pub exact_share: f64,
     /// Quota of the whole subtree and usage that reaches this level: (flavor, resource, quota, usage).
     pub subtree: Vec<(Name, Name, Amount, Amount)>,
     /// It is in, or below, a cycle of Cohorts.
@@ -400,6 +393,6 @@ pub struct PendingPosition {
     pub in_cluster_queue: usize,
     /// Place in the LocalQueue, from 0.
     pub in_local_queue: usize,
-    /// In the heap; otherwise parked.
+    /// In the heap; otherwise inadmissible.
     pub active: bool,
 }

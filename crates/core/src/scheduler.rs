@@ -6,19 +6,21 @@ use indexmap::IndexMap;
 
 use crate::Name;
 use crate::capacity::Capacity;
-use crate::changed::Marks;
+use crate::changed::ChangedSet;
 use crate::cluster_queue::{ClusterQueue, compile_groups};
 use crate::config::Config;
 use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
-use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
+use crate::intern::{ClassId, FrId, LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::local_queue::LocalQueue;
 use crate::loop_guard::LoopGuard;
+use crate::referring_queues::ReferringQueues;
 use crate::report::Changed;
 use crate::second_pass::SecondPassQueue;
 use crate::shape::Shapes;
 use crate::snapshot::Stats;
 use crate::spec::{CheckSpec, ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, Time};
+use crate::sweep::{Sweeps, put};
 use crate::usage::Usage;
 use crate::workloads::Workloads;
 
@@ -38,31 +40,43 @@ pub struct Scheduler {
     /// Limits across all queues.
     pub(crate) capacity: Capacity,
     pub(crate) queues: Vec<ClusterQueue>,
+    pub(crate) free_queues: Vec<QueueId>,
     pub(crate) queue_index: IndexMap<Name, QueueId>,
     pub(crate) locals: Vec<LocalQueue>,
+    pub(crate) free_locals: Vec<LocalId>,
     pub(crate) local_index: IndexMap<(Name, Name), LocalId>,
-    namespace_locals: IndexMap<Name, Vec<LocalId>>,
+    /// Which queues name a flavor or a check.
+    pub(crate) referring_queues: ReferringQueues,
+    pub(crate) namespace_locals: IndexMap<Name, Vec<LocalId>>,
     pub(crate) shapes: Shapes,
     pub(crate) workloads: Workloads,
     /// The resource `pods`, once some queue covers it.
     pub(crate) pods: Option<ResourceId>,
     /// Queues with something in the heap.
     pub(crate) ready: BTreeSet<QueueId>,
-    /// Queues with something parked, by the root of their tree.
-    pub(crate) parked: BTreeSet<(NodeId, QueueId)>,
+    /// Queues with inadmissible workloads, by the root of their tree.
+    pub(crate) inadmissible: BTreeSet<(NodeId, QueueId)>,
     /// Queues to flush when the trees are up to date.
     pub(crate) flush_later: BTreeSet<QueueId>,
+    /// Pairs that a queue or Cohort of a tree began to borrow, until the queues that may reclaim them were flushed.
+    pub(crate) began_to_borrow: BTreeSet<(NodeId, FrId)>,
     /// Backoffs.
     pub(crate) wakeups: BTreeSet<(Time, WorkloadId)>,
     pub(crate) second_passes: SecondPassQueue,
+    /// When the usage of each LocalQueue is sampled next.
+    pub(crate) samples: BTreeSet<(Time, LocalId)>,
+    /// The head that waits until all pods are ready (`blockAdmission`): it goes before all others then.
+    pub(crate) blocked: Option<WorkloadId>,
     /// Workloads that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
-    /// Who evicted whom since something happened outside.
+    /// Which workload evicted which since the last change from outside.
     pub(crate) loops: LoopGuard,
     pub(crate) stats: Stats,
-    pub(crate) changed_queues: Marks,
-    pub(crate) changed_locals: Marks,
-    pub(crate) changed_nodes: Marks,
+    pub(crate) changed_queues: ChangedSet,
+    pub(crate) changed_locals: ChangedSet,
+    pub(crate) changed_nodes: ChangedSet,
+    /// When dead rows are looked for.
+    pub(crate) sweeps: Sweeps,
 }
 
 /// The forest with its numbers.
@@ -98,24 +112,31 @@ impl Scheduler {
             tree: Tree::default(),
             capacity: Capacity::default(),
             queues: Vec::new(),
+            free_queues: Vec::new(),
             queue_index: IndexMap::new(),
             locals: Vec::new(),
+            free_locals: Vec::new(),
             local_index: IndexMap::new(),
+            referring_queues: ReferringQueues::default(),
             namespace_locals: IndexMap::new(),
             shapes: Shapes::default(),
             workloads: Workloads::default(),
             pods: None,
             ready: BTreeSet::new(),
-            parked: BTreeSet::new(),
+            inadmissible: BTreeSet::new(),
             flush_later: BTreeSet::new(),
+            began_to_borrow: BTreeSet::new(),
             wakeups: BTreeSet::new(),
             second_passes: SecondPassQueue::default(),
+            samples: BTreeSet::new(),
+            blocked: None,
             unready: 0,
             loops: LoopGuard::default(),
             stats: Stats::default(),
-            changed_queues: Marks::default(),
-            changed_locals: Marks::default(),
-            changed_nodes: Marks::default(),
+            changed_queues: ChangedSet::default(),
+            changed_locals: ChangedSet::default(),
+            changed_nodes: ChangedSet::default(),
+            sweeps: Sweeps::default(),
         }
     }
 
@@ -126,6 +147,7 @@ impl Scheduler {
 
     /// Adds or replaces a ResourceFlavor.
     pub fn set_flavor(&mut self, spec: FlavorSpec) {
+        self.sweep_if_due();
         let id = self.names.flavor(&spec.name);
         if self.flavors.len() <= id.at() {
             self.flavors.resize(id.at() + 1, None);
@@ -141,12 +163,13 @@ impl Scheduler {
     pub fn remove_flavor(&mut self, name: &str) {
         let Some(id) = self.names.find_flavor(name) else { return };
         if self.flavors.get_mut(id.at()).and_then(Option::take).is_some() {
+            self.sweeps.removed();
             self.flavor_changed(id);
         }
     }
 
     fn flavor_changed(&mut self, flavor: crate::intern::FlavorId) {
-        self.touch_queues(|queue| queue.groups.iter().any(|group| group.flavors.contains(&flavor)));
+        self.touch_queues(self.referring_queues.of_flavor(flavor).collect());
     }
 
     /// Adds an AdmissionCheck or changes whether it is active.
@@ -169,37 +192,24 @@ impl Scheduler {
         let changed =
             if exists { self.topologies.insert(name.clone()) } else { self.topologies.remove(name) };
         if changed {
-            let named: BTreeSet<_> = self
-                .flavors
-                .iter()
-                .flatten()
-                .filter(|flavor| flavor.topology.as_ref() == Some(name))
-                .filter_map(|flavor| self.names.find_flavor(&flavor.name))
-                .collect();
-            self.touch_queues(|queue| {
-                queue.groups.iter().flat_map(|group| &group.flavors).any(|flavor| named.contains(flavor))
-            });
+            let flavors = self.flavors.iter().flatten();
+            let named = flavors.filter(|flavor| flavor.topology.as_ref() == Some(name));
+            let named = named.filter_map(|flavor| self.names.find_flavor(&flavor.name));
+            self.touch_queues(named.flat_map(|flavor| self.referring_queues.of_flavor(flavor)).collect());
         }
     }
 
     fn check_changed(&mut self, name: &str) {
-        self.touch_queues(|queue| {
-            queue
-                .spec
-                .as_ref()
-                .is_some_and(|spec| spec.admission_checks.iter().any(|rule| &*rule.name == name))
-        });
+        self.touch_queues(self.referring_queues.of_check(name).collect());
     }
 
     /// Brings the queues that something concerns up to date with it.
-    fn touch_queues(&mut self, concerns: impl Fn(&ClusterQueue) -> bool) {
+    fn touch_queues(&mut self, concerned: BTreeSet<QueueId>) {
         self.loops.outside_change_anywhere();
-        for at in 0..self.queues.len() {
-            if concerns(&self.queues[at]) {
-                self.queues[at].version += 1;
-                self.update_activity(QueueId::new(at));
-                self.flush_later.insert(QueueId::new(at));
-            }
+        for id in concerned {
+            self.queues[id.at()].version += 1;
+            self.update_activity(id);
+            self.flush_later.insert(id);
         }
     }
 
@@ -227,6 +237,7 @@ impl Scheduler {
 
     /// Adds or replaces a Cohort.
     pub fn set_cohort(&mut self, spec: CohortSpec) {
+        self.sweep_if_due();
         let (_, limits) = compile_groups(&mut self.names, &spec.resource_groups);
         let id = self.tree.forest.ensure_cohort(&spec.name);
         let parent = spec.parent.map(|parent| self.tree.forest.ensure_cohort(&parent));
@@ -234,6 +245,7 @@ impl Scheduler {
         if self.tree.forest.is_declared(id, weight, &limits, parent) {
             return;
         }
+        self.sweeps.replaced(self.tree.forest.node(id).exists);
         self.loops.outside_change_anywhere();
         self.tree.forest.set(id, true, weight, limits);
         self.tree.forest.set_parent(id, parent);
@@ -243,6 +255,7 @@ impl Scheduler {
     /// Removes a Cohort; it stays as an implicit one while something refers to it.
     pub fn remove_cohort(&mut self, name: &str) {
         let Some(id) = self.tree.forest.cohort(name) else { return };
+        self.sweeps.removed();
         self.loops.outside_change_anywhere();
         self.tree.forest.set(id, false, 1.0, BTreeMap::new());
         self.tree.forest.set_parent(id, None);
@@ -254,30 +267,41 @@ impl Scheduler {
         if let Some(&id) = self.queue_index.get(name) {
             return id;
         }
-        let id = QueueId::new(self.queues.len());
+        let id = self.free_queues.pop().unwrap_or_else(|| QueueId::new(self.queues.len()));
         let node = self.tree.forest.add_queue(name.clone(), id);
-        self.queues.push(ClusterQueue::new(name.clone(), node));
+        put(&mut self.queues, id.at(), ClusterQueue::new(name.clone(), node));
         self.queue_index.insert(name.clone(), id);
         id
     }
 
     /// Adds or replaces a ClusterQueue.
     pub fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {
+        self.sweep_if_due();
         let id = self.ensure_queue(&spec.name);
         if self.queues[id.at()].spec.as_ref() == Some(&spec) {
             return;
         }
+        self.sweeps.replaced(self.queues[id.at()].spec.is_some());
         self.loops.outside_change_anywhere();
         let (groups, limits) = compile_groups(&mut self.names, &spec.resource_groups);
-        let parent = spec.cohort.as_ref().map(|cohort| self.tree.forest.ensure_cohort(cohort));
         let pods = Name::from(crate::plan::PODS);
         if groups.iter().any(|group| group.covered.iter().any(|&id| *self.names.resource_name(id) == pods)) {
             self.pods = Some(self.names.resource(&pods));
         }
         let node = self.queues[id.at()].node;
-        self.tree.forest.set(node, true, spec.fair_weight.as_f64(), limits);
-        self.tree.forest.set_parent(node, parent);
+        let quota_changed = self.queues[id.at()].spec.as_ref().is_none_or(|old| {
+            old.resource_groups != spec.resource_groups
+                || old.cohort != spec.cohort
+                || old.fair_weight != spec.fair_weight
+        });
+        // A change of policies alone changes nothing in the tree.
+        if quota_changed {
+            let parent = spec.cohort.as_ref().map(|cohort| self.tree.forest.ensure_cohort(cohort));
+            self.tree.forest.set(node, true, spec.fair_weight.as_f64(), limits);
+            self.tree.forest.set_parent(node, parent);
+        }
         let queue = &mut self.queues[id.at()];
+        self.referring_queues.replace(id, (&queue.groups, queue.spec.as_ref()), (&groups, Some(&spec)));
         let lanes_change = queue.spec.as_ref().is_none_or(|old| {
             old.usage_based_fair_sharing != spec.usage_based_fair_sharing
                 || old.namespace_selector != spec.namespace_selector
@@ -299,11 +323,13 @@ impl Scheduler {
         if self.queues[id.at()].spec.is_none() {
             return;
         }
+        self.sweeps.removed();
         self.loops.outside_change_anywhere();
         let node = self.queues[id.at()].node;
         self.tree.forest.set(node, false, 1.0, BTreeMap::new());
         self.tree.forest.set_parent(node, None);
         let queue = &mut self.queues[id.at()];
+        self.referring_queues.replace(id, (&queue.groups, queue.spec.as_ref()), (&[], None));
         queue.spec = None;
         queue.groups = Vec::new();
         queue.version += 1;
@@ -316,8 +342,8 @@ impl Scheduler {
         if let Some(&id) = self.local_index.get(&key) {
             return id;
         }
-        let id = LocalId::new(self.locals.len());
-        self.locals.push(LocalQueue::new(namespace.clone(), name.clone()));
+        let id = self.free_locals.pop().unwrap_or_else(|| LocalId::new(self.locals.len()));
+        put(&mut self.locals, id.at(), LocalQueue::new(namespace.clone(), name.clone()));
         self.local_index.insert(key, id);
         self.namespace_locals.entry(namespace.clone()).or_default().push(id);
         id
@@ -325,6 +351,7 @@ impl Scheduler {
 
     /// Adds or replaces a LocalQueue.
     pub fn set_local_queue(&mut self, spec: LocalQueueSpec) {
+        self.sweep_if_due();
         let id = self.ensure_local(&spec.namespace, &spec.name);
         let queue = self.ensure_queue(&spec.cluster_queue);
         let local = &self.locals[id.at()];
@@ -336,8 +363,10 @@ impl Scheduler {
             let seed: Vec<_> =
                 spec.consumed.iter().map(|(name, value)| (self.names.resource(name), *value)).collect();
             self.locals[id.at()].ledger.seed(seed);
+            self.begin_samples(id);
         }
-        if let Some(old) = self.locals[id.at()].queue {
+        if let Some(old) = self.locals[id.at()].queue.filter(|old| *old != queue) {
+            self.sweeps.removed();
             self.queues[old.at()].locals.remove(&id);
         }
         self.queues[queue.at()].locals.insert(id);
@@ -355,18 +384,18 @@ impl Scheduler {
     pub fn remove_local_queue(&mut self, namespace: &str, name: &str) {
         let key = (Name::from(namespace), Name::from(name));
         let Some(&id) = self.local_index.get(&key) else { return };
-        let local = &mut self.locals[id.at()];
-        if local.spec.take().is_some() {
-            if let Some(queue) = local.queue.take() {
+        if self.locals[id.at()].spec.take().is_some() {
+            self.sweeps.removed();
+            if let Some(queue) = self.locals[id.at()].queue.take() {
                 self.queues[queue.at()].locals.remove(&id);
             }
-            local.ledger = crate::admission_fair_sharing::Ledger::default();
+            self.end_samples(id);
             self.loops.outside_change_anywhere();
             self.requeue_members(id);
         }
     }
 
-    /// Keeps the lists of queues with heads and with parked workloads.
+    /// Keeps the lists of queues with heads and with inadmissible workloads.
     pub(crate) fn sync_ready(&mut self, id: QueueId) {
         let queue = &self.queues[id.at()];
         if queue.is_active() && queue.pending.active() > 0 {
@@ -374,13 +403,13 @@ impl Scheduler {
         } else {
             self.ready.remove(&id);
         }
-        let root = queue.pending.has_parked().then(|| self.tree.forest.node(queue.node).root);
-        if queue.parked_under != root {
-            if let Some(old) = queue.parked_under {
-                self.parked.remove(&(old, id));
+        let root = queue.pending.has_inadmissible().then(|| self.tree.forest.node(queue.node).root);
+        if queue.flushed_with != root {
+            if let Some(old) = queue.flushed_with {
+                self.inadmissible.remove(&(old, id));
             }
-            self.parked.extend(root.map(|root| (root, id)));
-            self.queues[id.at()].parked_under = root;
+            self.inadmissible.extend(root.map(|root| (root, id)));
+            self.queues[id.at()].flushed_with = root;
         }
         self.changed_queues.mark(id.at());
     }
@@ -394,6 +423,7 @@ impl Scheduler {
         let mut flush: BTreeSet<NodeId> = roots.iter().copied().collect();
         for root in roots {
             let members: Vec<NodeId> = self.tree.forest.members(root).to_vec();
+            self.stats.rebuilt_nodes += members.len() as u64;
             for node in members {
                 self.changed_nodes.mark(node.at());
                 let Some(id) = self.tree.forest.node(node).queue else { continue };
@@ -409,17 +439,35 @@ impl Scheduler {
         }
     }
 
-    /// Puts what is parked in the queues of a tree back into their heaps (reference 06, 6.4 "Flush").
+    /// Puts what is inadmissible in the queues of a tree back into their heaps (reference 06, 6.4 "Flush").
     pub(crate) fn flush_tree(&mut self, root: NodeId) {
-        let parked: Vec<QueueId> =
-            self.parked.range((root, QueueId(0))..=(root, QueueId(u32::MAX))).map(|&(_, id)| id).collect();
-        for id in parked {
-            self.queues[id.at()].pending.flush();
-            self.sync_ready(id);
+        let queues: Vec<QueueId> = self
+            .inadmissible
+            .range((root, QueueId(0))..=(root, QueueId(u32::MAX)))
+            .map(|&(_, id)| id)
+            .collect();
+        for id in queues {
+            self.flush_queue(id);
         }
     }
 
-    /// Whose status figures changed since the last call.
+    /// Puts what is inadmissible in a queue back into its heap.
+    pub(crate) fn flush_queue(&mut self, id: QueueId) {
+        for shape in self.queues[id.at()].pending.flush() {
+            self.shapes.release(shape);
+        }
+        self.sync_ready(id);
+    }
+
+    /// A workload left a class: if it was the last, the class goes, or is remembered because its class failed.
+    pub(crate) fn left_class(&mut self, id: QueueId, class: ClassId) {
+        if let Some(shape) = self.queues[id.at()].pending.drop_if_empty(class) {
+            self.shapes.retain(shape);
+        }
+        self.sync_ready(id);
+    }
+
+    /// The objects with status figures that changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
         self.refresh();
         let mut changed = Changed::default();
@@ -437,7 +485,8 @@ impl Scheduler {
         for at in self.changed_nodes.take() {
             let node = self.tree.forest.node(NodeId::new(at));
             if node.queue.is_none() {
-                changed.cohorts.push(node.name.clone());
+                // The node of a ClusterQueue that is forgotten has no name.
+                changed.cohorts.extend(Some(node.name.clone()).filter(|name| !name.is_empty()));
             } else if let Some(queue) = node.queue.filter(|queue| self.queues[queue.at()].spec.is_some()) {
                 changed.cluster_queues.push(self.queues[queue.at()].name.clone());
             }

@@ -1,12 +1,12 @@
-//! Workloads that hold quota and are looked at once more, before the heads of the queues (reference 06, 6.4 "Heads", 6.5,
-//! 6.15): whoever places pods asks for it once the checks are ready, or when a node is lost.
+//! Workloads that hold quota and are evaluated once more, before the heads of the queues (reference 06, 6.4 "Heads", 6.5,
+//! 6.15). The placement of pods asks for it once the checks are ready, or when a node is lost.
 //!
-//! What such a workload holds stays as it is: its flavors count as found and its usage as zero, so a second pass takes
-//! nothing from anybody. Where its pods go is answered by the caller of [`Scheduler::cycle_with`].
+//! The reservation of such a workload stays as it is: its flavors count as found and its usage as zero, so a second pass
+//! takes no quota. Where its pods go is answered by the caller of [`Scheduler::cycle_with`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cycle::{Entry, Progress};
+use crate::cycle::{CycleState, Entry};
 use crate::intern::WorkloadId;
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::report::Outcome;
@@ -15,10 +15,10 @@ use crate::spec::Time;
 use crate::view::Head;
 use crate::workload::WorkloadKey;
 
-/// What looking at a workload once more came to.
+/// The result of a second pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecondPass {
-    /// It needs no second pass any more: it is dropped without a word.
+    /// It needs no second pass any more: it is dropped, and nothing is reported.
     NotNeeded,
     /// Its pods have their places.
     Placed,
@@ -28,7 +28,7 @@ pub enum SecondPass {
 
 /// One workload in the queue of second passes.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct QueuedPass {
     at: Time,
     /// How often it was put here, from 1.
     iteration: u32,
@@ -37,7 +37,7 @@ struct Turn {
 /// The queue of second passes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SecondPassQueue {
-    turns: BTreeMap<WorkloadId, Turn>,
+    queued: BTreeMap<WorkloadId, QueuedPass>,
     /// Those that wait for their time.
     waiting: BTreeSet<(Time, WorkloadId)>,
     /// Those whose time has come.
@@ -45,39 +45,39 @@ pub(crate) struct SecondPassQueue {
 }
 
 impl SecondPassQueue {
-    /// Puts a workload in for its next turn, unless it is in.
+    /// Puts a workload in for its next pass, unless it is in.
     fn push(&mut self, id: WorkloadId, iteration: u32, now: Time) {
         let at = Time(now.0.saturating_add(delay(iteration)));
-        if let std::collections::btree_map::Entry::Vacant(turn) = self.turns.entry(id) {
-            turn.insert(Turn { at, iteration });
+        if let std::collections::btree_map::Entry::Vacant(queued) = self.queued.entry(id) {
+            queued.insert(QueuedPass { at, iteration });
             self.waiting.insert((at, id));
         }
     }
 
     /// Takes a workload out, wherever it is.
     pub(crate) fn remove(&mut self, id: WorkloadId) {
-        if let Some(turn) = self.turns.remove(&id) {
-            self.waiting.remove(&(turn.at, id));
-            self.ready.remove(&(turn.at, id));
+        if let Some(queued) = self.queued.remove(&id) {
+            self.waiting.remove(&(queued.at, id));
+            self.ready.remove(&(queued.at, id));
         }
     }
 
     /// Those that are in, by id.
     pub(crate) fn ids(&self) -> impl Iterator<Item = WorkloadId> + '_ {
-        self.turns.keys().copied()
+        self.queued.keys().copied()
     }
 
     /// Makes those ready whose time has come.
     pub(crate) fn wake(&mut self, now: Time) {
-        while let Some(&turn) = self.waiting.first().filter(|turn| turn.0 <= now) {
-            self.waiting.remove(&turn);
-            self.ready.insert(turn);
+        while let Some(&queued) = self.waiting.first().filter(|queued| queued.0 <= now) {
+            self.waiting.remove(&queued);
+            self.ready.insert(queued);
         }
     }
 
     /// When the next one is ready.
     pub(crate) fn next(&self) -> Option<Time> {
-        self.waiting.first().map(|turn| turn.0)
+        self.waiting.first().map(|queued| queued.0)
     }
 
     /// Whether one is ready.
@@ -88,11 +88,11 @@ impl SecondPassQueue {
     /// Takes all that are ready, the longest ready first, each with its iteration.
     fn take_ready(&mut self) -> Vec<(WorkloadId, u32)> {
         let ready = std::mem::take(&mut self.ready);
-        ready.into_iter().filter_map(|(_, id)| Some((id, self.turns.remove(&id)?.iteration))).collect()
+        ready.into_iter().filter_map(|(_, id)| Some((id, self.queued.remove(&id)?.iteration))).collect()
     }
 }
 
-/// The wait before a turn in nanoseconds: 1 s, 2 s, 4 s … at most 30 s.
+/// The wait before a pass in nanoseconds: 1 s, 2 s, 4 s … at most 30 s.
 fn delay(iteration: u32) -> i64 {
     let seconds = 1_i64 << iteration.saturating_sub(1).min(5);
     seconds.min(30) * 1_000_000_000
@@ -103,19 +103,18 @@ impl Scheduler {
     /// workload holds no quota or is being evicted.
     pub fn queue_second_pass(&mut self, key: &WorkloadKey, now: Time) {
         let Some(id) = self.workloads.find(key) else { return };
-        if self.workloads.get(id).hold().is_some_and(|hold| !hold.evicted) {
+        if self.workloads.get(id).reservation().is_some_and(|reservation| !reservation.evicted) {
             self.second_passes.push(id, 1, now);
         }
     }
 
-    /// The workloads whose second pass is due: heads beside those of the queues. Those whose ClusterQueue takes no part
-    /// have failed.
-    pub(crate) fn take_second_passes(&mut self, now: Time, progress: &mut Progress) -> Vec<Entry> {
+    /// The workloads whose second pass is due: heads beside those of the queues. Those of an inactive ClusterQueue fail.
+    pub(crate) fn take_second_passes(&mut self, now: Time, state: &mut CycleState) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for turn in self.second_passes.take_ready() {
-            let Some(entry) = self.second_pass_entry(turn) else { continue };
+        for queued in self.second_passes.take_ready() {
+            let Some(entry) = self.second_pass_entry(queued) else { continue };
             match self.second_pass_objection(&entry) {
-                Some(why) => self.second_pass_done(&entry, Err(why), now, progress),
+                Some(why) => self.second_pass_done(&entry, Err(why), now, state),
                 None => entries.push(entry),
             }
         }
@@ -124,7 +123,7 @@ impl Scheduler {
 
     fn second_pass_entry(&self, (id, iteration): (WorkloadId, u32)) -> Option<Entry> {
         let workload = self.workloads.get(id);
-        let queue = workload.hold().filter(|hold| !hold.evicted)?.queue;
+        let queue = workload.reservation().filter(|reservation| !reservation.evicted)?.queue;
         let head = Head {
             workload: id,
             queue,
@@ -135,21 +134,21 @@ impl Scheduler {
         Some(Entry::of_second_pass(head, self.order_key(id), iteration))
     }
 
-    /// Looks at an entry that holds quota once more. Nothing of the first pass stands in its way: not `blockAdmission`,
+    /// Evaluates an entry that holds quota once more. Nothing of the first pass can refuse it: not `blockAdmission`,
     /// not what earlier entries took (reference 06, 6.5 and 6.15).
     pub(crate) fn second_pass(
         &mut self,
         entry: &Entry,
         now: Time,
         place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
-        progress: &mut Progress,
+        state: &mut CycleState,
     ) {
         let result = match place(&self.workloads.get(entry.head.workload).key) {
             SecondPass::NotNeeded => return,
             SecondPass::Placed => Ok(()),
             SecondPass::Failed(why) => Err(why),
         };
-        self.second_pass_done(entry, result, now, progress);
+        self.second_pass_done(entry, result, now, state);
     }
 
     /// What keeps a ClusterQueue from having second passes.
@@ -169,15 +168,15 @@ impl Scheduler {
         entry: &Entry,
         result: Result<(), String>,
         now: Time,
-        progress: &mut Progress,
+        state: &mut CycleState,
     ) {
         if result.is_ok() {
-            progress.report.progress = true;
+            state.report.progress = true;
         } else {
             let iteration = entry.second_pass.unwrap_or_default().saturating_add(1);
             self.second_passes.push(entry.head.workload, iteration, now);
         }
-        progress.report.entries.push(self.report(entry, Outcome::SecondPass(result)));
+        state.report.entries.push(self.report(entry, Outcome::SecondPass(result)));
     }
 }
 

@@ -34,7 +34,7 @@ impl Shape {
 }
 
 #[derive(Debug, Clone)]
-struct Row {
+struct ShapeRow {
     shape: Option<Arc<Shape>>,
     users: usize,
     key: Arc<[PodSetSpec]>,
@@ -43,7 +43,7 @@ struct Row {
 /// All shapes in use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shapes {
-    rows: Vec<Row>,
+    rows: Vec<ShapeRow>,
     free: Vec<ShapeId>,
     index: IndexMap<Arc<[PodSetSpec]>, ShapeId>,
 }
@@ -56,7 +56,7 @@ impl Shapes {
             return id;
         }
         let key: Arc<[PodSetSpec]> = pod_sets.into();
-        let row = Row { shape: Some(Arc::new(compile(names, pod_sets))), users: 1, key: key.clone() };
+        let row = ShapeRow { shape: Some(Arc::new(compile(names, pod_sets))), users: 1, key: key.clone() };
         let id = if let Some(id) = self.free.pop() {
             self.rows[id.at()] = row;
             id
@@ -66,6 +66,18 @@ impl Shapes {
         };
         self.index.insert(key, id);
         id
+    }
+
+    /// The resources that shapes in use ask for.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        let pod_sets =
+            self.rows.iter().filter_map(|row| row.shape.as_ref()).flat_map(|shape| &shape.pod_sets);
+        pod_sets.flat_map(|pod_set| &pod_set.requests).map(|(id, _)| *id)
+    }
+
+    /// One user more of a shape in use.
+    pub(crate) fn retain(&mut self, id: ShapeId) {
+        self.rows[id.at()].users += 1;
     }
 
     /// One user less; a shape without users is forgotten. Returns true if it was.

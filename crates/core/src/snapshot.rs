@@ -22,6 +22,8 @@ pub struct Stats {
     pub evaluations: u64,
     /// Searches for victims, those for a single resource included.
     pub preemption_searches: u64,
+    /// Nodes of cohort trees that were worked out anew because a spec in the tree changed.
+    pub rebuilt_nodes: u64,
 }
 
 impl Scheduler {
@@ -39,11 +41,12 @@ impl Scheduler {
 impl Snapshot {
     /// What a workload of the scheduler, whose numbers these are, holds is given back.
     pub fn release(&mut self, scheduler: &Scheduler, workload: &WorkloadKey) {
-        let Some(hold) = scheduler.workloads.find(workload).and_then(|id| scheduler.workloads.get(id).hold())
+        let Some(reservation) =
+            scheduler.workloads.find(workload).and_then(|id| scheduler.workloads.get(id).reservation())
         else {
             return;
         };
-        for (_, slot, amount) in hold.charged() {
+        for (_, slot, amount) in reservation.charged() {
             self.usage.remove(&scheduler.tree.forest.quota, slot, amount);
         }
     }

@@ -20,7 +20,7 @@ pub struct Weight(i128);
 impl Weight {
     /// The weight 1.
     pub const ONE: Weight = Weight(1_000_000_000);
-    /// The weight 0: whoever has it and borrows has an infinite share.
+    /// The weight 0: a queue or Cohort that has it and borrows has an infinite share.
     pub const ZERO: Weight = Weight(0);
 
     /// A weight of `nano` billionths; a negative one counts as zero.
@@ -79,7 +79,7 @@ pub struct CohortSpec {
     pub fair_weight: Weight,
 }
 
-/// Who answers an AdmissionCheck, as far as checks of a ClusterQueue exclude each other.
+/// The controller of an AdmissionCheck, as far as checks of a ClusterQueue exclude each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckController {
     /// Sends the workload to another cluster.
@@ -96,7 +96,7 @@ pub enum CheckController {
 pub struct CheckSpec {
     /// Its condition Active is True.
     pub active: bool,
-    /// Who answers it.
+    /// The controller that answers it.
     pub controller: CheckController,
 }
 
@@ -181,7 +181,7 @@ pub struct LocalQueueSpec {
 pub enum QueueingStrategy {
     /// The head blocks the queue.
     StrictFIFO,
-    /// What cannot run is parked, so that it does not block what can.
+    /// What does not fit becomes inadmissible, so that it does not block what does.
     #[default]
     BestEffortFIFO,
 }
@@ -289,17 +289,17 @@ pub struct Preemption {
     pub borrow_within_cohort: Option<BorrowWithinCohort>,
 }
 
-/// Whom a preemption policy allows as victims.
+/// Which workloads a preemption policy allows as victims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreemptionPolicy {
-    /// Nobody.
+    /// None.
     #[default]
     Never,
-    /// Who has a lower priority.
+    /// Those of a lower priority.
     LowerPriority,
-    /// Who has a lower priority, or the same and a later place in the queue (`withinClusterQueue` only).
+    /// Those of a lower priority, or of the same and with a later place in the queue (`withinClusterQueue` only).
     LowerOrNewerEqualPriority,
-    /// Anybody (`reclaimWithinCohort` only).
+    /// All (`reclaimWithinCohort` only).
     Any,
 }
 

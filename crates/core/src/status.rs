@@ -1,18 +1,16 @@
-//! Status figures of queues and cohorts, and the places of pending workloads (reference 03, 3.2; 06, 6.4).
+//! Status figures of queues and cohorts (reference 03, 3.2).
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster_queue::ClusterQueue;
 use crate::fair_sharing::share;
-use crate::intern::{FrId, LocalId, QueueId, WorkloadId};
-use crate::queue::Spot;
+use crate::intern::FrId;
 use crate::quota::{clamp, exact};
 use crate::reason::Unadmitted;
 use crate::report::{
     ClusterQueueStatus, CohortStatus, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus,
-    PendingPosition, ResourceUsage,
+    ResourceUsage,
 };
 use crate::scheduler::{Scheduler, Tree};
 use crate::spec::StopPolicy;
@@ -42,32 +40,49 @@ impl Scheduler {
         };
         let reserved: BTreeMap<FrId, i128> =
             node.slots().iter().map(|&(pair, slot)| (pair, tree.usage.get(slot))).collect();
+        let share = share(&tree.forest, &self.names, &tree.lendable, &tree.usage, queue.node);
         Some(ClusterQueueStatus {
             inactive: inactive_causes(queue, &tree),
             reservation: self.flavor_usage(queue, &reserved, borrowed),
             usage: self.flavor_usage(queue, &queue.admitted_usage, borrowed),
             pending_active: queue.pending.active(),
             pending_inadmissible: queue.pending.inadmissible(),
-            reserving: queue.holders.len(),
+            reserving: queue.reservations.len(),
             admitted: queue.admitted,
-            weighted_share: share(&tree.forest, &self.names, &tree.lendable, &tree.usage, queue.node)
-                .rounded(),
+            weighted_share: share.rounded(),
+            exact_share: share.exact(),
+        })
+    }
+
+    /// How many workloads of a ClusterQueue are admitted; 0 if there is no such queue.
+    pub fn admitted_of(&self, cluster_queue: &str) -> usize {
+        let queue = self.queue_index.get(cluster_queue).map(|id| &self.queues[id.at()]);
+        queue.filter(|queue| queue.spec.is_some()).map_or(0, |queue| queue.admitted)
+    }
+
+    /// Whether a ClusterQueue is there and nothing makes it inactive.
+    pub fn is_active(&self, cluster_queue: &str) -> bool {
+        let queue = self.queue_index.get(cluster_queue).map(|id| &self.queues[id.at()]);
+        queue.is_some_and(|queue| {
+            queue.spec.is_some()
+                && queue.inactive.is_empty()
+                && !self.numbers().forest.node(queue.node).in_cycle
         })
     }
 
     /// The most that a ClusterQueue could ever use of a flavor's resource that it has quota of, with all that it could borrow.
-    pub fn most(&self, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
+    pub fn potential_available(&self, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
         let queue = &self.queues[self.queue_index.get(queue)?.at()];
         let tree = self.numbers();
         let slot = tree.forest.node(queue.node).slot(self.names.find_pair(flavor, resource)?)?;
-        Some(tree.forest.quota.potential(slot))
+        Some(tree.forest.quota.potential_available(slot))
     }
 
-    /// How many equivalence classes wait in the heap of a ClusterQueue, and how many have parked members; `None` if there is no such queue.
+    /// How many equivalence classes wait in the heap of a ClusterQueue, and how many have inadmissible members; `None` if there is no such queue.
     pub fn pending_classes(&self, name: &str) -> Option<(usize, usize)> {
         let queue = &self.queues[self.queue_index.get(name)?.at()];
         queue.spec.as_ref()?;
-        Some(queue.pending.classes())
+        Some(queue.pending.scheduling_hashes())
     }
 
     /// Figures per flavor and resource in the order of the queue's spec.
@@ -104,12 +119,13 @@ impl Scheduler {
         let id = *self.local_index.get(&(Name::from(namespace), Name::from(name)))?;
         let local = &self.locals[id.at()];
         let spec = local.spec.as_ref()?;
-        let queue = local.queue.map(|queue| &self.queues[queue.at()]);
+        // Of a ClusterQueue that was removed by force nothing is held, whatever Workloads still say.
+        let queue = local.queue.map(|queue| &self.queues[queue.at()]).filter(|queue| queue.spec.is_some());
         let usage = |admitted: bool| {
             let used: BTreeMap<FrId, i128> = local
-                .held
+                .usage
                 .iter()
-                .map(|(&pair, held)| (pair, if admitted { held.1 } else { held.0 }))
+                .map(|(&pair, usage)| (pair, if admitted { usage.1 } else { usage.0 }))
                 .collect();
             queue.map_or_else(FlavorUsage::new, |queue| self.flavor_usage(queue, &used, |_, _| 0))
         };
@@ -118,7 +134,7 @@ impl Scheduler {
         Some(LocalQueueStatus {
             inactive: if spec.stop_policy != StopPolicy::None {
                 Some(LocalQueueInactive::Stopped)
-            } else if queue.is_none_or(|queue| queue.spec.is_none()) {
+            } else if queue.is_none() {
                 Some(LocalQueueInactive::ClusterQueueDoesNotExist)
             } else if !queue_active {
                 Some(LocalQueueInactive::ClusterQueueIsInactive)
@@ -127,15 +143,10 @@ impl Scheduler {
             },
             reservation: usage(false),
             usage: usage(true),
-            pending: local.pending.len(),
-            reserving: local.reserving,
-            admitted: local.admitted,
-            consumed: local
-                .ledger
-                .consumed
-                .iter()
-                .map(|(&resource, &value)| (self.names.resource_name(resource).clone(), value))
-                .collect(),
+            pending: if spec.stop_policy == StopPolicy::None { local.pending.len() } else { 0 },
+            reserving: if queue.is_some() { local.reserving } else { 0 },
+            admitted: if queue.is_some() { local.admitted } else { 0 },
+            consumed: self.consumed(id),
             consumed_at: local.ledger.at,
             fair_usage: self.fair_usage(id),
         })
@@ -153,47 +164,68 @@ impl Scheduler {
             .slots()
             .iter()
             .map(|&(pair, slot)| {
-                let (flavor, resource) = self.names.parts(pair);
+                let (flavor, resource) = self.names.flavor_and_resource(pair);
                 let flavor = self.names.flavor_name(flavor).clone();
                 let resource = self.names.resource_name(resource).clone();
                 let used = clamp(tree.usage.get(slot));
                 (flavor, resource, tree.forest.quota.subtree(slot), used)
             })
             .collect::<Vec<(Name, Name, Amount, Amount)>>();
+        let share = share(&tree.forest, &self.names, &tree.lendable, &tree.usage, id);
         Some(CohortStatus {
-            weighted_share: share(&tree.forest, &self.names, &tree.lendable, &tree.usage, id).rounded(),
+            weighted_share: share.rounded(),
+            exact_share: share.exact(),
             subtree,
             in_cycle: node.in_cycle,
         })
     }
 
-    /// What all ClusterQueues below a Cohort hold, with what guaranteed quota covers: (flavor, resource, amount).
-    /// Empty if there is no such Cohort.
-    pub fn cohort_reservations(&self, name: &str) -> Vec<(Name, Name, Amount)> {
+    /// Whether there is a Cohort of this name, explicit or implicit.
+    pub fn has_cohort(&self, name: &str) -> bool {
         let tree = self.numbers();
-        let Some(top) = tree.forest.cohort(name) else { return Vec::new() };
-        let slots = tree.forest.node(top).slots();
-        let mut held: BTreeMap<FrId, i128> = slots.iter().map(|&(pair, _)| (pair, 0)).collect();
+        tree.forest.cohort(name).is_some_and(|id| {
+            let node = tree.forest.node(id);
+            node.exists || node.children().next().is_some()
+        })
+    }
+
+    /// What all ClusterQueues below a Cohort hold, with what guaranteed quota covers: (flavor, resource, amount).
+    /// Empty if there is no such Cohort. And how many nodes of the tree were added up.
+    pub fn cohort_reservations(&self, name: &str) -> (Vec<(Name, Name, Amount)>, usize) {
+        let tree = self.numbers();
+        let Some(top) = tree.forest.cohort(name) else { return (Vec::new(), 0) };
+        // By the dense numbers of the pairs: below the top of a large tree are all queues that there are.
+        let mut usage: Vec<Option<i128>> = Vec::new();
+        let mut add = |pair: FrId, amount: i128| {
+            if usage.len() <= pair.at() {
+                usage.resize(pair.at() + 1, None);
+            }
+            *usage[pair.at()].get_or_insert(0) += amount;
+        };
+        for &(pair, _) in tree.forest.node(top).slots() {
+            add(pair, 0);
+        }
         // Cohorts may be declared in a cycle: each counts once.
         let (mut seen, mut open) = (BTreeSet::from([top]), vec![top]);
         while let Some(id) = open.pop() {
             let node = tree.forest.node(id);
             if node.queue.is_some() {
                 for &(pair, slot) in node.slots() {
-                    *held.entry(pair).or_default() += tree.usage.get(slot);
+                    add(pair, tree.usage.get(slot));
                 }
             }
             open.extend(node.children().filter(|child| seen.insert(*child)));
         }
-        let named = |(pair, amount)| {
-            let (flavor, resource) = self.names.parts(pair);
+        let named = |(at, amount)| {
+            let (flavor, resource) = self.names.flavor_and_resource(FrId::new(at));
             (
                 self.names.flavor_name(flavor).clone(),
                 self.names.resource_name(resource).clone(),
                 clamp(amount),
             )
         };
-        held.into_iter().map(named).collect()
+        let usage = usage.into_iter().enumerate().filter_map(|(at, amount)| Some((at, amount?)));
+        (usage.map(named).collect(), seen.len())
     }
 
     /// Per resource, over all flavors: what a ClusterQueue may still use, and the most that it could ever use.
@@ -212,73 +244,11 @@ impl Scheduler {
                         .entry(self.names.resource_name(resource).clone())
                         .or_insert((Amount::ZERO, Amount::ZERO));
                     sums.0 = sums.0.add(tree.forest.quota.available(&tree.usage, slot));
-                    sums.1 = sums.1.add(tree.forest.quota.potential(slot));
+                    sums.1 = sums.1.add(tree.forest.quota.potential_available(slot));
                 }
             }
         }
         free
-    }
-
-    /// The pending workloads of a ClusterQueue in its order, parked ones included.
-    pub fn positions(&self, cluster_queue: &str) -> Vec<PendingPosition> {
-        let Some(&id) = self.queue_index.get(cluster_queue) else { return Vec::new() };
-        let mut places = BTreeMap::<LocalId, usize>::new();
-        self.in_order(id)
-            .into_iter()
-            .enumerate()
-            .map(|(at, (workload, active))| {
-                let row = self.workloads.get(workload);
-                let place = places.entry(row.local).or_default();
-                let in_local_queue = *place;
-                *place += 1;
-                PendingPosition {
-                    key: row.key.clone(),
-                    local_queue: self.locals[row.local.at()].name.clone(),
-                    cluster_queue: self.queues[id.at()].name.clone(),
-                    priority: row.priority,
-                    created: row.created,
-                    in_cluster_queue: at,
-                    in_local_queue,
-                    active,
-                }
-            })
-            .collect()
-    }
-
-    /// The members of a queue in its order, and whether they are in the heap.
-    fn in_order(&self, id: QueueId) -> Vec<(WorkloadId, bool)> {
-        let queue = &self.queues[id.at()];
-        let sticky = queue.pending.preemptor().filter(|_| {
-            queue
-                .spec
-                .as_ref()
-                .is_some_and(|spec| spec.strategy == crate::spec::QueueingStrategy::BestEffortFIFO)
-        });
-        let by_usage = self.orders_by_usage(queue);
-        let usages: BTreeMap<LocalId, f64> = if by_usage {
-            queue.locals.iter().map(|&local| (local, self.fair_usage(local))).collect()
-        } else {
-            BTreeMap::new()
-        };
-        let mut members: Vec<_> = queue.pending.iter().collect();
-        members.sort_by(|a, b| {
-            let of = |id: WorkloadId| {
-                let row = self.workloads.get(id);
-                let usage = usages.get(&row.local).copied().unwrap_or(0.0);
-                let sticky = sticky == Some((id, row.generation));
-                (usage, !sticky, Reverse(row.priority))
-            };
-            let (left, right) = (of(a.1.id), of(b.1.id));
-            left.0.total_cmp(&right.0).then((left.1, left.2, a.1).cmp(&(right.1, right.2, b.1)))
-        });
-        members.into_iter().map(|(_, key, spot)| (key.id, spot == Spot::Active)).collect()
-    }
-
-    /// The place of one pending workload.
-    pub fn position(&self, key: &WorkloadKey) -> Option<PendingPosition> {
-        let id = self.workloads.find(key)?;
-        let (queue, _) = self.workloads.get(id).waiting()?.at?;
-        self.positions(&self.queues[queue.at()].name).into_iter().find(|position| position.key == *key)
     }
 
     /// Why the workload was not admitted when it was last tried.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Name;
-use crate::cycle::Entry;
+use crate::cycle::{Entry, Precedence};
 use crate::fair_sharing::{Share, share};
 use crate::intern::{NodeId, WorkloadId};
 use crate::scheduler::Scheduler;
@@ -13,10 +13,10 @@ use crate::spec::Time;
 
 /// How a contender compares with those of its siblings: the field order is the order of importance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct ContenderKey {
     /// Remembered preemptors first (gate PrioritizePreemptorWorkloads, or the loop guard).
-    not_first: bool,
-    /// Who does not borrow what it asks for first (gate FairSharingPrioritizeNonBorrowing).
+    precedence: Precedence,
+    /// Heads that do not borrow what they request first (gate FairSharingPrioritizeNonBorrowing).
     borrowing: bool,
     share: ByShare,
     /// Higher first (gate PrioritySortingWithinCohort).
@@ -52,18 +52,18 @@ impl Eq for ByShare {}
 
 /// The contenders at one Cohort: the best of each child.
 #[derive(Debug, Default)]
-struct Round {
-    contenders: BTreeSet<(Rank, NodeId)>,
-    by_child: BTreeMap<NodeId, Rank>,
+struct CohortRound {
+    contenders: BTreeSet<(ContenderKey, NodeId)>,
+    by_child: BTreeMap<NodeId, ContenderKey>,
 }
 
 /// All heads of a cycle that are not processed yet.
 pub(crate) struct Tournament {
     /// The place of each ClusterQueue's entry. [quirk] Of several entries of one ClusterQueue only the last takes part.
     entries: BTreeMap<NodeId, usize>,
-    rounds: BTreeMap<NodeId, Round>,
-    /// Roots with entries.
-    roots: BTreeSet<NodeId>,
+    rounds: BTreeMap<NodeId, CohortRound>,
+    /// Roots with entries: first the one whose entry waited until all pods are ready.
+    roots: BTreeSet<(Precedence, NodeId)>,
     /// The queue whose path changed since.
     last: Option<NodeId>,
 }
@@ -76,7 +76,18 @@ impl Tournament {
         let mut nodes = Vec::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
             let node = entry.head.node;
-            tournament.roots.insert(scheduler.tree.forest.node(node).root);
+            let root = scheduler.tree.forest.node(node).root;
+            let precedence = if entry.precedence == Precedence::Blocked {
+                Precedence::Blocked
+            } else {
+                Precedence::InOrder
+            };
+            if precedence == Precedence::Blocked {
+                tournament.roots.remove(&(Precedence::InOrder, root));
+            }
+            if !tournament.roots.contains(&(Precedence::Blocked, root)) {
+                tournament.roots.insert((precedence, root));
+            }
             nodes.push(node);
             tournament.entries.insert(node, at);
         }
@@ -136,9 +147,9 @@ impl Tournament {
         if let Some(last) = self.last.take() {
             self.replay(scheduler, entries, last);
         }
-        let root = *self.roots.first()?;
-        let Some(queue) = self.winner(root) else {
-            self.roots.remove(&root);
+        let first = *self.roots.first()?;
+        let Some(queue) = self.winner(first.1) else {
+            self.roots.remove(&first);
             return self.pop(scheduler, entries);
         };
         self.last = Some(queue);
@@ -163,22 +174,22 @@ impl Tournament {
 }
 
 /// How an entry compares at `child`, an ancestor of its queue or the queue itself, with its usage added.
-fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> Rank {
+fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> ContenderKey {
     let gates = &scheduler.config.gates;
     let tree = &mut scheduler.tree;
     let mark = tree.usage.mark();
-    for demand in &entry.assignment.demands {
-        tree.usage.add(&tree.forest.quota, demand.slot, demand.amount);
+    for quantity in &entry.assignment.usage {
+        tree.usage.add(&tree.forest.quota, quantity.slot, quantity.amount);
     }
     let node = tree.forest.node(child);
     let borrowing = gates.fair_sharing_prioritize_non_borrowing
-        && entry.assignment.demands.iter().any(|demand| {
-            node.slot(demand.pair).is_some_and(|slot| tree.forest.quota.borrowing(&tree.usage, slot))
+        && entry.assignment.usage.iter().filter(|quantity| quantity.amount > 0).any(|quantity| {
+            node.slot(quantity.pair).is_some_and(|slot| tree.forest.quota.borrowing(&tree.usage, slot))
         });
     let share = share(&tree.forest, &scheduler.names, &tree.lendable, &tree.usage, child);
     tree.usage.rollback(&mark);
-    Rank {
-        not_first: !entry.first,
+    ContenderKey {
+        precedence: entry.precedence,
         borrowing,
         share: ByShare(share),
         priority: Reverse(if gates.priority_sorting_within_cohort { entry.head.priority } else { 0 }),

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
 use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
-use crate::preemption::Searched;
+use crate::preemption::SimulatedPreemption;
 use crate::snapshot::Stats;
 use crate::spec::Time;
 use crate::usage::Usage;
@@ -22,13 +22,13 @@ pub(crate) struct View<'a> {
     pub(crate) queues: &'a [ClusterQueue],
     pub(crate) workloads: &'a Workloads,
     pub(crate) lendable: &'a Lendable,
-    /// Fair usage of each LocalQueue, where admission fair sharing orders the queue; otherwise empty.
+    /// Fair usage of each LocalQueue, if admission fair sharing orders any queue; otherwise empty.
     pub(crate) local_usage: &'a [f64],
     /// The running cycle: workloads chosen as victims or admitted in it are no candidates.
     pub(crate) cycle: u64,
     pub(crate) stats: &'a mut Stats,
     /// What was searched for this head and this usage already.
-    pub(crate) searched: Vec<Searched>,
+    pub(crate) simulated: Vec<SimulatedPreemption>,
 }
 
 /// The workload that is searched for.
@@ -43,7 +43,7 @@ pub(crate) struct Head {
 
 /// An amount of one (flavor, resource), and the slot of the head's queue for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demand {
+pub(crate) struct FlavorResourceQuantity {
     pub(crate) pair: FrId,
     pub(crate) slot: SlotId,
     pub(crate) amount: i128,
@@ -59,6 +59,12 @@ impl View<'_> {
     pub(crate) fn is_active(&self, id: QueueId) -> bool {
         let queue = self.queue(id);
         queue.is_active() && !self.forest.node(queue.node).in_cycle
+    }
+
+    /// Admission fair sharing orders this queue.
+    pub(crate) fn is_ordered_by_usage(&self, id: QueueId) -> bool {
+        !self.local_usage.is_empty()
+            && self.queue(id).spec.as_ref().is_some_and(|spec| spec.usage_based_fair_sharing)
     }
 
     /// A workload.
@@ -80,12 +86,12 @@ impl View<'_> {
         }
     }
 
-    /// Whether all demands fit now; without borrowing, if that is not allowed.
-    pub(crate) fn fits(&self, demands: &[Demand], allow_borrowing: bool) -> bool {
+    /// Whether all quantities fit now; without borrowing, if that is not allowed.
+    pub(crate) fn fits(&self, quantities: &[FlavorResourceQuantity], allow_borrowing: bool) -> bool {
         let quota = &self.forest.quota;
-        demands.iter().all(|demand| {
-            (allow_borrowing || !quota.borrowing_with(self.usage, demand.slot, demand.amount))
-                && demand.amount <= i128::from(quota.available(self.usage, demand.slot).get())
+        quantities.iter().all(|quantity| {
+            (allow_borrowing || !quota.borrowing_with(self.usage, quantity.slot, quantity.amount))
+                && quantity.amount <= i128::from(quota.available(self.usage, quantity.slot).get())
         })
     }
 }

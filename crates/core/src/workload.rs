@@ -84,7 +84,7 @@ pub struct AffinityTerm {
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkloadState {
     /// In no queue: gated, inactive, on hold, finished …
-    Parked,
+    Inactive,
     /// Waits for quota.
     Pending {
         /// `requeueState.requeueAt`: not before this.

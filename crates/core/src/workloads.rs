@@ -6,15 +6,15 @@ use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use crate::Name;
-use crate::flavor_assigner::Progress;
-use crate::intern::{FrId, LaneId, LocalId, QueueId, ShapeId, SlotId, WorkloadId};
+use crate::flavor_assigner::LastAssignment;
+use crate::intern::{ClassId, FrId, LocalId, QueueId, ShapeId, SlotId, WorkloadId};
 use crate::reason::Unadmitted;
 use crate::spec::Time;
 use crate::workload::WorkloadKey;
 
 /// Usage of a workload: pair, slot of the queue whose quota it is, amount. A pair of which it needs nothing is part of
-/// it: the workload uses that flavor all the same, and is a candidate for who needs it.
-pub(crate) type Held = SmallVec<[(FrId, SlotId, i128); 1]>;
+/// it: the workload uses that flavor all the same, and is a candidate for preemptors that need it.
+pub(crate) type ReservedUsage = SmallVec<[(FrId, SlotId, i128); 1]>;
 
 /// One workload.
 #[derive(Debug, Clone)]
@@ -29,15 +29,17 @@ pub(crate) struct Workload {
     pub(crate) gated: bool,
     pub(crate) shape: ShapeId,
     pub(crate) place: Place,
-    /// Progress of its flavor scan.
-    pub(crate) progress: Option<Box<Progress>>,
+    /// Where its flavor scan stopped.
+    pub(crate) last_assignment: Option<Box<LastAssignment>>,
     /// How many cycles in a row left its scan unfinished.
     pub(crate) scans: u8,
+    /// When last tried it kept quota from others that it did not get: the quota that it waits for, or reserved.
+    pub(crate) keeps_capacity: bool,
     /// Why it was not admitted when last tried.
     pub(crate) decision: Option<Arc<Unadmitted>>,
-    /// The cycle that last chose it as a victim or admitted it, in the rest of which nobody else may take it.
-    pub(crate) settled: u64,
-    /// The core told it to go, and it holds quota still; or it was so until it left, and nothing came after.
+    /// The cycle that last chose it as a victim or admitted it, in the rest of which no other head may take it.
+    pub(crate) taken_in_cycle: u64,
+    /// It was preempted and still holds quota; or it was so until it left, and nothing happened to it since.
     pub(crate) preempted: bool,
 }
 
@@ -45,11 +47,11 @@ pub(crate) struct Workload {
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// In no queue, because of its own state.
-    Parked,
+    Inactive,
     /// Waits for quota.
     Pending(Box<Waiting>),
     /// Holds quota.
-    Holding(Box<Hold>),
+    QuotaReserved(Box<QuotaReservation>),
 }
 
 /// What is known about a workload that waits.
@@ -59,22 +61,22 @@ pub(crate) struct Waiting {
     pub(crate) requeued_false: bool,
     pub(crate) failed_checks: bool,
     pub(crate) invalid: Option<String>,
-    /// The queue and lane that it waits in; none while its LocalQueue or ClusterQueue is missing or stopped.
-    pub(crate) at: Option<(QueueId, LaneId)>,
+    /// The queue and class that it waits in; none while its LocalQueue or ClusterQueue is missing or stopped.
+    pub(crate) at: Option<(QueueId, ClassId)>,
 }
 
 /// What a workload holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Hold {
+pub(crate) struct QuotaReservation {
     pub(crate) queue: QueueId,
-    pub(crate) usage: Held,
+    pub(crate) usage: ReservedUsage,
     pub(crate) reserved_at: Time,
     pub(crate) admitted: bool,
     pub(crate) evicted: bool,
     pub(crate) pods_ready: bool,
 }
 
-impl Hold {
+impl QuotaReservation {
     /// What it takes from the quota: its usage without what is zero.
     pub(crate) fn charged(&self) -> impl Iterator<Item = (FrId, SlotId, i128)> + '_ {
         self.usage.iter().copied().filter(|&(_, _, amount)| amount > 0)
@@ -83,9 +85,9 @@ impl Hold {
 
 impl Workload {
     /// What it holds, if it does.
-    pub(crate) fn hold(&self) -> Option<&Hold> {
+    pub(crate) fn reservation(&self) -> Option<&QuotaReservation> {
         match &self.place {
-            Place::Holding(hold) => Some(hold),
+            Place::QuotaReserved(reservation) => Some(reservation),
             _ => None,
         }
     }
@@ -152,7 +154,7 @@ impl Workloads {
 
     /// What a workload holds; empty if nothing.
     pub(crate) fn usage_of(&self, id: WorkloadId) -> &[(FrId, SlotId, i128)] {
-        self.get(id).hold().map_or(&[], |hold| &hold.usage)
+        self.get(id).reservation().map_or(&[], |reservation| &reservation.usage)
     }
 
     /// All workloads, by id.

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::client::UpgradeConnectionError;
 
 use crate::ask::{self, Reply};
-use crate::cluster::ClusterArgs;
+use crate::connection::ClusterArgs;
 use crate::explain::{Output, kind};
 use crate::leader;
 use crate::print::print;
@@ -27,27 +27,24 @@ pub struct AskExplainArgs {
     pub kind: String,
     /// The name
     pub name: Option<String>,
-    /// Show names of other namespaces too
+    /// Show names from other namespaces too
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
     /// How to write the answer
     #[arg(long, short, value_enum, default_value_t)]
     pub output: Output,
-    /// Ask the manager at this address instead of looking for the leader, for example http://127.0.0.1:8081
+    /// Ask the manager at this address, for example http://127.0.0.1:8081, instead of the leader
     #[arg(long, value_name = "URL")]
     pub manager_url: Option<String>,
-    /// The namespace that the manager runs in
+    /// The namespace of the manager
     #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
     pub manager_namespace: String,
-    /// The manager's health port
+    /// The health port of the manager
     #[arg(long, value_name = "PORT", default_value_t = 8081)]
     pub manager_port: u16,
-    /// The lease that says who leads
+    /// The name of the manager's leader election lease
     #[arg(long, value_name = "NAME", default_value = "c1f6bfd2.kueue.x-k8s.io")]
     pub lease: String,
-    /// Where the cluster is.
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
 }
 
 impl AskExplainArgs {
@@ -82,9 +79,12 @@ impl AskExplainArgs {
 }
 
 /// Runs `kubectl kueue explain`.
-pub async fn run(args: AskExplainArgs) -> anyhow::Result<u8> {
+///
+/// # Errors
+/// When the target is none, or the manager cannot be reached or does not know it.
+pub async fn run(args: AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     args.target()?;
-    let reply = match (&args.manager_url, &args.cluster.namespace) {
+    let reply = match (&args.manager_url, &cluster.namespace) {
         // Then the cluster itself is not needed.
         (Some(url), Some(namespace)) => {
             let path = args.path(namespace)?;
@@ -92,7 +92,7 @@ pub async fn run(args: AskExplainArgs) -> anyhow::Result<u8> {
             ask::get(stream, &host, &path).await?
         }
         (url, _) => {
-            let person = args.cluster.connect().await?;
+            let person = cluster.connect().await?;
             let path = args.path(&person.namespace)?;
             if let Some(url) = url {
                 let (stream, host) = ask::connect(url).await?;

@@ -1,10 +1,11 @@
 //! The command line of `kubectl kueue`.
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Args as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::ask_explain::AskExplainArgs;
-use crate::cluster::ClusterArgs;
+use crate::complete;
+use crate::connection::ClusterArgs;
 use crate::create::CreateCommand;
 use crate::delete::DeleteCommand;
 use crate::kubectl::PassArgs;
@@ -12,41 +13,47 @@ use crate::list::ListCommand;
 use crate::simulate::SimulateArgs;
 use crate::switch::{ResumeCommand, StopCommand};
 
-/// Queues, Workloads, and why they wait: the kubectl plugin of Sluice, which works with Kueue's API.
+/// Manage queues and Workloads, and see why jobs wait: the kubectl plugin of Sluice, for Kueue's API.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-kueue", bin_name = "kubectl kueue", version, max_term_width = 120)]
+#[command(
+    after_help = "All commands take kubectl's connection flags (--as, --cluster, --token, …): kubectl kueue options"
+)]
 pub struct Plugin {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Where the cluster is.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Why a job waits, what would let it start, and when it will, as the running manager says
+    /// Explain why a job waits, what would let it start, and when it will start, by asking the manager
     Explain(AskExplainArgs),
-    /// See what will happen: run manifests or the cluster's objects in a virtual cluster; nothing is written
+    /// Simulate manifests, or the cluster's objects, in a virtual cluster; nothing is written
     Simulate(SimulateArgs),
-    /// List queues, Workloads or flavors
+    /// List queues, Workloads, flavors or pods
     List {
         /// What.
         #[command(subcommand)]
         command: ListCommand,
     },
-    /// Create a queue or flavor
+    /// Create a queue or a flavor
     Create {
         /// What.
         #[command(subcommand)]
         command: CreateCommand,
     },
-    /// Let a queue admit nothing more, or a Workload stop
+    /// Stop a queue or a Workload
     Stop {
         /// What.
         #[command(subcommand)]
         command: StopCommand,
     },
-    /// Let a queue or Workload that was stopped go on
+    /// Resume a queue or a Workload that was stopped
     Resume {
         /// What.
         #[command(subcommand)]
@@ -58,78 +65,84 @@ pub enum Command {
         #[command(subcommand)]
         command: DeleteCommand,
     },
-    /// kubectl get, of a kind of Kueue's
+    /// Run kubectl get for a kind of Kueue's API
     Get(PassArgs),
-    /// kubectl describe, of a kind of Kueue's
+    /// Run kubectl describe for a kind of Kueue's API
     Describe(PassArgs),
-    /// kubectl edit, of a kind of Kueue's
+    /// Run kubectl edit for a kind of Kueue's API
     Edit(PassArgs),
-    /// kubectl patch, of a kind of Kueue's
+    /// Run kubectl patch for a kind of Kueue's API
     Patch(PassArgs),
-    /// Print a script that completes commands and flags in your shell
+    /// Print the script that completes commands, flags and names in your shell
+    #[command(after_help = "Bash:          source <(kubectl kueue completion bash)\n\
+                            kubectl kueue: ln -s \"$(command -v kubectl-kueue)\" ~/bin/kubectl_complete-kueue, in a folder of your PATH")]
     Completion {
         /// The shell
         #[arg(value_enum)]
         shell: Shell,
     },
-    /// The versions of this program and of the manager
+    /// List the connection flags that every command takes
+    Options,
+    /// Print the versions of this program and of the manager
     Version {
-        /// The namespace that the manager runs in
+        /// The namespace of the manager
         #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
         manager_namespace: String,
-        /// Where the cluster is.
-        #[command(flatten)]
-        cluster: ClusterArgs,
     },
 }
 
-impl Command {
-    /// Does it; the process's exit code.
+impl Plugin {
+    /// Runs the command; the process's exit code.
+    ///
+    /// # Errors
+    /// When the command fails.
     pub async fn run(self) -> anyhow::Result<u8> {
-        match self {
-            Self::Explain(args) => crate::ask_explain::run(args).await,
-            Self::Simulate(args) => crate::simulate::run(args).await,
-            Self::List { command } => command.run().await,
-            Self::Create { command } => command.run().await,
-            Self::Stop { command } => command.run().await,
-            Self::Resume { command } => command.run().await,
-            Self::Delete { command } => command.run().await,
-            Self::Get(args) => args.run("get").await,
-            Self::Describe(args) => args.run("describe").await,
-            Self::Edit(args) => args.run("edit").await,
-            Self::Patch(args) => args.run("patch").await,
-            Self::Completion { shell } => {
-                crate::print::print(&completion(shell))?;
+        let cluster = &self.cluster;
+        match self.command {
+            Command::Explain(args) => crate::ask_explain::run(args, cluster).await,
+            Command::Simulate(args) => crate::simulate::run(args, cluster).await,
+            Command::List { command } => command.run(cluster).await,
+            Command::Create { command } => command.run(cluster).await,
+            Command::Stop { command } => command.run(cluster).await,
+            Command::Resume { command } => command.run(cluster).await,
+            Command::Delete { command } => command.run(cluster).await,
+            Command::Get(args) => args.run("get", cluster).await,
+            Command::Describe(args) => args.run("describe", cluster).await,
+            Command::Edit(args) => args.run("edit", cluster).await,
+            Command::Patch(args) => args.run("patch", cluster).await,
+            Command::Completion { shell } => {
+                crate::print::print(&complete::script(shell)?)?;
                 Ok(0)
             }
-            Self::Version { manager_namespace, cluster } => {
-                crate::version::print_both(&cluster, &manager_namespace).await
+            Command::Options => {
+                crate::print::print(&options())?;
+                Ok(0)
+            }
+            Command::Version { manager_namespace } => {
+                crate::version::print_both(cluster, &manager_namespace).await
             }
         }
     }
 }
 
-/// The script that completes `kubectl-kueue` in a shell.
-fn completion(shell: Shell) -> String {
-    const PROGRAM: &str = "kubectl-kueue";
-    // The generator for bash (clap_complete 4.6) writes a hyphen in two ways, and then finds no subcommand.
-    const WITHOUT_HYPHEN: &str = "kubectl_kueue";
-    let name = if shell == Shell::Bash { WITHOUT_HYPHEN } else { PROGRAM };
-    let mut script = Vec::new();
-    // One word: a shell completes words of one program, and `kubectl kueue` are two.
-    clap_complete::generate(shell, &mut Plugin::command().bin_name(name), name, &mut script);
-    let script = String::from_utf8_lossy(&script);
-    let line = |line: &str| match line.strip_suffix(WITHOUT_HYPHEN) {
-        Some(head) if line.trim_start().starts_with("complete ") => format!("{head}{PROGRAM}\n"),
-        _ => format!("{line}\n"),
-    };
-    script.lines().map(line).collect()
+/// The connection flags, all of them.
+fn options() -> String {
+    let command = ClusterArgs::augment_args(clap::Command::new("options").max_term_width(120));
+    let command = command.disable_help_flag(true).help_template("{all-args}\n");
+    command
+        .mut_args(|flag| flag.hide(false).help_heading("Every command takes these flags"))
+        .render_help()
+        .to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum as _;
+    use clap::CommandFactory as _;
+
+    fn parse(line: &str) -> Result<Plugin, clap::Error> {
+        Plugin::try_parse_from(std::iter::once("kubectl-kueue").chain(line.split_whitespace()))
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -137,36 +150,78 @@ mod tests {
     }
 
     #[test]
-    fn every_shell_learns_the_subcommands() {
-        for shell in Shell::value_variants() {
-            let script = completion(*shell);
-            for word in ["kubectl-kueue", "explain", "localqueue", "lending-limit"] {
-                assert!(script.contains(word), "{shell}: {word}");
-            }
-        }
-    }
-
-    #[test]
-    fn kueuectl_s_short_names_are_understood() {
+    fn kueuectl_s_words_are_understood() {
         for line in [
             "list wl -A --status pending --status admitted",
+            "list kwl -o jsonpath={.items[*].metadata.name}",
+            "list kueueworkloads --show-managed-fields -o yaml",
             "list cq --active true --no-headers",
             "list lq -c cluster-queue -o name",
+            "list queues -o wide",
             "list rf -l a=b",
+            "list flavors --template {{.kind}}",
             "list pods --for job/train -A --no-headers",
             "completion bash",
-            "create lq main -c cluster-queue -i",
+            "options",
+            "create lq main -c cluster-queue -i --dry-run=server",
             "create rf spot --node-labels a=b --node-taints k=v:NoSchedule",
-            "stop cq a --keep-already-running",
-            "stop wl a -n team",
-            "resume lq a",
-            "delete workload a b -y",
+            "stop cq a --keep-already-running --dry-run=client -o yaml",
+            "stop kueueworkload a -n team",
+            "resume lq a -o name",
+            "delete workload a b -y --dry-run=client",
+            "delete kwl --all -o json",
+            "delete cq a --ignore-not-found",
             "get wl -o yaml",
             "patch cq a --type=merge -p {}",
             "describe lq main -n team",
         ] {
-            let words = std::iter::once("kubectl-kueue").chain(line.split_whitespace());
-            assert!(Plugin::try_parse_from(words).is_ok(), "{line}");
+            assert!(parse(line).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn connection_flags_stand_anywhere() {
+        let flags = "--as bob --as-group g --as-group h --as-uid 7 --cluster c --user u --token t -s https://a --context x \
+                     --kubeconfig k -n team --request-timeout 5s --certificate-authority a --client-certificate b \
+                     --client-key d --insecure-skip-tls-verify --tls-server-name e";
+        let expected = parse(&format!("{flags} list wl")).unwrap().cluster;
+        assert_eq!((expected.as_group.len(), expected.namespace.as_deref()), (2, Some("team")));
+        for line in [
+            "list FLAGS wl",
+            "list wl FLAGS",
+            "stop FLAGS cq a",
+            "create cq FLAGS a",
+            "delete wl a FLAGS",
+            "delete FLAGS cq a",
+            "explain job a FLAGS",
+            "simulate --from-cluster FLAGS",
+            "version FLAGS",
+            "get FLAGS wl a",
+            "get wl FLAGS -o yaml",
+        ] {
+            let plugin = parse(&line.replace("FLAGS", flags)).unwrap_or_else(|e| unreachable!("{line}: {e}"));
+            assert_eq!(plugin.cluster, expected, "{line}");
+        }
+        // After a name everything is for kubectl as it stands.
+        let Command::Get(args) = parse("get wl a -n team -o yaml").unwrap().command else {
+            unreachable!("the line says get")
+        };
+        assert_eq!(args.rest, ["a", "-n", "team", "-o", "yaml"]);
+    }
+
+    #[test]
+    fn options_lists_every_connection_flag() {
+        let text = options();
+        let command = ClusterArgs::augment_args(clap::Command::new("x"));
+        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(text.contains(&format!("--{flag}")), "{flag}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_help_fits_on_a_screen_or_says_only_what_is_its_own() {
+        let help = Plugin::command().render_help().to_string();
+        assert!(help.lines().count() <= 36, "{help}");
+        assert!(!help.contains("--as-group"), "{help}");
     }
 }

@@ -17,6 +17,19 @@ pub enum ClientError {
         /// What is wrong with it.
         source: Box<kube::config::KubeconfigError>,
     },
+    /// The kubeconfig has no such context, cluster or user.
+    #[error("{what} {name:?} does not exist")]
+    Absent {
+        /// `context`, `cluster` or `user`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Neither the kubeconfig nor a flag says which cluster is meant.
+    #[error(
+        "the kubeconfig has no current context: name one with --context, or the API server with --server"
+    )]
+    NoContext,
     /// Neither a kubeconfig nor an in-cluster account is there.
     #[error("no --kubeconfig, no KUBECONFIG, and not inside a cluster")]
     InCluster(#[source] Box<kube::config::InClusterError>),
@@ -60,34 +73,6 @@ fn from_environment(source: kube::config::KubeconfigError) -> ClientError {
         path: std::env::var("KUBECONFIG").unwrap_or_else(|_| "KUBECONFIG".to_owned()),
         source: Box::new(source),
     }
-}
-
-/// A person's connection, and the namespace that their commands are about.
-pub struct Person {
-    /// The client.
-    pub client: Client,
-    /// The namespace of the context, else `default`.
-    pub namespace: String,
-}
-
-/// Connects as kubectl would: `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`, else the in-cluster account; with a context of it.
-pub async fn of_person(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Person, ClientError> {
-    let failed = |source| ClientError::Kubeconfig {
-        path: kubeconfig.map_or_else(|| "of kubectl".to_owned(), |path| path.display().to_string()),
-        source: Box::new(source),
-    };
-    let file = match kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config = match file {
-        Ok(file) => Config::from_custom_kubeconfig(file, &options).await.map_err(failed)?,
-        Err(error) if kubeconfig.is_some() || context.is_some() => return Err(failed(error)),
-        Err(error) => Config::incluster().map_err(|_| failed(error))?,
-    };
-    config.connect_timeout = Some(Duration::from_secs(5));
-    Ok(Person { namespace: config.default_namespace.clone(), client: client(&config)? })
 }
 
 /// Builds a client. Each has its own connections, so that the lease never queues behind other requests.

@@ -1,15 +1,11 @@
-//! Which cluster a command is about, and the few requests that the commands make of it.
+//! The few requests that commands make of a cluster.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::Args;
 use kube::Client;
 use serde_json::Value;
 use sluice_engine::Kind;
-
-use crate::client::{ClientError, Person, of_person};
 
 /// Objects in one answer, unless the environment says otherwise (reference 08, 8.1).
 const PAGE: usize = 100;
@@ -17,39 +13,6 @@ const PAGE: usize = 100;
 const PAGE_VARIABLE: &str = "KUEUECTL_LIST_REQUEST_LIMIT";
 /// Who writes.
 pub const FIELD_MANAGER: &str = "kubectl-kueue";
-
-/// Where the cluster is, and which namespace is meant.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ClusterArgs {
-    /// Kubeconfig; without it KUBECONFIG, else ~/.kube/config
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
-    /// The namespace; without it the context's
-    #[arg(long, short, value_name = "NAME")]
-    pub namespace: Option<String>,
-}
-
-impl ClusterArgs {
-    /// Connects; the namespace is the one that was named, else the context's.
-    pub async fn connect(&self) -> Result<Person, ClientError> {
-        let mut person = of_person(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
-        if let Some(namespace) = &self.namespace {
-            person.namespace.clone_from(namespace);
-        }
-        Ok(person)
-    }
-
-    /// The same for another program.
-    pub fn flags(&self) -> Vec<String> {
-        let kubeconfig = self.kubeconfig.as_ref().map(|file| format!("--kubeconfig={}", file.display()));
-        let context = self.context.as_ref().map(|name| format!("--context={name}"));
-        let namespace = self.namespace.as_ref().map(|name| format!("--namespace={name}"));
-        kubeconfig.into_iter().chain(context).chain(namespace).collect()
-    }
-}
 
 /// Where objects of a kind are: in a namespace, or all of them.
 pub fn collection(kind: Kind, namespace: Option<&str>) -> String {
@@ -75,7 +38,11 @@ pub fn shown(kind: Kind, name: &str) -> String {
 /// A request that answers with a document.
 pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Result<Value> {
     let what = format!("{} {}", request.method(), request.uri().path());
-    client.request(request).await.with_context(|| what)
+    match client.request(request).await {
+        // What the API server answers says itself what it is about.
+        Err(error @ kube::Error::Api(_)) => Err(error.into()),
+        answer => answer.with_context(|| what),
+    }
 }
 
 /// Sends a document.

@@ -3,44 +3,28 @@
 mod flavor;
 mod quota;
 
-use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 use sluice_engine::Kind;
 
-use crate::cluster::{ClusterArgs, FIELD_MANAGER, ask, collection, send, shown};
-use crate::print::{Documents, documents, print};
+use crate::cluster::{FIELD_MANAGER, ask, collection, send};
+use crate::complete;
+use crate::connection::ClusterArgs;
+use crate::write::{DryRun, WriteArgs};
 
 pub use flavor::FlavorArgs;
 pub use quota::QueueArgs;
-
-/// How far a creation goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DryRun {
-    /// It is created
-    #[default]
-    None,
-    /// It is only printed
-    Client,
-    /// The server checks it, and stores nothing
-    Server,
-}
 
 /// What every creation takes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Making {
     /// The name
     pub name: String,
-    /// Create nothing: print it, or let the server check it
-    #[arg(long, value_enum, default_value_t)]
-    pub dry_run: DryRun,
-    /// Print the object instead of what was done
-    #[arg(long, short, value_enum)]
-    pub output: Option<Documents>,
-    /// Where the cluster is.
+    /// How far it goes, and how it is told.
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub write: WriteArgs,
 }
 
 /// `kubectl kueue create localqueue`.
@@ -49,10 +33,10 @@ pub struct LocalQueueArgs {
     /// Which.
     #[command(flatten)]
     pub making: Making,
-    /// The ClusterQueue that it feeds
-    #[arg(long, short, value_name = "NAME")]
+    /// The ClusterQueue of the LocalQueue
+    #[arg(long, short, value_name = "NAME", add = complete::names(Kind::ClusterQueue))]
     pub clusterqueue: String,
-    /// Create it although there is no such ClusterQueue
+    /// Create the LocalQueue even if the ClusterQueue does not exist
     #[arg(long, short)]
     pub ignore_unknown_cq: bool,
 }
@@ -60,70 +44,76 @@ pub struct LocalQueueArgs {
 /// `kubectl kueue create`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CreateCommand {
-    /// A ClusterQueue
-    #[command(alias = "cq")]
+    /// Create a ClusterQueue
+    #[command(visible_alias = "cq", alias = "clusterqueues")]
     Clusterqueue(QueueArgs),
-    /// A LocalQueue
-    #[command(alias = "lq")]
+    /// Create a LocalQueue
+    #[command(visible_alias = "lq", aliases = ["localqueues", "queue", "queues"])]
     Localqueue(LocalQueueArgs),
-    /// A ResourceFlavor
-    #[command(alias = "rf")]
+    /// Create a ResourceFlavor
+    #[command(visible_alias = "rf", aliases = ["resourceflavors", "flavor", "flavors"])]
     Resourceflavor(FlavorArgs),
 }
 
 impl CreateCommand {
-    /// Does it.
-    pub async fn run(self) -> anyhow::Result<u8> {
+    /// Creates it.
+    ///
+    /// # Errors
+    /// When a flag is wrong, or the cluster cannot be reached or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         match self {
-            Self::Clusterqueue(args) => make(&args.making, Kind::ClusterQueue, args.spec()?, None).await,
+            Self::Clusterqueue(args) => {
+                make(cluster, &args.making, Kind::ClusterQueue, args.spec()?, None).await
+            }
             Self::Localqueue(args) => {
                 let spec = json!({"clusterQueue": args.clusterqueue});
                 let needed = (!args.ignore_unknown_cq).then_some(args.clusterqueue.as_str());
-                make(&args.making, Kind::LocalQueue, spec, needed).await
+                make(cluster, &args.making, Kind::LocalQueue, spec, needed).await
             }
-            Self::Resourceflavor(args) => make(&args.making, Kind::ResourceFlavor, args.spec()?, None).await,
+            Self::Resourceflavor(args) => {
+                make(cluster, &args.making, Kind::ResourceFlavor, args.spec()?, None).await
+            }
         }
     }
 }
 
 /// Creates an object. `queue` is a ClusterQueue that must be there.
-async fn make(making: &Making, kind: Kind, spec: Value, queue: Option<&str>) -> anyhow::Result<u8> {
+async fn make(
+    cluster: &ClusterArgs,
+    making: &Making,
+    kind: Kind,
+    spec: Value,
+    queue: Option<&str>,
+) -> anyhow::Result<u8> {
+    let write = &making.write;
+    let format = write.format(kind)?;
     let mut object = json!({
         "apiVersion": kind.api_version(), "kind": kind.as_str(),
         "metadata": {"name": making.name}, "spec": spec,
     });
-    let mut done = "created";
-    if making.dry_run == DryRun::Client && queue.is_none() {
-        if let Some(namespace) = making.cluster.namespace.as_ref().filter(|_| kind.namespaced()) {
+    let mut place = |namespace: &str| {
+        if kind.namespaced() {
             object["metadata"]["namespace"] = json!(namespace);
         }
-        done = "created (dry run)";
-    } else {
-        let person = making.cluster.connect().await?;
-        if kind.namespaced() {
-            object["metadata"]["namespace"] = json!(person.namespace);
+    };
+    if write.dry_run == DryRun::Client && queue.is_none() {
+        // What sends nothing needs no cluster.
+        if let Some(namespace) = &cluster.namespace {
+            place(namespace);
         }
+    } else {
+        let person = cluster.connect().await?;
+        place(&person.namespace);
         if let Some(queue) = queue {
             known(&person.client, queue).await?;
         }
-        let dry = match making.dry_run {
-            DryRun::None => "",
-            DryRun::Client => "client",
-            DryRun::Server => "&dryRun=All",
-        };
-        if !dry.is_empty() {
-            done = if dry == "client" { "created (dry run)" } else { "created (server dry run)" };
-        }
-        if dry != "client" {
+        if write.dry_run != DryRun::Client {
             let place = collection(kind, Some(&person.namespace));
-            let uri = format!("{place}?fieldManager={FIELD_MANAGER}{dry}");
+            let uri = format!("{place}?fieldManager={FIELD_MANAGER}{}", write.query());
             object = send(&person.client, Method::POST, &uri, "application/json", &object).await?;
         }
     }
-    match making.output {
-        Some(how) => print(&documents(kind, vec![object], true, how)?)?,
-        None => print(&format!("{} {done}\n", shown(kind, &making.name)))?,
-    }
+    write.report(format.as_ref(), kind, object, "created")?;
     Ok(0)
 }
 
@@ -131,8 +121,6 @@ async fn make(making: &Making, kind: Kind, spec: Value, queue: Option<&str>) -> 
 async fn known(client: &kube::Client, queue: &str) -> anyhow::Result<()> {
     let uri = format!("{}/{queue}", collection(Kind::ClusterQueue, None));
     let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-    if let Err(error) = ask(client, request).await {
-        bail!("ClusterQueue {queue}: {error:#} (--ignore-unknown-cq creates the LocalQueue nevertheless)");
-    }
-    Ok(())
+    let advice = "the ClusterQueue cannot be read (--ignore-unknown-cq creates the LocalQueue all the same)";
+    ask(client, request).await.map(drop).context(advice)
 }

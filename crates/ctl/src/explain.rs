@@ -9,6 +9,8 @@ use sluice_engine::Kind;
 use sluice_sim::duration;
 use sluice_sim::explain::{Patience, Question};
 
+use crate::connection::ClusterArgs;
+use crate::resource::named;
 use crate::simulate::{self, WorldArgs};
 
 /// How the answer is written.
@@ -31,13 +33,10 @@ pub struct ExplainArgs {
     /// The world to explain it in.
     #[command(flatten)]
     pub world: WorldArgs,
-    /// The namespace of the job
-    #[arg(long, short, default_value = "default")]
-    pub namespace: String,
-    /// When to look, counted from the beginning of the simulation; with --from-cluster, from now
+    /// The time to explain, counted from the beginning of the simulation; with --from-cluster, from now
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
     pub at: jiff::SignedDuration,
-    /// Show names of other namespaces too
+    /// Show names from other namespaces too
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
     /// How to write the answer
@@ -49,10 +48,9 @@ pub struct ExplainArgs {
 pub fn kind(word: &str) -> Option<Kind> {
     use sluice_api::job::JobKind;
     Some(match word.to_ascii_lowercase().as_str() {
-        "workload" | "workloads" | "wl" => Kind::Workload,
         "job" | "jobs" => Kind::Job(JobKind::Job),
         "jobset" | "jobsets" => Kind::Job(JobKind::JobSet),
-        _ => return None,
+        word => return named(word).filter(|kind| *kind == Kind::Workload),
     })
 }
 
@@ -70,16 +68,24 @@ fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>
 }
 
 /// Runs `sluice explain`.
-pub async fn run(mut args: ExplainArgs) -> anyhow::Result<u8> {
+///
+/// # Errors
+/// When the world cannot be read, or has no such job.
+pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     let (kind, name, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
     args.world.paths = paths;
-    let (loaded, options) = simulate::world(&args.world).await?;
+    let (loaded, options) = simulate::world(&args.world, cluster).await?;
+    let namespace = match &cluster.namespace {
+        Some(namespace) => namespace.clone(),
+        None if args.world.from_cluster => cluster.connect().await?.namespace,
+        None => "default".to_owned(),
+    };
     let question = Question {
         manifests: &loaded.manifests,
         files: &loaded.files,
         options,
         at: args.at,
-        namespace: &args.namespace,
+        namespace: &namespace,
         kind,
         name: &name,
         all_namespaces: args.all_namespaces,

@@ -1,53 +1,74 @@
-//! What kubectl does well already is left to it: `get`, `describe`, `edit`, `patch` and `delete` of Kueue's kinds.
+//! What is left to kubectl: `get`, `describe`, `edit`, `patch` and `delete` of Kueue's kinds.
 
 use std::process::Stdio;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use sluice_engine::Kind;
 
+use crate::complete;
+use crate::connection::ClusterArgs;
 use crate::resource::named;
 
 /// The variable that names another kubectl than the one in the path.
 const KUBECTL: &str = "KUBECTL";
 
-/// Words that go to kubectl as they are, but for the kind's name.
+/// Words that go to kubectl as they are, except for the name of the kind.
 #[derive(Clone, Debug, Args)]
 pub struct PassArgs {
-    /// clusterqueue (cq), localqueue (lq), resourceflavor (rf) or workload (wl)
+    /// The kind, or KIND/NAME: clusterqueue (cq), localqueue (lq), resourceflavor (rf), workload (wl), cohort, topology,
+    /// admissioncheck, provisioningrequestconfig, workloadpriorityclass
+    #[arg(value_name = "KIND", add = complete::resources())]
     pub resource: String,
-    /// Everything else, as kubectl takes it
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    /// Names, and flags of kubectl
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS", add = complete::names_of_resource())]
     pub rest: Vec<String>,
 }
 
 impl PassArgs {
     /// Runs kubectl with that verb; its exit code.
-    pub async fn run(&self, verb: &str) -> anyhow::Result<u8> {
-        let mut words = vec![verb.to_owned()];
-        words.extend(self.words()?);
-        kubectl(&words).await
+    ///
+    /// # Errors
+    /// When the kind is not one of Kueue's, or kubectl cannot be run.
+    pub async fn run(&self, verb: &str, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        kubectl(&self.words(verb, cluster)?, Stdio::inherit()).await
     }
 
-    fn words(&self) -> anyhow::Result<Vec<String>> {
+    fn words(&self, verb: &str, cluster: &ClusterArgs) -> anyhow::Result<Vec<String>> {
         // `wl/NAME` as well as `wl NAME`.
         let (word, name) = match self.resource.split_once('/') {
             Some((word, name)) => (word, Some(name)),
             None => (self.resource.as_str(), None),
         };
         let Some(kind) = named(word) else {
-            bail!("expected clusterqueue, localqueue, resourceflavor or workload, found {word}");
+            bail!(
+                "expected clusterqueue, localqueue, resourceflavor, workload, cohort, topology, admissioncheck, \
+                 provisioningrequestconfig or workloadpriorityclass, found {word}"
+            );
         };
-        let full = format!("{}.{}", kind.plural(), kind.group());
+        let full = full_name(kind);
         let first = name.map_or_else(|| full.clone(), |name| format!("{full}/{name}"));
-        Ok(std::iter::once(first).chain(self.rest.iter().cloned()).collect())
+        let words = std::iter::once(verb.to_owned()).chain(cluster.flags()).chain([first]);
+        Ok(words.chain(self.rest.iter().cloned()).collect())
     }
 }
 
-/// Runs kubectl; its exit code.
-pub async fn kubectl(words: &[String]) -> anyhow::Result<u8> {
+/// A kind as kubectl takes it for no other: `workloads.kueue.x-k8s.io`.
+pub fn full_name(kind: Kind) -> String {
+    match kind.group() {
+        "" => kind.plural().to_owned(),
+        group => format!("{}.{group}", kind.plural()),
+    }
+}
+
+/// Runs kubectl with its standard output there; its exit code.
+///
+/// # Errors
+/// When it cannot be run.
+pub async fn kubectl(words: &[String], stdout: Stdio) -> anyhow::Result<u8> {
     let program = std::env::var(KUBECTL).unwrap_or_else(|_| "kubectl".to_owned());
     let mut command = tokio::process::Command::new(&program);
-    command.args(words).stdin(Stdio::inherit());
+    command.args(words).stdin(Stdio::inherit()).stdout(stdout);
     let status = command.status().await.with_context(|| format!("running {program}"))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
@@ -60,10 +81,13 @@ mod tests {
     fn kinds_get_their_full_names_and_the_rest_stays() {
         let words = |line: &str| {
             let mut words = line.split_whitespace().map(str::to_owned);
-            PassArgs { resource: words.next().unwrap(), rest: words.collect() }.words()
+            let args = PassArgs { resource: words.next().unwrap(), rest: words.collect() };
+            let cluster = ClusterArgs { context: Some("c".to_owned()), ..ClusterArgs::default() };
+            args.words("get", &cluster).map(|words| words.join(" ")).ok()
         };
-        assert_eq!(words("cq a -o yaml").unwrap(), ["clusterqueues.kueue.x-k8s.io", "a", "-o", "yaml"]);
-        assert_eq!(words("wl/a -w").unwrap(), ["workloads.kueue.x-k8s.io/a", "-w"]);
-        assert!(words("pods").is_err());
+        let expected = |rest: &str| Some(format!("get --context=c {rest}"));
+        assert_eq!(words("cq a -o yaml"), expected("clusterqueues.kueue.x-k8s.io a -o yaml"));
+        assert_eq!(words("kwl/a -w"), expected("workloads.kueue.x-k8s.io/a -w"));
+        assert_eq!(words("pods"), None);
     }
 }

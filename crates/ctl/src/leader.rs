@@ -19,7 +19,7 @@ pub async fn pod(client: &Client, namespace: &str, lease: &str) -> anyhow::Resul
 /// The pod that an identity names: `sluice_POD_UUID`.
 fn pod_of(holder: &str) -> anyhow::Result<&str> {
     if holder.is_empty() {
-        bail!("nobody holds it: is the manager running, and in that namespace?");
+        bail!("it has no holder: check that the manager runs in that namespace");
     }
     let pod = holder.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('_')).map(|(pod, _)| pod);
     pod.filter(|pod| !pod.is_empty()).with_context(|| format!("its holder {holder} is not Sluice"))
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn the_pod_is_what_stands_between_prefix_and_uuid() {
         assert_eq!(pod_of("sluice_kueue-controller-manager-1_2f3a").unwrap(), "kueue-controller-manager-1");
-        assert!(pod_of("").unwrap_err().to_string().contains("nobody"));
+        assert!(pod_of("").unwrap_err().to_string().contains("has no holder"));
         assert!(pod_of("kueue-controller-manager-1_2f3a").unwrap_err().to_string().contains("not Sluice"));
     }
 }

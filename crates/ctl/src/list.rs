@@ -4,16 +4,20 @@ mod pods;
 mod queues;
 mod workloads;
 
+use std::process::Stdio;
+
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use sluice_engine::Kind;
-use sluice_sim::table::columns;
 
-use crate::client::Person;
-use crate::cluster::{self, ClusterArgs, collection, selector};
-use crate::print::{Documents, documents, print};
+use crate::cluster::{self, collection, selector};
+use crate::connection::{ClusterArgs, Person};
+use crate::kubectl::{full_name, kubectl};
+use crate::output::{Format, OutputArgs};
+use crate::print::{nothing_found, print, table};
 
 pub use pods::Pods;
 pub use queues::{ClusterQueues, Flavors, LocalQueues};
@@ -22,52 +26,52 @@ pub use workloads::Workloads;
 /// What every list takes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Listing {
-    /// Only those with these labels
+    /// Only objects with these labels
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// Only those with these fields
+    /// Only objects with these fields
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,
-    /// Print the objects instead of a table
-    #[arg(long, short, value_enum)]
-    pub output: Option<Documents>,
-    /// No headings
+    /// Print the table without headings
     #[arg(long)]
     pub no_headers: bool,
-    /// Where the cluster is.
+    /// How to print the objects.
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub output: OutputArgs,
 }
 
 /// `kubectl kueue list`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ListCommand {
-    /// ClusterQueues
-    #[command(aliases = ["clusterqueues", "cq"])]
+    /// List ClusterQueues
+    #[command(visible_alias = "cq", aliases = ["clusterqueues"])]
     Clusterqueue(ClusterQueues),
-    /// LocalQueues
-    #[command(aliases = ["localqueues", "lq"])]
+    /// List LocalQueues
+    #[command(visible_alias = "lq", aliases = ["localqueues", "queue", "queues"])]
     Localqueue(LocalQueues),
-    /// ResourceFlavors
-    #[command(aliases = ["resourceflavors", "rf"])]
+    /// List ResourceFlavors
+    #[command(visible_alias = "rf", aliases = ["resourceflavors", "flavor", "flavors"])]
     Resourceflavor(Flavors),
-    /// Workloads
-    #[command(aliases = ["workloads", "wl"])]
+    /// List Workloads
+    #[command(visible_alias = "wl", aliases = ["workloads", "kwl", "kueueworkload", "kueueworkloads"])]
     Workload(Workloads),
-    /// The pods of a job
-    #[command(aliases = ["pod", "po"])]
+    /// List the pods of a job
+    #[command(visible_alias = "po", aliases = ["pod"])]
     Pods(Pods),
 }
 
 impl ListCommand {
-    /// Does it.
-    pub async fn run(self) -> anyhow::Result<u8> {
+    /// Lists.
+    ///
+    /// # Errors
+    /// When a flag is wrong, or the cluster cannot be reached or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         match self {
-            Self::Clusterqueue(args) => args.run().await,
-            Self::Localqueue(args) => args.run().await,
-            Self::Resourceflavor(args) => args.run().await,
-            Self::Workload(args) => args.run().await,
-            Self::Pods(args) => args.run().await,
+            Self::Clusterqueue(args) => args.run(cluster).await,
+            Self::Localqueue(args) => args.run(cluster).await,
+            Self::Resourceflavor(args) => args.run(cluster).await,
+            Self::Workload(args) => args.run(cluster).await,
+            Self::Pods(args) => args.run(cluster).await,
         }
     }
 }
@@ -78,30 +82,98 @@ struct Table<'a> {
     row: &'a dyn Fn(&Value, Timestamp) -> Vec<String>,
 }
 
+/// A list that is printed here, not by kubectl.
+struct Printing<'a> {
+    listing: &'a Listing,
+    format: Option<Format>,
+    kind: Kind,
+    /// In all namespaces.
+    all: bool,
+    person: Person,
+}
+
 impl Listing {
-    /// The objects of a kind that the selectors choose.
-    async fn fetch(&self, person: &Person, kind: Kind, all_namespaces: bool) -> anyhow::Result<Vec<Value>> {
-        let place = collection(kind, (!all_namespaces).then_some(person.namespace.as_str()));
-        let query = selector("labelSelector", self.selector.as_deref())
-            + &selector("fieldSelector", self.field_selector.as_deref());
-        cluster::list(&person.client, &place, &query).await
+    /// Connects, unless kubectl prints the list: then it has, and this is its exit code. `filters` are the flags that were given
+    /// which kubectl does not know.
+    ///
+    /// # Errors
+    /// When the format is none, or kubectl would have to know a filter, or cannot be run.
+    async fn begin(
+        &self,
+        cluster: &ClusterArgs,
+        kind: Kind,
+        all: bool,
+        filters: &[&str],
+    ) -> anyhow::Result<Result<Printing<'_>, u8>> {
+        let format = self.output.format()?;
+        if format == Some(Format::OfKubectl) {
+            let words = self.words_of_kubectl(cluster, kind, all, filters)?;
+            return Ok(Err(kubectl(&words, Stdio::inherit()).await?));
+        }
+        let person = cluster.connect().await?;
+        Ok(Ok(Printing { listing: self, format, kind, all, person }))
+    }
+
+    /// The words that have kubectl print the list.
+    fn words_of_kubectl(
+        &self,
+        cluster: &ClusterArgs,
+        kind: Kind,
+        all: bool,
+        filters: &[&str],
+    ) -> anyhow::Result<Vec<String>> {
+        if let Some(filter) = filters.first() {
+            bail!(
+                "{filter} does not go with this output format, which only kubectl prints: use -o jsonpath=TEMPLATE, or -o json"
+            );
+        }
+        let mut words = vec!["get".to_owned(), full_name(kind)];
+        words.extend(cluster.flags());
+        words.extend(self.output.flags());
+        words.extend(self.selector.iter().map(|labels| format!("--selector={labels}")));
+        words.extend(self.field_selector.iter().map(|fields| format!("--field-selector={fields}")));
+        words.extend(all.then(|| "--all-namespaces".to_owned()).filter(|_| kind.namespaced()));
+        words.extend(self.no_headers.then(|| "--no-headers".to_owned()));
+        Ok(words)
+    }
+}
+
+impl Printing<'_> {
+    /// The namespace that is looked in, if it is only one.
+    fn namespace(&self) -> Option<&str> {
+        let one = self.kind.namespaced() && !self.all;
+        one.then_some(self.person.namespace.as_str())
+    }
+
+    /// Whether a table is asked for.
+    fn is_table(&self) -> bool {
+        matches!(self.format, None | Some(Format::Wide))
+    }
+
+    /// The objects that the selectors choose.
+    async fn fetch(&self) -> anyhow::Result<Vec<Value>> {
+        let query = selector("labelSelector", self.listing.selector.as_deref())
+            + &selector("fieldSelector", self.listing.field_selector.as_deref());
+        cluster::list(&self.person.client, &collection(self.kind, self.namespace()), &query).await
     }
 
     /// Prints objects as was asked for.
-    fn show(&self, kind: Kind, found: Vec<Value>, table: &Table<'_>) -> anyhow::Result<u8> {
-        if let Some(how) = self.output {
-            print(&documents(kind, found, false, how)?)?;
-            return Ok(0);
-        }
-        if found.is_empty() {
-            eprintln!("No resources found");
+    fn show(&self, found: Vec<Value>, table: &Table<'_>) -> anyhow::Result<u8> {
+        if let Some(format) = self.format.as_ref().filter(|_| !self.is_table()) {
+            print(&self.listing.output.render(format, self.kind, found, false)?)?;
             return Ok(0);
         }
         let now = Timestamp::now();
         let rows: Vec<_> = found.iter().map(|object| (table.row)(object, now)).collect();
-        let text = columns(&table.headings, &rows);
-        let text = if self.no_headers { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
-        print(text)?;
+        self.show_rows(&table.headings, &rows)
+    }
+
+    fn show_rows(&self, headings: &[&str], rows: &[Vec<String>]) -> anyhow::Result<u8> {
+        if rows.is_empty() {
+            nothing_found(self.namespace());
+            return Ok(0);
+        }
+        print(&table(headings, rows, !self.listing.no_headers))?;
         Ok(0)
     }
 }
@@ -137,4 +209,32 @@ fn since(object: &Value, condition: &str) -> Option<Timestamp> {
 async fn maybe(client: &Client, uri: String) -> Option<Value> {
     let request = http::Request::get(uri).body(Vec::new()).ok()?;
     client.request(request).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_kubectl_prints_is_left_to_it_with_the_same_selectors() {
+        let output = OutputArgs { output: Some("go-template={{.kind}}".to_owned()), ..OutputArgs::default() };
+        let listing = Listing {
+            selector: Some("a=b".to_owned()),
+            field_selector: Some("metadata.name=x".to_owned()),
+            no_headers: true,
+            output,
+        };
+        let cluster = ClusterArgs { context: Some("c".to_owned()), ..ClusterArgs::default() };
+        let words = |kind, all, filters: &[&str]| {
+            listing.words_of_kubectl(&cluster, kind, all, filters).map(|words| words.join(" "))
+        };
+        assert_eq!(
+            words(Kind::Workload, true, &[]).unwrap(),
+            "get workloads.kueue.x-k8s.io --context=c --output=go-template={{.kind}} --selector=a=b \
+             --field-selector=metadata.name=x --all-namespaces --no-headers"
+        );
+        assert!(!words(Kind::ClusterQueue, true, &[]).unwrap().contains("--all-namespaces"));
+        let refused = words(Kind::Workload, false, &["--status"]).unwrap_err().to_string();
+        assert!(refused.starts_with("--status does not go with this output format"), "{refused}");
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use sluice_ctl::cli::Plugin;
-use sluice_ctl::error_chain::Chain;
+use sluice_ctl::complete;
+use sluice_ctl::error_chain::complaint;
 
 /// What simulates makes and drops many small documents.
 #[global_allocator]
@@ -13,19 +14,30 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // Exactly one TLS provider, before anything else can choose another.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let plugin = Plugin::parse();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
+    match complete::answer(Plugin::command) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return failed(&error),
+    }
+    let plugin = match Plugin::try_parse() {
+        Ok(plugin) => plugin,
         Err(error) => {
-            eprintln!("kubectl kueue: {error}");
-            return ExitCode::FAILURE;
+            let _ = error.print();
+            // kubectl ends with 1 where other programs end with 2.
+            return if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
     };
-    match runtime.block_on(plugin.command.run()) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error.into()),
+    };
+    match runtime.block_on(plugin.run()) {
         Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("kubectl kueue: {}", Chain(error.as_ref()));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("{}", complaint("kubectl kueue", error));
+    ExitCode::FAILURE
 }

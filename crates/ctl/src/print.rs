@@ -1,26 +1,20 @@
 //! What commands print.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
-use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-use sluice_engine::Kind;
+use serde_json::Value;
 
-use crate::cluster::shown;
+/// Blanks after the widest cell of a column, as in kubectl's tables.
+const PADDING: usize = 3;
+/// The narrowest column of kubectl's tables, with its padding.
+const NARROWEST: usize = 6;
 
-/// How documents are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Documents {
-    /// For programs
-    Json,
-    /// For programs and people
-    Yaml,
-    /// Only kinds and names
-    Name,
-}
-
-/// Writes to standard output. Whoever reads may have seen enough.
+/// Writes to standard output. A closed pipe is no error: its reader has seen enough.
+///
+/// # Errors
+/// When the text cannot be written for any other reason.
 pub fn print(text: &str) -> std::io::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
@@ -28,31 +22,43 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Documents of a kind as text: one by itself, several as a list.
-pub fn documents(kind: Kind, mut found: Vec<Value>, one: bool, how: Documents) -> anyhow::Result<String> {
-    for object in &mut found {
-        object["apiVersion"] = json!(kind.api_version());
-        object["kind"] = json!(kind.as_str());
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
+/// Writes a line to standard output, as [`print`] does.
+///
+/// # Errors
+/// When the line cannot be written, unless the pipe is closed.
+pub fn line(text: &str) -> std::io::Result<()> {
+    print(&format!("{text}\n"))
+}
+
+/// Says on standard error that there is nothing to list, in kubectl's words. `namespace` is the one that was looked in, if it was
+/// only one.
+pub fn nothing_found(namespace: Option<&str>) {
+    match namespace {
+        Some(namespace) => eprintln!("No resources found in {namespace} namespace."),
+        None => eprintln!("No resources found"),
     }
-    if how == Documents::Name {
-        let name =
-            |object: &Value| shown(kind, object["metadata"]["name"].as_str().unwrap_or_default()) + "\n";
-        return Ok(found.iter().map(name).collect());
-    }
-    let document = match found.pop() {
-        Some(only) if one && found.is_empty() => only,
-        last => {
-            found.extend(last);
-            json!({"apiVersion": "v1", "kind": "List", "items": found})
-        }
+}
+
+/// A table as kubectl writes it: each column as wide as its widest cell and three blanks, the last as wide as its cell.
+pub fn table(headings: &[&str], rows: &[Vec<String>], with_headings: bool) -> String {
+    let headings: Vec<String> = headings.iter().map(ToString::to_string).collect();
+    let lines: Vec<&Vec<String>> = with_headings.then_some(&headings).into_iter().chain(rows).collect();
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
+        (cells.max().unwrap_or(0) + PADDING).max(NARROWEST)
     };
-    Ok(match how {
-        Documents::Yaml => serde_saphyr::to_string(&document)?,
-        _ => serde_json::to_string_pretty(&document)? + "\n",
-    })
+    let widths: Vec<_> = (0..headings.len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let Some((last, cells)) = line.split_last() else { continue };
+        for (cell, width) in cells.iter().zip(&widths) {
+            // Writing into a String does not fail.
+            let _ = write!(text, "{cell:<width$}");
+        }
+        text.push_str(last);
+        text.push('\n');
+    }
+    text
 }
 
 /// How long ago a time of the API was, as kubectl shows ages; `<unknown>` without one.
@@ -92,15 +98,13 @@ mod tests {
         assert_eq!(all, ["0s", "119s", "3m20s", "25m", "5h10m", "30h", "3d4h", "40d"]);
     }
 
+    /// The expected text is what kubectl 1.36 prints for the same cells.
     #[test]
-    fn one_document_stands_alone_and_several_are_a_list() {
-        let queue = |name: &str| json!({"metadata": {"name": name, "managedFields": []}});
-        let json = |found, one| documents(Kind::ClusterQueue, found, one, Documents::Json).unwrap();
-        assert!(json(vec![queue("a")], true).starts_with("{\n  \"apiVersion\": \"kueue.x-k8s.io/v1beta2\""));
-        assert!(json(vec![queue("a")], false).contains("\"kind\": \"List\""));
-        assert!(!json(vec![queue("a")], false).contains("managedFields"));
-        let names =
-            documents(Kind::ClusterQueue, vec![queue("a"), queue("b")], false, Documents::Name).unwrap();
-        assert_eq!(names, "clusterqueue.kueue.x-k8s.io/a\nclusterqueue.kueue.x-k8s.io/b\n");
+    fn columns_are_padded_as_kubectl_pads_them() {
+        let rows = [vec!["a".to_owned(), String::new(), "x".to_owned(), "5m".to_owned()]];
+        let headings = ["NAME", "COHORT", "A", "AGE"];
+        assert_eq!(table(&headings, &rows, true), "NAME   COHORT   A     AGE\na               x     5m\n");
+        assert_eq!(table(&headings, &rows, false), "a           x     5m\n");
+        assert_eq!(table(&headings, &[], true), "NAME   COHORT   A     AGE\n");
     }
 }

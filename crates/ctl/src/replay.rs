@@ -7,6 +7,8 @@ use anyhow::Context as _;
 use clap::Args;
 use sluice_sim::replay::{Mismatch, Replay};
 
+use crate::print::line;
+
 /// Characters of an effect that are shown.
 const MOST_CHARACTERS: usize = 400;
 
@@ -15,7 +17,7 @@ const MOST_CHARACTERS: usize = 400;
 pub struct ReplayArgs {
     /// A decision log, as `sluice manager --record` and `sluice simulate --record` write it
     pub file: PathBuf,
-    /// Show all that this version decides differently, not only in the first cycle that differs
+    /// Show the differences of all cycles, not only of the first that differs
     #[arg(long)]
     pub diff: bool,
 }
@@ -25,44 +27,45 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
     let name = args.file.display();
     let file = std::fs::File::open(&args.file).with_context(|| format!("opening {name}"))?;
     let mut replay = Replay::default();
-    for line in BufReader::new(file).lines() {
-        let line = line.with_context(|| format!("reading {name}"))?;
-        replay.line(&line).with_context(|| format!("replaying {name}"))?;
+    for recorded in BufReader::new(file).lines() {
+        let recorded = recorded.with_context(|| format!("reading {name}"))?;
+        replay.line(&recorded).with_context(|| format!("replaying {name}"))?;
     }
     let outcome = replay.finish();
-    println!(
+    line(&format!(
         "{} inputs, {} cycles, {} effects recorded by version {}",
         outcome.inputs, outcome.cycles, outcome.effects, outcome.version
-    );
+    ))?;
     if outcome.rebuilt > 0 {
-        println!("the engine was built anew {} times", outcome.rebuilt);
+        line(&format!("the engine was built anew {} times", outcome.rebuilt))?;
     }
     match &outcome.ended {
-        Some(why) => println!("the recording ended: {why}"),
-        None => println!("the recording does not say why it ended: its last moments may be missing"),
+        Some(why) => line(&format!("the recording ended: {why}"))?,
+        None => line("the recording does not say why it ended: its last moments may be missing")?,
     }
     let shown = if args.diff { outcome.mismatches.len() } else { 1 };
     for mismatch in outcome.mismatches.iter().take(shown) {
-        show(mismatch);
+        show(mismatch)?;
     }
     if outcome.mismatches.is_empty() {
-        println!("every cycle came out as it was recorded");
+        line("every cycle came out as it was recorded")?;
         return Ok(0);
     }
-    println!("{} cycles came out differently", outcome.mismatches.len());
+    line(&format!("{} cycles came out differently", outcome.mismatches.len()))?;
     Ok(1)
 }
 
-fn show(mismatch: &Mismatch) {
-    println!("line {}, {}:", mismatch.line, mismatch.at);
+fn show(mismatch: &Mismatch) -> std::io::Result<()> {
+    line(&format!("line {}, {}:", mismatch.line, mismatch.at))?;
     for (sign, effects) in [('-', &mismatch.recorded), ('+', &mismatch.replayed)] {
         for effect in effects {
-            println!("{sign} {}", shortened(effect));
+            line(&format!("{sign} {}", shortened(effect)))?;
         }
     }
     if mismatch.recorded.is_empty() && mismatch.replayed.is_empty() {
-        println!("  the same in another order");
+        line("  the same in another order")?;
     }
+    Ok(())
 }
 
 /// A line that a terminal bears: whole objects are longer.

@@ -15,6 +15,7 @@ use sluice_sim::{
     prepare_with_log, settings, table, whatif,
 };
 
+use crate::connection::ClusterArgs;
 use crate::settings as files;
 
 /// How the outcome is written.
@@ -37,24 +38,21 @@ pub struct WorldArgs {
     /// Manifests and scenarios: files, or folders whose *.yaml, *.yml and *.json files are read
     #[arg(value_name = "FILE|FOLDER")]
     pub paths: Vec<PathBuf>,
-    /// Configuration file of the manager; without one, all defaults and every kind of job
+    /// Configuration file of the manager; without one, the defaults with every framework on
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Feature gates: A=true,B=false; not together with featureGates in the file
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Option<String>,
-    /// Seed of all that is drawn; without it the scenario's, else 0
+    /// Seed of the random numbers; without it the scenario's, else 0
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// How long jobs run that do not say so (annotation sluice.dev/run-seconds); without it the scenario's, else 10m
+    /// Run time of jobs without the annotation sluice.dev/run-seconds; without it the scenario's, else 10m
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub run_time: Option<jiff::SignedDuration>,
-    /// Begin with the objects of the cluster that kubectl would use; nothing is written there
+    /// Begin with the objects of a cluster, which is only read: kubectl's, or that of kubectl's connection flags
     #[arg(long)]
     pub from_cluster: bool,
-    /// Kubeconfig for --from-cluster
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
 }
 
 /// `sluice simulate`.
@@ -63,28 +61,28 @@ pub struct SimulateArgs {
     /// What to simulate.
     #[command(flatten)]
     pub world: WorldArgs,
-    /// How to write the outcome
+    /// The format of the outcome
     #[arg(long, short, value_enum, default_value_t)]
     pub output: Output,
-    /// How long to simulate; without it the scenario's, else until nothing is left to happen
+    /// When the simulation ends; without it the scenario's end, else when nothing is left to happen
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub until: Option<jiff::SignedDuration>,
-    /// Show events as they happen, at this many simulated seconds per second
-    #[arg(long, value_name = "SPEED", num_args = 0..=1, default_missing_value = "60")]
+    /// Show events as they happen, at this many simulated seconds per second (60 without a number)
+    #[arg(long, value_name = "SPEED", num_args = 0..=1, default_missing_value = "60", value_parser = clap::value_parser!(u32).range(1..))]
     pub watch: Option<u32>,
     /// Print the timeline however long it is
     #[arg(long)]
     pub timeline: bool,
-    /// What if: simulate once more with these manifests and scenarios on top, and print what differs
+    /// Simulate again with these manifests and scenarios on top, and print what differs
     #[arg(long, value_name = "FILE")]
     pub change: Vec<PathBuf>,
     /// Write the engine's inputs and effects to a file, for `sluice replay`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// After each step compare the engine's state with what its objects say (slow)
+    /// Check the engine's state against its objects after each step (slow)
     #[arg(long)]
     pub audit: bool,
-    /// No progress on standard error
+    /// Do not show progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -182,7 +180,7 @@ impl Progress {
         if !self.on {
             return;
         }
-        // Whoever is being shown shows for all.
+        // One thread at a time shows the progress.
         let Ok(mut shown) = self.shown.try_lock() else { return };
         if shown.elapsed() < Duration::from_secs(1) {
             return;
@@ -208,14 +206,17 @@ impl Progress {
 }
 
 /// Reads what the arguments name: files, and the cluster if they say so.
-pub async fn world(args: &WorldArgs) -> anyhow::Result<(Loaded, Options)> {
+///
+/// # Errors
+/// When a file or the cluster cannot be read, or a setting is wrong.
+pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(Loaded, Options)> {
     if args.paths.is_empty() && !args.from_cluster {
         bail!("name files or folders with manifests, or --from-cluster");
     }
     let mut loaded = load(&args.paths)?;
     let mut options = options(args, &loaded)?;
     if args.from_cluster {
-        let client = crate::client::of_person(args.kubeconfig.as_deref(), None).await?.client;
+        let client = cluster.connect().await?.client;
         let live = crate::live::read(&client, crate::live::Extent::All).await?;
         loaded.manifests.observed = live.observed;
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
@@ -226,8 +227,11 @@ pub async fn world(args: &WorldArgs) -> anyhow::Result<(Loaded, Options)> {
 }
 
 /// Runs `sluice simulate`.
-pub async fn run(args: SimulateArgs) -> anyhow::Result<u8> {
-    let (loaded, mut options) = world(&args.world).await?;
+///
+/// # Errors
+/// When what it is made from cannot be read, or the outcome cannot be written.
+pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+    let (loaded, mut options) = world(&args.world, cluster).await?;
     options.until = args.until.or(options.until);
     options.audit = args.audit;
     let seed = options.seed;
@@ -322,14 +326,19 @@ fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::
         let record = simulation.record();
         for entry in &record.entries[shown..] {
             let line = table::line(&record.line(entry));
-            if aside { eprintln!("{line}") } else { println!("{line}") }
+            if aside {
+                eprintln!("{line}");
+            } else {
+                crate::print::line(&line)?;
+            }
         }
         shown = record.entries.len();
-        let Some(next) = simulation.next() else { return Ok(()) };
-        let wait = next.as_millisecond().saturating_sub(before.as_millisecond());
-        let wait = u64::try_from(wait).unwrap_or(0) / u64::from(speed.max(1));
-        before = next;
-        std::thread::sleep(Duration::from_millis(wait));
+        if let Some(next) = simulation.next_step() {
+            let wait = next.as_millisecond().saturating_sub(before.as_millisecond());
+            let wait = u64::try_from(wait).unwrap_or(0) / u64::from(speed);
+            before = next;
+            std::thread::sleep(Duration::from_millis(wait));
+        }
         if !simulation.step()? {
             return Ok(());
         }

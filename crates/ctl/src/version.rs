@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::ListParams;
 
-use crate::cluster::ClusterArgs;
+use crate::connection::ClusterArgs;
 use crate::print::print;
 
 /// The version of the crate.

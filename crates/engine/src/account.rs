@@ -2,12 +2,12 @@
 
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
-use sluice_core::{Name, PendingPosition, Unadmitted, WorkloadKey};
+use sluice_core::{Name, PendingPosition, Standing, Unadmitted, WorkloadKey};
 
 use crate::changes::Change;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
-use crate::world::{JobKey, WorkloadEntry, workload_ref};
+use crate::world::{JobKey, WorkloadEntry, after, workload_ref};
 
 /// How far a workload has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,39 +41,96 @@ pub struct Account {
     pub changes: Vec<Change>,
 }
 
+/// An account that is being put together: of a queue of many, page by page.
+#[derive(Clone, Debug)]
+pub struct Accounting {
+    kind: Option<Kind>,
+    namespace: Name,
+    name: Name,
+    last: Option<WorkloadKey>,
+    /// Who waits in the same ClusterQueue.
+    waiting: Vec<Standing>,
+    account: Option<Account>,
+}
+
+impl Accounting {
+    /// Of a Workload, or of a job's Workload. `kind` says what the name is one of; without it a Workload of that name comes first.
+    pub fn new(kind: Option<Kind>, namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (namespace.into(), name.into());
+        Self { kind, namespace, name, last: None, waiting: Vec::new(), account: None }
+    }
+
+    /// The account, with at most `most` of those ahead of it; nothing if there is no such Workload. The queue is put in order here.
+    pub fn into_account(self, most: usize) -> Option<Account> {
+        let mut account = self.account?;
+        let all = Standing::positions(self.waiting);
+        let own = |p: &PendingPosition| {
+            *p.key.namespace == *account.workload.namespace && *p.key.name == *account.workload.name
+        };
+        if let Some(at) = all.iter().position(own) {
+            account.ahead = all[..at].iter().take(most).map(|p| p.key.clone()).collect();
+            account.position = all.into_iter().nth(at);
+        }
+        Some(account)
+    }
+}
+
 impl Engine {
-    /// The account of a Workload, or of a job's Workload, with at most `most` of those ahead of it.
-    ///
-    /// `kind` says what the name is one of; without it a Workload of that name comes first.
+    /// The account of a Workload, or of a job's Workload, with at most `most` of those ahead of it: see [`Accounting`].
     pub fn account(&self, kind: Option<Kind>, namespace: &str, name: &str, most: usize) -> Option<Account> {
-        let own = || Some(WorkloadKey::new(namespace, name)).filter(|k| self.world.workloads.contains_key(k));
+        let mut accounting = Accounting::new(kind, namespace, name);
+        while !self.account_page(&mut accounting, usize::MAX) {}
+        accounting.into_account(most)
+    }
+
+    /// Looks at the next `most` Workloads for an account; whether that were the last.
+    pub fn account_page(&self, accounting: &mut Accounting, most: usize) -> bool {
+        let Some(key) = self.accounted(accounting) else { return true };
+        if let Some((queue, _)) = self.scheduler.waits_in(&key) {
+            let from = accounting.last.take();
+            for (at, (other, _)) in after(&self.world.workloads, from.as_ref()).enumerate() {
+                if at == most.max(1) {
+                    return false;
+                }
+                accounting.waiting.extend(self.scheduler.standing(other, Some(queue)));
+                accounting.last = Some(other.clone());
+            }
+        }
+        accounting.account = self.account_of(&key);
+        true
+    }
+
+    fn accounted(&self, of: &Accounting) -> Option<WorkloadKey> {
+        let (namespace, name) = (&of.namespace, &of.name);
+        let own = || {
+            let key = WorkloadKey::new(Name::clone(namespace), Name::clone(name));
+            Some(key).filter(|k| self.world.workloads.contains_key(k))
+        };
         let of_job = |kind: JobKind| {
-            let key = JobKey { kind, namespace: namespace.into(), name: name.into() };
+            let key = JobKey { kind, namespace: Name::clone(namespace), name: Name::clone(name) };
             let uid = &self.world.jobs.get(&key)?.view.job.uid;
             self.world.owned(uid).pop()
         };
-        let key = match kind {
+        match of.kind {
             Some(Kind::Workload) => own(),
             Some(Kind::Job(kind)) => of_job(kind),
             Some(_) => None,
             None => own().or_else(|| JobKind::ALL.into_iter().find_map(of_job)),
-        }?;
-        let entry = self.world.workloads.get(&key)?;
-        let position = self.scheduler.position(&key);
-        let ahead = position.as_ref().map(|own| {
-            let all = self.scheduler.positions(&own.cluster_queue);
-            let before = all.into_iter().filter(|p| p.in_cluster_queue < own.in_cluster_queue);
-            before.take(most).map(|p| p.key).collect()
-        });
+        }
+    }
+
+    /// All but its place.
+    fn account_of(&self, key: &WorkloadKey) -> Option<Account> {
+        let entry = self.world.workloads.get(key)?;
         let made = entry.object.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MIN, |t| t.0);
         Some(Account {
-            workload: workload_ref(&key),
+            workload: workload_ref(key),
             local_queue: entry.object.spec.queue_name.clone(),
             stage: stage(entry),
             condition: waits_for(entry),
-            position,
-            ahead: ahead.unwrap_or_default(),
-            decision: self.scheduler.last_decision(&key).cloned(),
+            position: None,
+            ahead: Vec::new(),
+            decision: self.scheduler.last_decision(key).cloned(),
             changes: self.changes_for(&key.namespace, &Name::from(&*entry.object.spec.queue_name), made),
         })
     }

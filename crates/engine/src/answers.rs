@@ -10,9 +10,10 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
-use crate::observe::is_overtaken;
 use crate::outbox::{Open, log};
-use crate::world::{Decision, JobKey, Retry, Untold, workload_ref};
+use crate::retry::Retry;
+use crate::version::is_overtaken;
+use crate::world::{Decision, JobKey, Untold, workload_ref};
 
 /// Whether the object is known, and not in a newer version.
 fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
@@ -23,6 +24,9 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        if open.purpose == Purpose::ReleaseFinished {
+            self.released_finished();
+        }
         if open.purpose == Purpose::StartJob
             && let Some(job) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
         {
@@ -35,43 +39,44 @@ impl Engine {
         }
     }
 
-    /// Ends the waiting for a write on its object, and gives the object's count of failures.
+    /// Ends the waiting for a write on its object, and gives how its writes fare.
     fn end_wait(&mut self, id: EffectId, open: &Open) -> Option<&mut Retry> {
-        if let Some(key) = &open.job {
-            let entry = self.world.jobs.get_mut(key).filter(|e| e.open == Some(id))?;
-            entry.open = None;
-            return Some(&mut entry.retry);
+        let waits_for = self.open_of(open)?;
+        if *waits_for != Some(id) {
+            return None;
+        }
+        *waits_for = None;
+        if open.job.is_none() && open.object.kind == Kind::Workload {
+            self.world.workloads.get_mut(&workload_key(&open.object))?.assumed = None;
+        }
+        self.retry_of(open)
+    }
+
+    /// The write that an object, or the job that it is made for, waits for.
+    fn open_of(&mut self, open: &Open) -> Option<&mut Option<EffectId>> {
+        if let Some(key) = open.job.clone().or_else(|| job_key(&open.object)) {
+            return Some(&mut self.world.jobs.get_mut(&key)?.open);
         }
         match open.object.kind {
-            Kind::Workload => {
-                let entry = self.world.workloads.get_mut(&workload_key(&open.object))?;
-                if entry.open != Some(id) {
-                    return None;
-                }
-                entry.open = None;
-                entry.assumed = None;
-                Some(&mut entry.retry)
-            }
-            Kind::Job(_) => {
-                let entry =
-                    self.world.jobs.get_mut(&job_key(&open.object)?).filter(|e| e.open == Some(id))?;
-                entry.open = None;
-                Some(&mut entry.retry)
-            }
-            _ => {
-                let entry = self.statuses.get_mut(&open.object).filter(|e| e.open == Some(id))?;
-                entry.open = None;
-                Some(&mut entry.retry)
-            }
+            Kind::Workload => Some(&mut self.world.workloads.get_mut(&workload_key(&open.object))?.open),
+            _ => Some(&mut self.statuses.get_mut(&open.object)?.open),
+        }
+    }
+
+    /// How the writes fare that a write belongs to.
+    pub(crate) fn retry_of(&mut self, open: &Open) -> Option<&mut Retry> {
+        if let Some(key) = open.job.clone().or_else(|| job_key(&open.object)) {
+            return Some(&mut self.world.jobs.get_mut(&key)?.retry);
+        }
+        match open.object.kind {
+            Kind::Workload => Some(&mut self.world.workloads.get_mut(&workload_key(&open.object))?.retry),
+            _ => Some(&mut self.statuses.get_mut(&open.object)?.retry),
         }
     }
 
     fn succeeded(&mut self, id: EffectId, open: Open, object: Option<Object>) {
         if let Some(retry) = self.end_wait(id, &open) {
-            // Looking at an object says nothing of how writes on it fare.
-            if open.purpose != Purpose::Read {
-                *retry = Retry::default();
-            }
+            retry.succeeded(open.purpose);
             self.made_for_workload(&open);
         }
         if let Some(object) = object
@@ -91,6 +96,12 @@ impl Engine {
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
         {
             entry.uncertain = false;
+        }
+        if open.purpose == Purpose::DeleteChild
+            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
+        {
+            // Until its watch tells that it is gone.
+            Arc::make_mut(&mut entry.view).deleting = true;
         }
         if open.purpose == Purpose::DeletePod {
             // Should something hold it still, its watch tells.
@@ -141,8 +152,17 @@ impl Engine {
 
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
         let now = self.now;
-        let until = self.end_wait(id, open).map(|retry| retry.failed(error, now));
-        let level = if matches!(error, WriteError::Conflict(_)) { Level::Debug } else { Level::Warn };
+        let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
+        if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
+            entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
+        }
+        let usual = match error {
+            WriteError::Conflict(_) => true,
+            // It was deleted meanwhile.
+            WriteError::NotFound(_) => !creates(open),
+            _ => false,
+        };
+        let level = if usual { Level::Debug } else { Level::Warn };
         self.outbox.push(log(
             level,
             "write failed",
@@ -152,11 +172,18 @@ impl Engine {
             self.workload_write_failed(open, error);
         }
         self.not_made(open, error);
+        self.tell_failure(open, error);
         if open.purpose == Purpose::StartJob
             && matches!(error, WriteError::Transient(_))
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
         {
             entry.uncertain = true;
+        }
+        if open.purpose == Purpose::DeleteChild
+            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
+        {
+            // The job that waits for it sees to it again.
+            self.dirty.jobs.extend(self.parent(&entry.view).cloned());
         }
         match error {
             WriteError::NotFound(_) if creates(open) => {}
@@ -210,12 +237,14 @@ impl Engine {
                     entry.decision = Some(evict.clone());
                 }
             }
-            None if open.purpose == Purpose::Pend => {
+            None if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) => {
                 let why = self.scheduler.last_decision(&key).cloned();
                 if let Some(entry) = self.world.workloads.get_mut(&key)
                     && entry.untold.is_none()
                 {
-                    entry.untold = why.map(|why| Untold { why: Arc::new(why), with_event: true, due: None });
+                    // What was said of its equals is no event of its own.
+                    let with_event = open.purpose == Purpose::Pend;
+                    entry.untold = why.map(|why| Untold { why: Arc::new(why), with_event, due: None });
                 }
             }
             None => {}
@@ -250,15 +279,13 @@ impl Engine {
         match object.kind {
             Kind::Workload => self.touch_workload(&workload_key(object)),
             Kind::Job(_) => self.dirty.jobs.extend(job_key(object)),
-            _ => {
-                self.dirty.objects.insert(object.clone());
-            }
+            _ => self.dirty.mark(object.clone()),
         }
     }
 }
 
 /// Whether a write is to make an object: what was not found is not that object.
-fn creates(open: &Open) -> bool {
+pub(crate) fn creates(open: &Open) -> bool {
     matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateTemplate | Purpose::CreateRequest)
 }
 
@@ -268,7 +295,7 @@ pub(crate) fn workload_key(object: &ObjectRef) -> WorkloadKey {
 }
 
 /// The key of a reference to a job.
-fn job_key(object: &ObjectRef) -> Option<JobKey> {
+pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
     let Kind::Job(kind) = object.kind else { return None };
     Some(JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(&object.name) })
 }

@@ -1,5 +1,7 @@
 //! What the engine takes from the configuration file (reference 01, 1.12) and the feature gates.
 
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -8,6 +10,11 @@ use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobKind;
 use sluice_core as core;
 use sluice_quantity::Quantity;
+
+pub use parts::Part;
+
+/// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds.
+const HOTSWAP_STEPS: u64 = 200_000;
 
 /// The engine's configuration.
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
@@ -23,6 +30,8 @@ pub struct EngineConfig {
     pub frameworks: BTreeSet<JobKind>,
     /// `integrations.labelKeysToCopy`.
     pub label_keys_to_copy: Vec<String>,
+    /// Annotations that a Workload gets from its job at creation, as custom labels of metrics are read from them.
+    pub annotation_keys_to_copy: Vec<String>,
     /// `waitForPodsReady`; `None` is off.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// `fairSharing`; `None` is off.
@@ -37,6 +46,8 @@ pub struct EngineConfig {
     pub retention_after_deactivated_seconds: Option<i64>,
     /// `metrics.enableClusterQueueResources`.
     pub cluster_queue_resource_metrics: bool,
+    /// `metrics.customLabels`; empty while their gate is off.
+    pub custom_labels: Vec<file::CustomLabel>,
     /// `metrics.localQueueMetrics`.
     pub local_queue_metrics: file::LocalQueueMetrics,
     /// A status whose figures changed is written at most this often per queue, in milliseconds.
@@ -47,10 +58,14 @@ pub struct EngineConfig {
     pub scheduling: bool,
     /// Whether it is the controller of provisioning checks; off, somebody else answers for them.
     pub provisioning: bool,
+    /// The parts that are left out: somebody else does what they do.
+    pub without: BTreeSet<Part>,
     /// `provisioningRequests.oldPodAnnotations`: pods get the older pair of annotations, too.
     pub old_provisioning_annotations: bool,
     /// `hotswap`: which nodes count as failing.
     pub hotswap: file::Hotswap,
+    /// So many nodes and Workloads are looked at in a cycle at most to find room for displaced work; the search goes on in the next.
+    pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,
 }
@@ -104,6 +119,7 @@ impl Default for EngineConfig {
             managed_jobs_namespace_selector: None,
             frameworks: JobKind::ALL.into_iter().collect(),
             label_keys_to_copy: Vec::new(),
+            annotation_keys_to_copy: Vec::new(),
             wait_for_pods_ready: None,
             fair_sharing: None,
             admission_fair_sharing: None,
@@ -111,13 +127,16 @@ impl Default for EngineConfig {
             retention_after_finished_seconds: None,
             retention_after_deactivated_seconds: None,
             cluster_queue_resource_metrics: false,
+            custom_labels: Vec::new(),
             local_queue_metrics: file::LocalQueueMetrics { enable: true, local_queue_selector: None },
             status_interval_ms: 1_000,
             message_interval_seconds: 30,
             scheduling: true,
             provisioning: false,
+            without: BTreeSet::new(),
             old_provisioning_annotations: false,
             hotswap: file::Hotswap::default(),
+            hotswap_steps: HOTSWAP_STEPS,
             inject_panics: false,
         }
     }
@@ -127,13 +146,30 @@ impl From<&file::Configuration> for EngineConfig {
     fn from(file: &file::Configuration) -> Self {
         let listed = |kind: &JobKind| file.integrations.frameworks.iter().any(|f| f == kind.framework());
         let retention = file.object_retention_policies.workloads.clone().unwrap_or_default();
-        let seconds = |d: file::Duration| d.as_secs();
+        let seconds = |d: file::Duration| d.as_secs_up();
+        let custom_labels = Some(&file.metrics.custom_labels)
+            .filter(|_| file.gates.enabled(Gate::CustomMetricLabels))
+            .cloned()
+            .unwrap_or_default();
+        let mut label_keys_to_copy = file.integrations.label_keys_to_copy.clone();
+        let mut annotation_keys_to_copy = Vec::new();
+        // A Workload that a job makes has the labels of the job that its metrics are to have.
+        for entry in custom_labels.iter().filter(|entry| entry.source_kind == file::SourceKind::Workload) {
+            match (&entry.source_annotation_key, &entry.source_label_key) {
+                // What Sluice reads off annotations of its own is not set this way.
+                (Some(key), _) if key.contains("kueue.x-k8s.io/") || key.starts_with("sluice.dev/") => {}
+                (Some(key), _) => annotation_keys_to_copy.push(key.clone()),
+                (None, Some(key)) => label_keys_to_copy.push(key.clone()),
+                (None, None) => label_keys_to_copy.push(entry.name.clone()),
+            }
+        }
         Self {
             gates: file.gates,
             manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
             managed_jobs_namespace_selector: Some(file.managed_jobs_namespace_selector.clone()),
             frameworks: JobKind::ALL.into_iter().filter(listed).collect(),
-            label_keys_to_copy: file.integrations.label_keys_to_copy.clone(),
+            label_keys_to_copy,
+            annotation_keys_to_copy,
             wait_for_pods_ready: file
                 .wait_for_pods_ready
                 .as_ref()
@@ -146,7 +182,9 @@ impl From<&file::Configuration> for EngineConfig {
             retention_after_deactivated_seconds: retention.after_deactivated_by_kueue.map(seconds),
             old_provisioning_annotations: file.provisioning_requests.old_pod_annotations,
             hotswap: file.hotswap.clone(),
+            hotswap_steps: HOTSWAP_STEPS,
             cluster_queue_resource_metrics: file.metrics.enable_cluster_queue_resources,
+            custom_labels,
             local_queue_metrics: file::LocalQueueMetrics {
                 enable: file.metrics.local_queue_metrics.enable
                     && file.gates.enabled(Gate::LocalQueueMetrics),
@@ -161,8 +199,9 @@ impl From<&file::WaitForPodsReady> for WaitForPodsReady {
     fn from(file: &file::WaitForPodsReady) -> Self {
         let requeuing = &file.requeuing_strategy;
         Self {
-            timeout_seconds: file.timeout.as_secs(),
-            recovery_timeout_seconds: Some(file.recovery_timeout.as_secs()).filter(|s| *s > 0),
+            // Below a second, it is a timeout like any other: zero alone means none.
+            timeout_seconds: file.timeout.as_secs_up(),
+            recovery_timeout_seconds: Some(file.recovery_timeout.as_secs_up()).filter(|s| *s > 0),
             block_admission: file.block_admission,
             order_by_eviction: requeuing.timestamp == file::RequeuingTimestamp::Eviction,
             backoff_limit_count: requeuing.backoff_limit_count,
@@ -202,8 +241,8 @@ fn fair_sharing(file: &file::FairSharing) -> core::FairSharing {
 
 fn admission_fair_sharing(file: &file::AdmissionFairSharing) -> core::AdmissionFairSharing {
     core::AdmissionFairSharing {
-        half_life_seconds: file.usage_half_life_time.as_secs(),
-        sampling_interval_seconds: file.usage_sampling_interval.as_secs(),
+        half_life_seconds: file.usage_half_life_time.as_secs_up(),
+        sampling_interval_seconds: file.usage_sampling_interval.as_secs_up(),
         resource_weights: file.resource_weights.iter().map(|(r, w)| (r.as_str().into(), *w)).collect(),
     }
 }
@@ -212,6 +251,16 @@ impl EngineConfig {
     /// Whether a gate is on.
     pub(crate) fn on(&self, gate: Gate) -> bool {
         self.gates.enabled(gate)
+    }
+
+    /// Whether a part runs.
+    pub(crate) fn runs(&self, part: Part) -> bool {
+        !self.without.contains(&part)
+    }
+
+    /// Whether the usage of LocalQueues is kept (reference 06, 6.9).
+    pub(crate) fn shares_admission(&self) -> bool {
+        self.admission_fair_sharing.is_some() && self.on(Gate::AdmissionFairSharing)
     }
 
     /// What the core takes from it.
@@ -232,6 +281,7 @@ impl EngineConfig {
                     .on(Gate::RecomputeAssignmentUponPreemptionTargetsOverlap),
                 quota_check_strategy: self.on(Gate::QuotaCheckStrategy),
                 preemption_loop_guard: self.on(Gate::PreemptionLoopGuard),
+                requeue_reclaimers_on_borrowing: self.on(Gate::RequeueReclaimersOnBorrowing),
                 admit_only_free_quota: self.on(Gate::AdmitOnlyFreeQuota),
             },
             fair_sharing: self.fair_sharing.clone(),

@@ -1,6 +1,5 @@
-//! Looking into the engine: audit, state, explanation.
+//! Looking into the engine: audit, explanation.
 
-use serde_json::{Value, json};
 use sluice_core::{PendingPosition, Unadmitted, WorkloadKey};
 
 use crate::engine::Engine;
@@ -29,6 +28,9 @@ impl Engine {
         for entry in self.world.jobs.values() {
             fresh.put_job(std::sync::Arc::clone(&entry.view));
         }
+        for (key, queue) in &self.world.local_queues {
+            fresh.put_local_queue(key.clone(), queue.clone());
+        }
         let mut compare = |what: &str, same: bool| {
             if !same {
                 differences.push(format!("the index of {what} differs from the objects"));
@@ -36,6 +38,7 @@ impl Engine {
         };
         compare("workloads by owner", fresh.by_owner == self.world.by_owner);
         compare("workloads by queue", fresh.by_queue == self.world.by_queue);
+        compare("LocalQueues by ClusterQueue", fresh.by_cluster_queue == self.world.by_cluster_queue);
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
         for (key, entry) in &self.world.workloads {
@@ -46,54 +49,10 @@ impl Engine {
         if differences.is_empty() { Ok(()) } else { Err(differences) }
     }
 
-    /// The engine's state in short, for people who look for a fault.
-    pub fn state(&self) -> Value {
-        let open: Vec<_> = self
-            .outbox
-            .open()
-            .map(|(id, open)| {
-                json!({"id": id.0, "object": open.object.to_string(), "purpose": format!("{:?}", open.purpose)})
-            })
-            .collect();
-        let aside: Vec<_> =
-            self.aside.iter().map(|(o, (_, why))| json!({"object": o.to_string(), "why": why})).collect();
-        json!({
-            "leader": self.leader,
-            "synced": self.synced,
-            "now": self.now.to_string(),
-            "nextTimer": self.next_timer().map(|t| t.to_string()),
-            "openWrites": open,
-            "setAside": aside,
-            "counts": {
-                "workloads": self.world.workloads.len(),
-                "jobs": self.world.jobs.len(),
-                "clusterQueues": self.world.cluster_queues.len(),
-                "localQueues": self.world.local_queues.len(),
-                "cohorts": self.world.cohorts.len(),
-                "resourceFlavors": self.world.flavors.len(),
-                "nodes": self.world.nodes.len(),
-                "timers": self.timers.len(),
-            },
-            "hotswap": self.hotswap_state(),
-            "clusterQueues": self.world.cluster_queues.keys().map(|n| self.queue_state(n)).collect::<Vec<_>>(),
-        })
-    }
-
-    fn queue_state(&self, name: &str) -> Value {
-        let figures = self.scheduler.cluster_queue_status(name);
-        let pending: Vec<_> = self
-            .scheduler
-            .positions(name)
-            .into_iter()
-            .map(|p| json!({"workload": p.key.to_string(), "priority": p.priority, "active": p.active}))
-            .collect();
-        json!({
-            "name": name,
-            "active": figures.as_ref().is_some_and(|f| f.inactive.is_empty()),
-            "reserving": figures.as_ref().map(|f| f.reserving),
-            "admitted": figures.as_ref().map(|f| f.admitted),
-            "pending": pending,
-        })
+    /// How many objects an audit compares.
+    pub fn audited(&self) -> usize {
+        let world = &self.world;
+        world.workloads.len() + world.jobs.len() + world.local_queues.len() + world.cluster_queues.len()
     }
 
     /// Where a waiting workload stands and why.

@@ -22,6 +22,8 @@ pub enum Effect {
     Event(Event),
     /// A counter or histogram to move.
     Observe(Observation),
+    /// A ClusterQueue, LocalQueue or Cohort is gone, or its custom labels are others: its series go.
+    SeriesGone(ObjectRef),
     /// One line for the log.
     Log(LogLine),
 }
@@ -57,6 +59,8 @@ pub enum Purpose {
     Admit,
     /// Say why it waits.
     Pend,
+    /// Say that it waits behind equivalent ones: nobody waits for these words.
+    Bypassed,
     /// Ask a job to stop, keeping its quota.
     Evict,
     /// Give quota back.
@@ -83,10 +87,14 @@ pub enum Purpose {
     SuspendJob,
     /// Remove a job whose retention is over.
     DeleteJob,
+    /// Remove a job that another job's controller made for a former admission: it makes it anew.
+    DeleteChild,
     /// The status of a queue.
     QueueStatus,
     /// Hold or release an object that is being deleted.
     Finalizer,
+    /// Release a Workload that is finished: nobody waits for it.
+    ReleaseFinished,
     /// Create the PodTemplate of a ProvisioningRequest.
     CreateTemplate,
     /// Ask for nodes.
@@ -206,6 +214,8 @@ pub struct Observation {
     pub labels: Vec<Arc<str>>,
     /// What a counter grows by, or a histogram observes (seconds).
     pub value: f64,
+    /// Values of custom labels on their way: they are the last of `labels` when the effect is handed out.
+    pub(crate) custom: Vec<Arc<str>>,
 }
 
 /// One line of the log.

@@ -8,7 +8,7 @@ use sluice_core::{Name, Scheduler, WorkloadKey};
 use crate::config::EngineConfig;
 use crate::effect::Effect;
 use crate::ingest;
-use crate::input::{Input, ObjectRef};
+use crate::input::{Input, Kind, ObjectRef};
 use crate::outbox::Outbox;
 use crate::world::{JobKey, World, workload_ref};
 
@@ -30,13 +30,43 @@ pub(crate) enum Alarm {
 pub(crate) struct Dirty {
     pub workloads: BTreeSet<WorkloadKey>,
     pub jobs: BTreeSet<JobKey>,
-    pub objects: BTreeSet<ObjectRef>,
+    /// Pods, and what was written for Workloads.
+    pub others: BTreeSet<ObjectRef>,
+    /// Queues, cohorts, flavors, topologies and checks: looked at once at the end of a cycle.
+    pub statuses: BTreeSet<ObjectRef>,
 }
 
 impl Dirty {
-    fn is_empty(&self) -> bool {
-        self.workloads.is_empty() && self.jobs.is_empty() && self.objects.is_empty()
+    /// Marks an object that is neither a Workload nor a job.
+    pub fn mark(&mut self, object: ObjectRef) {
+        if matches!(object.kind, Kind::ProvisioningRequest | Kind::PodTemplate | Kind::Pod) {
+            self.others.insert(object);
+        } else {
+            self.statuses.insert(object);
+        }
     }
+
+    /// Whether something is to be looked at before a cycle.
+    fn is_urgent(&self) -> bool {
+        !(self.workloads.is_empty() && self.jobs.is_empty() && self.others.is_empty())
+    }
+}
+
+/// Counters of the work done since the engine was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Statuses of queues, cohorts and checks that were worked out.
+    pub statuses: u64,
+    /// Workloads that were looked at.
+    pub workloads: u64,
+    /// Jobs that were looked at.
+    pub jobs: u64,
+    /// Nodes of cohort trees that were worked out anew.
+    pub rebuilt_nodes: u64,
+    /// Flavor assignments.
+    pub evaluations: u64,
+    /// Nodes and Workloads that searches for room for displaced work have looked at.
+    pub hotswap_steps: u64,
 }
 
 /// What is known of the status writes of one queue, cohort, flavor or check.
@@ -47,7 +77,7 @@ pub(crate) struct StatusEntry {
     /// When its status was last written.
     pub written_at: Option<Timestamp>,
     /// How its writes fare.
-    pub retry: crate::world::Retry,
+    pub retry: crate::retry::Retry,
     /// What an event said holds it.
     pub told_holders: Option<String>,
 }
@@ -56,7 +86,6 @@ pub(crate) struct StatusEntry {
 ///
 /// Feed it with [`Engine::apply`], let it decide with [`Engine::cycle`], carry out the effects, and feed the answers of
 /// the writes back. It decides nothing before [`Input::Synced`] and nothing unless it leads.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: EngineConfig,
@@ -76,12 +105,20 @@ pub struct Engine {
     pub(crate) made: crate::provisioning::Made,
     /// Pods that may be removed by force.
     pub(crate) terminating: crate::failure_recovery::State,
+    /// Cohorts whose object was deleted while queues name them: they have no series until they are named or made anew.
+    pub(crate) deleted_cohorts: BTreeSet<Name>,
+    /// Custom labels of metrics.
+    pub(crate) custom: crate::metrics::Custom,
     /// What is kept about failing nodes.
     pub(crate) hotswap: crate::hotswap::State,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
-    /// Whether it is to be looked up again which ClusterQueues are active.
-    pub(crate) activity_stale: bool,
+    /// Finished Workloads whose finalizer is still to be taken away.
+    pub(crate) unreleased: BTreeSet<WorkloadKey>,
+    /// How many of these writes have not been answered.
+    pub(crate) releasing: usize,
+    /// Waiting Workloads whose checks are to be listed once nothing else is decided.
+    pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
     /// What is being looked at, for whoever catches a panic.
@@ -91,6 +128,7 @@ pub struct Engine {
     pub(crate) now: Timestamp,
     /// Whether the next cycle may decide something that the last one did not.
     pub(crate) restless: bool,
+    pub(crate) work: Work,
     /// Cycles in a row that had no other reason than a search through flavors that goes on.
     pub(crate) scans: u32,
 }
@@ -99,6 +137,7 @@ impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(config: EngineConfig) -> Self {
         let scheduler = Scheduler::new(config.core());
+        let custom = crate::metrics::Custom::new(&config.custom_labels);
         Self {
             config,
             scheduler,
@@ -112,9 +151,14 @@ impl Engine {
             preemption_skips: BTreeMap::new(),
             made: crate::provisioning::Made::default(),
             terminating: crate::failure_recovery::State::default(),
+            deleted_cohorts: BTreeSet::new(),
+            custom,
             hotswap: crate::hotswap::State::default(),
             aside: BTreeMap::new(),
-            activity_stale: false,
+            unreleased: BTreeSet::new(),
+            releasing: 0,
+            unlisted: BTreeSet::new(),
+            work: Work::default(),
             listed: BTreeSet::new(),
             working_on: None,
             leader: false,
@@ -140,7 +184,8 @@ impl Engine {
         self.synced
     }
 
-    /// Takes in one thing that happened. Effects come out of [`Engine::cycle`] or [`Engine::take_effects`].
+    /// Takes in one thing that happened. Effects come out of [`Engine::cycle`] or [`Engine::take_effects`]; statuses of queues of the
+    /// former alone. Before everything was seen once, nothing is worked out.
     pub fn apply(&mut self, now: Timestamp, input: Input) {
         self.now = self.now.max(now);
         match input {
@@ -149,6 +194,8 @@ impl Engine {
             Input::Listed { kind, present, as_of } => self.reconcile_list(kind, present, as_of),
             Input::Synced => {
                 self.synced = true;
+                // All Workloads are looked at: which queues are active since then is no reason to do it twice.
+                self.collect_queue_changes();
                 self.look_at_everything();
             }
             Input::Leader(leads) => {
@@ -162,7 +209,9 @@ impl Engine {
             Input::SetAside { object, why } => self.set_aside(&object, why),
             Input::Tick => {}
         }
-        self.settle();
+        if self.synced {
+            self.settle();
+        }
     }
 
     /// Runs one scheduling cycle if one may bring something new, and hands out all effects since the last call.
@@ -177,12 +226,19 @@ impl Engine {
     pub fn cycle_around(&mut self, now: Timestamp, around: impl FnOnce(&mut dyn FnMut())) -> Vec<Effect> {
         self.now = self.now.max(now);
         self.ring();
-        self.settle_and_look();
-        if self.has_work() {
-            around(&mut || self.schedule());
+        if self.synced {
+            self.hotswap_goes_on();
             self.settle_and_look();
+            if self.may_schedule() {
+                around(&mut || self.schedule());
+                self.settle_and_look();
+            }
+            self.write_statuses();
         }
-        self.outbox.take()
+        if !self.has_work() {
+            self.list_checks_of_waiting();
+        }
+        self.hand_out()
     }
 
     /// Something changed that the next cycle may decide on.
@@ -193,12 +249,16 @@ impl Engine {
 
     /// Whether another cycle may decide something now.
     pub fn has_work(&self) -> bool {
+        self.may_schedule() || (self.decides() && self.hotswap_resumes())
+    }
+
+    fn may_schedule(&self) -> bool {
         self.config.scheduling && self.decides() && self.restless && self.scheduler.has_heads()
     }
 
     /// Hands out all effects since the last call, without a cycle.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        self.outbox.take()
+        self.hand_out()
     }
 
     /// When [`Engine::cycle`] should be called again although nothing happens.
@@ -240,7 +300,7 @@ impl Engine {
                     self.dirty.jobs.insert(key);
                 }
                 Alarm::Object(object) => {
-                    self.dirty.objects.insert(object);
+                    self.dirty.mark(object);
                 }
                 Alarm::Hotswap => self.hotswap_stale(),
             }
@@ -252,33 +312,42 @@ impl Engine {
         }
     }
 
-    /// Looks at everything that changed until nothing is left to do without an answer from outside.
+    /// Looks at what changed until nothing is left to do without an answer from outside; but at statuses.
     pub(crate) fn settle(&mut self) {
         loop {
-            self.collect_queue_changes();
-            if self.dirty.is_empty() {
-                return;
-            }
             if let Some(key) = self.dirty.workloads.pop_first() {
+                self.work.workloads += 1;
                 self.working_on = Some(workload_ref(&key));
                 self.reconcile_workload(&key);
             } else if let Some(key) = self.dirty.jobs.pop_first() {
+                self.work.jobs += 1;
                 self.working_on = Some(key.object());
                 self.reconcile_job(&key);
-            } else if let Some(object) = self.dirty.objects.pop_first() {
+            } else if let Some(object) = self.dirty.others.pop_first() {
                 self.working_on = Some(object.clone());
-                self.reconcile_status(&object);
+                self.reconcile_other(&object);
+            } else {
+                return;
             }
             self.working_on = None;
         }
     }
 
-    /// The same, with the nodes: once for all that was taken in since the last cycle.
+    /// The same, with what hangs on queues, and the nodes: once for all that was taken in since the last cycle.
     fn settle_and_look(&mut self) {
-        self.settle();
-        while self.hotswap() {
+        loop {
             self.settle();
+            self.collect_queue_changes();
+            if !self.dirty.is_urgent() && !self.hotswap() {
+                return;
+            }
         }
+    }
+
+    /// Counters of the work done.
+    pub fn work(&self) -> Work {
+        let core = self.scheduler.stats();
+        Work { rebuilt_nodes: core.rebuilt_nodes, evaluations: core.evaluations, ..self.work }
     }
 
     /// Marks everything: after the first sync, and when leadership begins.

@@ -100,7 +100,7 @@ impl Engine {
             let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
             self.terminating.by_node.entry(Arc::clone(&pod.node)).or_default().insert(key.clone());
             self.terminating.pods.insert(key, pod);
-            self.dirty.objects.insert(reference.clone());
+            self.dirty.others.insert(reference.clone());
         }
     }
 
@@ -119,7 +119,7 @@ impl Engine {
     /// A node changed: its pods may be forced now.
     pub(crate) fn terminating_node_changed(&mut self, node: &str) {
         let pods = self.terminating.by_node.get(node).into_iter().flatten();
-        self.dirty.objects.extend(pods.map(pod_ref));
+        self.dirty.others.extend(pods.map(pod_ref));
     }
 
     /// The pods that are kept here.
@@ -127,9 +127,15 @@ impl Engine {
         self.terminating.pods.keys().map(pod_ref)
     }
 
+    /// The UID of one of them.
+    pub(crate) fn terminating_uid(&self, object: &ObjectRef) -> Option<Arc<str>> {
+        let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+        self.terminating.pods.get(&key).map(|pod| Arc::clone(&pod.uid))
+    }
+
     /// Marks them all.
     pub(crate) fn mark_terminating(&mut self) {
-        self.dirty.objects.extend(self.terminating.pods.keys().map(pod_ref));
+        self.dirty.others.extend(self.terminating.pods.keys().map(pod_ref));
     }
 
     /// Makes the next step with a pod: its status, then its deletion.

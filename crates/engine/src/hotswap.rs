@@ -20,10 +20,12 @@ pub(crate) mod quota;
 pub(crate) mod room;
 pub(crate) mod scene;
 pub(crate) mod scope;
+pub(crate) mod search;
 pub(crate) mod tell;
 pub(crate) mod victims;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -36,7 +38,11 @@ use crate::engine::{Alarm, Engine};
 /// but for what limits and moves depend on.
 const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
+/// Names that nothing uses any more are forgotten once there are so many more than twice those in use.
+const MOST_UNUSED: usize = 64;
+
 /// What is kept between two looks.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// Something changed that decisions depend on.
@@ -45,6 +51,16 @@ pub(crate) struct State {
     looked: Option<Timestamp>,
     /// How often it was.
     looks: u64,
+    /// The last look had not a turn for all who are displaced: it goes on in the next cycle.
+    resumes: bool,
+    /// The look that is due goes on with the last one, and nothing else has changed.
+    resuming: bool,
+    /// For whom the looks since then found nothing.
+    tried: BTreeSet<WorkloadKey>,
+    /// Something changed meanwhile: once all had their turn, all have it again.
+    again: bool,
+    /// What the searches of this cycle have looked at.
+    steps: u64,
     /// A look is due because of a swarm, and will be woken.
     due: bool,
     /// Some node of a flavor in scope is not healthy, or somebody is displaced: Workloads matter, too.
@@ -64,6 +80,8 @@ pub(crate) struct State {
     told: BTreeMap<WorkloadKey, decide::Stranded>,
     /// The names of nodes and resources that pods use, shared.
     names: BTreeSet<Name>,
+    /// How many of them were in use when that was last counted.
+    names_used: usize,
 }
 
 impl State {
@@ -71,6 +89,11 @@ impl State {
     fn intern(&mut self, name: &str) -> Name {
         if let Some(known) = self.names.get(name) {
             return Name::clone(known);
+        }
+        // Those of pods and nodes that are gone are forgotten from time to time.
+        if self.names.len() > 2 * self.names_used + MOST_UNUSED {
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.names_used = self.names.len();
         }
         let name = Name::from(name);
         self.names.insert(Name::clone(&name));
@@ -82,12 +105,27 @@ impl Engine {
     /// Nodes, flavors, queues or checks changed, or time passed that matters.
     pub(crate) fn hotswap_stale(&mut self) {
         self.hotswap.stale = true;
+        self.hotswap.resuming = false;
+    }
+
+    /// A cycle begins: what the last one had no time for goes on.
+    pub(crate) fn hotswap_goes_on(&mut self) {
+        self.hotswap.steps = 0;
+        if std::mem::take(&mut self.hotswap.resumes) && !self.hotswap.stale {
+            self.hotswap.stale = true;
+            self.hotswap.resuming = true;
+        }
+    }
+
+    /// Whether a look is to go on in the next cycle.
+    pub(crate) fn hotswap_resumes(&self) -> bool {
+        self.hotswap.resumes
     }
 
     /// A Workload came, changed or went.
     pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
         if self.hotswap.concerned.contains(key) || self.takes_groups_anew(key) {
-            self.hotswap.stale = true;
+            self.hotswap_stale();
         } else if self.hotswap.uneasy {
             self.hotswap_soon();
         }
@@ -113,6 +151,7 @@ impl Engine {
     /// The next look is made as soon as swarms may have one.
     fn hotswap_soon(&mut self) {
         if self.hotswap.stale {
+            self.hotswap.resuming = false;
             return;
         }
         let next = self.hotswap.looked.and_then(|at| at.checked_add(SWARM_INTERVAL).ok());
@@ -132,6 +171,7 @@ impl Engine {
         json!({
             "flavors": state.flavors.iter().map(|flavor| &**flavor).collect::<Vec<_>>(),
             "looks": state.looks,
+            "goesOn": state.resumes,
             "lastLook": state.looked.map(|at| at.to_string()),
             "uneasy": state.uneasy,
             "concerned": state.concerned.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -143,6 +183,8 @@ impl Engine {
         if !self.hotswap.stale || !self.decides() {
             return false;
         }
+        let goes_on = std::mem::take(&mut self.hotswap.resuming);
+        self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
         self.hotswap.stale = false;
         self.hotswap.due = false;
         self.hotswap.looked = Some(self.now);
@@ -151,5 +193,21 @@ impl Engine {
             self.look_at_nodes();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nothing_uses_any_more_are_forgotten() {
+        let mut state = State::default();
+        let kept: Vec<Name> = (0..10).map(|n| state.intern(&format!("node-{n}"))).collect();
+        for n in 0..100_000 {
+            state.intern(&format!("gone-{n}"));
+        }
+        assert!(state.names.len() <= 2 * (kept.len() + MOST_UNUSED), "{}", state.names.len());
+        assert!(Arc::ptr_eq(&kept[3], &state.intern("node-3")), "those in use are shared still");
     }
 }

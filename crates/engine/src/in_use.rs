@@ -47,7 +47,7 @@ impl Engine {
         }}))
     }
 
-    fn protected(&self, object: &ObjectRef) -> Option<&ObjectMeta> {
+    pub(crate) fn protected(&self, object: &ObjectRef) -> Option<&ObjectMeta> {
         let name = &object.name;
         match object.kind {
             Kind::ClusterQueue => self.world.cluster_queues.get(name).map(|queue| &queue.metadata),
@@ -70,11 +70,9 @@ impl Engine {
                 return (reserving > 0).then(|| format!("{reserving} Workloads with a reservation"));
             }
             Kind::ResourceFlavor => {
+                // Cohorts name flavors, too, and do not hold them.
                 let queues = queues.filter(|(_, q)| names_flavor(&q.spec.resource_groups, name));
-                let cohorts =
-                    self.world.cohorts.iter().filter(|(_, c)| names_flavor(&c.spec.resource_groups, name));
-                let queues = queues.map(|(queue, _)| format!("ClusterQueue {queue}"));
-                queues.chain(cohorts.map(|(cohort, _)| format!("Cohort {cohort}"))).collect()
+                queues.map(|(queue, _)| format!("ClusterQueue {queue}")).collect()
             }
             Kind::AdmissionCheck => {
                 let queues = queues.filter(|(_, q)| names_check(&q.spec, name));

@@ -15,6 +15,7 @@ mod answers;
 mod changes;
 pub mod config;
 mod debug;
+mod edges;
 pub mod effect;
 mod engine;
 mod failure_recovery;
@@ -28,20 +29,24 @@ pub mod metrics;
 mod observe;
 mod outbox;
 pub mod provisioning;
+mod retry;
+mod state;
 mod status;
 mod topologies;
+mod version;
 mod world;
 
-pub use account::{Account, Stage};
+pub use account::{Account, Accounting, Stage};
 pub use changes::Change;
-pub use config::{EngineConfig, ResourceConfig, Transformation, WaitForPodsReady};
+pub use config::{EngineConfig, Part, ResourceConfig, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
 };
-pub use engine::Engine;
+pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};
 pub use provisioning::template::TemplateSource;
+pub use state::State;
 
 use sluice_api::job::JobKind;
 

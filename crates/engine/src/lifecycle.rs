@@ -1,28 +1,36 @@
 //! The life of a workload: from a job with a queue name to a finished Workload.
 //!
-//! * [`job`]: what a job needs next; [`matching`]: which Workload is its own; [`infos`]: what a start injects and a stop
+//! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: what is left in jobs
+//!   that it made; [`matching`]: which Workload is its own; [`infos`]: what a start injects and a stop
 //!   restores; [`priority`]: where its priority comes from.
 //! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
-//! * [`stopped`]: how a run ends; [`active`]: when its pods are gone, so that its quota is free.
-//! * [`backoff`]: how waits grow; [`deactivated`]: what follows for the job of a Workload that waits.
+//! * [`stopped`]: how a run ends; [`finished`]: what remains of it; [`active`]: when its pods are gone, so that its quota is free;
+//!   [`answered`]: whether the job's controller has seen that it was stopped.
+//! * [`requeue`]: what lets it be queued again; [`backoff`]: how waits grow; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
 pub(crate) mod active;
+pub(crate) mod ancestor;
+pub(crate) mod answered;
 pub(crate) mod backoff;
 pub(crate) mod body;
+pub(crate) mod children;
 pub(crate) mod create;
 pub(crate) mod deactivated;
 pub(crate) mod decisions;
 pub(crate) mod eviction;
+pub(crate) mod finished;
 pub(crate) mod infos;
 pub(crate) mod job;
 pub(crate) mod matching;
 pub(crate) mod pending;
 pub(crate) mod priority;
 pub(crate) mod ready;
+pub(crate) mod requeue;
 pub(crate) mod reserved;
 pub(crate) mod stopped;
 pub(crate) mod transition;
+pub(crate) mod unadmitted;
 pub(crate) mod workload;
 pub(crate) mod write;

@@ -1,21 +1,24 @@
 //! The metrics that the engine moves, and the gauges that it can read off its state (reference 05).
 
+mod cohorts;
+mod counts;
+mod custom;
 mod local;
 mod pending;
+mod queues;
+mod scrape;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_api::gates::Gate;
 use sluice_api::slim;
-use sluice_api::v1beta2;
 use sluice_core::{Amount, Name};
 use sluice_quantity::CPU;
 
-use crate::engine::Engine;
-use crate::ingest::workload::{is, reserved};
+pub(crate) use custom::Custom;
+pub use scrape::Scrape;
 
 /// How a metric counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub enum MetricKind {
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
+    /// What it says, for people: the doc comment of its constant, and the HELP text of a scrape.
+    pub help: &'static str,
     /// How it counts.
     pub kind: MetricKind,
     /// Its labels besides `replica_role`, in the order in which values come.
@@ -46,12 +51,13 @@ pub struct Metric {
 }
 
 macro_rules! metrics {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal $kind:ident [$($label:literal),*];)*) => {
-        $($(#[$doc])* pub const $constant: &str = $name;)*
+    ($(#[doc = $help:literal] $constant:ident = $name:literal $kind:ident [$($label:literal),*];)*) => {
+        $(#[doc = $help] pub const $constant: &str = $name;)*
 
         /// Every metric that the engine knows.
         pub const METRICS: &[Metric] = &[$(Metric {
             name: $name,
+            help: $help.trim_ascii(),
             kind: MetricKind::$kind,
             labels: &[$($label),*],
         }),*];
@@ -59,129 +65,129 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Scheduling cycles.
+    /// Scheduling cycles that tried at least one workload, by result: success if a workload was admitted or preempted one, else inadmissible.
     ADMISSION_ATTEMPTS_TOTAL = "kueue_admission_attempts_total" Counter ["result"];
-    /// How long a cycle took: measured by whoever calls it, as the engine has no clock.
+    /// How long a scheduling cycle took, in seconds, without the writes that follow from it.
     ADMISSION_ATTEMPT_DURATION_SECONDS = "kueue_admission_attempt_duration_seconds" HistogramDefault ["result"];
-    /// Heads of the last cycle that preempted nobody, as others took their victims or the room beside them.
+    /// Workloads that found workloads to preempt in the last cycle and did not preempt them, because another one took those or the room beside them.
     ADMISSION_CYCLE_PREEMPTION_SKIPS = "kueue_admission_cycle_preemption_skips" Gauge ["cluster_queue"];
-    /// Heads whose victims others took, by what became of them.
+    /// Workloads whose preemption targets another workload of the cycle took, by what followed: new_targets, deferred_fit or skipped.
     PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL = "kueue_preemption_target_recomputations_total" Counter ["cluster_queue", "result"];
-    /// Workloads that got quota.
+    /// Workloads that got a quota reservation in a ClusterQueue.
     QUOTA_RESERVED_WORKLOADS_TOTAL = "kueue_quota_reserved_workloads_total" Counter ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Workloads of a LocalQueue that got a quota reservation.
     LOCAL_QUEUE_QUOTA_RESERVED_WORKLOADS_TOTAL = "kueue_local_queue_quota_reserved_workloads_total" Counter ["name", "namespace", "priority_class"];
-    /// From creation or requeue to the reservation.
+    /// Seconds from the creation of a workload, or from its last requeue, to its quota reservation.
     QUOTA_RESERVED_WAIT_TIME_SECONDS = "kueue_quota_reserved_wait_time_seconds" Histogram14 ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Seconds from the creation of a workload, or from its last requeue, to its quota reservation, by LocalQueue.
     LOCAL_QUEUE_QUOTA_RESERVED_WAIT_TIME_SECONDS = "kueue_local_queue_quota_reserved_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
-    /// Workloads that were admitted.
+    /// Workloads that a ClusterQueue admitted.
     ADMITTED_WORKLOADS_TOTAL = "kueue_admitted_workloads_total" Counter ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Workloads of a LocalQueue that were admitted.
     LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL = "kueue_local_queue_admitted_workloads_total" Counter ["name", "namespace", "priority_class"];
-    /// From creation or requeue to admission.
+    /// Seconds from the creation of a workload, or from its last requeue, to its admission.
     ADMISSION_WAIT_TIME_SECONDS = "kueue_admission_wait_time_seconds" Histogram16 ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Seconds from the creation of a workload, or from its last requeue, to its admission, by LocalQueue.
     LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS = "kueue_local_queue_admission_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
-    /// From reservation to admission.
+    /// Seconds from the quota reservation of a workload to its admission; 0 where no admission check is in between.
     ADMISSION_CHECKS_WAIT_TIME_SECONDS = "kueue_admission_checks_wait_time_seconds" Histogram14 ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Seconds from the quota reservation of a workload to its admission, by LocalQueue; 0 where no admission check is in between.
     LOCAL_QUEUE_ADMISSION_CHECKS_WAIT_TIME_SECONDS = "kueue_local_queue_admission_checks_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
-    /// From creation or requeue until all pods are ready.
+    /// Seconds from the creation of a workload, or from its last requeue, until all its pods are ready for the first time.
     READY_WAIT_TIME_SECONDS = "kueue_ready_wait_time_seconds" Histogram14 ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Seconds from the creation of a workload, or from its last requeue, until all its pods are ready for the first time, by LocalQueue.
     LOCAL_QUEUE_READY_WAIT_TIME_SECONDS = "kueue_local_queue_ready_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
-    /// From admission until all pods are ready.
+    /// Seconds from the admission of a workload until all its pods are ready for the first time.
     ADMITTED_UNTIL_READY_WAIT_TIME_SECONDS = "kueue_admitted_until_ready_wait_time_seconds" Histogram14 ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Seconds from the admission of a workload until all its pods are ready for the first time, by LocalQueue.
     LOCAL_QUEUE_ADMITTED_UNTIL_READY_WAIT_TIME_SECONDS = "kueue_local_queue_admitted_until_ready_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
-    /// From readiness to eviction.
+    /// Seconds from the readiness of a workload's pods to its eviction, by the eviction's reason and cause.
     PODS_READY_TO_EVICTED_TIME_SECONDS = "kueue_pods_ready_to_evicted_time_seconds" Histogram14 ["cluster_queue", "reason", "underlying_cause"];
-    /// Evictions.
+    /// Evictions of workloads of a ClusterQueue, by reason and cause.
     EVICTED_WORKLOADS_TOTAL = "kueue_evicted_workloads_total" Counter ["cluster_queue", "reason", "underlying_cause", "priority_class"];
-    /// The same by LocalQueue.
+    /// Evictions of workloads of a LocalQueue, by reason and cause.
     LOCAL_QUEUE_EVICTED_WORKLOADS_TOTAL = "kueue_local_queue_evicted_workloads_total" Counter ["name", "namespace", "reason", "underlying_cause", "priority_class"];
-    /// First evictions of their kind.
+    /// Workloads that were evicted at least once, by reason and cause: each workload counts once for each of these.
     EVICTED_WORKLOADS_ONCE_TOTAL = "kueue_evicted_workloads_once_total" Counter ["cluster_queue", "reason", "underlying_cause", "priority_class"];
-    /// Preemptions.
+    /// Workloads that were preempted, by the ClusterQueue that preempts and the reason.
     PREEMPTED_WORKLOADS_TOTAL = "kueue_preempted_workloads_total" Counter ["preempting_cluster_queue", "reason"];
-    /// From eviction until the quota is back.
+    /// Seconds from the eviction of a workload until its quota is free.
     WORKLOAD_EVICTION_LATENCY_SECONDS = "kueue_workload_eviction_latency_seconds" Histogram14 ["cluster_queue", "reason"];
-    /// Workloads that finished.
+    /// Workloads of a ClusterQueue that finished.
     FINISHED_WORKLOADS_TOTAL = "kueue_finished_workloads_total" Counter ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Workloads of a LocalQueue that finished.
     LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL = "kueue_local_queue_finished_workloads_total" Counter ["name", "namespace", "priority_class"];
-    /// How long workloads ran.
+    /// Seconds that a workload was admitted until it finished, over all its admissions.
     EXECUTION_TIME_SECONDS = "kueue_execution_time_seconds" Histogram16 ["cluster_queue", "priority_class"];
-    /// The same by LocalQueue.
+    /// Seconds that a workload was admitted until it finished, over all its admissions, by LocalQueue.
     LOCAL_QUEUE_EXECUTION_TIME_SECONDS = "kueue_local_queue_execution_time_seconds" Histogram16 ["name", "namespace", "priority_class"];
-    /// From a job's creation to its Workload's.
+    /// Seconds from the creation of a job to the creation of its Workload, by the kind of the job.
     WORKLOAD_CREATION_LATENCY = "kueue_workload_creation_latency_seconds" HistogramLatency ["job_kind"];
-    /// Admissions in a cohort and below.
+    /// Workloads that were admitted by a ClusterQueue below a Cohort.
     COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL = "kueue_cohort_subtree_admitted_workloads_total" Counter ["cohort", "priority_class"];
-    /// Workloads that wait.
+    /// Workloads that wait in a ClusterQueue: active ones are tried in the next cycles, inadmissible ones after a change that could help them.
     PENDING_WORKLOADS = "kueue_pending_workloads" Gauge ["cluster_queue", "status"];
-    /// Equivalence classes of what waits.
+    /// Equivalence classes of the workloads that wait in a ClusterQueue, by status: workloads of one class ask for the same.
     PENDING_SCHEDULING_HASHES = "kueue_pending_scheduling_hashes" Gauge ["cluster_queue", "status"];
-    /// The same by LocalQueue.
+    /// Workloads that wait in a LocalQueue: active ones are tried in the next cycles, inadmissible ones after a change that could help them.
     LOCAL_QUEUE_PENDING_WORKLOADS = "kueue_local_queue_pending_workloads" Gauge ["name", "namespace", "status"];
-    /// Finished workloads that are kept.
+    /// Finished workloads of a ClusterQueue that have not been deleted.
     FINISHED_WORKLOADS = "kueue_finished_workloads" Gauge ["cluster_queue"];
-    /// The same by LocalQueue.
+    /// Finished workloads of a LocalQueue that have not been deleted.
     LOCAL_QUEUE_FINISHED_WORKLOADS = "kueue_local_queue_finished_workloads" Gauge ["name", "namespace"];
-    /// Workloads that hold quota.
+    /// Workloads that hold quota of a ClusterQueue, admitted or not.
     RESERVING_ACTIVE_WORKLOADS = "kueue_reserving_active_workloads" Gauge ["cluster_queue"];
-    /// The same by LocalQueue.
+    /// Workloads of a LocalQueue that hold quota, admitted or not.
     LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS = "kueue_local_queue_reserving_active_workloads" Gauge ["name", "namespace"];
-    /// Workloads that are admitted.
+    /// Workloads of a ClusterQueue that are admitted and not finished.
     ADMITTED_ACTIVE_WORKLOADS = "kueue_admitted_active_workloads" Gauge ["cluster_queue"];
-    /// The same by LocalQueue.
+    /// Workloads of a LocalQueue that are admitted and not finished.
     LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS = "kueue_local_queue_admitted_active_workloads" Gauge ["name", "namespace"];
-    /// 1 for the status that a ClusterQueue has.
+    /// 1 for the status that a ClusterQueue has, else 0: active, pending (it cannot admit) or terminating.
     CLUSTER_QUEUE_STATUS = "kueue_cluster_queue_status" Gauge ["cluster_queue", "status"];
-    /// 1 for the status that a LocalQueue has.
+    /// 1 for the value that the condition Active of a LocalQueue has, else 0.
     LOCAL_QUEUE_STATUS = "kueue_local_queue_status" Gauge ["name", "namespace", "active"];
-    /// Workloads that are not admitted, by reason.
+    /// Workloads of a ClusterQueue that are not admitted, by the reason of their condition Admitted and the reason of QuotaReserved.
     UNADMITTED_WORKLOADS = "kueue_unadmitted_workloads" Gauge ["cluster_queue", "reason", "underlying_cause"];
-    /// The same by LocalQueue.
+    /// Workloads of a LocalQueue that are not admitted, by the reason of their condition Admitted and the reason of QuotaReserved.
     LOCAL_QUEUE_UNADMITTED_WORKLOADS = "kueue_local_queue_unadmitted_workloads" Gauge ["name", "namespace", "cluster_queue", "reason", "underlying_cause"];
-    /// Reserved quota.
+    /// Quota of a ClusterQueue that workloads hold, admitted or not, by flavor and resource.
     CLUSTER_QUEUE_RESOURCE_RESERVATION = "kueue_cluster_queue_resource_reservation" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
-    /// Quota of admitted workloads.
+    /// Quota of a ClusterQueue that admitted workloads hold, by flavor and resource.
     CLUSTER_QUEUE_RESOURCE_USAGE = "kueue_cluster_queue_resource_usage" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
-    /// What waiting workloads ask for.
+    /// What the workloads that wait in a ClusterQueue ask for, by resource.
     CLUSTER_QUEUE_RESOURCE_PENDING = "kueue_cluster_queue_resource_pending" Gauge ["cluster_queue", "resource"];
-    /// Nominal quota.
+    /// Nominal quota of a ClusterQueue, by flavor and resource.
     CLUSTER_QUEUE_NOMINAL_QUOTA = "kueue_cluster_queue_nominal_quota" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
-    /// Borrowing limit.
+    /// How much more than its nominal quota a ClusterQueue may use, by flavor and resource; +Inf without a limit.
     CLUSTER_QUEUE_BORROWING_LIMIT = "kueue_cluster_queue_borrowing_limit" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
-    /// Lending limit.
+    /// How much of its nominal quota others may use, by flavor and resource; +Inf without a limit.
     CLUSTER_QUEUE_LENDING_LIMIT = "kueue_cluster_queue_lending_limit" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
-    /// Share of a ClusterQueue.
+    /// Share of a ClusterQueue for fair sharing: its largest use above nominal quota, per mille of what the Cohort lends, divided by its weight; NaN if it borrows with weight 0.
     CLUSTER_QUEUE_WEIGHTED_SHARE = "kueue_cluster_queue_weighted_share" Gauge ["cluster_queue", "cohort"];
-    /// Reserved quota by LocalQueue.
+    /// Quota that workloads of a LocalQueue hold, admitted or not, by flavor and resource.
     LOCAL_QUEUE_RESOURCE_RESERVATION = "kueue_local_queue_resource_reservation" Gauge ["name", "namespace", "flavor", "resource"];
-    /// Quota of admitted workloads by LocalQueue.
+    /// Quota that admitted workloads of a LocalQueue hold, by flavor and resource.
     LOCAL_QUEUE_RESOURCE_USAGE = "kueue_local_queue_resource_usage" Gauge ["name", "namespace", "flavor", "resource"];
-    /// Usage that orders LocalQueues.
+    /// Past usage of a LocalQueue, by which admission fair sharing orders the LocalQueues of a ClusterQueue.
     LOCAL_QUEUE_ADMISSION_FAIR_SHARING_USAGE = "kueue_local_queue_admission_fair_sharing_usage" Gauge ["name", "namespace", "cluster_queue"];
-    /// Share of a Cohort.
+    /// Share of a Cohort for fair sharing: its largest use above its quota, per mille of what its parent lends, divided by its weight; NaN if it borrows with weight 0.
     COHORT_WEIGHTED_SHARE = "kueue_cohort_weighted_share" Gauge ["cohort"];
-    /// Quota of a Cohort and below.
+    /// Quota of a Cohort with all that the ClusterQueues and Cohorts below it share, by flavor and resource.
     COHORT_SUBTREE_QUOTA = "kueue_cohort_subtree_quota" Gauge ["cohort", "flavor", "resource"];
-    /// Reservations of a Cohort and below.
+    /// Quota that workloads of all ClusterQueues below a Cohort hold, by flavor and resource.
     COHORT_SUBTREE_RESOURCE_RESERVATIONS = "kueue_cohort_subtree_resource_reservations" Gauge ["cohort", "flavor", "resource"];
-    /// Admitted workloads of a Cohort and below.
+    /// Workloads of all ClusterQueues below a Cohort that are admitted and not finished.
     COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS = "kueue_cohort_subtree_admitted_active_workloads" Gauge ["cohort"];
-    /// What of a Cohort's reservations counts against its subtree quota: without what quota covers that is kept below it (ours).
+    /// Quota held below a Cohort that counts against kueue_cohort_subtree_quota, by flavor and resource: reservations without what a lending limit keeps in a ClusterQueue.
     COHORT_SUBTREE_USAGE = "sluice_cohort_subtree_usage" Gauge ["cohort", "flavor", "resource"];
-    /// Where a Cohort stands.
+    /// Always 1; the labels name the parent and the root of a Cohort.
     COHORT_INFO = "kueue_cohort_info" Gauge ["cohort", "parent_cohort", "root_cohort"];
-    /// The part of its quota, with what it may borrow, that a ClusterQueue may still use; of the resource of which least is left (ours).
+    /// Part of its quota, with what it may borrow, that a ClusterQueue has free, from 0 to 1, for the resource with the least free.
     CLUSTER_QUEUE_FREE_QUOTA_RATIO = "sluice_cluster_queue_free_quota_ratio" Gauge ["cluster_queue"];
-    /// Where a ClusterQueue stands.
+    /// Always 1; the labels name the parent and the root Cohort of a ClusterQueue.
     CLUSTER_QUEUE_INFO = "kueue_cluster_queue_info" Gauge ["cluster_queue", "parent_cohort", "root_cohort"];
-    /// Objects that made the engine panic and are left out (ours).
+    /// Objects that made the engine fail and are left out until they change.
     OBJECTS_SET_ASIDE = "sluice_objects_set_aside" Gauge [];
 }
 
@@ -225,9 +231,8 @@ fn number(n: usize) -> f64 {
 }
 
 /// A share; infinite ones are not a number (reference 05).
-#[expect(clippy::cast_precision_loss, reason = "metrics are approximate")]
-fn share(value: i64) -> f64 {
-    if value == i64::MAX { f64::NAN } else { value as f64 }
+fn share(value: f64) -> f64 {
+    if value.is_finite() { value } else { f64::NAN }
 }
 
 /// The smallest free part of a resource, given what is free and what there is. Resources without quota do not count:
@@ -239,224 +244,4 @@ fn free_ratio(free: &BTreeMap<Name, (Amount, Amount)>) -> f64 {
         .filter(|(_, all)| *all > Amount::ZERO)
         .map(|(free, all)| if free.is_unlimited() { 1.0 } else { free.get() as f64 / all.get() as f64 });
     parts.reduce(f64::min).unwrap_or(0.0)
-}
-
-/// Collects gauges.
-struct Snapshot(Vec<GaugeValue>);
-
-impl Snapshot {
-    fn add(&mut self, metric: &'static str, labels: &[&str], value: f64) {
-        self.0.push(GaugeValue { metric, labels: labels.iter().map(|l| Arc::from(*l)).collect(), value });
-    }
-}
-
-impl Engine {
-    /// Every gauge as it is now. What is not in it any more has no series any more.
-    pub fn metrics_snapshot(&self) -> Vec<GaugeValue> {
-        let mut out = Snapshot(Vec::new());
-        self.cluster_queue_gauges(&mut out);
-        if self.config.local_queue_metrics.enable {
-            self.local_queue_gauges(&mut out);
-            self.local_pending_gauges(&mut out);
-        }
-        if self.config.cluster_queue_resource_metrics {
-            self.pending_resource_gauges(&mut out);
-        }
-        if self.config.on(Gate::MetricsForCohorts) {
-            self.cohort_gauges(&mut out);
-        }
-        self.skip_gauges(&mut out);
-        self.workload_gauges(&mut out);
-        out.add(OBJECTS_SET_ASIDE, &[], number(self.aside.len()));
-        out.0
-    }
-
-    fn cluster_queue_gauges(&self, out: &mut Snapshot) {
-        for (name, queue) in &self.world.cluster_queues {
-            let Some(figures) = self.scheduler.cluster_queue_status(name) else { continue };
-            let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
-            out.add(PENDING_WORKLOADS, &[name, "active"], number(figures.pending_active));
-            out.add(PENDING_WORKLOADS, &[name, "inadmissible"], number(figures.pending_inadmissible));
-            let (active, parked) = self.scheduler.pending_classes(name).unwrap_or_default();
-            out.add(PENDING_SCHEDULING_HASHES, &[name, "active"], number(active));
-            out.add(PENDING_SCHEDULING_HASHES, &[name, "inadmissible"], number(parked));
-            out.add(RESERVING_ACTIVE_WORKLOADS, &[name], number(figures.reserving));
-            out.add(ADMITTED_ACTIVE_WORKLOADS, &[name], number(figures.admitted));
-            let is = match figures.inactive.as_slice() {
-                [] => "active",
-                [sluice_core::InactiveCause::Terminating, ..] => "terminating",
-                _ => "pending",
-            };
-            for status in ["pending", "active", "terminating"] {
-                out.add(CLUSTER_QUEUE_STATUS, &[name, status], f64::from(u8::from(status == is)));
-            }
-            out.add(CLUSTER_QUEUE_FREE_QUOTA_RATIO, &[name], free_ratio(&self.scheduler.free_quota(name)));
-            let root = self.root_cohort(cohort);
-            out.add(CLUSTER_QUEUE_INFO, &[name, cohort, &root], 1.0);
-            if self.config.fair_sharing.is_some() {
-                out.add(CLUSTER_QUEUE_WEIGHTED_SHARE, &[name, cohort], share(figures.weighted_share));
-            }
-            if self.config.cluster_queue_resource_metrics {
-                usage_gauges(CLUSTER_QUEUE_RESOURCE_RESERVATION, &[cohort, name], &figures.reservation, out);
-                usage_gauges(CLUSTER_QUEUE_RESOURCE_USAGE, &[cohort, name], &figures.usage, out);
-                quota_gauges(cohort, name, &crate::ingest::queues::cluster_queue(queue).resource_groups, out);
-            }
-        }
-    }
-
-    fn local_queue_gauges(&self, out: &mut Snapshot) {
-        for ((namespace, name), queue) in &self.world.local_queues {
-            if !self.is_measured(queue) {
-                continue;
-            }
-            let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { continue };
-            out.add(LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS, &[name, namespace], number(figures.reserving));
-            out.add(LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS, &[name, namespace], number(figures.admitted));
-            let is = if figures.inactive.is_none() { "True" } else { "False" };
-            for status in ["True", "False", "Unknown"] {
-                let value = f64::from(u8::from(status == is));
-                out.add(LOCAL_QUEUE_STATUS, &[name, namespace, status], value);
-            }
-            usage_gauges(LOCAL_QUEUE_RESOURCE_RESERVATION, &[name, namespace], &figures.reservation, out);
-            usage_gauges(LOCAL_QUEUE_RESOURCE_USAGE, &[name, namespace], &figures.usage, out);
-            if self.config.admission_fair_sharing.is_some() {
-                let cluster = queue.spec.cluster_queue.as_deref().unwrap_or_default();
-                out.add(
-                    LOCAL_QUEUE_ADMISSION_FAIR_SHARING_USAGE,
-                    &[name, namespace, cluster],
-                    figures.fair_usage,
-                );
-            }
-        }
-    }
-
-    fn cohort_gauges(&self, out: &mut Snapshot) {
-        let mut names: Vec<Name> = self.world.cohorts.keys().cloned().collect();
-        names.extend(
-            self.world.cluster_queues.values().filter_map(|q| q.spec.cohort_name.as_deref().map(Name::from)),
-        );
-        names.extend(
-            self.world.cohorts.values().filter_map(|c| c.spec.parent_name.as_deref().map(Name::from)),
-        );
-        names.sort_unstable();
-        names.dedup();
-        for name in names.iter().filter(|n| !n.is_empty()) {
-            let Some(figures) = self.scheduler.cohort_status(name) else { continue };
-            let parent = self.parent_cohort(name).unwrap_or_default();
-            out.add(COHORT_INFO, &[name, &parent, &self.root_cohort(name)], 1.0);
-            if self.config.fair_sharing.is_some() {
-                out.add(COHORT_WEIGHTED_SHARE, &[name], share(figures.weighted_share));
-            }
-            for (flavor, resource, quota, usage) in &figures.subtree {
-                out.add(COHORT_SUBTREE_QUOTA, &[name, flavor, resource], base_units(resource, *quota));
-                out.add(COHORT_SUBTREE_USAGE, &[name, flavor, resource], base_units(resource, *usage));
-            }
-            for (flavor, resource, held) in self.scheduler.cohort_reservations(name) {
-                let value = base_units(&resource, held);
-                out.add(COHORT_SUBTREE_RESOURCE_RESERVATIONS, &[name, &flavor, &resource], value);
-            }
-            let below = self.world.cluster_queues.keys().filter(|q| self.cohorts_above(q).contains(name));
-            let admitted: usize =
-                below.filter_map(|q| self.scheduler.cluster_queue_status(q)).map(|s| s.admitted).sum();
-            out.add(COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS, &[name], number(admitted));
-        }
-    }
-
-    fn workload_gauges(&self, out: &mut Snapshot) {
-        let mut finished: BTreeMap<(Name, Name, Name), usize> = BTreeMap::new();
-        let mut unadmitted: BTreeMap<(Name, Name, Name, String, String), usize> = BTreeMap::new();
-        for (key, entry) in &self.world.workloads {
-            let status = &entry.object.status;
-            let local = Name::from(entry.object.spec.queue_name.as_str());
-            let held = status.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
-            let queue = held.or_else(|| self.world.cluster_queue_of(key, &entry.object)).unwrap_or_default();
-            if is(status, Type::Finished) {
-                *finished.entry((queue, local, Arc::clone(&key.namespace))).or_default() += 1;
-            } else if !is(status, Type::Admitted) {
-                let (why, cause) = unadmitted_reason(status);
-                *unadmitted.entry((queue, local, Arc::clone(&key.namespace), why, cause)).or_default() += 1;
-            }
-        }
-        let mut by_queue: BTreeMap<Name, usize> = BTreeMap::new();
-        for ((queue, local, namespace), n) in finished {
-            *by_queue.entry(queue).or_default() += n;
-            if self.measures(&namespace, &local) {
-                out.add(LOCAL_QUEUE_FINISHED_WORKLOADS, &[&local, &namespace], number(n));
-            }
-        }
-        for (queue, n) in by_queue {
-            out.add(FINISHED_WORKLOADS, &[&queue], number(n));
-        }
-        let mut by_queue: BTreeMap<(Name, String, String), usize> = BTreeMap::new();
-        for ((queue, local, namespace, why, cause), n) in unadmitted {
-            if self.measures(&namespace, &local) {
-                let labels = [&*local, &namespace, &queue, &why, &cause];
-                out.add(LOCAL_QUEUE_UNADMITTED_WORKLOADS, &labels, number(n));
-            }
-            *by_queue.entry((queue, why, cause)).or_default() += n;
-        }
-        for ((queue, why, cause), n) in by_queue {
-            out.add(UNADMITTED_WORKLOADS, &[&queue, &why, &cause], number(n));
-        }
-    }
-
-    /// The cohort above a cohort.
-    pub(crate) fn parent_cohort(&self, name: &str) -> Option<Name> {
-        self.world.cohorts.get(name)?.spec.parent_name.as_deref().filter(|p| !p.is_empty()).map(Name::from)
-    }
-
-    /// The cohort at the top; a cycle ends where it would begin again.
-    fn root_cohort(&self, name: &str) -> Name {
-        let mut seen = vec![Name::from(name)];
-        while let Some(parent) = self.parent_cohort(&seen[seen.len() - 1])
-            && !seen.contains(&parent)
-        {
-            seen.push(parent);
-        }
-        seen.pop().unwrap_or_default()
-    }
-
-    /// The cohorts above a ClusterQueue, nearest first.
-    pub(crate) fn cohorts_above(&self, queue: &str) -> Vec<Name> {
-        let first = self.world.cluster_queues.get(queue).and_then(|q| q.spec.cohort_name.as_deref());
-        let mut above: Vec<Name> = first.filter(|c| !c.is_empty()).map(Name::from).into_iter().collect();
-        while let Some(parent) = above.last().and_then(|last| self.parent_cohort(last))
-            && !above.contains(&parent)
-        {
-            above.push(parent);
-        }
-        above
-    }
-}
-
-/// Why a workload is not admitted: the reasons of the conditions Admitted and QuotaReserved (reference 05).
-fn unadmitted_reason(status: &v1beta2::WorkloadStatus) -> (String, String) {
-    let reason_of =
-        |type_: Type| conditions::find(&status.conditions, type_.as_str()).map(|c| c.reason.clone());
-    let why = reason_of(Type::Admitted).unwrap_or_else(|| reason::NO_RESERVATION.to_owned());
-    if reserved(status) {
-        return (why, String::new());
-    }
-    (why, reason_of(Type::QuotaReserved).unwrap_or_else(|| reason::PENDING_EVALUATION.to_owned()))
-}
-
-fn usage_gauges(metric: &'static str, head: &[&str], usage: &sluice_core::FlavorUsage, out: &mut Snapshot) {
-    for (flavor, resources) in usage {
-        for resource in resources {
-            let labels = [head, &[flavor, &resource.name]].concat();
-            out.add(metric, &labels, base_units(&resource.name, resource.total));
-        }
-    }
-}
-
-fn quota_gauges(cohort: &str, queue: &str, groups: &[sluice_core::ResourceGroup], out: &mut Snapshot) {
-    for flavor in groups.iter().flat_map(|g| &g.flavors) {
-        for quota in &flavor.resources {
-            let labels = [cohort, queue, &*flavor.name, &*quota.name];
-            let limit = |amount: Option<Amount>| base_units(&quota.name, amount.unwrap_or(Amount::UNLIMITED));
-            out.add(CLUSTER_QUEUE_NOMINAL_QUOTA, &labels, base_units(&quota.name, quota.nominal));
-            out.add(CLUSTER_QUEUE_BORROWING_LIMIT, &labels, limit(quota.borrowing_limit));
-            out.add(CLUSTER_QUEUE_LENDING_LIMIT, &labels, limit(quota.lending_limit));
-        }
-    }
 }

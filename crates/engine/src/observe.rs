@@ -2,53 +2,25 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use sluice_api::job::JobView;
-use sluice_api::slim;
+use sluice_api::gates::Gate;
+use sluice_api::job::{JobView, PodScheduling};
+use sluice_api::v1beta2::AdmissionCheck;
+use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::{EventType, Level};
 use crate::engine::Engine;
 use crate::hotswap::scene::holds;
-use crate::ingest::limits::LimitSummary;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
+use crate::lifecycle::answered::SeenByController;
 use crate::outbox::{event, log};
+use crate::version::{Seen, compare};
 use crate::world::JobKey;
 
 /// The annotation (of jobs: label) that makes the engine panic, where the configuration allows it.
 const INJECT_PANIC: &str = "sluice.dev/inject-panic";
-
-/// How a version that was seen relates to the one that is known. Versions are opaque, but grow where they are numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    Older,
-    Same,
-    Newer,
-}
-
-fn compare(known: Option<&str>, seen: Option<&str>) -> Seen {
-    let (Some(known), Some(seen)) = (known, seen) else { return Seen::Newer };
-    if known == seen {
-        return Seen::Same;
-    }
-    match (known.parse::<u64>(), seen.parse::<u64>()) {
-        (Ok(known), Ok(seen)) if seen < known => Seen::Older,
-        _ => Seen::Newer,
-    }
-}
-
-/// Whether a version tells nothing new.
-pub(crate) fn is_stale(known: Option<&str>, seen: Option<&str>) -> bool {
-    compare(known, seen) != Seen::Newer
-}
-
-/// Whether an answer about an object is older than what is known of it: it was overtaken by what a watch told.
-pub(crate) fn is_overtaken(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
-    let known = known.and_then(|metadata| metadata.resource_version.as_deref());
-    compare(known, answer.resource_version.as_deref()) == Seen::Older
-}
 
 impl Engine {
     /// Takes in an object as it is now.
@@ -70,40 +42,58 @@ impl Engine {
                 if changed && let Some(old) = known {
                     self.changes.note(self.now, &reference, &old.spec, &flavor.spec);
                 }
-                self.world.flavors.insert(name, flavor);
+                let topology = flavor.spec.topology_name.clone();
+                let old = self.world.flavors.insert(name, flavor);
                 if changed {
+                    self.mark_topology(topology.as_deref());
+                    self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));
                     self.scheduler.set_flavor(spec);
                     self.quota_changed();
                 }
-                self.dirty.objects.insert(reference);
+                self.dirty.statuses.insert(reference);
             }
             Object::ClusterQueue(queue) => self.observe_cluster_queue(&name, queue),
             Object::LocalQueue(queue) => self.observe_local_queue(reference, queue),
             Object::Cohort(cohort) => {
+                self.observe_custom_labels(&reference, &cohort.metadata);
+                self.deleted_cohorts.remove(&name);
                 let spec = queues::cohort(&cohort);
                 let known = self.world.cohorts.get(&name);
                 let changed = known.is_none_or(|old| queues::cohort(old) != spec);
                 if changed && let Some(old) = known {
                     self.changes.note(self.now, &reference, &old.spec, &cohort.spec);
                 }
-                self.world.cohorts.insert(name, cohort);
+                let parent = cohort.spec.parent_name.as_deref();
+                if known.is_none_or(|old| old.spec.parent_name.as_deref() != parent) {
+                    self.deleted_cohorts.remove(parent.unwrap_or_default());
+                }
                 if changed {
+                    self.mark_flavors_of(&cohort.spec.resource_groups);
+                }
+                let old = self.world.cohorts.insert(name, cohort);
+                if changed {
+                    self.mark_flavors_of(old.as_ref().map_or(&[], |old| &old.spec.resource_groups));
                     self.scheduler.set_cohort(spec);
                     self.quota_changed();
                 }
-                self.dirty.objects.insert(reference);
+                self.dirty.statuses.insert(reference);
             }
             Object::AdmissionCheck(check) => {
                 self.scheduler.set_check(&name, queues::check(&check));
-                self.world.checks.insert(name, check);
-                self.quota_changed();
-                self.mark_checked_workloads();
-                self.dirty.objects.insert(reference);
+                let same = |old: &AdmissionCheck| old.spec == check.spec && old.status == check.status;
+                let changed = !self.world.checks.get(&name).is_some_and(|old| same(old));
+                self.world.checks.insert(Arc::clone(&name), check);
+                if changed {
+                    self.quota_changed();
+                    self.mark_checked_workloads(&name);
+                }
+                self.dirty.statuses.insert(reference);
             }
             Object::Topology(topology) => self.observe_topology(reference, topology),
             Object::WorkloadPriorityClass(class) => {
-                if self.world.workload_priority_classes.insert(name, class.value) != Some(class.value) {
-                    self.priority_classes_changed();
+                let old = self.world.workload_priority_classes.insert(Arc::clone(&name), class.value);
+                if old != Some(class.value) {
+                    self.priority_class_changed(&name);
                 }
             }
             Object::PriorityClass(class) => {
@@ -147,10 +137,11 @@ impl Engine {
             Object::RuntimeClass(class) => {
                 self.world.runtime_classes.insert(name, *class);
                 self.mark_pending_workloads(None);
+                self.hotswap_stale();
             }
             Object::ProvisioningRequestConfig(config) => {
-                self.world.provisioning_configs.insert(name, config);
-                self.configs_changed();
+                self.world.provisioning_configs.insert(Arc::clone(&name), config);
+                self.config_changed(&name);
             }
             Object::ProvisioningRequest(request) => self.observe_request(&reference, request),
         }
@@ -165,9 +156,20 @@ impl Engine {
         if changed && let Some(old) = known {
             self.changes.note(self.now, &reference, &old.spec, &queue.spec);
         }
-        self.world.cluster_queues.insert(Arc::clone(name), queue);
-        self.dirty.objects.insert(reference);
+        let cohort = queue.spec.cohort_name.as_deref();
+        if known.is_none_or(|old| old.spec.cohort_name.as_deref() != cohort) {
+            self.deleted_cohorts.remove(cohort.unwrap_or_default());
+        }
+        self.observe_custom_labels(&reference, &queue.metadata);
         if changed {
+            self.mark_named_by(&queue.spec);
+        }
+        let old = self.world.cluster_queues.insert(Arc::clone(name), queue);
+        self.dirty.statuses.insert(reference);
+        if changed {
+            if let Some(old) = old {
+                self.mark_named_by(&old.spec);
+            }
             self.scheduler.set_cluster_queue(spec);
             self.quota_changed();
             self.mark_workloads_of_cluster_queue(name);
@@ -187,8 +189,9 @@ impl Engine {
         if changed && let Some(old) = known {
             self.changes.note(self.now, &reference, &old.spec, &queue.spec);
         }
-        self.world.local_queues.insert(key.clone(), queue);
-        self.dirty.objects.insert(reference);
+        self.observe_custom_labels(&reference, &queue.metadata);
+        self.world.put_local_queue(key.clone(), queue);
+        self.dirty.statuses.insert(reference);
         if changed {
             self.scheduler.set_local_queue(spec);
             self.stir();
@@ -211,6 +214,7 @@ impl Engine {
                 _ => entry.retry.seen_newer(),
             }
         }
+        self.measure_change(&key, &workload);
         self.world.put_workload(&key, workload);
         if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
             entry.unchecked = true;
@@ -222,7 +226,26 @@ impl Engine {
         self.hotswap_workload_changed(&key);
     }
 
-    fn observe_job(&mut self, view: JobView) {
+    /// Drops the pod templates of a job that gets no Workload: templates are most of it. When it gets a queue name, it is seen anew.
+    fn slim_job(&self, view: &mut JobView) {
+        if view.queue_name.is_some() || self.config.manage_jobs_without_queue_name {
+            return;
+        }
+        for set in &mut view.pod_sets {
+            set.template = None;
+            if view.controller.is_none() {
+                set.scheduling = PodScheduling::default();
+            }
+        }
+    }
+
+    fn observe_job(&mut self, mut view: JobView) {
+        if !self.config.on(Gate::WorkloadIdentifierAnnotations) {
+            // Only the label counts.
+            let label = view.labels.get(labels::PREBUILT_WORKLOAD_NAME);
+            view.prebuilt_workload = label.filter(|name| !name.is_empty()).cloned();
+        }
+        self.slim_job(&mut view);
         let key = JobKey::of(&view.job);
         if !self.config.frameworks.contains(&view.job.kind) && !self.is_child(&view) {
             return self.drop_job(&key);
@@ -239,7 +262,12 @@ impl Engine {
         }
         self.mark_parent(&key, Some(&view));
         let uid = Arc::clone(&view.job.uid);
+        let before = self.world.jobs.get(&key).map(|entry| (entry.seen, entry.view.suspended));
+        let seen = SeenByController::next(before, &view, self.now);
         self.world.put_job(Arc::new(view));
+        if let Some(entry) = self.world.jobs.get_mut(&key) {
+            entry.seen = seen;
+        }
         self.dirty.jobs.extend(self.world.children.get(&uid).into_iter().flatten().cloned());
         self.dirty.jobs.insert(key);
     }
@@ -256,6 +284,7 @@ impl Engine {
         {
             self.changes.note_deletion(self.now, object);
         }
+        self.forget_series(object);
         match object.kind {
             Kind::Workload => {
                 let key = WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(name));
@@ -272,12 +301,15 @@ impl Engine {
                 }
             }
             Kind::ResourceFlavor => {
-                self.world.flavors.remove(name);
+                let old = self.world.flavors.remove(name);
+                self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));
                 self.scheduler.remove_flavor(name);
                 self.quota_changed();
             }
             Kind::ClusterQueue => {
-                self.world.cluster_queues.remove(name);
+                if let Some(old) = self.world.cluster_queues.remove(name) {
+                    self.mark_named_by(&old.spec);
+                }
                 self.scheduler.remove_cluster_queue(name);
                 self.active.remove(name);
                 self.quota_changed();
@@ -285,14 +317,17 @@ impl Engine {
             }
             Kind::LocalQueue => {
                 let key = (Arc::clone(&object.namespace), Arc::clone(name));
-                self.world.local_queues.remove(&key);
+                self.world.take_local_queue(&key);
                 self.scheduler.remove_local_queue(&key.0, &key.1);
                 self.stir();
                 self.hotswap_stale();
                 self.mark_workloads_of_queue(&key);
             }
             Kind::Cohort => {
-                self.world.cohorts.remove(name);
+                if let Some(old) = self.world.cohorts.remove(name) {
+                    self.mark_flavors_of(&old.spec.resource_groups);
+                }
+                self.note_deleted_cohort(name);
                 self.scheduler.remove_cohort(name);
                 self.quota_changed();
             }
@@ -327,10 +362,11 @@ impl Engine {
             Kind::RuntimeClass => {
                 self.world.runtime_classes.remove(name);
                 self.mark_pending_workloads(None);
+                self.hotswap_stale();
             }
             Kind::ProvisioningRequestConfig => {
                 self.world.provisioning_configs.remove(name);
-                self.configs_changed();
+                self.config_changed(name);
             }
             Kind::ProvisioningRequest => self.forget_request(object),
             // Never watched.
@@ -340,6 +376,8 @@ impl Engine {
 
     fn drop_workload(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.take_workload(key) else { return };
+        self.unreleased.remove(key);
+        self.unlisted.remove(key);
         if let Some(job) = self.world.job_of(&entry) {
             self.dirty.jobs.insert(job);
         }
@@ -416,82 +454,5 @@ impl Engine {
             _ => false,
         };
         assert!(!poisonous, "a panic was injected by {INJECT_PANIC}");
-    }
-
-    /// Marks a Workload, and the job that it belongs to.
-    pub(crate) fn touch_workload(&mut self, key: &WorkloadKey) {
-        if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
-            self.dirty.jobs.insert(job);
-        }
-        self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
-        self.dirty.workloads.insert(key.clone());
-    }
-
-    /// Quota, flavors or checks changed: any queue's status may have.
-    pub(crate) fn quota_changed(&mut self) {
-        self.stir();
-        self.hotswap_stale();
-        self.mark_all_statuses();
-    }
-
-    fn limits_changed(&mut self, namespace: &Name) {
-        let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
-        let summary = LimitSummary::of(ranges);
-        self.world.limits.insert(Arc::clone(namespace), summary);
-        self.mark_pending_workloads(Some(namespace));
-        self.hotswap_stale();
-    }
-
-    /// Marks the Workloads that wait, in one namespace or all.
-    fn mark_pending_workloads(&mut self, namespace: Option<&Name>) {
-        let waiting = self.world.workloads.iter().filter(|(key, entry)| {
-            namespace.is_none_or(|ns| key.namespace == *ns) && entry.status().admission.is_none()
-        });
-        self.dirty.workloads.extend(waiting.map(|(key, _)| key.clone()));
-    }
-
-    /// Marks the Workloads of one LocalQueue.
-    pub(crate) fn mark_workloads_of_queue(&mut self, queue: &(Name, Name)) {
-        self.dirty.workloads.extend(self.world.by_queue.get(queue).into_iter().flatten().cloned());
-        let reference = ObjectRef::namespaced(Kind::LocalQueue, Arc::clone(&queue.0), Arc::clone(&queue.1));
-        self.dirty.objects.insert(reference);
-    }
-
-    /// Marks the Workloads of all LocalQueues that point to a ClusterQueue.
-    pub(crate) fn mark_workloads_of_cluster_queue(&mut self, name: &Name) {
-        for queue in self.world.queues_into(name) {
-            self.mark_workloads_of_queue(&queue);
-        }
-    }
-
-    fn mark_jobs_in(&mut self, namespace: &Name) {
-        let jobs = self.world.jobs.keys().filter(|k| k.namespace == *namespace);
-        self.dirty.jobs.extend(jobs.cloned());
-    }
-
-    fn priority_classes_changed(&mut self) {
-        let referring =
-            self.world.workloads.iter().filter(|(_, e)| e.object.spec.priority_class_ref.is_some());
-        self.dirty.workloads.extend(referring.map(|(key, _)| key.clone()));
-        self.untold_jobs();
-    }
-
-    /// Marks the jobs that something kept from getting a Workload.
-    fn untold_jobs(&mut self) {
-        let troubled = self.world.jobs.iter().filter(|(_, e)| e.told.is_some());
-        self.dirty.jobs.extend(troubled.map(|(key, _)| key.clone()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_grow_where_they_are_numbers() {
-        assert_eq!(compare(Some("9"), Some("10")), Seen::Newer);
-        assert_eq!(compare(Some("10"), Some("9")), Seen::Older);
-        assert_eq!(compare(Some("a"), Some("b")), Seen::Newer);
-        assert_eq!(compare(Some("a"), Some("a")), Seen::Same);
     }
 }

@@ -80,6 +80,11 @@ impl Outbox {
         self.open.iter().map(|(id, open)| (*id, open))
     }
 
+    /// The same, the one after another.
+    pub fn open_after(&self, id: Option<EffectId>) -> Option<(EffectId, &Open)> {
+        crate::world::after(&self.open, id.as_ref()).next().map(|(id, open)| (*id, open))
+    }
+
     /// Hands everything out.
     pub fn take(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
@@ -109,7 +114,18 @@ pub(crate) fn event(
 
 /// Makes an observation.
 pub(crate) fn observe(metric: &'static str, labels: &[&str], value: f64) -> Effect {
-    Effect::Observe(Observation { metric, labels: labels.iter().map(|l| Arc::from(*l)).collect(), value })
+    observe_with(metric, labels, value, Vec::new())
+}
+
+/// Makes an observation with the values of custom labels that its labels do not tell.
+pub(crate) fn observe_with(
+    metric: &'static str,
+    labels: &[&str],
+    value: f64,
+    custom: Vec<Arc<str>>,
+) -> Effect {
+    let labels = labels.iter().map(|l| Arc::from(*l)).collect();
+    Effect::Observe(Observation { metric, labels, value, custom })
 }
 
 /// Makes a log line.

@@ -2,6 +2,7 @@
 //!
 //! A status is computed when something changed and written when it differs, at most once per interval and object.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -13,6 +14,7 @@ use sluice_api::v1beta2;
 use sluice_core::{self as core, LocalQueueInactive, Name};
 use sluice_quantity::quantity_of;
 
+use crate::config::Part;
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
@@ -106,56 +108,74 @@ fn status_patch(metadata: &ObjectMeta, status: Value, fields: &[&str]) -> Value 
 }
 
 impl Engine {
-    /// Marks every queue, cohort, flavor, topology and check, and looks at which ClusterQueues are active.
+    /// Marks every queue, cohort, flavor, topology and check.
     pub(crate) fn mark_all_statuses(&mut self) {
-        self.activity_stale = true;
-        let world = &self.world;
+        let (world, statuses) = (&self.world, &mut self.dirty.statuses);
         let cluster = |kind, name: &Name| ObjectRef::cluster(kind, Arc::clone(name));
-        self.dirty.objects.extend(world.cluster_queues.keys().map(|n| cluster(Kind::ClusterQueue, n)));
-        self.dirty.objects.extend(world.cohorts.keys().map(|n| cluster(Kind::Cohort, n)));
-        self.dirty.objects.extend(world.flavors.keys().map(|n| cluster(Kind::ResourceFlavor, n)));
-        self.dirty.objects.extend(world.topologies.keys().map(|n| cluster(Kind::Topology, n)));
-        self.dirty.objects.extend(world.checks.keys().map(|n| cluster(Kind::AdmissionCheck, n)));
+        statuses.extend(world.cluster_queues.keys().map(|n| cluster(Kind::ClusterQueue, n)));
+        statuses.extend(world.cohorts.keys().map(|n| cluster(Kind::Cohort, n)));
+        statuses.extend(world.flavors.keys().map(|n| cluster(Kind::ResourceFlavor, n)));
+        statuses.extend(world.topologies.keys().map(|n| cluster(Kind::Topology, n)));
+        statuses.extend(world.checks.keys().map(|n| cluster(Kind::AdmissionCheck, n)));
         let local =
             |(ns, n): &(Name, Name)| ObjectRef::namespaced(Kind::LocalQueue, Arc::clone(ns), Arc::clone(n));
-        self.dirty.objects.extend(world.local_queues.keys().map(local));
+        statuses.extend(world.local_queues.keys().map(local));
     }
 
-    /// Marks the queues whose figures the core says have changed.
+    /// Marks the queues whose figures the core says have changed, and what hangs on those that are active since, or no more.
     pub(crate) fn collect_queue_changes(&mut self) {
         let changed = self.scheduler.take_changed();
-        let cluster = |kind, name| ObjectRef::cluster(kind, name);
-        self.dirty.objects.extend(changed.cluster_queues.into_iter().map(|n| cluster(Kind::ClusterQueue, n)));
-        self.dirty.objects.extend(changed.cohorts.into_iter().map(|n| cluster(Kind::Cohort, n)));
-        let local = |(ns, n)| ObjectRef::namespaced(Kind::LocalQueue, ns, n);
-        self.dirty.objects.extend(changed.local_queues.into_iter().map(local));
-        if std::mem::take(&mut self.activity_stale) {
-            self.refresh_activity();
-        }
-    }
-
-    /// Notes which ClusterQueues are active, and marks what hangs on those that changed.
-    fn refresh_activity(&mut self) {
-        let names: Vec<_> = self.world.cluster_queues.keys().cloned().collect();
-        for name in names {
-            let active = self.scheduler.cluster_queue_status(&name).is_some_and(|s| s.inactive.is_empty());
+        for name in changed.cluster_queues {
+            let active = self.scheduler.is_active(&name);
             if self.active.insert(Arc::clone(&name), active) != Some(active) {
                 self.mark_workloads_of_cluster_queue(&name);
                 self.hotswap_stale();
             }
+            self.dirty.statuses.insert(ObjectRef::cluster(Kind::ClusterQueue, name));
+        }
+        let cohorts = changed.cohorts.into_iter().map(|name| ObjectRef::cluster(Kind::Cohort, name));
+        self.dirty.statuses.extend(cohorts);
+        let local = |(ns, n)| ObjectRef::namespaced(Kind::LocalQueue, ns, n);
+        self.dirty.statuses.extend(changed.local_queues.into_iter().map(local));
+    }
+
+    /// Looks at the statuses that may have changed, each once: who does not lead writes none.
+    pub(crate) fn write_statuses(&mut self) {
+        let marked = std::mem::take(&mut self.dirty.statuses);
+        if !self.decides() {
+            return;
+        }
+        for object in marked {
+            self.working_on = Some(object.clone());
+            self.reconcile_status(&object);
+            self.working_on = None;
+        }
+    }
+
+    /// Looks at an object that is neither a Workload nor a job and has no status of ours.
+    pub(crate) fn reconcile_other(&mut self, object: &ObjectRef) {
+        if !self.decides() {
+            return;
+        }
+        if object.kind == Kind::Pod {
+            self.end_terminating(object);
+        } else {
+            self.mark_maker(object);
         }
     }
 
     /// Writes the status of one object if it differs, and its finalizer.
-    pub(crate) fn reconcile_status(&mut self, object: &ObjectRef) {
-        if !self.decides() {
+    fn reconcile_status(&mut self, object: &ObjectRef) {
+        if !self.world.has(object) {
+            // It went after it was marked.
+            self.statuses.remove(object);
             return;
         }
-        if matches!(object.kind, Kind::ProvisioningRequest | Kind::PodTemplate) {
-            return self.mark_maker(object);
-        }
-        if object.kind == Kind::Pod {
-            return self.end_terminating(object);
+        let part = Part::of(object.kind);
+        let runs = part.is_none_or(|part| self.config.runs(part));
+        // Whether a check of ours works is the provisioning part's to say.
+        if !runs && object.kind != Kind::AdmissionCheck {
+            return;
         }
         let entry = self.statuses.entry(object.clone()).or_default();
         if entry.open.is_some() {
@@ -167,7 +187,9 @@ impl Engine {
         if let Some(until) = until {
             return self.wake_at(until, Alarm::Object(object.clone()));
         }
-        let write = self.finalizer_patch(object).map(|body| (Purpose::Finalizer, None, body)).or_else(|| {
+        self.work.statuses += 1;
+        let finalizers = if runs { self.finalizer_patch(object) } else { None };
+        let write = finalizers.map(|body| (Purpose::Finalizer, None, body)).or_else(|| {
             let body = match object.kind {
                 Kind::ClusterQueue => self.cluster_queue_patch(&object.name),
                 Kind::LocalQueue => self.local_queue_patch(object),
@@ -227,14 +249,12 @@ impl Engine {
         Some(status_patch(&queue.metadata, status, &["flavorsReservation", "flavorsUsage", "fairSharing"]))
     }
 
-    fn local_queue_patch(&mut self, object: &ObjectRef) -> Option<Value> {
+    fn local_queue_patch(&self, object: &ObjectRef) -> Option<Value> {
         let (namespace, name) = (&object.namespace, &object.name);
         let queue = self.world.local_queues.get(&(Arc::clone(namespace), Arc::clone(name)))?;
         let figures = self.scheduler.local_queue_status(namespace, name)?;
         let known = queue.status.clone().unwrap_or_default();
         let generation = queue.metadata.generation.unwrap_or(0);
-        let fair = self.config.admission_fair_sharing.as_ref().filter(|_| self.usage_based(queue));
-        let interval = fair.map(|f| f.sampling_interval_seconds);
         let next = v1beta2::LocalQueueStatus {
             conditions: self.active_condition(
                 &known.conditions,
@@ -246,25 +266,24 @@ impl Engine {
             admitted_workloads: count(figures.admitted),
             flavors_reservation: local_usage(&figures.reservation),
             flavors_usage: local_usage(&figures.usage),
-            fair_sharing: fair.map(|_| fair_status(&figures)),
+            fair_sharing: self
+                .config
+                .shares_admission()
+                .then(|| fair_status(&figures, known.fair_sharing.as_ref())),
         };
-        let patch = (queue.status.is_none() || next != known).then(|| {
-            let status = serde_json::to_value(next).expect("a status consists of plain data");
-            status_patch(&queue.metadata, status, &["flavorsReservation", "flavorsUsage", "fairSharing"])
-        });
-        if let Some(seconds) = interval {
-            let next = crate::lifecycle::workload::later(conditions::whole_seconds(self.now), seconds.max(1));
-            self.wake_at(next, Alarm::Object(object.clone()));
+        if queue.status.is_some() && next == known {
+            return None;
         }
-        patch
-    }
-
-    /// Whether a LocalQueue's ClusterQueue orders by usage.
-    fn usage_based(&self, queue: &v1beta2::LocalQueue) -> bool {
-        let cluster = queue.spec.cluster_queue.as_deref().and_then(|n| self.world.cluster_queues.get(n));
-        cluster
-            .and_then(|c| c.spec.admission_scope.as_ref())
-            .is_some_and(|s| s.admission_mode == v1beta2::AdmissionMode::UsageBasedAdmissionFairSharing)
+        let mut status = serde_json::to_value(next).expect("a status consists of plain data");
+        let consumed = status.pointer_mut("/fairSharing/admissionFairSharingStatus/consumedResources");
+        if let Some(consumed) = consumed.and_then(Value::as_object_mut) {
+            // A merge keeps what it does not name.
+            let before = known.fair_sharing.and_then(|fair| fair.admission_fair_sharing_status);
+            for resource in before.into_iter().flat_map(|before| before.consumed_resources.into_keys()) {
+                consumed.entry(resource).or_insert(Value::Null);
+            }
+        }
+        Some(status_patch(&queue.metadata, status, &["flavorsReservation", "flavorsUsage", "fairSharing"]))
     }
 
     /// Whether a check of ours works. Only a change of that is written: the text alone may lag (reference 03, 3.2).
@@ -294,15 +313,23 @@ impl Engine {
     }
 }
 
-/// What admission fair sharing remembers of a LocalQueue.
-fn fair_status(figures: &core::LocalQueueStatus) -> v1beta2::LocalQueueFairSharingStatus {
+/// What admission fair sharing remembers of a LocalQueue. The time of a sample that found nothing new is no reason to write.
+fn fair_status(
+    figures: &core::LocalQueueStatus,
+    known: Option<&v1beta2::LocalQueueFairSharingStatus>,
+) -> v1beta2::LocalQueueFairSharingStatus {
     let consumed = figures.consumed.iter().map(|(name, units)| (name.to_string(), from_units(*units)));
+    let consumed_resources: BTreeMap<_, _> = consumed.collect();
+    let known = known
+        .and_then(|fair| fair.admission_fair_sharing_status.as_ref())
+        .filter(|known| known.consumed_resources == consumed_resources);
+    let sampled = figures.consumed_at.map(|at| v1beta2::AdmissionFairSharingStatus {
+        consumed_resources,
+        last_update: Time(conditions::whole_seconds(ingest::timestamp(at))),
+    });
     v1beta2::LocalQueueFairSharingStatus {
         weighted_share: whole(figures.fair_usage),
-        admission_fair_sharing_status: figures.consumed_at.map(|at| v1beta2::AdmissionFairSharingStatus {
-            consumed_resources: consumed.collect(),
-            last_update: Time(conditions::whole_seconds(ingest::timestamp(at))),
-        }),
+        admission_fair_sharing_status: known.cloned().or(sampled),
     }
 }
 

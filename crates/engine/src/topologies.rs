@@ -26,7 +26,7 @@ impl Engine {
             self.scheduler.set_topology(&name, true);
             self.quota_changed();
         }
-        self.dirty.objects.insert(reference);
+        self.dirty.statuses.insert(reference);
     }
 
     /// A Topology is gone.

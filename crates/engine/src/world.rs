@@ -1,19 +1,22 @@
 //! The objects as they were seen last, and the indexes over them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use sluice_api::job::{JobKind, JobRef, JobView};
-use sluice_api::{slim, v1beta2};
+use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
 use crate::hotswap::pods::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
-use crate::input::{Kind, ObjectRef, WriteError};
+use crate::input::{Kind, ObjectRef};
+use crate::lifecycle::answered::SeenByController;
 use crate::lifecycle::transition::Eviction;
+use crate::retry::Retry;
 
 /// Names a job by where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,48 +44,6 @@ impl JobKey {
 /// The reference to a Workload's object.
 pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {
     ObjectRef::namespaced(Kind::Workload, Arc::clone(&key.namespace), Arc::clone(&key.name))
-}
-
-/// How writes on one object fare.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Retry {
-    /// Failures in a row.
-    pub failures: u32,
-    /// Not before this time.
-    pub until: Option<Timestamp>,
-    /// The last failure was a conflict: a newer version of the object ends the wait.
-    pub conflict: bool,
-}
-
-impl Retry {
-    /// Whether writes must still wait.
-    pub fn waits(&self, now: Timestamp) -> bool {
-        self.until.is_some_and(|until| until > now)
-    }
-
-    /// Counts a failure and says until when to wait.
-    pub fn failed(&mut self, error: &WriteError, now: Timestamp) -> Timestamp {
-        let (base_ms, most_ms): (i64, i64) = match error {
-            WriteError::Conflict(_) => (50, 5_000),
-            WriteError::Transient(_) | WriteError::NotFound(_) => (1_000, 60_000),
-            WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
-                (5_000, 300_000)
-            }
-        };
-        let wait = base_ms.saturating_mul(1 << self.failures.min(16)).min(most_ms);
-        let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
-        self.failures = self.failures.saturating_add(1);
-        self.conflict = matches!(error, WriteError::Conflict(_));
-        self.until = Some(until);
-        until
-    }
-
-    /// A newer version of the object was seen.
-    pub fn seen_newer(&mut self) {
-        if self.conflict {
-            self.until = None;
-        }
-    }
 }
 
 /// What was decided about a workload and is still to be written.
@@ -116,10 +77,14 @@ pub(crate) struct WorkloadEntry {
     pub uncertain: bool,
     /// Its reservation may not be ours: it appeared while we led, and nobody has yet looked whether it fits.
     pub unchecked: bool,
+    /// When we reserved the quota that it holds.
+    pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare.
     pub retry: Retry,
     /// When a message was last written, for those whose numbers alone change.
     pub message_at: Option<Timestamp>,
+    /// A warning that is held back, and until when.
+    pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
     /// Why it waits, while that cannot be written, or need not yet.
     pub untold: Option<Untold>,
 }
@@ -145,6 +110,11 @@ impl WorkloadEntry {
         self.object.metadata.uid.as_deref().unwrap_or_default().into()
     }
 
+    /// The UID of the job that it belongs to: see [`job_uid`].
+    pub fn job_uid(&self) -> Option<&str> {
+        job_uid(&self.object)
+    }
+
     /// The UID of the job that controls it.
     pub fn controller_uid(&self) -> Option<&str> {
         controller(&self.object).map(|o| o.uid.as_str())
@@ -158,6 +128,15 @@ pub(crate) fn controller(
     object.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))
 }
 
+/// The UID of the job that a Workload belongs to: its controller's, or, if it lost all its owner references, that of the label which it got
+/// from its job.
+fn job_uid(object: &slim::Workload) -> Option<&str> {
+    if object.metadata.owner_references.iter().flatten().next().is_some() {
+        return controller(object).map(|owner| owner.uid.as_str());
+    }
+    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(String::as_str)
+}
+
 /// A job and what is under way with it.
 #[derive(Clone, Debug)]
 pub(crate) struct JobEntry {
@@ -169,10 +148,14 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
+    /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
+    pub stop_failed: bool,
     /// The trouble that was last told as an event, so that it is told once.
     pub told: Option<String>,
     /// What the pending checks said when that was last told.
     pub told_checks: String,
+    /// What its own controller has shown of having seen its last start and stop.
+    pub seen: SeenByController,
 }
 
 /// Everything that was seen.
@@ -201,10 +184,12 @@ pub(crate) struct World {
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
-    /// Workloads by the UID of the controlling job.
+    /// Workloads by the UID of the job that they belong to.
     pub by_owner: BTreeMap<Name, BTreeSet<WorkloadKey>>,
     /// Workloads by their LocalQueue.
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
+    /// LocalQueues by the ClusterQueue that they point to.
+    pub by_cluster_queue: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     /// Jobs by UID.
     pub job_by_uid: BTreeMap<Name, JobKey>,
     /// Jobs by the UID of their controller.
@@ -235,6 +220,14 @@ fn unindex<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &
     }
 }
 
+/// The entries after a key, or all.
+pub(crate) fn after<'a, K: Ord, V>(
+    map: &'a BTreeMap<K, V>,
+    key: Option<&K>,
+) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
+    map.range((key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+}
+
 impl World {
     /// What a pod's request in a namespace depends on.
     pub fn around<'a>(
@@ -256,10 +249,10 @@ impl World {
 
     /// Puts a Workload in, keeping what is under way with the one that was there.
     pub fn put_workload(&mut self, key: &WorkloadKey, object: slim::Workload) {
-        let owner = controller(&object).map(|o| Name::from(o.uid.as_str()));
+        let owner = job_uid(&object).map(Name::from);
         let queue = Self::queue_of(key, &object);
         if let Some(entry) = self.workloads.get_mut(key) {
-            let old_owner = entry.controller_uid().map(Name::from);
+            let old_owner = entry.job_uid().map(Name::from);
             let old_queue = Self::queue_of(key, &entry.object);
             entry.object = object;
             if old_owner != owner
@@ -278,8 +271,10 @@ impl World {
                 decision: None,
                 uncertain: false,
                 unchecked: false,
+                reserved_by_us: None,
                 retry: Retry::default(),
                 message_at: None,
+                owed: None,
                 untold: None,
             };
             self.workloads.insert(key.clone(), entry);
@@ -293,7 +288,7 @@ impl World {
     /// Takes a Workload out.
     pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
         let entry = self.workloads.remove(key)?;
-        if let Some(owner) = entry.controller_uid() {
+        if let Some(owner) = entry.job_uid() {
             unindex(&mut self.by_owner, &Name::from(owner), key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
@@ -323,8 +318,10 @@ impl World {
                 open: None,
                 uncertain: false,
                 retry: Retry::default(),
+                stop_failed: false,
                 told: None,
                 told_checks: String::new(),
+                seen: SeenByController::default(),
             };
             self.jobs.insert(key, entry);
         }
@@ -365,18 +362,26 @@ impl World {
         }
     }
 
-    /// Workloads that a job controls, oldest first.
+    /// Workloads that a job controls, oldest first. Those in other namespaces only claim to.
     pub fn owned(&self, uid: &str) -> Vec<WorkloadKey> {
-        let mut keys: Vec<_> = self.by_owner.get(uid).into_iter().flatten().cloned().collect();
+        let namespace = self.job_by_uid.get(uid).map(|job| &job.namespace);
+        let own = |key: &&WorkloadKey| namespace.is_none_or(|namespace| *namespace == key.namespace);
+        let mut keys: Vec<_> = self.by_owner.get(uid).into_iter().flatten().filter(own).cloned().collect();
         keys.sort_by_cached_key(|k| {
             self.workloads.get(k).map(|e| crate::ingest::workload::created(&e.object))
         });
         keys
     }
 
-    /// The job that controls a Workload, if it is there.
+    /// The job that a Workload belongs to, if it is there.
     pub fn job_of(&self, entry: &WorkloadEntry) -> Option<JobKey> {
-        self.job_by_uid.get(entry.controller_uid()?).cloned()
+        self.job_of_object(&entry.object).cloned()
+    }
+
+    /// The same. A job of another namespace is only claimed.
+    pub fn job_of_object(&self, object: &slim::Workload) -> Option<&JobKey> {
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        self.job_by_uid.get(job_uid(object)?).filter(|job| *job.namespace == *namespace)
     }
 
     /// The ClusterQueue that a Workload's LocalQueue points to.
@@ -386,11 +391,55 @@ impl World {
     }
 
     /// The LocalQueues that point to a ClusterQueue.
-    pub fn queues_into(&self, cluster_queue: &str) -> Vec<(Name, Name)> {
-        self.local_queues
-            .iter()
-            .filter(|(_, q)| q.spec.cluster_queue.as_deref() == Some(cluster_queue))
-            .map(|(key, _)| key.clone())
-            .collect()
+    pub fn queues_into(&self, cluster_queue: &str) -> impl Iterator<Item = &(Name, Name)> {
+        self.by_cluster_queue.get(cluster_queue).into_iter().flatten()
+    }
+
+    /// Puts a LocalQueue in.
+    pub fn put_local_queue(&mut self, key: (Name, Name), queue: Box<v1beta2::LocalQueue>) {
+        self.take_local_queue(&key);
+        if let Some(cluster) = queue.spec.cluster_queue.as_deref() {
+            index(&mut self.by_cluster_queue, Name::from(cluster), key.clone());
+        }
+        self.local_queues.insert(key, queue);
+    }
+
+    /// Takes a LocalQueue out.
+    pub fn take_local_queue(&mut self, key: &(Name, Name)) {
+        let queue = self.local_queues.remove(key);
+        if let Some(cluster) = queue.as_ref().and_then(|queue| queue.spec.cluster_queue.as_deref()) {
+            unindex(&mut self.by_cluster_queue, &Name::from(cluster), key);
+        }
+    }
+
+    /// The keys of a namespace's Workloads.
+    pub fn workloads_in(&self, namespace: &Name) -> impl Iterator<Item = (&WorkloadKey, &WorkloadEntry)> {
+        let first = WorkloadKey::new(Arc::clone(namespace), "");
+        self.workloads.range(first..).take_while(move |(key, _)| key.namespace == *namespace)
+    }
+
+    /// The keys of a namespace's jobs.
+    pub fn jobs_in(&self, namespace: &Name) -> impl Iterator<Item = &JobKey> {
+        JobKind::ALL.into_iter().flat_map(move |kind| {
+            let first = JobKey { kind, namespace: Arc::clone(namespace), name: "".into() };
+            let of_kind = self.jobs.range(first..).map(|(key, _)| key);
+            of_kind.take_while(move |key| key.kind == kind && key.namespace == *namespace)
+        })
+    }
+
+    /// Whether an object with a status or a finalizer of ours is there.
+    pub fn has(&self, object: &ObjectRef) -> bool {
+        let name = &object.name;
+        match object.kind {
+            Kind::ClusterQueue => self.cluster_queues.contains_key(name),
+            Kind::Cohort => self.cohorts.contains_key(name),
+            Kind::ResourceFlavor => self.flavors.contains_key(name),
+            Kind::Topology => self.topologies.contains_key(name),
+            Kind::AdmissionCheck => self.checks.contains_key(name),
+            Kind::LocalQueue => {
+                self.local_queues.contains_key(&(Arc::clone(&object.namespace), Arc::clone(name)))
+            }
+            _ => false,
+        }
     }
 }

@@ -6,22 +6,29 @@ use sluice_api::labels;
 
 use crate::object;
 use crate::patch::{Patch, Step, set};
-use crate::scheduling::{StartError, merged, paired, restored, template_merge};
+use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_merge};
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
-pub(crate) const GENERATED_LABELS: [&str; 2] = ["job-name", "controller-uid"];
+pub(crate) const GENERATED_LABELS: [&str; 3] =
+    ["job-name", "controller-uid", "batch.kubernetes.io/controller-uid"];
 
 /// A Job as the engine sees it.
 pub fn observe(job: &Value) -> JobView {
     let (spec, status) = (&job["spec"], &job["status"]);
     let mut view = object::from_metadata(JobKind::Job, job);
-    view.stopping = view.annotations.get(labels::STOPPING).is_some_and(|value| value == "true");
-    view.suspended = spec["suspend"] == true && !view.stopping;
-    view.stop_waits =
-        view.stopping && spec["suspend"] == true && status["active"].as_i64().is_some_and(|pods| pods != 0);
-    view.active = status["active"].as_i64().is_some_and(|pods| pods != 0);
-    view.terminating = object::int(&status["terminating"]).unwrap_or(0).max(0);
     view.finished = object::finished(status, "Complete", "Failed");
+    let marked = view.annotations.get(labels::STOPPING).is_some_and(|value| value == "true");
+    view.stopping = spec["suspend"] == true && marked;
+    view.suspended = spec["suspend"] == true && !marked;
+    view.active = status["active"].as_i64().is_some_and(|pods| pods != 0);
+    view.suspended_condition = object::suspended_condition(status);
+    view.started = status["startTime"].is_string();
+    view.ending = is_ending(spec, status);
+    // The Job controller gives a start time itself to what is not suspended, and needs none where nothing is to be completed.
+    let blocked = spec["suspend"] == true && object::int(&spec["completions"]) != Some(0);
+    view.end_blocked = view.ending && !view.started && blocked && view.finished.is_none();
+    view.stop_waits = view.stopping && !view.ending && (view.active || uncounted_successes(status) > 0);
+    view.terminating = object::int(&status["terminating"]).unwrap_or(0).max(0);
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let count = object::pods_of_job_spec(spec);
     view.pods_ready = ready_pods(status) >= i64::from(count);
@@ -40,13 +47,45 @@ pub fn observe(job: &Value) -> JobView {
     view
 }
 
-/// Pods that are ready or have succeeded, with those that the Job controller has not counted yet.
-fn ready_pods(status: &Value) -> i64 {
+/// Pods that succeeded and that the Job controller has not counted yet.
+fn uncounted_successes(status: &Value) -> i64 {
     let uncounted = status["uncountedTerminatedPods"]["succeeded"].as_array().map_or(0, Vec::len);
-    let number = |key: &str| status[key].as_i64().unwrap_or(0);
-    number("succeeded")
-        .saturating_add(number("ready"))
-        .saturating_add(i64::try_from(uncounted).unwrap_or(i64::MAX))
+    i64::try_from(uncounted).unwrap_or(i64::MAX)
+}
+
+/// Pods that succeeded.
+fn successes(status: &Value) -> i64 {
+    let counted = status["succeeded"].as_i64().unwrap_or(0);
+    counted.saturating_add(uncounted_successes(status))
+}
+
+/// Pods that are ready or have succeeded.
+fn ready_pods(status: &Value) -> i64 {
+    successes(status).saturating_add(status["ready"].as_i64().unwrap_or(0))
+}
+
+/// Whether the Job controller will declare the Job finished, suspended or not, with the pods as they are. It decided so, or nothing is left
+/// to run: it finishes a Job without `completions` with its first success, once no pod is active.
+fn is_ending(spec: &Value, status: &Value) -> bool {
+    if object::finished(status, "SuccessCriteriaMet", "FailureTarget").is_some() {
+        return true;
+    }
+    if status["active"].as_i64().is_some_and(|pods| pods != 0) {
+        return false;
+    }
+    match object::int(&spec["completions"]) {
+        Some(completions) => succeeded_completions(spec, status) >= i64::from(completions),
+        None => successes(status) > 0,
+    }
+}
+
+/// Completions that succeeded.
+fn succeeded_completions(spec: &Value, status: &Value) -> i64 {
+    if spec["completionMode"] == "Indexed" {
+        covered(&[status["completedIndexes"].as_str().unwrap_or_default()])
+    } else {
+        successes(status)
+    }
 }
 
 /// Pods that ended and that no pod will follow: only when more than one runs at a time.
@@ -104,19 +143,25 @@ fn completions_follow(view: &JobView) -> bool {
 }
 
 /// The one patch that starts a Job: templates, counts, `suspend: false`.
+///
+/// Pods that ended are not in the admitted number: the Job controller makes only as many as completions are left, so that the Job's own
+/// numbers stay as they are. Only one that takes fewer pods than it asks for is told how many.
 pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     let pairs = paired(view, infos)?;
     let mut body = json!({"spec": {"suspend": false}});
     for (pod_set, info) in pairs {
-        let allowed = pod_set.min_count.map_or(pod_set.count..=pod_set.count, |least| least..=pod_set.count);
-        if !allowed.contains(&info.count) {
-            return Err(StartError::Count {
-                pod_set: pod_set.name.clone(),
-                admitted: info.count,
-                needed: pod_set.count,
-            });
+        let needed = still_needed(view, pod_set);
+        let least = pod_set.min_count.map_or(needed, |least| least.min(needed));
+        if !(least..=pod_set.count).contains(&info.count) {
+            return Err(StartError::Count { pod_set: pod_set.name.clone(), admitted: info.count, needed });
         }
-        put_count(&mut body, view, pod_set, info);
+        if pod_set.min_count.is_some() {
+            put_count(&mut body, view, pod_set, info);
+            if needed < pod_set.count {
+                // With fewer completions the wrong indexes would be left out: those that ended stay.
+                body["spec"].as_object_mut().and_then(|spec| spec.remove("completions"));
+            }
+        }
         if let Some(template) = template_merge(&pod_set.scheduling, &merged(pod_set, info)?) {
             set(&mut body, &["spec", "template"], template);
         }
@@ -134,16 +179,38 @@ fn put_count(body: &mut Value, view: &JobView, pod_set: &JobPodSet, info: &PodSe
     }
 }
 
-/// The three patches that stop a Job (reference 07, 7.2). Each does nothing where it was already made, so that all can
-/// be sent again after a crash in between; until the last one the Job counts as not suspended.
+/// The next patches that stop a Job. Each does nothing where it was already made, so that all can be sent again after a crash in between;
+/// until the last one the Job counts as not suspended.
 ///
-/// 1. `suspend: true` with the annotation that says that a stop is under way;
-/// 2. clear `status.startTime`: before that the API server refuses changes of the template;
-/// 3. restore the template and drop the annotation. Kubernetes ≥ 1.36 refuses this (422) until `status.active` is 0 too:
-///    send all steps again once [`JobView::stop_waits`] says so no longer.
+/// 1. `suspend: true` with the annotation that says that a stop is under way. The rest comes with the next call, which has seen the answer
+///    and, once [`JobView::stop_waits`] says so no longer, that no pod is active: until then one may succeed, and a Job that is over must
+///    keep its start time, without which it cannot be declared finished.
+/// 2. Clear `status.startTime`: before that the API server refuses changes of the template. Kubernetes ≥ 1.36 does it itself.
+/// 3. Restore the template and drop the annotation.
+///
+/// A Job that is over gets its start time back if it has lost it, as a pod may still succeed while it terminates.
 pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
-    let mut begin = json!({"spec": {"suspend": true}});
-    set(&mut begin, &["metadata", "annotations", labels::STOPPING], Value::from("true"));
+    let step = |subresource, body| Step { subresource, patch: Patch::Merge(body) };
+    let mut steps = Vec::new();
+    if view.ending {
+        if view.end_blocked {
+            steps.push(step(Some("status"), json!({"status": {"startTime": view.created.to_string()}})));
+        }
+        if view.stopping {
+            let mut end = Value::Null;
+            set(&mut end, &["metadata", "annotations", labels::STOPPING], Value::Null);
+            steps.push(step(None, end));
+        }
+        return pin_first(steps, view);
+    }
+    if !view.stopping {
+        let mut begin = json!({"spec": {"suspend": true}});
+        set(&mut begin, &["metadata", "annotations", labels::STOPPING], Value::from("true"));
+        return pin_first(vec![step(None, begin)], view);
+    }
+    if view.started {
+        steps.push(step(Some("status"), json!({"status": {"startTime": null}})));
+    }
     let mut end = Value::Null;
     set(&mut end, &["metadata", "annotations", labels::STOPPING], Value::Null);
     for pod_set in &view.pod_sets {
@@ -157,10 +224,11 @@ pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
             set(&mut end, &["spec", "template"], template);
         }
     }
-    let step = |subresource, body| Step { subresource, patch: Patch::Merge(body) };
-    vec![
-        step(None, begin).pinned(&view.resource_version),
-        step(Some("status"), json!({"status": {"startTime": null}})),
-        step(None, end),
-    ]
+    steps.push(step(None, end));
+    pin_first(steps, view)
+}
+
+fn pin_first(steps: Vec<Step>, view: &JobView) -> Vec<Step> {
+    let pin = |(at, step): (usize, Step)| if at == 0 { step.pinned(&view.resource_version) } else { step };
+    steps.into_iter().enumerate().map(pin).collect()
 }

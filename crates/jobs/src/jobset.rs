@@ -3,14 +3,20 @@
 use serde_json::{Value, json};
 use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
+use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use crate::affinity::Wish;
 use crate::object;
 use crate::patch::{Patch, Step};
-use crate::scheduling::{StartError, merged, paired, restored, template_operations};
+use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_operations};
 
 /// Each replica has a group of nodes to itself: those with the same value of the label that it names.
 const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+
+/// The label of a pod with its index in its Job.
+const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The label of a pod with the index of its Job in the replicated Job.
+const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 
 /// A JobSet as the engine sees it.
 pub fn observe(jobset: &Value) -> JobView {
@@ -21,6 +27,10 @@ pub fn observe(jobset: &Value) -> JobView {
     let number = |status: &Value, key: &str| status[key].as_i64().unwrap_or(0);
     view.active = statuses.iter().any(|status| number(status, "active") > 0);
     view.finished = object::finished(status, "Completed", "Failed");
+    // While replicated Jobs start in order, it says `True` until the last has started.
+    if spec["startupPolicy"]["startupPolicyOrder"] != "InOrder" {
+        view.suspended_condition = object::suspended_condition(status);
+    }
     view.restarts = status["restarts"].as_i64().unwrap_or(0);
     let jobs: &[Value] = spec["replicatedJobs"].as_array().map_or(&[], Vec::as_slice);
     let replicas: i64 = jobs.iter().map(|job| i64::from(replicas(job))).sum();
@@ -54,7 +64,18 @@ fn pod_set(index: usize, job: &Value, jobset: &Value) -> Result<JobPodSet, Strin
     let path = format!("spec.replicatedJobs[{index}].template.spec.template");
     let mut pod_set = object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])?;
     pod_set.exclusive_topology = exclusive_topology(job, jobset);
+    pod_set.topology_request = Some(Box::new(numbered(job)));
     Ok(pod_set)
+}
+
+/// Each pod has an index in its replica, and each replica one in its replicated Job.
+fn numbered(job: &Value) -> PodSetTopologyRequest {
+    PodSetTopologyRequest {
+        pod_index_label: Some(JOB_COMPLETION_INDEX.to_owned()),
+        sub_group_index_label: Some(JOB_INDEX.to_owned()),
+        sub_group_count: Some(replicas(job)),
+        ..PodSetTopologyRequest::default()
+    }
 }
 
 /// One group of nodes per replica: the annotation of the replicated Job's template, else that of the JobSet.
@@ -72,16 +93,14 @@ fn reclaimable(job: &Value, statuses: &[Value]) -> Option<(String, i32)> {
     (pods > 0).then(|| (name(job).to_ascii_lowercase(), pods))
 }
 
-/// The one patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods.
+/// The one patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods than its replicas that have not
+/// succeeded need.
 pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     let mut operations = Vec::new();
     for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
-        if info.count != pod_set.count {
-            return Err(StartError::Count {
-                pod_set: pod_set.name.clone(),
-                admitted: info.count,
-                needed: pod_set.count,
-            });
+        let needed = still_needed(view, pod_set);
+        if !(needed..=pod_set.count).contains(&info.count) {
+            return Err(StartError::Count { pod_set: pod_set.name.clone(), admitted: info.count, needed });
         }
         let target = merged(pod_set, &with_wish(view, pod_set, info))?;
         let has_metadata = pod_set.has_template_metadata;

@@ -58,8 +58,12 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         suspended: false,
         stopping: false,
         stop_waits: false,
+        suspended_condition: None,
         active: false,
         terminating: 0,
+        ending: false,
+        end_blocked: false,
+        started: false,
         finished: None,
         pods_ready: false,
         reclaimable: Vec::new(),
@@ -129,6 +133,7 @@ pub(crate) fn pod_set(
         scheduling,
         has_template_metadata: template["metadata"].is_object(),
         exclusive_topology: None,
+        topology_request: None,
     })
 }
 
@@ -143,6 +148,14 @@ pub(crate) fn finished(status: &Value, success: &str, failure: &str) -> Option<J
             message: condition["message"].as_str().unwrap_or_default().to_owned(),
         })
     })
+}
+
+/// The condition `Suspended`: what it says, and since when.
+pub(crate) fn suspended_condition(status: &Value) -> Option<(bool, Timestamp)> {
+    let condition =
+        status["conditions"].as_array()?.iter().find(|condition| condition["type"] == "Suspended")?;
+    let since = condition["lastTransitionTime"].as_str()?.parse().ok()?;
+    Some((condition["status"] == "True", since))
 }
 
 /// A 32-bit integer of the object, if it is there and one; beyond the bounds, the nearest.

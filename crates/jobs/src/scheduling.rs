@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Affinity;
 use serde_json::{Map, Value, json};
 use sluice_api::job::{JobPodSet, JobView, PodScheduling, PodSetInfo};
+use sluice_api::labels;
 
 use crate::affinity::with_nodes;
 
@@ -63,6 +64,13 @@ pub(crate) fn paired<'a>(
     })
 }
 
+/// Pods of a pod set that may still come: those that ended and that no pod will follow need no admission.
+pub(crate) fn still_needed(view: &JobView, pod_set: &JobPodSet) -> i32 {
+    let ended =
+        view.reclaimable.iter().find(|(name, _)| *name == pod_set.name).map_or(0, |(_, ended)| *ended);
+    pod_set.count.saturating_sub(ended).max(0)
+}
+
 /// The template after adding what admission asks for (reference 07, 7.1 "Run").
 pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodScheduling, StartError> {
     let conflict = |field| {
@@ -78,6 +86,10 @@ pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodSchedu
     let mut result = has.clone();
     add_keys(&mut result.node_selector, &adds.node_selector).map_err(conflict("nodeSelector"))?;
     add_keys(&mut result.labels, &adds.labels).map_err(conflict("labels"))?;
+    if adds.annotations.contains_key(labels::WORKLOAD) {
+        // A template that was copied from a running job still names that one's Workload.
+        result.annotations.remove(labels::WORKLOAD);
+    }
     add_keys(&mut result.annotations, &adds.annotations).map_err(conflict("annotations"))?;
     for toleration in &adds.tolerations {
         if !result.tolerations.contains(toleration) {

@@ -46,7 +46,8 @@ pub struct Context<'a> {
     pub default_local_queue: bool,
     /// Whether there is a WorkloadPriorityClass named `default`.
     pub default_priority_class: bool,
-    /// Whether the object's controller, or one further up, is a job that is managed itself.
+    /// Whether the object's controller is a job that is managed itself, and was seen: by name, in the object's namespace, with that UID. What is
+    /// only claimed does not count.
     pub managed_owner: bool,
     /// The gates in force.
     pub gates: Gates,
@@ -120,15 +121,17 @@ impl Meta {
 /// The JSON patch that a new job gets, in the order of reference 07: default LocalQueue, default
 /// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook.
 ///
-/// A job of a managed owner is left alone: its owner holds the Workload.
+/// A job of a managed owner is left alone: its owner holds the Workload. One that names a queue is managed in every namespace.
 pub fn mutate(operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
-    let unmanaged = context.managed_owner || !context.namespace_is_managed();
-    if operation == Operation::Update || unmanaged || !object["spec"].is_object() {
+    if operation == Operation::Update || context.managed_owner || !object["spec"].is_object() {
         return Patch::Json(Vec::new());
     }
     let meta = Meta::read(object);
     let mut added = Vec::new();
     let mut queued = meta.queue_name().is_some();
+    if !queued && !context.namespace_is_managed() {
+        return Patch::Json(Vec::new());
+    }
     if !queued && context.default_local_queue {
         added.push((labels::QUEUE_NAME, labels::DEFAULT_LOCAL_QUEUE));
         queued = true;

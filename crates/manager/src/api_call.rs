@@ -210,7 +210,12 @@ impl Call {
         })
     }
 
-    fn refused(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> CallError {
+    pub(crate) fn refused(
+        &self,
+        status: StatusCode,
+        retry_after: Option<Duration>,
+        body: &[u8],
+    ) -> CallError {
         let answer: StatusAnswer = serde_json::from_slice(body).unwrap_or_else(|_| StatusAnswer {
             message: String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
             reason: String::new(),

@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use sluice_api::gates::Gates;
+use sluice_api::gates::Gate;
+use sluice_ctl::connection::ClusterArgs;
 use sluice_ctl::explain::ExplainArgs;
+use sluice_ctl::print::table;
 use sluice_ctl::replay::ReplayArgs;
 use sluice_ctl::simulate::SimulateArgs;
 
@@ -13,9 +15,9 @@ use crate::controllers::Controller;
 use crate::logging::LogFormat;
 use crate::migrate::command::MigrateCommand;
 
-/// The job queue for Kubernetes that speaks Kueue's API.
+/// Sluice queues jobs on Kubernetes, with Kueue's API.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, about, after_help = after_help(), max_term_width = 120)]
+#[command(name = "sluice", version, max_term_width = 120)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -25,29 +27,42 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the manager: watch, admit, serve webhooks and metrics
-    #[command(after_help = after_help())]
+    /// Run the manager, which admits jobs and serves webhooks and metrics
+    #[command(after_help = controllers())]
     Manager(ManagerArgs),
-    /// Look at a configuration file
+    /// Check a configuration file
     Config {
         /// What to do with it.
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Take a cluster over from Kueue, or hand it back
+    /// Migrate a cluster from Kueue, or back to Kueue
     Migrate {
         /// What to do.
         #[command(subcommand)]
         command: MigrateCommand,
     },
-    /// See what will happen: run manifests in a virtual cluster, with the real engine, under virtual time
-    Simulate(SimulateArgs),
-    /// Why a job waits, what would let it start, and when it will: in a virtual cluster, or a live one that is only read
-    Explain(ExplainArgs),
-    /// Give a recorded decision log to the engine again and compare
+    /// Simulate manifests, or a cluster's objects, in a virtual cluster; nothing is written
+    Simulate(InCluster<SimulateArgs>),
+    /// Explain why a job waits, what would let it start, and when it will start
+    Explain(InCluster<ExplainArgs>),
+    /// Replay a recorded decision log, and compare the decisions
     Replay(ReplayArgs),
+    /// List the feature gates
+    Gates,
     /// Print the version
     Version,
+}
+
+/// A command, and the cluster that it is about.
+#[derive(Debug, Args)]
+pub struct InCluster<T: Args> {
+    /// Its own flags.
+    #[command(flatten)]
+    pub args: T,
+    /// Where the cluster is.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// `sluice config …`.
@@ -62,7 +77,7 @@ pub enum ConfigCommand {
 pub struct ConfigCheckArgs {
     /// The configuration file (kind Configuration of config.kueue.x-k8s.io)
     pub file: PathBuf,
-    /// Feature gates as the manager would get them: A=true,B=false
+    /// Feature gates, as given to the manager: A=true,B=false
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Option<String>,
 }
@@ -73,7 +88,7 @@ pub struct ManagerArgs {
     /// Configuration file (kind Configuration of config.kueue.x-k8s.io, v1beta1 or v1beta2); without one, all defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Feature gates: A=true,B=false; not together with featureGates in the file
+    /// Feature gates: A=true,B=false; not together with featureGates in the file (`sluice gates` lists them)
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Option<String>,
     /// Kubeconfig; without it KUBECONFIG, else the in-cluster account
@@ -85,10 +100,10 @@ pub struct ManagerArgs {
     /// Log format
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
-    /// Parts that run: * for all, NAME turns one on, -NAME turns one off (see below)
+    /// Controllers that run: * for all, NAME turns one on, -NAME turns one off (see below)
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: String,
-    /// Record what the engine is told and decides, for `sluice replay`; the file holds all objects that are queued
+    /// Record the engine's inputs and decisions for `sluice replay`; the file contains all queued objects
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Honour the annotation sluice.dev/inject-panic (tests of the manager only)
@@ -96,17 +111,30 @@ pub struct ManagerArgs {
     pub inject_panics: bool,
 }
 
-fn after_help() -> String {
+fn controllers() -> String {
     let mut text = "Controllers (--controllers):\n".to_owned();
     for controller in Controller::ALL {
         // Writing into a String does not fail.
-        let _ = writeln!(text, "  {:<14} {}", controller.name(), controller.about());
-    }
-    text.push_str("\nFeature gates (--feature-gates):\n");
-    for line in Gates::help().lines() {
-        let _ = writeln!(text, "  {line}");
+        let _ = writeln!(text, "  {:<16} {}", controller.name(), controller.about());
     }
     text
+}
+
+/// The feature gates as a table, by name.
+pub fn gates() -> String {
+    let mut gates = Gate::ALL.to_vec();
+    gates.sort_unstable_by_key(|gate| gate.name());
+    let row = |gate: &Gate| {
+        let built = if gate.built() { "" } else { " (not built yet)" };
+        vec![
+            gate.name().to_owned(),
+            gate.stage().as_str().to_owned(),
+            gate.default_on().to_string(),
+            format!("{}{built}", gate.purpose()),
+        ]
+    };
+    let rows: Vec<_> = gates.iter().map(row).collect();
+    table(&["NAME", "STAGE", "DEFAULT", "PURPOSE"], &rows, true)
 }
 
 #[cfg(test)]
@@ -137,9 +165,34 @@ mod tests {
     }
 
     #[test]
-    fn help_lists_controllers_and_gates() {
-        let help = after_help();
-        assert!(help.contains("scheduler      reserves quota"));
-        assert!(help.contains("PartialAdmission"));
+    fn the_help_fits_on_a_screen() {
+        let help = Cli::command().render_help().to_string();
+        assert!(help.lines().count() <= 24, "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    }
+
+    #[test]
+    fn controllers_are_in_the_help_of_the_manager_and_gates_have_their_own_command() {
+        assert!(controllers().contains("scheduler        reserves quota"));
+        assert!(matches!(Cli::try_parse_from(["sluice", "gates"]).unwrap().command, Command::Gates));
+        let gates = gates();
+        assert_eq!(gates.lines().count(), Gate::ALL.len() + 1);
+        let partial = gates.lines().find(|line| line.starts_with("PartialAdmission ")).unwrap();
+        assert_eq!(partial.split_whitespace().nth(2), Some("true"), "{partial}");
+        assert!(gates.contains("(not built yet)"));
+    }
+
+    #[test]
+    fn simulations_of_a_cluster_take_the_flags_of_kubectl() {
+        let line = "sluice simulate --from-cluster --context x --as eve -s https://a";
+        let Command::Simulate(simulate) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+            unreachable!("the line says simulate")
+        };
+        assert_eq!(simulate.cluster.as_user.as_deref(), Some("eve"));
+        let line = "sluice explain job/a -n team --from-cluster --token t";
+        let Command::Explain(explain) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+            unreachable!("the line says explain")
+        };
+        assert_eq!(explain.cluster.namespace.as_deref(), Some("team"));
     }
 }

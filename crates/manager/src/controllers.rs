@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use sluice_engine::Part;
+
 /// A part of the manager that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
@@ -14,12 +16,8 @@ pub enum Controller {
     Job,
     /// Watches JobSets and acts on them.
     JobSet,
-    /// Writes the status of ClusterQueues.
-    ClusterQueue,
-    /// Writes the status of LocalQueues.
-    LocalQueue,
-    /// Writes the status of Cohorts.
-    Cohort,
+    /// A part of the engine.
+    Engine(Part),
     /// Asks for nodes before admission, and answers for the checks that wait for them.
     Provisioning,
     /// Records Kubernetes events.
@@ -32,14 +30,19 @@ pub enum Controller {
 
 impl Controller {
     /// Every part, in the order of `--help`.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::Scheduler,
+        Self::Engine(Part::Workload),
         Self::Job,
         Self::JobSet,
-        Self::ClusterQueue,
-        Self::LocalQueue,
-        Self::Cohort,
+        Self::Engine(Part::ClusterQueue),
+        Self::Engine(Part::LocalQueue),
+        Self::Engine(Part::Cohort),
+        Self::Engine(Part::ResourceFlavor),
+        Self::Engine(Part::AdmissionCheck),
+        Self::Engine(Part::Topology),
         Self::Provisioning,
+        Self::Engine(Part::PodTermination),
         Self::Events,
         Self::Webhooks,
         Self::Certificates,
@@ -51,9 +54,7 @@ impl Controller {
             Self::Scheduler => "scheduler",
             Self::Job => "job",
             Self::JobSet => "jobset",
-            Self::ClusterQueue => "clusterqueue",
-            Self::LocalQueue => "localqueue",
-            Self::Cohort => "cohort",
+            Self::Engine(part) => part.name(),
             Self::Provisioning => "provisioning",
             Self::Events => "events",
             Self::Webhooks => "webhooks",
@@ -67,15 +68,22 @@ impl Controller {
             Self::Scheduler => "reserves quota, admits and preempts workloads",
             Self::Job => "batch/v1 Jobs",
             Self::JobSet => "jobset.x-k8s.io/v1alpha2 JobSets",
-            Self::ClusterQueue => "status of ClusterQueues",
-            Self::LocalQueue => "status of LocalQueues",
-            Self::Cohort => "status of Cohorts",
+            Self::Engine(Part::Workload) => {
+                "status of Workloads: activity, checks, stopped queues, timeouts, retention"
+            }
+            Self::Engine(Part::ClusterQueue) => "status and finalizers of ClusterQueues",
+            Self::Engine(Part::LocalQueue) => "status of LocalQueues",
+            Self::Engine(Part::Cohort) => "status of Cohorts",
+            Self::Engine(Part::ResourceFlavor) => "finalizers of ResourceFlavors",
+            Self::Engine(Part::AdmissionCheck) => "finalizers of AdmissionChecks",
+            Self::Engine(Part::Topology) => "finalizers of Topologies",
+            Self::Engine(Part::PodTermination) => "removal of pods that cannot end on lost nodes",
             Self::Provisioning => {
                 "ProvisioningRequests of workloads, and the checks that wait for their nodes"
             }
             Self::Events => "Kubernetes events",
             Self::Webhooks => "admission and conversion webhooks",
-            Self::Certificates => "certificates of the webhooks: made, rotated, injected",
+            Self::Certificates => "creates, rotates and injects the certificates of the webhooks",
         }
     }
 
@@ -129,6 +137,11 @@ impl Controllers {
         Ok(Self(on))
     }
 
+    /// The parts of the engine that do not run.
+    pub fn without(&self) -> BTreeSet<Part> {
+        Part::ALL.into_iter().filter(|part| !self.has(Controller::Engine(*part))).collect()
+    }
+
     /// Whether a part runs.
     pub fn has(&self, controller: Controller) -> bool {
         self.0.contains(&controller)
@@ -158,6 +171,16 @@ mod tests {
     }
 
     #[test]
+    fn every_part_of_the_engine_can_be_left_out_by_its_name() {
+        for part in Part::ALL {
+            let controllers = Controllers::parse(&format!("*,-{}", part.name())).unwrap();
+            assert_eq!(controllers.without(), [part].into());
+        }
+        assert!(Controllers::all().without().is_empty());
+        assert_eq!(Controllers::parse("scheduler").unwrap().without(), Part::ALL.into_iter().collect());
+    }
+
+    #[test]
     fn the_order_of_the_list_does_not_matter() {
         assert_eq!(Controllers::parse("-job,*"), Controllers::parse("*,-job"));
     }
@@ -168,7 +191,7 @@ mod tests {
         assert!(
             unknown
                 .to_string()
-                .starts_with("unknown controller \"-schedular\"; known are: *, scheduler, job")
+                .starts_with("unknown controller \"-schedular\"; known are: *, scheduler, workload, job")
         );
         assert_eq!(Controllers::parse("job,-job"), Err(ControllersError::Contradiction("job")));
     }

@@ -5,8 +5,9 @@
 //! everything is listed again. Effects of the engine before count no longer: writes carry its *generation*, and answers to
 //! an earlier one are dropped (the watch shows what came of them).
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,8 +17,13 @@ use sluice_engine::effect::{Effect, EffectId};
 use sluice_engine::input::{Input, Object, ObjectRef, WriteError};
 use tracing::{error, info};
 
+use self::pages::Pages;
+use crate::intake::Place;
 use crate::record::Recorder;
+use crate::supervise::{Supervisor, text};
 use crate::watch::document::Document;
+
+pub use self::pages::PAGE;
 
 /// Inputs that are applied before the next cycle at most, so that a flood does not hold decisions back.
 const BATCH: usize = 4096;
@@ -55,15 +61,23 @@ pub trait Outlet: Send + 'static {
 type Question<M> = Box<dyn FnOnce(&mut M) + Send>;
 
 enum Command<M> {
-    Input(Input, Document),
+    Input(Input, Document, Place),
     Synced(u64),
-    Written { generation: u64, id: EffectId, result: Result<Option<Object>, WriteError>, document: Document },
+    SetAside(ObjectRef, String, Place),
+    Written {
+        generation: u64,
+        id: EffectId,
+        result: Result<Option<Object>, WriteError>,
+        document: Document,
+        place: Place,
+    },
     Ask(Question<M>),
+    Pages(Pages<M>),
     StepDown,
     Stop,
 }
 
-/// Talks to the thread. Cheap to clone; all sends are without waiting.
+/// Talks to the thread. Cheap to clone; all sends are without waiting: what is large has its place from [`crate::intake`].
 pub struct Handle<M>(Sender<Command<M>>);
 
 impl<M> Clone for Handle<M> {
@@ -80,17 +94,22 @@ impl<M> Handle<M> {
 
     /// Tells the engine something.
     pub fn input(&self, input: Input) {
-        self.seen(input, None);
+        self.seen(input, None, Place::default());
     }
 
     /// Tells the engine something, with the document of the object in it while documents are kept.
-    pub fn seen(&self, input: Input, document: Document) {
-        self.send(Command::Input(input, document));
+    pub fn seen(&self, input: Input, document: Document, place: Place) {
+        self.send(Command::Input(input, document, place));
     }
 
     /// Everything has been listed in `epoch`.
     pub fn synced(&self, epoch: u64) {
         self.send(Command::Synced(epoch));
+    }
+
+    /// An object made a part of the manager panic before the engine saw it.
+    pub fn set_aside(&self, object: ObjectRef, why: String, place: Place) {
+        self.send(Command::SetAside(object, why, place));
     }
 
     /// The answer of a write.
@@ -100,8 +119,9 @@ impl<M> Handle<M> {
         id: EffectId,
         result: Result<Option<Object>, WriteError>,
         document: Document,
+        place: Place,
     ) {
-        self.send(Command::Written { generation, id, result, document });
+        self.send(Command::Written { generation, id, result, document, place });
     }
 
     /// Stops deciding and builds the engine anew, because another replica may decide from now on: what was decided and is
@@ -129,8 +149,9 @@ impl<M> Handle<M> {
     }
 }
 
-/// Starts the thread. `build` makes an engine, at the start and after a panic; `recorder` takes what happens to it.
+/// Starts the thread, which `supervisor` watches over. `build` makes an engine, at the start and after a panic; `recorder` takes what happens to it.
 pub fn start<M, O>(
+    supervisor: &Supervisor,
     build: impl Fn() -> M + Send + 'static,
     outlet: O,
     recorder: Option<Recorder>,
@@ -141,7 +162,7 @@ where
 {
     quiet_panics();
     let (sender, commands) = channel();
-    let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || {
+    let thread = supervisor.thread("engine", move || {
         let machine = build();
         Runner {
             machine,
@@ -149,6 +170,7 @@ where
             outlet,
             recorder,
             commands,
+            pages: VecDeque::new(),
             generation: 0,
             leading: false,
             aside: Vec::new(),
@@ -166,6 +188,8 @@ struct Runner<M, B, O> {
     outlet: O,
     recorder: Option<Recorder>,
     commands: Receiver<Command<M>>,
+    /// Questions that are answered page by page, the next one first.
+    pages: VecDeque<Pages<M>>,
     generation: u64,
     leading: bool,
     aside: Vec<(ObjectRef, String)>,
@@ -191,6 +215,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             }
             // Back to back, but never deaf: new inputs count from the next cycle on.
             while self.cycle() {
+                self.turn_pages();
                 if !self.take(None) {
                     return;
                 }
@@ -198,13 +223,38 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         }
     }
 
-    /// Waits for a command, or for the engine's next timer.
-    fn wait(&self) -> Result<Command<M>, RecvTimeoutError> {
-        match self.machine.next_timer() {
+    /// Waits for a command, or for the engine's next timer. Meanwhile pages are turned: some at least, however many commands come.
+    fn wait(&mut self) -> Result<Command<M>, RecvTimeoutError> {
+        let left = |at: Timestamp| {
+            let left = at.duration_since(Timestamp::now());
+            Duration::try_from(left).unwrap_or(Duration::ZERO)
+        };
+        let timer = self.machine.next_timer();
+        while !self.pages.is_empty() {
+            self.turn_pages();
+            match self.commands.try_recv() {
+                Ok(command) => return Ok(command),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) if timer.is_some_and(|at| left(at).is_zero()) => {
+                    return Err(RecvTimeoutError::Timeout);
+                }
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+        match timer {
             None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(at) => {
-                let left = at.duration_since(Timestamp::now());
-                self.commands.recv_timeout(Duration::try_from(left).unwrap_or(Duration::ZERO))
+            Some(at) => self.commands.recv_timeout(left(at)),
+        }
+    }
+
+    /// Turns pages for a while. It is the engine's turn again long before anything could notice.
+    fn turn_pages(&mut self) {
+        let began = Instant::now();
+        while began.elapsed() < pages::TURN
+            && let Some(mut pages) = self.pages.pop_front()
+        {
+            if !pages(&mut self.machine) {
+                self.pages.push_back(pages);
             }
         }
     }
@@ -216,19 +266,28 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             match next.take().or_else(|| self.commands.try_recv().ok()) {
                 None => return true,
                 Some(Command::Stop) => return false,
-                Some(Command::Input(input, document)) => self.apply(input, document),
+                Some(Command::Input(input, document, place)) => {
+                    drop(place);
+                    self.apply(input, document);
+                }
                 Some(Command::Synced(epoch)) if epoch == self.generation => {
                     info!(epoch, "all caches are filled");
                     self.apply(Input::Synced, None);
                 }
-                Some(Command::Written { generation, id, result, document })
+                Some(Command::Written { generation, id, result, document, place })
                     if generation == self.generation =>
                 {
+                    drop(place);
                     self.apply(Input::Written { id, result }, document);
                 }
                 // Of an engine that is no more.
                 Some(Command::Synced(_) | Command::Written { .. }) => {}
+                Some(Command::SetAside(object, why, place)) => {
+                    drop(place);
+                    self.aside(object, &why);
+                }
                 Some(Command::Ask(question)) => question(&mut self.machine),
+                Some(Command::Pages(pages)) => self.pages.push_back(pages),
                 Some(Command::StepDown) => {
                     self.leading = false;
                     self.rebuild();
@@ -276,6 +335,15 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                 true
             }
         }
+    }
+
+    /// Sets an object aside that another part of the manager failed on.
+    fn aside(&mut self, object: ObjectRef, why: &str) {
+        error!(object = %object, why, "the manager failed on this object: it is set aside until it changes");
+        self.outlet.set_aside(&object, why);
+        // The engine has not seen this version; what it knew of the object does not hold any more. It takes in the next one that can
+        // be read.
+        self.apply(Input::Deleted { object, uid: None }, None);
     }
 
     /// Sets the object aside that is to blame, and builds the engine anew without it.
@@ -328,14 +396,6 @@ fn subject(input: &Input) -> Option<ObjectRef> {
     }
 }
 
-fn text(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-        .unwrap_or_else(|| "panic without a message".to_owned())
-}
-
 /// Panics of the engine's thread are logged as one structured line instead of on standard error.
 fn quiet_panics() {
     static ONCE: Once = Once::new();
@@ -351,5 +411,6 @@ fn quiet_panics() {
     });
 }
 
+mod pages;
 #[cfg(test)]
 mod tests;

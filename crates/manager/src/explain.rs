@@ -1,6 +1,6 @@
 //! The page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
 //!
-//! The engine is asked for one account, which takes it microseconds. The world in which remedies are tried is read from
+//! The engine is asked for one account, page by page. The world in which remedies are tried is read from
 //! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: one
 //! explanation at a time, each for a limited time. What was not tried in time is left out, and the answer says so.
 
@@ -15,13 +15,13 @@ use kube::Client;
 use serde::Deserialize;
 use sluice_api::config::Configuration;
 use sluice_ctl::live::{self, Extent, Live};
-use sluice_engine::{Account, Engine};
+use sluice_engine::{Account, Accounting, Engine};
 use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question};
 use sluice_sim::{Manifests, Options};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use crate::engine_thread::Handle;
+use crate::engine_thread::{Handle, PAGE};
 use crate::error_chain::Chain;
 
 /// Waiting for the explanation of another, and for the engine.
@@ -94,17 +94,18 @@ impl Explainer {
                 let why = "another explanation is being made: try again".to_owned();
                 return Err(Refused(StatusCode::TOO_MANY_REQUESTS, why));
             };
-            let (of, called) = (namespace.clone(), name.clone());
-            let asking = self
-                .engine
-                .ask(move |engine| (engine.decides(), engine.account(kind, &of, &called, MOST_LISTED)));
-            let Ok(Some((decides, account))) = tokio::time::timeout(TURN, asking).await else {
+            let open = (false, Accounting::new(kind, &namespace, &name));
+            let asking = self.engine.pages(open, |(decides, accounting), engine: &mut Engine| {
+                *decides = engine.decides();
+                !*decides || engine.account_page(accounting, PAGE)
+            });
+            let Ok(Some((decides, accounting))) = tokio::time::timeout(TURN, asking).await else {
                 return Err(unavailable("the engine does not answer"));
             };
             if !decides {
                 return Err(unavailable("this replica does not lead: ask the one that does"));
             }
-            let account = account.ok_or_else(|| not_found(&namespace, &name))?;
+            let account = accounting.into_account(MOST_LISTED).ok_or_else(|| not_found(&namespace, &name))?;
             let live = self.read(&namespace, &account.local_queue).await?;
             let work =
                 Work { configuration: self.configuration.clone(), live, account, namespace, name, asked };

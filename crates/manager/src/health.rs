@@ -1,20 +1,22 @@
 //! Liveness and readiness over plain HTTP, and debug pages for callers on the same host.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, Request, State};
+use axum::http::uri::Authority;
 use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use tokio::net::TcpListener;
-use tracing::warn;
 
-use crate::error_chain::Chain;
 use crate::explain::{Answer, Asked, Format};
+use crate::serve::{self, Bounds};
 use crate::shutdown::Stop;
 
 /// One line of `/readyz`.
@@ -36,8 +38,8 @@ pub trait Probe: Send + Sync + 'static {
     fn alive(&self) -> BoxFuture<'_, bool>;
     /// The engine's state, for people.
     fn state(&self) -> BoxFuture<'_, Option<String>>;
-    /// Differences between the engine's incremental state and a recomputation, for people.
-    fn audit(&self) -> BoxFuture<'_, Option<String>>;
+    /// Differences between the engine's incremental state and a recomputation, for people. `pause`: also if the engine stops for that.
+    fn audit(&self, pause: bool) -> BoxFuture<'_, Option<String>>;
     /// Why a Workload or job waits, and what would help.
     fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
 }
@@ -48,20 +50,23 @@ pub async fn serve(
     readiness: &str,
     liveness: &str,
     probe: Arc<dyn Probe>,
-    mut stop: Stop,
+    bounds: Bounds,
+    stop: Stop,
 ) {
-    let router = Router::new()
-        .route(&path(liveness), get(live))
-        .route(&path(readiness), get(ready))
+    serve::serve(listener, None, router(readiness, liveness, probe), bounds, stop).await;
+}
+
+fn router(readiness: &str, liveness: &str, probe: Arc<dyn Probe>) -> Router {
+    let debug = Router::new()
         .route("/debug/state", get(state))
         .route("/debug/audit", get(audit))
         .route("/debug/explain/{namespace}/{name}", get(explain))
+        .layer(middleware::from_fn(local));
+    Router::new()
+        .route(&path(liveness), get(live))
+        .route(&path(readiness), get(ready))
+        .merge(debug)
         .with_state(probe)
-        .into_make_service_with_connect_info::<SocketAddr>();
-    let stopped = async move { stop.stopped().await };
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
-        warn!(error = %Chain(&error), "the health server ended");
-    }
 }
 
 fn path(name: &str) -> String {
@@ -99,23 +104,34 @@ fn render(checks: &[Check]) -> (bool, String) {
     (ready, text)
 }
 
-async fn state(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>>) -> Response {
-    debug_page(from, probe.state()).await
+async fn state(State(probe): State<Arc<dyn Probe>>) -> Response {
+    page(probe.state().await)
 }
 
-async fn audit(from: ConnectInfo<SocketAddr>, State(probe): State<Arc<dyn Probe>>) -> Response {
-    debug_page(from, probe.audit()).await
+/// How to audit.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Audit {
+    /// Also if the engine stops for that.
+    pause: bool,
+}
+
+async fn audit(State(probe): State<Arc<dyn Probe>>, Query(how): Query<Audit>) -> Response {
+    page(probe.audit(how.pause).await)
+}
+
+fn page(text: Option<String>) -> Response {
+    match text {
+        Some(text) => text.into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
+    }
 }
 
 async fn explain(
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
     State(probe): State<Arc<dyn Probe>>,
     Path((namespace, name)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    if !is_here(from) {
-        return elsewhere();
-    }
     let media = match asked.output {
         Format::Text => "text/plain; charset=utf-8",
         Format::Json => "application/json",
@@ -126,27 +142,27 @@ async fn explain(
     }
 }
 
-/// Whether a caller is on this host; one that comes through `kubectl port-forward` is.
-fn is_here(from: SocketAddr) -> bool {
-    from.ip().to_canonical().is_loopback()
+/// Names and requests of all workloads are the operator's business alone: debug pages are for callers on this host, as
+/// `kubectl port-forward` is one. The page of a stranger that is open in a browser on this host is not: it can have its own name
+/// resolve to this host, and that name is then in the Host header.
+async fn local(ConnectInfo(from): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
+    if !from.ip().to_canonical().is_loopback() {
+        return (StatusCode::FORBIDDEN, "debug pages are for callers on this host\n").into_response();
+    }
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    if !host.is_some_and(names_this_host) {
+        return (StatusCode::FORBIDDEN, "debug pages are under localhost, 127.0.0.1 and [::1] only\n")
+            .into_response();
+    }
+    next.run(request).await
 }
 
-fn elsewhere() -> Response {
-    (StatusCode::FORBIDDEN, "debug pages are for callers on this host\n").into_response()
-}
-
-/// Names and requests of all workloads are nobody's business but the operator's: only for callers on this host.
-async fn debug_page(
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    page: BoxFuture<'_, Option<String>>,
-) -> Response {
-    if !is_here(from) {
-        return elsewhere();
-    }
-    match page.await {
-        Some(text) => text.into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
-    }
+/// Whether a Host header names this host by a name that no name server gives: `localhost` or a loopback address.
+fn names_this_host(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 #[cfg(test)]
@@ -166,6 +182,26 @@ mod tests {
             "[-]caches failed: workloads, nodes\n[+]leadership ok (sluice_b_2 leads)\nreadyz check failed\n"
         );
         assert!(render(&checks[1..]).0);
+    }
+
+    #[test]
+    fn only_names_of_this_host_that_no_name_server_gives_count() {
+        for host in
+            ["localhost", "LOCALHOST:8081", "127.0.0.1:8081", "127.1.2.3", "[::1]:80", "[::ffff:127.0.0.1]"]
+        {
+            assert!(names_this_host(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example:8081",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "[::]:1",
+            "a b",
+        ] {
+            assert!(!names_this_host(host), "{host}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use tokio::net::{TcpListener, TcpSocket};
+
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -44,12 +46,18 @@ fn every_interface() -> &'static str {
     if std::path::Path::new("/proc/net/if_inet6").exists() { "::" } else { "0.0.0.0" }
 }
 
+/// Connections that may wait to be taken, so that callers do not wait behind a flood for their first packet to be repeated.
+const WAITING: u32 = 1024;
+
 /// Opens the socket.
-pub fn bind(field: &'static str, address: SocketAddr) -> Result<std::net::TcpListener, ListenError> {
-    let failed = |source| ListenError::Bind { field, address, source };
-    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+pub fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(WAITING)
+    };
+    open().map_err(|source| ListenError::Bind { field, address, source })
 }
 
 #[cfg(test)]
@@ -74,8 +82,8 @@ mod tests {
         assert!(address("x", "host:notaport").is_err());
     }
 
-    #[test]
-    fn a_taken_port_is_told() {
+    #[tokio::test]
+    async fn a_taken_port_is_told() {
         let first = bind("x", "127.0.0.1:0".parse().unwrap()).unwrap();
         let error = bind("health", first.local_addr().unwrap()).unwrap_err();
         assert!(error.to_string().starts_with("health: listening on 127.0.0.1:"));

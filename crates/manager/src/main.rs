@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sluice_ctl::explain::{self, ExplainArgs};
+use sluice_ctl::print::{line, print};
 use sluice_ctl::replay;
 use sluice_ctl::simulate::{self, SimulateArgs};
-use sluice_manager::cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, ManagerArgs};
+use sluice_manager::cli::{self, Cli, Command, ConfigCheckArgs, ConfigCommand, InCluster, ManagerArgs};
 use sluice_manager::migrate::command::{self as migrate, MigrateCommand};
 use sluice_manager::{logging, run, settings, version};
 
@@ -23,9 +24,10 @@ fn main() -> ExitCode {
         Command::Simulate(args) => run_simulation(args),
         Command::Explain(args) => run_explanation(args),
         Command::Replay(args) => replay::run(&args),
+        Command::Gates => print(&cli::gates()).map(|()| 0).map_err(Into::into),
         Command::Version => {
-            println!("sluice {} ({}, {})", version::VERSION, version::COMMIT, version::platform());
-            Ok(0)
+            let text = format!("sluice {} ({}, {})", version::VERSION, version::COMMIT, version::platform());
+            line(&text).map(|()| 0).map_err(Into::into)
         }
     };
     match outcome {
@@ -55,14 +57,14 @@ fn migrate_command(command: MigrateCommand) -> anyhow::Result<u8> {
     runtime.block_on(migrate::run(command))
 }
 
-fn run_simulation(args: SimulateArgs) -> anyhow::Result<u8> {
+fn run_simulation(command: InCluster<SimulateArgs>) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(simulate::run(args))
+    runtime.block_on(simulate::run(command.args, &command.cluster))
 }
 
-fn run_explanation(args: ExplainArgs) -> anyhow::Result<u8> {
+fn run_explanation(command: InCluster<ExplainArgs>) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(explain::run(args))
+    runtime.block_on(explain::run(command.args, &command.cluster))
 }
 
 fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
@@ -71,6 +73,6 @@ fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
-    println!("{}", configuration.effective_yaml().trim_end());
+    line(configuration.effective_yaml().trim_end())?;
     Ok(0)
 }

@@ -4,31 +4,26 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::effect::{Effect, Level, LogLine, Observation, Purpose, WriteRequest};
-use sluice_engine::input::{Kind, ObjectRef};
+use sluice_engine::effect::{Effect, Level, LogLine, Observation};
+use sluice_engine::input::ObjectRef;
 use sluice_engine::metrics::{ADMISSION_ATTEMPT_DURATION_SECONDS, ADMISSION_ATTEMPTS_TOTAL};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info, warn};
 
-use crate::controllers::{Controller, Controllers};
 use crate::engine_thread::Outlet;
 use crate::events::{EventSink, of_manager};
 use crate::metrics::registry::{Registry, Sample};
 use crate::watch::sync::SyncTracker;
-use crate::writer::{Answers, Writer};
+use crate::writer::Writer;
 
 /// Where effects go.
 pub struct Effects {
     /// Writes.
     pub writer: Writer,
-    /// Answers to writes that are left out.
-    pub answers: Answers,
     /// Events; none when they are left out.
     pub events: Option<EventSink>,
     /// Counters and histograms.
     pub registry: Arc<Registry>,
-    /// Which parts of the manager run.
-    pub controllers: Controllers,
     /// What must be listed anew when the engine was rebuilt.
     pub sync: Arc<SyncTracker>,
     /// Tells watches to begin anew.
@@ -45,9 +40,6 @@ impl Outlet for Effects {
                     // The engine decides nothing unless it leads: what comes here was decided before it stopped leading.
                     debug!(object = %request.object, purpose = ?request.purpose, "not written: not leading");
                 }
-                Effect::Write(request) if self.left_out(&request) => {
-                    (self.answers)(generation, request.id, Ok(None), None);
-                }
                 Effect::Write(request) => self.writer.write(generation, request),
                 Effect::Event(event) => {
                     if let Some(events) = self.events.as_ref().filter(|_| leading) {
@@ -55,6 +47,7 @@ impl Outlet for Effects {
                     }
                 }
                 Effect::Observe(observation) => self.observe(&observation, took),
+                Effect::SeriesGone(object) => self.registry.forget(&object),
                 Effect::Log(line) => log(&line),
             }
         }
@@ -89,20 +82,6 @@ impl Effects {
             self.registry.record(&Sample { metric, labels, value: took.as_secs_f64() });
         }
         self.registry.record(&Sample { metric: observation.metric, labels, value: observation.value });
-    }
-
-    /// Whether the write belongs to a part that `--controllers` leaves out.
-    fn left_out(&self, request: &WriteRequest) -> bool {
-        if request.purpose != Purpose::QueueStatus {
-            return false;
-        }
-        let controller = match request.object.kind {
-            Kind::ClusterQueue => Controller::ClusterQueue,
-            Kind::LocalQueue => Controller::LocalQueue,
-            Kind::Cohort => Controller::Cohort,
-            _ => return false,
-        };
-        !self.controllers.has(controller)
     }
 }
 

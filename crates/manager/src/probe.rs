@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use sluice_engine::Engine;
+use sluice_engine::{Engine, State};
 use tokio::sync::watch;
 
 use crate::certs::CertsState;
-use crate::engine_thread::Handle;
+use crate::engine_thread::{Handle, PAGE};
 use crate::explain::{Answer, Asked, Explainer};
 use crate::health::{Check, Probe};
 use crate::lease::Standing;
@@ -17,6 +17,9 @@ use crate::watches::Crds;
 
 /// The engine answers within this time, or counts as dead.
 const ALIVE: Duration = Duration::from_secs(10);
+
+/// So many objects are audited without being asked twice: an audit compares all of them at one moment, and the engine waits for it.
+const AUDITED: usize = 250;
 
 /// What is looked at.
 pub struct Status {
@@ -66,13 +69,28 @@ impl Probe for Status {
     }
 
     fn state(&self) -> BoxFuture<'_, Option<String>> {
-        Box::pin(self.engine.ask(|engine| format!("{:#}\n", engine.state())))
+        Box::pin(async {
+            let pages = self
+                .engine
+                .pages(State::default(), |state, engine: &mut Engine| engine.state_page(state, PAGE));
+            let state = pages.await?;
+            tokio::task::spawn_blocking(move || format!("{:#}\n", state.into_value())).await.ok()
+        })
     }
 
-    fn audit(&self) -> BoxFuture<'_, Option<String>> {
-        Box::pin(self.engine.ask(|engine| match engine.audit() {
-            Ok(()) => "no differences\n".to_owned(),
-            Err(differences) => differences.join("\n") + "\n",
+    fn audit(&self, pause: bool) -> BoxFuture<'_, Option<String>> {
+        Box::pin(self.engine.ask(move |engine| {
+            let objects = engine.audited();
+            if objects > AUDITED && !pause {
+                return format!(
+                    "not audited: comparing {objects} objects would stop the engine for a while (up to {AUDITED} are compared at once); \
+                     /debug/audit?pause=true does it all the same\n"
+                );
+            }
+            match engine.audit() {
+                Ok(()) => "no differences\n".to_owned(),
+                Err(differences) => differences.join("\n") + "\n",
+            }
         }))
     }
 

@@ -5,9 +5,9 @@
 //! waits: when the buffer is full the recording ends there, says so in its last line and in the log, and what is in the
 //! file can be replayed from its beginning.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -17,6 +17,7 @@ use sluice_engine::{Effect, Input};
 use sluice_sim::replay::Entry;
 use tracing::{info, warn};
 
+use crate::supervise::Supervisor;
 use crate::watch::document::Document;
 
 /// Entries in the buffer: some tens of megabytes when each is a large object.
@@ -33,22 +34,45 @@ pub struct Recorder {
     synced: bool,
 }
 
+/// Opens a file for its owner alone. It holds what many users may not read: it is not written to where a link leads, nor to a file that
+/// is somebody else's or has another name too. What was in it stays until that is known.
+fn own_file(path: &Path) -> io::Result<File> {
+    match File::options().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let named = std::fs::symlink_metadata(path)?;
+    if !named.is_file() {
+        return refused("not a regular file; links are not followed");
+    }
+    let file = File::options().write(true).open(path)?;
+    let found = file.metadata()?;
+    let us = std::fs::metadata("/proc/self")?.uid();
+    if (found.dev(), found.ino()) != (named.dev(), named.ino()) || found.nlink() != 1 || found.uid() != us {
+        return refused("not a file of this process's user with one name");
+    }
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
 impl Recorder {
     /// Creates the file, readable for its owner alone, and begins with the header.
-    pub fn start(file: &Path, header: Entry) -> io::Result<Self> {
-        let target = File::options().write(true).create(true).truncate(true).mode(0o600).open(file)?;
-        Self::with(target, header, BUFFER, LARGEST)
+    pub fn start(supervisor: &Supervisor, file: &Path, header: Entry) -> io::Result<Self> {
+        let target = own_file(file)?;
+        Self::with(supervisor, target, header, BUFFER, LARGEST)
     }
 
     fn with(
+        supervisor: &Supervisor,
         target: impl io::Write + Send + 'static,
         header: Entry,
         buffer: usize,
         largest: usize,
     ) -> io::Result<Self> {
         let (entries, received) = sync_channel(buffer);
-        let name = "record".to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let thread = supervisor.thread_finite("record", move || {
             let mut log = Log { target: BufWriter::new(target), written: 0, largest };
             match log.run(&header, &received) {
                 Ok(()) => info!(bytes = log.written, "the recording ended"),
@@ -155,6 +179,7 @@ impl<W: io::Write> Log<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supervise::tests::supervisor;
     use std::sync::{Arc, Mutex, mpsc};
 
     use sluice_engine::EngineConfig;
@@ -195,9 +220,34 @@ mod tests {
     }
 
     #[test]
+    fn the_file_is_the_owners_alone_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mine, other) = (folder.path().join("mine"), folder.path().join("other"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        own_file(&mine).unwrap();
+        assert_eq!(mode(&mine), 0o600);
+        std::fs::write(&mine, "before").unwrap();
+        std::fs::set_permissions(&mine, Permissions::from_mode(0o644)).unwrap();
+        own_file(&mine).unwrap();
+        assert_eq!((mode(&mine), std::fs::read_to_string(&mine).unwrap().as_str()), (0o600, ""));
+        std::fs::write(&other, "precious").unwrap();
+        for (link, target) in [("link", &other), ("dangling", &folder.path().join("nothing"))] {
+            let link = folder.path().join(link);
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            assert_eq!(own_file(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        let hard = folder.path().join("hard");
+        std::fs::hard_link(&other, &hard).unwrap();
+        assert_eq!(own_file(&hard).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(own_file(folder.path()).is_err());
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
+        assert!(!folder.path().join("nothing").exists());
+    }
+
+    #[test]
     fn what_is_recorded_replays_and_says_why_it_ended() {
         let shelf = Shelf::default();
-        let mut recorder = Recorder::with(shelf.clone(), header(), 16, 1 << 20).unwrap();
+        let mut recorder = Recorder::with(&supervisor().0, shelf.clone(), header(), 16, 1 << 20).unwrap();
         recorder.input(at(), &Input::Synced, None);
         recorder.input(at(), &Input::Leader(true), None);
         recorder.cycle(at(), &[]);
@@ -213,7 +263,7 @@ mod tests {
     #[test]
     fn a_file_does_not_grow_beyond_its_limit() {
         let shelf = Shelf::default();
-        let mut recorder = Recorder::with(shelf.clone(), header(), 1, 10).unwrap();
+        let mut recorder = Recorder::with(&supervisor().0, shelf.clone(), header(), 1, 10).unwrap();
         recorder.cycle(at(), &[]);
         recorder.cycle(at(), &[]);
         drop(recorder);
@@ -240,7 +290,8 @@ mod tests {
     fn decisions_never_wait_for_a_slow_disk() {
         let (go, stuck) = mpsc::channel();
         let shelf = Shelf::default();
-        let mut recorder = Recorder::with(Stuck(stuck, shelf.clone()), header(), 4, 1 << 30).unwrap();
+        let mut recorder =
+            Recorder::with(&supervisor().0, Stuck(stuck, shelf.clone()), header(), 4, 1 << 30).unwrap();
         recorder.input(at(), &Input::Synced, None);
         // Far more than the buffer and the writer hold; a wait here would be for ever.
         for _ in 0..1000 {

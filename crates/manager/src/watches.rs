@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::core::DeserializeGuard;
-use kube::{Api, Client};
+use kube::Client;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, slim, v1beta2};
 use sluice_engine::input::{Input, Kind};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::error_chain::Chain;
+use crate::intake::Place;
 use crate::watch::discovery::{missing, served};
-use crate::watch::document::Documented;
 use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
 use crate::watch::pods::{self, Pods};
 use crate::watch::pump::{Ended, Feed, Selector, Shared, Watched, pump};
@@ -80,18 +79,20 @@ fn with_children(jobs: &[JobKind]) -> BTreeSet<JobKind> {
 
 /// Watches everything until stopped.
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
-    let mut tasks = JoinSet::new();
+    let mut tasks = Vec::new();
     let (sink, need) = pods::noting(shared.sink, wanted.pods != Pods::ForJobs);
     shared.sink = sink;
-    tasks.spawn(pods::watch(client.clone(), wanted.pods, need, shared.clone()));
+    let supervisor = shared.supervisor.clone();
+    let pods = pods::watch(client.clone(), wanted.pods, need, shared.clone());
+    tasks.push(supervisor.spawn("watch of pods", pods));
     cluster_kinds(&client, &shared, &mut tasks);
     if let Some(versions) = wanted.provisioning {
-        tasks.spawn(when_it_exists::<DeserializeGuard<v1beta2::ProvisioningRequestConfig>>(
-            client.clone(),
-            Kind::ProvisioningRequestConfig,
-            shared.clone(),
-        ));
-        tasks.spawn(provisioning_requests(client.clone(), versions, shared.clone()));
+        let kind = Kind::ProvisioningRequestConfig;
+        let configs =
+            when_it_exists::<v1beta2::ProvisioningRequestConfig>(client.clone(), kind, shared.clone());
+        tasks.push(supervisor.spawn("watch of provisioning request configurations", configs));
+        let requests = provisioning_requests(client.clone(), versions, shared.clone());
+        tasks.push(supervisor.spawn("watch of provisioning requests", requests));
     }
     for kind in with_children(&wanted.jobs) {
         let managed = wanted.jobs.contains(&kind);
@@ -101,18 +102,17 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
         match kind {
             JobKind::Job => start::<RawJob<JobMark>>(&client, Kind::Job(kind), &shared, &mut tasks),
             JobKind::JobSet => {
-                tasks.spawn(when_it_exists::<RawJob<JobSetMark>>(
-                    client.clone(),
-                    Kind::Job(kind),
-                    shared.clone(),
-                ));
+                let sets =
+                    when_it_exists::<RawJob<JobSetMark>>(client.clone(), Kind::Job(kind), shared.clone());
+                tasks.push(supervisor.spawn(Kind::Job(kind).plural(), sets));
             }
         }
     }
     if wait_for_crds(&client, &crds, &mut shared).await {
         own_kinds(&client, &shared, &mut tasks);
     }
-    while tasks.join_next().await.is_some() {}
+    // Each is watched over by itself.
+    let _ = futures::future::join_all(tasks).await;
 }
 
 /// False when stopped meanwhile.
@@ -137,23 +137,18 @@ async fn wait_for_crds(client: &Client, crds: &Crds, shared: &mut Shared) -> boo
     }
 }
 
-fn own_kinds(client: &Client, shared: &Shared, tasks: &mut JoinSet<()>) {
-    start::<DeserializeGuard<v1beta2::ResourceFlavor>>(client, Kind::ResourceFlavor, shared, tasks);
-    start::<DeserializeGuard<v1beta2::ClusterQueue>>(client, Kind::ClusterQueue, shared, tasks);
-    start::<DeserializeGuard<v1beta2::LocalQueue>>(client, Kind::LocalQueue, shared, tasks);
-    start::<DeserializeGuard<v1beta2::Cohort>>(client, Kind::Cohort, shared, tasks);
-    start::<DeserializeGuard<v1beta2::AdmissionCheck>>(client, Kind::AdmissionCheck, shared, tasks);
-    start::<DeserializeGuard<v1beta2::Topology>>(client, Kind::Topology, shared, tasks);
-    start::<DeserializeGuard<v1beta2::WorkloadPriorityClass>>(
-        client,
-        Kind::WorkloadPriorityClass,
-        shared,
-        tasks,
-    );
+fn own_kinds(client: &Client, shared: &Shared, tasks: &mut Vec<JoinHandle<()>>) {
+    start::<v1beta2::ResourceFlavor>(client, Kind::ResourceFlavor, shared, tasks);
+    start::<v1beta2::ClusterQueue>(client, Kind::ClusterQueue, shared, tasks);
+    start::<v1beta2::LocalQueue>(client, Kind::LocalQueue, shared, tasks);
+    start::<v1beta2::Cohort>(client, Kind::Cohort, shared, tasks);
+    start::<v1beta2::AdmissionCheck>(client, Kind::AdmissionCheck, shared, tasks);
+    start::<v1beta2::Topology>(client, Kind::Topology, shared, tasks);
+    start::<v1beta2::WorkloadPriorityClass>(client, Kind::WorkloadPriorityClass, shared, tasks);
     start::<slim::Workload>(client, Kind::Workload, shared, tasks);
 }
 
-fn cluster_kinds(client: &Client, shared: &Shared, tasks: &mut JoinSet<()>) {
+fn cluster_kinds(client: &Client, shared: &Shared, tasks: &mut Vec<JoinHandle<()>>) {
     start::<slim::PriorityClass>(client, Kind::PriorityClass, shared, tasks);
     start::<slim::Namespace>(client, Kind::Namespace, shared, tasks);
     start::<slim::Node>(client, Kind::Node, shared, tasks);
@@ -161,20 +156,21 @@ fn cluster_kinds(client: &Client, shared: &Shared, tasks: &mut JoinSet<()>) {
     start::<slim::RuntimeClass>(client, Kind::RuntimeClass, shared, tasks);
 }
 
-fn start<K>(client: &Client, kind: Kind, shared: &Shared, tasks: &mut JoinSet<()>)
+fn start<K>(client: &Client, kind: Kind, shared: &Shared, tasks: &mut Vec<JoinHandle<()>>)
 where
-    K: Watched<DynamicType = ()> + Sync,
+    K: Watched,
 {
-    let (api, shared) = (Api::<Documented<K>>::all(client.clone()), shared.clone());
-    tasks.spawn(async move {
-        pump(api, kind, false, shared).await;
-    });
+    let (client, shared) = (client.clone(), shared.clone());
+    let supervisor = shared.supervisor.clone();
+    tasks.push(supervisor.spawn(kind.plural(), async move {
+        pump::<K>(client, kind, false, shared).await;
+    }));
 }
 
 /// Watches a kind whose CRD may come and go.
 async fn when_it_exists<K>(client: Client, kind: Kind, mut shared: Shared)
 where
-    K: Watched<DynamicType = ()> + Sync,
+    K: Watched,
 {
     loop {
         match served(&client, kind.group(), kind.version()).await {
@@ -226,14 +222,14 @@ async fn provisioning_requests(client: Client, versions: Versions, mut shared: S
 /// Watches a kind until its CRD is gone.
 async fn while_it_exists<K>(client: &Client, kind: Kind, shared: &Shared) -> Ended
 where
-    K: Watched<DynamicType = ()> + Sync,
+    K: Watched,
 {
     info!(kind = kind.plural(), "the CRD is there");
-    let api = Api::<Documented<K>>::all(client.clone());
-    let ended = pump(api, kind, true, shared.clone()).await;
+    let ended = pump::<K>(client.clone(), kind, true, shared.clone()).await;
     if ended == Ended::Gone {
         info!(kind = kind.plural(), "the CRD is gone");
-        (shared.sink)(Feed::Input(Input::Listed { kind, present: Vec::new(), as_of: None }, None));
+        let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
+        (shared.sink)(Feed::Input(listed, None), Place::default());
     }
     ended
 }
@@ -242,6 +238,6 @@ where
 fn absent(kind: Kind, shared: &Shared) {
     let epoch = *shared.epoch.borrow();
     if shared.sync.absent(kind) {
-        (shared.sink)(Feed::Synced(epoch));
+        (shared.sink)(Feed::Synced(epoch), Place::default());
     }
 }

@@ -18,6 +18,6 @@ mod parse;
 mod quantity;
 
 pub use amount::Amount;
-pub use convert::{CPU, amount_of, quantity_of};
+pub use convert::{CPU, amount_of, is_extended, quantity_of};
 pub use error::QuantityError;
 pub use quantity::{Format, Quantity};

@@ -136,6 +136,8 @@ pub(crate) struct BadDay {
     /// Workloads that got quota, and jobs that were started, by a write of a former leader; and when. As long as the next one has not yet
     /// started the job, or stopped it.
     pub late: BTreeMap<ObjectRef, Timestamp>,
+    /// When a manager last decided to give a Workload quota, whatever became of the write.
+    pub decided: BTreeMap<ObjectRef, Timestamp>,
     pub check: Option<Box<Check>>,
 }
 
@@ -165,6 +167,7 @@ impl BadDay {
             step: 0,
             counts: PerFault::default(),
             late: BTreeMap::new(),
+            decided: BTreeMap::new(),
             check: Some(check),
         }
     }

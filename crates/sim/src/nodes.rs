@@ -79,7 +79,7 @@ pub(crate) struct Nodes {
 impl Node {
     /// Whether a pod may come here; room is another question.
     fn allows(&self, pod: &PodGroup<'_>) -> bool {
-        self.ready && !self.closed && fit::allowed(&pod.spec, &self.labels, &self.taints)
+        self.ready && !self.closed && fit::allowed(&pod.spec, &pod.requests, &self.labels, &self.taints)
     }
 
     /// Whether there is room for a pod.

@@ -45,6 +45,8 @@ pub struct Totals {
     pub finished: usize,
     /// Jobs that ended badly.
     pub failed: usize,
+    /// Jobs that hold quota at the end: they run, or wait for their admission checks.
+    pub running: usize,
     /// Jobs that wait at the end.
     pub waiting: usize,
     /// Jobs without a queue.
@@ -55,7 +57,7 @@ pub struct Totals {
     pub preemptions: u32,
 }
 
-/// How long jobs waited for their first admission.
+/// How long jobs waited for their first admission, in seconds; jobs that were not admitted, up to the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waits {
@@ -82,11 +84,13 @@ pub struct QueueReport {
     pub admitted: usize,
     /// Jobs that ended well.
     pub finished: usize,
+    /// Jobs that hold quota at the end.
+    pub running: usize,
     /// Jobs that wait at the end.
     pub waiting: usize,
-    /// How long the admitted ones waited, in seconds.
+    /// How long they waited.
     pub wait: Waits,
-    /// The longest that one has waited which still waits, in seconds.
+    /// The longest wait that had not ended at the end, in seconds: since the submission, or since the last eviction.
     pub longest_still_waiting: f64,
     /// How often its jobs were evicted in favour of others.
     pub preempted: u32,
@@ -100,11 +104,12 @@ pub struct QueueReport {
 
 impl QueueReport {
     /// The figures that every rendering shows, in the order of its columns; `time` renders seconds.
-    pub(crate) fn figures(&self, time: impl Fn(f64) -> String) -> [String; 10] {
+    pub(crate) fn figures(&self, time: impl Fn(f64) -> String) -> [String; 11] {
         [
             self.jobs.to_string(),
             self.admitted.to_string(),
             self.finished.to_string(),
+            self.running.to_string(),
             self.waiting.to_string(),
             time(self.wait.p50),
             time(self.wait.p90),
@@ -250,6 +255,21 @@ fn waits(job: &JobRecord) -> bool {
     job.managed && job.finished.is_none() && job.holds.last().is_none_or(|h| h.to.is_some())
 }
 
+fn runs(job: &JobRecord) -> bool {
+    job.managed && job.finished.is_none() && !waits(job)
+}
+
+/// How long a job waited for its first admission, or has waited for it up to the end. Nothing of one that ended without it.
+fn waited(job: &JobRecord, end: i64) -> Option<i64> {
+    Some(job.admitted.or(waits(job).then_some(end))? - job.submitted)
+}
+
+/// How long a job that waits at the end has waited since it last held quota.
+fn still_waits(job: &JobRecord, end: i64) -> Option<i64> {
+    let since = job.holds.last().and_then(|hold| hold.to).unwrap_or(job.submitted);
+    waits(job).then_some(end - since)
+}
+
 fn totals(record: &Record) -> Totals {
     let count = |of: &dyn Fn(&JobRecord) -> bool| record.jobs.iter().filter(|j| of(j)).count();
     Totals {
@@ -257,6 +277,7 @@ fn totals(record: &Record) -> Totals {
         admitted: count(&|j| j.admitted.is_some()),
         finished: count(&|j| j.finished.is_some() && j.success),
         failed: count(&|j| j.finished.is_some() && !j.success),
+        running: count(&runs),
         waiting: count(&waits),
         unmanaged: count(&|j| !j.managed),
         refused: record.entries.iter().filter(|e| matches!(e.what, What::Refused { .. })).count(),
@@ -291,17 +312,18 @@ fn queue(
     slots: &BTreeMap<SlotKey, Vec<Point>>,
     end: i64,
 ) -> QueueReport {
-    let mut waited: Vec<i64> = jobs.iter().filter_map(|j| Some(j.admitted? - j.submitted)).collect();
+    let mut waited: Vec<i64> = jobs.iter().filter_map(|job| self::waited(job, end)).collect();
     waited.sort_unstable();
-    let still = jobs.iter().filter(|j| waits(j)).map(|j| end - j.submitted);
+    let still = jobs.iter().filter_map(|job| still_waits(job, end));
     let from = (Arc::clone(&name), Arc::from(""), Arc::from(""));
     let own = slots.range(from..).take_while(|((queue, ..), _)| *queue == name);
     let usage = own.map(|((_, flavor, resource), points)| slot(flavor, resource, points, end)).collect();
     QueueReport {
         cohort,
         jobs: jobs.len(),
-        admitted: waited.len(),
+        admitted: jobs.iter().filter(|j| j.admitted.is_some()).count(),
         finished: jobs.iter().filter(|j| j.finished.is_some() && j.success).count(),
+        running: jobs.iter().filter(|j| runs(j)).count(),
         waiting: jobs.iter().filter(|j| waits(j)).count(),
         wait: Waits {
             p50: seconds(quantile(&waited, 50)),

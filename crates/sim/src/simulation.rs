@@ -202,7 +202,7 @@ impl Simulation {
         &self.record
     }
 
-    /// How long it lasted, in milliseconds: what was asked for, else until the last thing happened.
+    /// How long it lasted, in milliseconds: up to `until`, if it was run to its end with one, else until the last thing happened.
     pub fn lasted(&self) -> i64 {
         let last = self.record.entries.last().map_or(0, |entry| entry.at);
         self.options.until.map_or(last, |_| self.record.millis(self.now).max(last))
@@ -379,6 +379,12 @@ impl Simulation {
         }
     }
 
+    /// When the next step is: when something happens next, or at the end that was asked for, if that is sooner.
+    pub fn next_step(&self) -> Option<Timestamp> {
+        let next = self.next()?;
+        Some(self.end().map_or(next, |end| next.min(end)))
+    }
+
     /// The end, if one was asked for.
     fn end(&self) -> Option<Timestamp> {
         self.options.until.map(|until| after(self.options.start, until))
@@ -386,11 +392,16 @@ impl Simulation {
 
     /// Goes to the next time at which something happens, and lets it happen. False at the end.
     pub fn step(&mut self) -> Result<bool, SimError> {
-        let Some(next) = self.next() else { return Ok(false) };
-        if self.end().is_some_and(|end| next > end) {
-            self.set_now(self.end().unwrap_or(next));
-            return Ok(false);
-        }
+        let next = match (self.next(), self.end()) {
+            (Some(next), None) => next,
+            (Some(next), Some(end)) if next <= end => next,
+            // Nothing more happens up to the end: what waits, waits until then, and what is free stays free.
+            (_, Some(end)) => {
+                self.set_now(end);
+                return Ok(false);
+            }
+            (None, None) => return Ok(false),
+        };
         let planned = self.agenda.next().is_some_and(|at| at <= next);
         self.set_now(next);
         while let Some(action) = self.agenda.take_due(self.now) {

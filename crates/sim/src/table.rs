@@ -86,12 +86,13 @@ impl Report {
         let t = &self.totals;
         let _ = writeln!(
             text,
-            "\n{} of simulated time: {} submitted, {} admitted, {} finished, {} failed, {} waiting, {} without a queue, {} preemptions",
+            "\n{} of simulated time: {} submitted, {} admitted, {} finished, {} failed, {} running, {} waiting, {} without a queue, {} preemptions",
             time(self.seconds),
             t.submitted,
             t.admitted,
             t.finished,
             t.failed,
+            t.running,
             t.waiting,
             t.unmanaged,
             t.preemptions
@@ -116,6 +117,7 @@ impl Report {
             "JOBS",
             "ADMITTED",
             "FINISHED",
+            "RUNNING",
             "WAITING",
             "WAIT P50",
             "WAIT P90",

@@ -68,7 +68,7 @@ pub struct Started {
 pub struct QueueDifference {
     /// Its name.
     pub name: Arc<str>,
-    /// Half of the jobs waited less: before, after.
+    /// Half of the jobs waited less, those that still wait counted up to the end: before, after.
     pub wait_p50: (f64, f64),
     /// Nine of ten waited less: before, after.
     pub wait_p90: (f64, f64),
@@ -176,6 +176,7 @@ impl Difference {
         let totals = [
             ("admitted", self.before.admitted, self.after.admitted),
             ("finished", self.before.finished, self.after.finished),
+            ("running at the end", self.before.running, self.after.running),
             ("waiting at the end", self.before.waiting, self.after.waiting),
         ];
         for (what, before, after) in totals {

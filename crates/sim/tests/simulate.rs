@@ -431,3 +431,36 @@ fn a_workload_without_a_job_starts_and_so_is_not_evicted() {
     assert_eq!((report.totals.finished, report.queues[0].work_lost), (1, 0.0), "{}", report.table(None));
     assert!((report.seconds - 36_000.0).abs() < 1.0, "{}", report.seconds);
 }
+
+/// Two jobs of an hour, of which one at a time has quota.
+#[test]
+fn until_is_the_end_of_all_times_and_shares() {
+    let queues = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: f}\n---\n\
+        apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {namespaceSelector: {}, resourceGroups: \
+        [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: cpu, nominalQuota: 4}]}]}]}\n---\n\
+        apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: main, namespace: t}\nspec: {clusterQueue: q}\n";
+    let job = |name: &str| {
+        format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}, namespace: t, labels: {{kueue.x-k8s.io/queue-name: main}}, \
+             annotations: {{sluice.dev/run-seconds: '3600'}}}}\nspec: {{parallelism: 4, completions: 4, template: {{spec: {{restartPolicy: Never, \
+             containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}\n"
+        )
+    };
+    let text = [queues.to_owned(), job("one"), job("two")].concat();
+    let manifests = Manifests::read(&[File { name: "world".to_owned(), text, named: true }]).unwrap();
+    let figures = |hours: f64| {
+        let mut options = options(&manifests);
+        options.until = Some(jiff::SignedDuration::from_secs_f64(hours * 3600.0));
+        let mut simulation = prepare(&manifests, &BTreeMap::new(), options).unwrap();
+        simulation.run(|_| {}).unwrap();
+        let report = report(&simulation);
+        let (totals, queue) = (&report.totals, &report.queues[0]);
+        let counts = (totals.finished, totals.running, totals.waiting, queue.running);
+        let still = queue.longest_still_waiting / 3600.0;
+        (report.seconds / 3600.0, counts, queue.wait.max / 3600.0, still, queue.usage[0].utilisation)
+    };
+    assert_eq!(figures(0.5), (0.5, (0, 1, 1, 1), 0.5, 0.5, Some(100.0)));
+    assert_eq!(figures(1.5), (1.5, (1, 1, 0, 1), 1.0, 0.0, Some(100.0)));
+    // Nothing happens in the last three hours, and they count.
+    assert_eq!(figures(5.0), (5.0, (2, 0, 0, 0), 1.0, 0.0, Some(40.0)));
+}

@@ -14,6 +14,9 @@ use sha2::{Digest as _, Sha256};
 /// How often a long build says that it is still at work.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
+/// The CustomResourceDefinition of JobSets, beside the program of their controller.
+const JOBSET_CRD: &str = "jobset-crd.yaml";
+
 /// One program of the test bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
@@ -31,11 +34,13 @@ pub enum Tool {
     Kwok,
     /// Installs charts.
     Helm,
+    /// The controller of JobSets.
+    JobSetController,
 }
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 7] = [
+    pub const ALL: [Tool; 8] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -43,6 +48,7 @@ impl Tool {
         Tool::KubeControllerManager,
         Tool::Kwok,
         Tool::Helm,
+        Tool::JobSetController,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -55,6 +61,7 @@ impl Tool {
             Tool::KubeScheduler => "kube-scheduler",
             Tool::Kwok => "kwok",
             Tool::Helm => "helm",
+            Tool::JobSetController => "jobset-controller",
         }
     }
 
@@ -67,7 +74,18 @@ impl Tool {
             Tool::Etcd => ("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3".to_owned()),
             Tool::Kwok => ("kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok".to_owned()),
             Tool::Helm => ("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm".to_owned()),
+            Tool::JobSetController => ("jobset", "sigs.k8s.io/jobset", "sigs.k8s.io/jobset".to_owned()),
             _ => kubernetes(self.name()),
+        }
+    }
+
+    /// Files of the Go module that belong beside the program: their path in the module, and their name there.
+    fn companions(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Tool::JobSetController => {
+                &[("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml", JOBSET_CRD)]
+            }
+            _ => &[],
         }
     }
 
@@ -77,6 +95,7 @@ impl Tool {
             Tool::Etcd => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
+            Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),
             _ => {
                 let mut parts = version.trim_start_matches('v').split('.');
                 let (major, minor) = (parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
@@ -99,18 +118,18 @@ fn modules() -> PathBuf {
     workspace().join("tests/control-plane")
 }
 
-/// The folder for what is built here: it changes with the pinned versions, so an old program is never taken for a new one.
-pub fn bin_folder() -> Result<PathBuf> {
+/// The folder for what is built of `tool`'s module: it changes with the pinned versions, so an old program is never taken for a
+/// new one, and a new pin builds nothing but its own module again.
+pub fn bin_folder(tool: Tool) -> Result<PathBuf> {
+    let (module, ..) = tool.source();
     let mut hash = Sha256::new();
-    for module in ["etcd", "helm", "kubernetes", "kwok"] {
-        for file in ["go.mod", "go.sum"] {
-            let path = modules().join(module).join(file);
-            hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
-        }
+    for file in ["go.mod", "go.sum"] {
+        let path = modules().join(module).join(file);
+        hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
     }
     let mut key = format!("{:x}", hash.finalize());
     key.truncate(16);
-    Ok(workspace().join(".cache/control-plane").join(key).join("bin"))
+    Ok(workspace().join(".cache/control-plane").join(format!("{module}-{key}")))
 }
 
 /// The program in the folder that `KUBEBUILDER_ASSETS` names, if it is there.
@@ -124,13 +143,13 @@ pub fn path(tool: Tool) -> Result<PathBuf> {
     if let Some(found) = given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool) {
         return Ok(found);
     }
-    let bin = bin_folder()?;
+    let bin = bin_folder(tool)?;
     let path = bin.join(tool.name());
     if path.is_file() {
         return Ok(path);
     }
     fs::create_dir_all(&bin).with_context(|| format!("making {}", bin.display()))?;
-    // One build at a time on the machine: a second process waits here and then finds the program.
+    // One build of a module at a time: a second process waits here and then finds the program.
     let lock_path = bin.join(".lock");
     let lock = File::create(&lock_path).with_context(|| format!("opening {}", lock_path.display()))?;
     if lock.try_lock().is_err() {
@@ -141,6 +160,11 @@ pub fn path(tool: Tool) -> Result<PathBuf> {
         build(tool, &bin)?;
     }
     Ok(path)
+}
+
+/// The CustomResourceDefinition of JobSets that belongs to [`Tool::JobSetController`]. Blocks, like [`path`].
+pub fn jobset_crd() -> Result<PathBuf> {
+    Ok(path(Tool::JobSetController)?.with_file_name(JOBSET_CRD))
 }
 
 /// Makes sure that every one of `tools` is there.
@@ -203,10 +227,34 @@ fn build(tool: Tool, bin: &Path) -> Result<()> {
     if !status.success() {
         bail!("building {} in {} failed: {status}", tool.name(), folder.display());
     }
+    // The program comes last: where it is, its companions are, too.
+    for (source, name) in tool.companions() {
+        let source = module_folder(&folder, module)?.join(source);
+        let text = fs::read(&source).with_context(|| format!("reading {}", source.display()))?;
+        let target = bin.join(name);
+        fs::write(&target, text).with_context(|| format!("writing {}", target.display()))?;
+    }
     let path = bin.join(tool.name());
     fs::rename(&partial, &path).with_context(|| format!("moving the built {}", path.display()))?;
     progress(&format!("built {} in {} s", tool.name(), started.elapsed().as_secs()));
     Ok(())
+}
+
+/// Where Go keeps the sources of `module`, at the version that the go.mod in `folder` pins.
+fn module_folder(folder: &Path, module: &str) -> Result<PathBuf> {
+    let output = Command::new("go")
+        .current_dir(folder)
+        .args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module])
+        .env("GOWORK", "off")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running go list")?;
+    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() || found.is_empty() {
+        bail!("go list in {} does not know the folder of {module}", folder.display());
+    }
+    Ok(PathBuf::from(found))
 }
 
 #[cfg(test)]

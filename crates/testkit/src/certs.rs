@@ -11,6 +11,9 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+/// The files, without their endings, of the certificate that webhooks on this machine serve with.
+pub(crate) const WEBHOOK: &str = "webhook";
+
 /// Where the files of the plane's public key infrastructure are.
 #[derive(Debug)]
 pub(crate) struct Certs {
@@ -18,8 +21,8 @@ pub(crate) struct Certs {
 }
 
 impl Certs {
-    /// Makes a certificate authority, the API server's certificate, an administrator's, the aggregator's, and the key that signs
-    /// service account tokens.
+    /// Makes a certificate authority, the API server's certificate, one for webhooks, an administrator's, the aggregator's, and
+    /// the key that signs service account tokens.
     pub(crate) fn make(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let certs = Self { folder: folder.to_path_buf() };
@@ -33,6 +36,7 @@ impl Certs {
 
         let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         certs.issue(&ca, "apiserver", "kube-apiserver", None, &names)?;
+        certs.issue(&ca, WEBHOOK, "webhook", None, &["127.0.0.1", "localhost"])?;
         certs.issue(&ca, "admin", "admin", Some("system:masters"), &[])?;
         certs.issue(&ca, "front-proxy", "front-proxy-client", None, &[])?;
 

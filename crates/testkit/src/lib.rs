@@ -1,13 +1,13 @@
-//! A real Kubernetes control plane for tests and the demo, and stand-ins for the controllers that a test needs beside
-//! Sluice. Development only: nothing here ships.
+//! A real Kubernetes control plane for tests and the demo, and the controllers that a test needs beside
+//! Sluice: real ones, or stand-ins. Development only: nothing here ships.
 //!
 //! * [`assets`] finds or builds etcd, kube-apiserver, kubectl, kwok, helm and the rest;
 //! * [`ControlPlane`] starts them on free local ports, in one temporary folder, and stops every one of them again, also
 //!   when the test process is killed ([`process`]);
-//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] is the JobSet
-//!   **stand-in**, [`autoscaler`] that of the cluster autoscaler;
+//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] runs the JobSet controller,
+//!   [`autoscaler`] is a **stand-in** for the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
-//!   is a Service in front of several managers, [`prometheus`] scrapes them;
+//!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] tells every change that was stored;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
 //! * [`browser`] looks at pages in a headless Chromium;
 //! * [`wait`] polls conditions with a deadline and tells what was last seen.
@@ -21,8 +21,10 @@ mod balancer;
 mod binary;
 pub mod browser;
 mod certs;
+mod cgroup;
 pub mod chart;
 pub mod crds;
+pub mod etcd;
 pub mod forwarding;
 pub mod jobset;
 mod kubeconfig;
@@ -31,6 +33,7 @@ mod manager;
 pub mod metrics;
 pub mod nodes;
 mod plane;
+mod plane_faults;
 mod plane_parts;
 mod ports;
 pub mod process;
@@ -43,9 +46,10 @@ pub mod workloads;
 
 pub use balancer::Balancer;
 pub use binary::{binary, plugin};
-pub use manager::Manager;
+pub use manager::{Manager, health};
 pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
+pub use plane_faults::Part;
 pub use ports::free_ports;
-pub use proxy::{Fault, FaultProxy, Scope, Write};
-pub use setup::Setup;
-pub use shared::shared;
+pub use proxy::{Disruption, Fault, FaultProxy, Harm, Scope, Write};
+pub use setup::{Limits, Setup};
+pub use shared::{Complete, shared};

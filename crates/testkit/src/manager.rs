@@ -6,13 +6,15 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::binary::binary;
+use crate::cgroup::MemoryCgroup;
 use crate::plane::ControlPlane;
 use crate::process::Program;
-use crate::setup::Setup;
+use crate::setup::{Limits, Setup};
 use crate::wait::{Look, eventually};
 
 /// How long a manager may take until it is ready.
@@ -28,6 +30,8 @@ pub struct Manager {
     program: Program,
     setup: Setup,
     config: PathBuf,
+    /// Removed after the program has ended.
+    _cgroup: Option<MemoryCgroup>,
 }
 
 impl Manager {
@@ -45,7 +49,20 @@ impl Manager {
         let config = plane.folder().join(format!("{name}.yaml"));
         fs::write(&config, format!("{:#}", setup.configuration))
             .context("writing the manager's configuration")?;
-        let mut command = Command::new(binary);
+        let cgroup = setup.limits.and_then(|limits| MemoryCgroup::new(&name, limits.memory));
+        let mut command = match setup.limits {
+            None => Command::new(binary),
+            Some(Limits { memory, files }) => {
+                let processes =
+                    cgroup.as_ref().map_or_else(|| PathBuf::from("/dev/null"), MemoryCgroup::processes);
+                // The shell becomes the manager: its process id, signals and end are the manager's.
+                let enter = format!("echo $$ > {}", processes.display());
+                let limit = format!("ulimit -d {} && ulimit -n {files}", memory >> 10);
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("{enter} && {limit} && exec \"$0\" \"$@\"")]).arg(binary);
+                shell
+            }
+        };
         command
             .arg("manager")
             .arg("--config")
@@ -55,12 +72,12 @@ impl Manager {
             .args(&setup.args);
         command.env_remove("KUBECONFIG").env("RUST_BACKTRACE", "1");
         let program = plane.spawn(&name, command)?;
-        Ok(Self { program, setup, config })
+        Ok(Self { program, setup, config, _cgroup: cgroup })
     }
 
     /// Waits until /readyz says so; ends at once if the process does.
     pub async fn wait_until_ready(&mut self) -> Result<()> {
-        let health = self.setup.health;
+        let port = self.setup.health;
         let program = std::sync::Mutex::new(&mut self.program);
         let looked = eventually("the manager's /readyz", READY_DEADLINE, || async {
             if let Ok(mut program) = program.lock()
@@ -68,7 +85,7 @@ impl Manager {
             {
                 return Ok(Look::Never(format!("{error:#}")));
             }
-            let (status, body) = get(health, "/readyz").await?;
+            let (status, body) = health(port, "/readyz").await?;
             Ok(if status == 200 { Look::Done(()) } else { Look::NotYet(format!("{status} {body}")) })
         });
         if let Err(error) = looked.await {
@@ -79,7 +96,7 @@ impl Manager {
 
     /// The status and body of a path on the health port, for example `/healthz`.
     pub async fn health(&self, path: &str) -> Result<(u16, String)> {
-        get(self.setup.health, path).await
+        health(self.setup.health, path).await
     }
 
     /// SIGTERM; how long it took to end, and how it ended. More than 15 s is an error.
@@ -97,6 +114,16 @@ impl Manager {
     pub async fn restart(self, plane: &ControlPlane) -> Result<Self> {
         let setup = self.kill();
         Self::start(plane, setup).await
+    }
+
+    /// Makes it stand still (SIGSTOP), until [`Manager::resume`].
+    pub fn pause(&mut self) -> Result<()> {
+        self.program.signal(Signal::STOP)
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&mut self) -> Result<()> {
+        self.program.signal(Signal::CONT)
     }
 
     /// How it ended, or `None` while it runs.
@@ -131,11 +158,20 @@ impl Manager {
 
     /// Resident memory, in bytes.
     pub fn resident_memory(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// Resident memory without what is mapped from files, in bytes: the program's own code comes in page by page.
+    pub fn anonymous_memory(&self) -> Result<u64> {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, kind: &str) -> Result<u64> {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.program.id())).context("reading /proc")?;
-        let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().context("reading VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(kind));
+        let line = line.with_context(|| format!("no {kind} in /proc"))?;
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().context("reading memory")?;
         Ok(kibibytes * 1024)
     }
 
@@ -146,8 +182,8 @@ impl Manager {
     }
 }
 
-/// A plain HTTP GET on 127.0.0.1: status and body.
-async fn get(port: u16, path: &str) -> Result<(u16, String)> {
+/// A plain HTTP GET on a health port of 127.0.0.1: status and body.
+pub async fn health(port: u16, path: &str) -> Result<(u16, String)> {
     let started = Instant::now();
     let mut stream =
         TcpStream::connect(("127.0.0.1", port)).await.context("connecting to the health port")?;

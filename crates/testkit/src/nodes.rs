@@ -30,20 +30,22 @@ pub fn pool(name: &str, nodes: u32) -> Pool {
     }
 }
 
-/// A pool of TPU nodes with `chips` each, labelled as GKE labels a slice: `accelerator` as in `tpu-v5-lite-podslice`,
+/// A pool of TPU nodes with `chips` each, labelled and tainted as GKE does it with a slice: `accelerator` as in `tpu-v5-lite-podslice`,
 /// `topology` as in `2x4`.
 pub fn tpu_pool(name: &str, nodes: u32, chips: u32, accelerator: &str, topology: &str) -> Pool {
     pool(name, nodes)
         .label("cloud.google.com/gke-tpu-accelerator", accelerator)
         .label("cloud.google.com/gke-tpu-topology", topology)
         .allocatable("google.com/tpu", &chips.to_string())
+        .taint("google.com/tpu", "present", "NoSchedule")
 }
 
-/// A pool of nodes with `gpus` each, labelled with the model.
+/// A pool of nodes with `gpus` each, labelled with the model and tainted as GKE does it.
 pub fn gpu_pool(name: &str, nodes: u32, gpus: u32, accelerator: &str) -> Pool {
     pool(name, nodes)
         .label("cloud.google.com/gke-accelerator", accelerator)
         .allocatable("nvidia.com/gpu", &gpus.to_string())
+        .taint("nvidia.com/gpu", "present", "NoSchedule")
 }
 
 impl Pool {
@@ -117,10 +119,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tpu_pool_has_the_labels_that_gke_gives() {
-        let nodes = tpu_pool("slice", 2, 4, "tpu-v5-lite-podslice", "2x4")
-            .taint("google.com/tpu", "present", "NoSchedule")
-            .nodes();
+    fn a_tpu_pool_has_the_labels_and_the_taint_that_gke_gives() {
+        let nodes = tpu_pool("slice", 2, 4, "tpu-v5-lite-podslice", "2x4").nodes();
         assert_eq!(nodes.len(), 2);
         let node = &nodes[1];
         let labels = node.metadata.labels.as_ref().unwrap();
@@ -130,6 +130,9 @@ mod tests {
         assert_eq!(labels["kubernetes.io/hostname"], "slice-1");
         let status = node.status.as_ref().unwrap();
         assert_eq!(status.allocatable.as_ref().unwrap()["google.com/tpu"].0, "4");
-        assert_eq!(node.spec.as_ref().unwrap().taints.as_ref().unwrap().len(), 1);
+        let taints = node.spec.as_ref().unwrap().taints.as_ref().unwrap();
+        let [taint] = &taints[..] else { panic!("{taints:?}") };
+        let value = taint.value.as_deref();
+        assert_eq!((&*taint.key, value, &*taint.effect), ("google.com/tpu", Some("present"), "NoSchedule"));
     }
 }

@@ -22,7 +22,7 @@ use crate::process::{Program, Watchdog};
 use crate::wait::{Look, eventually, look};
 
 /// How long a program of the plane may take until it serves.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+pub(crate) const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The stages of fake nodes and pods (kwok).
 const STAGES: &str = include_str!("../../../tests/control-plane/kwok/stages.yaml");
@@ -101,11 +101,11 @@ impl Builder {
 }
 
 #[derive(Debug, Default)]
-struct Programs {
+pub(crate) struct Programs {
     // In the order in which they are stopped.
     others: Vec<Program>,
-    api_server: Option<Program>,
-    etcd: Option<Program>,
+    pub(crate) api_server: Option<Program>,
+    pub(crate) etcd: Option<Program>,
 }
 
 /// A running control plane on 127.0.0.1. Everything is stopped and removed when it is dropped.
@@ -114,7 +114,7 @@ pub struct ControlPlane {
     programs: Mutex<Programs>,
     parts: Builder,
     certs: Certs,
-    ports: Vec<u16>,
+    pub(crate) ports: Vec<u16>,
     folder: PathBuf,
     watchdog: Arc<Watchdog>,
 }
@@ -136,7 +136,7 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    fn programs(&self) -> MutexGuard<'_, Programs> {
+    pub(crate) fn programs(&self) -> MutexGuard<'_, Programs> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -237,6 +237,11 @@ impl ControlPlane {
     /// The certificate authority of the API server, PEM.
     pub fn ca_path(&self) -> PathBuf {
         self.certs.path("ca.crt")
+    }
+
+    /// A file of the plane's keys and certificates.
+    pub(crate) fn cert(&self, name: &str) -> PathBuf {
+        self.certs.path(name)
     }
 
     /// The administrator's kubeconfig.

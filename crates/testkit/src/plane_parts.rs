@@ -13,7 +13,7 @@ fn flag(name: &str, path: &Path) -> String {
 }
 
 /// One of the plane's programs. They live for minutes in a few hundred MiB, so their garbage is collected less often than Go does by itself.
-fn program(tool: Tool) -> Result<Command> {
+pub(crate) fn program(tool: Tool) -> Result<Command> {
     let mut command = Command::new(assets::path(tool)?);
     command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
     Ok(command)
@@ -31,6 +31,8 @@ pub(crate) fn etcd(folder: &Path, client: u16, peer: u16) -> Result<Command> {
         format!("--initial-cluster=test={peer}"),
         // Nothing here outlives the test: losing it in a power cut is no loss, and it is much faster.
         "--unsafe-no-fsync".to_owned(),
+        // A long day keeps every revision, as the API server is replaced too often to compact them: etcd's 2 GiB hold 9,000 jobs.
+        format!("--quota-backend-bytes={}", 8_u64 << 30),
         "--log-level=warn".to_owned(),
     ]);
     Ok(command)
@@ -59,6 +61,8 @@ pub(crate) fn api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             "--api-audiences=https://kubernetes.default.svc".to_owned(),
             "--profiling=false".to_owned(),
+            // As on GKE, where nodes with devices are tainted with the resource's name.
+            "--enable-admission-plugins=ExtendedResourceToleration".to_owned(),
             "--requestheader-allowed-names=front-proxy-client".to_owned(),
             "--requestheader-username-headers=X-Remote-User".to_owned(),
             "--requestheader-group-headers=X-Remote-Group".to_owned(),

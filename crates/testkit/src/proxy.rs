@@ -2,6 +2,7 @@
 //! cut right after a write was carried out. It also tells which writes came through. Several plays can have a bad day of their own
 //! each ([`Fault`]).
 
+mod disruption;
 mod scope;
 
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::plane::ControlPlane;
+pub use disruption::{Disruption, Harm};
+use disruption::{Disruptions, expired_watch, refuse};
 pub use scope::{Fault, Scope};
 use scope::{Scopes, Verdict};
 
@@ -75,6 +78,7 @@ struct State {
     writes: Vec<Write>,
     refused: usize,
     scopes: Scopes,
+    disruptions: Disruptions,
     connections: Vec<AbortHandle>,
 }
 
@@ -134,6 +138,16 @@ impl FaultProxy {
         self.shared.state().refused
     }
 
+    /// Harms some requests for a while, beside whatever else goes on.
+    pub fn disrupt(&self, disruption: Disruption) {
+        self.shared.state().disruptions.begin(disruption);
+    }
+
+    /// How many requests were harmed by disruptions so far.
+    pub fn harmed(&self) -> usize {
+        self.shared.state().disruptions.harmed
+    }
+
     /// Breaks every open connection, watches included. New ones are served.
     pub fn drop_connections(&self) {
         self.shared.state().drop_connections();
@@ -164,6 +178,7 @@ impl FaultProxy {
         state.refusal = None;
         state.cut = false;
         state.writes_until_cut = None;
+        state.disruptions.end();
     }
 
     /// The writes that were answered since the start or the last [`FaultProxy::forget_writes`], in order.
@@ -273,6 +288,14 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     if let Some(status) = refusal {
         return Ok(refuse(status));
     }
+    let harm = shared.state().disruptions.judge(&method, &path, &query);
+    match harm {
+        Some(Harm::Refuse(code)) => return Ok(refuse(StatusCode::from_u16(code)?)),
+        Some(Harm::ExpireWatch) => return Ok(expired_watch()),
+        Some(Harm::LoseRequest) => return Err("the request is lost".into()),
+        Some(Harm::Slow(delay)) => tokio::time::sleep(delay).await,
+        Some(Harm::LoseAnswer) | None => {}
+    }
     let (mut head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let write = is_write(&method);
@@ -297,31 +320,10 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
             return std::future::pending().await;
         }
     }
-    if verdict == Verdict::CarryOutAndLose {
+    if verdict == Verdict::CarryOutAndLose || harm == Some(Harm::LoseAnswer) {
         return Err("the answer is lost".into());
     }
     Ok(response)
-}
-
-/// What the API server says when it refuses.
-fn refuse(status: StatusCode) -> Response<Body> {
-    let reason = if status == StatusCode::TOO_MANY_REQUESTS { "TooManyRequests" } else { "InternalError" };
-    let body = serde_json::json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "message": "refused by the fault proxy",
-        "reason": reason,
-        "code": status.as_u16(),
-    });
-    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-    if status == StatusCode::TOO_MANY_REQUESTS {
-        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
-    }
-    response
 }
 
 #[cfg(test)]

@@ -23,6 +23,17 @@ pub struct Setup {
     pub metrics: u16,
     /// Port of the webhooks.
     pub webhook: u16,
+    /// What the process may take; everything unless it says otherwise.
+    pub limits: Option<Limits>,
+}
+
+/// Limits of a process: `ulimit`, which every machine can set, and a memory cgroup where the machine lets one be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Memory of its own, in bytes: at least what a cgroup would count, as what is reserved and not used counts, too.
+    pub memory: u64,
+    /// File descriptors.
+    pub files: u32,
 }
 
 impl Setup {
@@ -48,7 +59,7 @@ impl Setup {
             "integrations": { "frameworks": ["batch/job", "jobset.x-k8s.io/jobset"] },
         });
         let kubeconfig = plane.kubeconfig_path();
-        Ok(Self { configuration, kubeconfig, args: Vec::new(), health, metrics, webhook })
+        Ok(Self { configuration, kubeconfig, args: Vec::new(), health, metrics, webhook, limits: None })
     }
 
     /// The same setup for a second replica: other ports, everything else equal.
@@ -81,6 +92,13 @@ impl Setup {
     #[must_use]
     pub fn acting_as(mut self, kubeconfig: PathBuf) -> Self {
         self.kubeconfig = kubeconfig;
+        self
+    }
+
+    /// What the process may take.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
         self
     }
 

@@ -1,28 +1,60 @@
-//! One complete control plane per test binary: suites stay fast because its tests share it, each in namespaces and with
-//! names of its own.
+//! Complete control planes: one per test binary that its tests share, each in namespaces and with names of its own, and others for tests
+//! that need one to themselves.
+
+use std::ops::Deref;
 
 use anyhow::Result;
 use tokio::sync::OnceCell;
 
-use crate::jobset::StandIn;
-use crate::plane::ControlPlane;
+use crate::jobset::Controller;
+use crate::plane::{Builder, ControlPlane};
 
-struct Shared {
+/// A plane with controllers, scheduler, kwok and the JobSet controller, without nodes. Everything is stopped when it is dropped.
+#[derive(Debug)]
+pub struct Complete {
+    // Stopped before the API server that it calls.
+    _jobset: Controller,
     plane: ControlPlane,
-    // Runs on its own thread for as long as the process.
-    _jobset: StandIn,
 }
 
-static SHARED: OnceCell<Shared> = OnceCell::const_new();
+impl Complete {
+    /// Starts all of it and waits until JobSets can be made.
+    ///
+    /// # Errors
+    ///
+    /// When a program cannot be built, or does not serve in time.
+    pub async fn start() -> Result<Self> {
+        Self::with(ControlPlane::builder()).await
+    }
 
-/// The plane that all tests of this binary share: controllers, scheduler, kwok and the JobSet stand-in, without nodes.
+    /// The same, on a plane with these flags besides.
+    ///
+    /// # Errors
+    ///
+    /// As [`Complete::start`].
+    pub async fn with(builder: Builder) -> Result<Self> {
+        let plane = builder.complete().start().await?;
+        Ok(Self { _jobset: Controller::start(&plane).await?, plane })
+    }
+}
+
+impl Deref for Complete {
+    type Target = ControlPlane;
+
+    fn deref(&self) -> &ControlPlane {
+        &self.plane
+    }
+}
+
+static SHARED: OnceCell<Complete> = OnceCell::const_new();
+
+/// The plane that all tests of this binary share.
 ///
 /// A `static` is never dropped; the watchdog stops everything when the test process ends.
+///
+/// # Errors
+///
+/// As [`Complete::start`].
 pub async fn shared() -> Result<&'static ControlPlane> {
-    let shared = SHARED.get_or_try_init(|| async {
-        let plane = ControlPlane::builder().complete().start().await?;
-        let jobset = StandIn::start(&plane.kubeconfig_path()).await?;
-        anyhow::Ok(Shared { plane, _jobset: jobset })
-    });
-    Ok(&shared.await?.plane)
+    Ok(SHARED.get_or_try_init(Complete::start).await?)
 }

@@ -20,8 +20,15 @@ pub fn look(holds: bool, seen: impl Display) -> Look<()> {
     if holds { Look::Done(()) } else { Look::NotYet(seen.to_string()) }
 }
 
-/// The pause between two looks.
+/// The pause between two looks, at first.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The pause after having waited so long: a tenth of it. Many things are waited for at once, and each look costs the API server something.
+fn pause(waited: Duration) -> Duration {
+    (waited / 10).clamp(PAUSE, LONGEST_PAUSE)
+}
 
 /// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away.
 pub async fn eventually<T, F>(what: &str, deadline: Duration, mut condition: impl FnMut() -> F) -> Result<T>
@@ -44,7 +51,7 @@ where
         if started.elapsed() >= deadline {
             bail!("{what}: not within {deadline:?}; last seen: {seen}");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause(started.elapsed())).await;
     }
 }
 
@@ -76,6 +83,12 @@ mod tests {
             async move { Ok(if seen < 3 { Look::NotYet(format!("{seen} looks")) } else { Look::Done(seen) }) }
         });
         assert_eq!(value.await.unwrap(), 3);
+    }
+
+    #[test]
+    fn what_takes_long_is_looked_at_less_often() {
+        let after = |waited| pause(Duration::from_millis(waited)).as_millis();
+        assert_eq!([after(0), after(400), after(1_000), after(60_000)], [50, 50, 100, 250]);
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 //! counts (cycles, evaluations, allocations, instructions) are the same on every machine and do.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -27,7 +28,13 @@ pub struct Args {
 }
 
 /// What callgrind counts: from the entry of `Scheduler::cycle_with`, which is every cycle, to its end.
-const TOGGLE: &str = "--toggle-collect=sluice_core::*Scheduler*::cycle_with";
+const TOGGLE: [&str; 1] = ["--toggle-collect=sluice_core::*Scheduler*::cycle_with"];
+/// The same of the whole engine: inputs, cycles, and what is asked page by page.
+const ENGINE_TOGGLE: [&str; 3] = [
+    "--toggle-collect=sluice_engine::*Engine*::apply",
+    "--toggle-collect=sluice_engine::*Engine*::cycle",
+    "--toggle-collect=sluice_engine::*Engine*::scrape",
+];
 
 /// `tests/performance/budgets.toml`.
 #[derive(Deserialize)]
@@ -37,6 +44,12 @@ pub struct Budgets {
     pub case: BTreeMap<String, CaseBudget>,
     /// Instructions inside the cycles of small cases, by the case's name.
     instructions: BTreeMap<String, InstructionBudget>,
+    /// The whole engine on large worlds, by name.
+    #[serde(default)]
+    engine: BTreeMap<String, crate::engine_bench::Budget>,
+    /// The search for room when node pools fail, by name.
+    #[serde(default)]
+    hotswap: BTreeMap<String, crate::hotswap_bench::Budget>,
 }
 
 /// What one case is measured against.
@@ -82,9 +95,9 @@ struct Goal {
 }
 
 /// Instructions that callgrind may count in the cycles of a small case.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct InstructionBudget {
+pub struct InstructionBudget {
     /// Calibrated count.
     instructions: u64,
     /// How far above it a run may be, in percent.
@@ -142,6 +155,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     println!();
     check_instructions(&cases, &budgets, &args.only, &mut failures)?;
+    if args.only.is_empty() {
+        println!();
+        crate::engine_bench::table(&budgets.engine, &mut failures)?;
+        println!();
+        crate::hotswap_bench::table(&budgets.hotswap, &mut failures)?;
+    }
     if !args.no_scale && args.only.is_empty() {
         println!();
         crate::scale::table()?;
@@ -241,6 +260,23 @@ fn check_counts(name: &str, budget: &CaseBudget, result: &CaseResult, failures: 
     )
 }
 
+/// The instructions that callgrind counts while this program does something.
+fn collected(toggles: &[&str], arguments: &[&OsStr]) -> anyhow::Result<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(toggles)
+        .arg(std::env::current_exe()?)
+        .args(arguments)
+        .output()
+        .context("run valgrind")?;
+    let report = String::from_utf8_lossy(&output.stderr);
+    let collected = report.lines().find_map(|line| line.split("Collected :").nth(1));
+    collected
+        .and_then(|count| count.trim().parse().ok())
+        .filter(|&count| count > 0)
+        .with_context(|| format!("no instruction count in valgrind's report on {arguments:?}: {report}"))
+}
+
 /// Instructions inside cycles, by callgrind: the reading of files, the building of objects and the table do not count.
 fn check_instructions(
     cases: &Path,
@@ -253,28 +289,25 @@ fn check_instructions(
         println!("SKIPPED: instruction counts (valgrind is not installed)");
         return Ok(());
     }
+    let mut counts = Vec::new();
     for (name, budget) in budgets.instructions.iter().filter(|(name, _)| name.contains(only)) {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", TOGGLE])
-            .arg(std::env::current_exe()?)
-            .arg("case")
-            .arg(cases.join(format!("{name}.yaml")))
-            .output()
-            .context("run valgrind")?;
-        let report = String::from_utf8_lossy(&output.stderr);
-        let counted: u64 = report
-            .lines()
-            .find_map(|line| line.split("Collected :").nth(1))
-            .and_then(|count| count.trim().parse().ok())
-            .filter(|&count| count > 0)
-            .with_context(|| format!("no instruction count in valgrind's report on {name}: {report}"))?;
+        let case = cases.join(format!("{name}.yaml"));
+        counts.push((name.clone(), budget, collected(&TOGGLE, &[OsStr::new("case"), case.as_os_str()])?));
+    }
+    for (name, budget) in budgets.engine.iter().filter(|_| only.is_empty()) {
+        let Some((queues, budget)) = budget.instructions() else { continue };
+        let queues = queues.to_string();
+        let counted = collected(&ENGINE_TOGGLE, &[OsStr::new("engine"), OsStr::new(&queues)])?;
+        counts.push((format!("engine, {name}"), budget, counted));
+    }
+    for (name, budget, counted) in counts {
         let most = budget.instructions + budget.instructions * budget.tolerance_percent / 100;
         println!(
-            "{name:<22} {counted:>12} instructions in cycles (calibrated {}, at most {most})",
+            "{name:<22} {counted:>12} instructions (calibrated {}, at most {most})",
             budget.instructions
         );
         if counted > most {
-            failures.push(format!("{name}: {counted} instructions in cycles, at most {most}"));
+            failures.push(format!("{name}: {counted} instructions, at most {most}"));
         }
     }
     Ok(())

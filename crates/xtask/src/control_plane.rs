@@ -8,7 +8,7 @@ use sluice_testkit::assets::{self, Tool};
 /// What to do with them.
 #[derive(Subcommand)]
 pub enum Args {
-    /// Build what is missing, and print the folder that has the built ones.
+    /// Build what is missing, and print where each program is.
     Build,
 }
 
@@ -17,7 +17,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args {
         Args::Build => {
             assets::ensure(&Tool::ALL)?;
-            println!("{}", assets::bin_folder()?.display());
+            for tool in Tool::ALL {
+                println!("{}", assets::path(tool)?.display());
+            }
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -5,11 +5,21 @@ mod case;
 mod control_plane;
 mod crds;
 mod demo;
+mod docs;
+mod engine_bench;
+mod hotswap_bench;
 mod manifests;
 mod mutants;
 mod scale;
 mod sim;
+mod test;
 mod tidy;
+
+#[path = "../../engine/tests/hotswap/bed.rs"]
+#[expect(dead_code, clippy::unwrap_used, clippy::panic, reason = "the engine's tests use all of it")]
+mod bed;
+#[path = "../../engine/tests/model/mod.rs"]
+mod model;
 
 use clap::{Parser, Subcommand};
 
@@ -36,6 +46,12 @@ enum Command {
     Demo(demo::Args),
     #[command(hide = true)]
     DemoKeeper(demo::KeeperArgs),
+    /// Write the generated tables of the book in docs/, and check its links, paths and entries.
+    Docs(docs::Args),
+    /// Measure the whole engine on one world.
+    Engine(engine_bench::Args),
+    /// Measure the search for room when many node pools fail.
+    Hotswap(hotswap_bench::Args),
     /// Write the chart's CRDs and the plain manifests of config/.
     Manifests(manifests::Args),
     /// Change the core on purpose, and see whether a test notices.
@@ -44,6 +60,8 @@ enum Command {
     Scale(scale::Args),
     /// Play seeded worlds on bad days, and check what must hold after each step.
     Sim(sim::Args),
+    /// Build and run the tests, and name the slowest.
+    Test(test::Args),
     /// Check what the compiler does not: file sizes, words, dependencies between crates.
     Tidy(tidy::Args),
 }
@@ -56,10 +74,14 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Crds(args) => crds::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::DemoKeeper(args) => demo::keep(&args),
+        Command::Docs(args) => docs::run(&args),
+        Command::Engine(args) => engine_bench::run(&args),
+        Command::Hotswap(args) => hotswap_bench::run(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Test(args) => test::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     }
 }

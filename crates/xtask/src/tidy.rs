@@ -1,7 +1,10 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
-//! depend on which, and files that are generated.
+//! depend on which, citations of the reference, retired words, and files that are generated.
 //!
 //! Prints every finding, and fails when there is one.
+
+mod citations;
+mod retired;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -104,6 +107,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         findings.extend(words(path, text));
     }
     findings.extend(forgotten_exceptions(&files));
+    findings.extend(citations::check(&files));
+    findings.extend(retired::check(&files));
     findings.extend(dependencies(&packages));
     findings.extend(core_dependencies(&root, args.bless)?);
     for finding in &findings {

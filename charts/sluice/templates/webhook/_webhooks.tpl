@@ -43,8 +43,8 @@ One entry for a kind of kueue.x-k8s.io. Takes root, type (mutate, validate), kin
 {{- end }}
 
 {{/*
-The entries for a job kind: one for jobs with a queue name, which must succeed, and one for jobs without, which must not be in
-anybody's way. Takes root, type, job (name, group, version, resource), operations.
+The entries for a job kind: one for jobs with a queue name, which must succeed, and one for jobs without, which must never
+block. Takes root, type, job (name, group, version, resource), operations.
 */}}
 {{- define "sluice.jobKindWebhooks" -}}
 {{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version .job.name -}}
@@ -77,7 +77,7 @@ anybody's way. Takes root, type, job (name, group, version, resource), operation
 {{- end }}
 
 {{/*
-The entry for pods of started JobSets that are to keep off some nodes: they say so in an annotation. It is in nobody's way.
+The entry for pods of started JobSets that are to keep off some nodes: they say so in an annotation. It never blocks.
 */}}
 {{- define "sluice.podWebhook" -}}
 - name: mpod.kb.io

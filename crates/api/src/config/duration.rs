@@ -43,6 +43,11 @@ impl Duration {
         self.0 / 1_000_000_000
     }
 
+    /// Whole seconds, rounded up: what is not zero is at least one.
+    pub const fn as_secs_up(self) -> i64 {
+        self.0 / 1_000_000_000 + (self.0 % 1_000_000_000 > 0) as i64
+    }
+
     /// The standard library's type; a negative duration is none at all.
     pub fn as_std(self) -> std::time::Duration {
         std::time::Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))

@@ -71,7 +71,7 @@ fn the_effective_configuration_reads_back_as_itself() {
 manageJobsWithoutQueueName: true
 namespace: sluice
 tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], curvePreferences: [CurveP256, X25519]}
-integrations: {frameworks: [jobset.x-k8s.io/jobset, pod], labelKeysToCopy: [team]}
+integrations: {frameworks: [jobset.x-k8s.io/jobset, batch/job], labelKeysToCopy: [team]}
 fairSharing: {preemptionStrategies: [LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 1h30m, usageSamplingInterval: 10s, resourceWeights: {cpu: 0.5}}
 metrics: {localQueueMetrics: {enable: false, localQueueSelector: {matchLabels: {team: a}}}}
@@ -166,6 +166,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "waitForPodsReady: {requeuingStrategy: {timestamp: Never, backoffLimitCount: -1, backoffBaseSeconds: -1}}",
     ),
     ("frameworks", "integrations: {frameworks: [batch/jobs, batch/job, batch/job]}"),
+    ("a framework that is not built", "integrations: {frameworks: [batch/job, pod]}"),
     (
         "external frameworks",
         "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com]}",
@@ -194,10 +195,6 @@ const MISTAKES: &[(&str, &str)] = &[
         "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [x]}",
     ),
     (
-        "undeclared without gate",
-        "resources: {quotaCheckStrategy: IgnoreUndeclared}\nfeatureGates: {QuotaCheckStrategy: false}",
-    ),
-    (
         "device classes",
         "resources: {deviceClassMappings: [{name: gpu, deviceClassNames: [gpu.example.com]}]}",
     ),
@@ -211,10 +208,9 @@ const MISTAKES: &[(&str, &str)] = &[
         "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA], curvePreferences: [CurveP521]}",
     ),
     ("TLS version", "tls: {minVersion: TLS12}"),
-    ("custom labels without gate", "metrics: {customLabels: [{name: team}]}"),
     (
         "custom labels",
-        "featureGates: {CustomMetricLabels: true}\nmetrics: {customLabels: [{name: 1a, sourceLabelKey: a, sourceAnnotationKey: b}, {name: w, sourceKind: Workload}, {name: w, sourceKind: Workload, trackedValues: [a]}, {name: x, sourceKind: Workload, trackedValues: [a]}]}",
+        "featureGates: {CustomMetricLabels: true}\nmetrics: {customLabels: [{name: 1a, sourceLabelKey: a, sourceAnnotationKey: b}, {name: w, sourceKind: Workload}, {name: w, sourceKind: Workload, trackedValues: [a]}, {name: x, sourceKind: Workload, trackedValues: [a]}, {name: w, sourceLabelKey: a b}, {name: two, trackedValues: [a, a]}, {name: many, sourceKind: Workload, trackedValues: [a, b, c, d, e, f, g, h, i, j, k, l, m]}]}",
     ),
     ("gates", "featureGates: {Bogus: true, PartialAdmission: maybe, TLSOptions: false}"),
     ("concurrency", "controller: {groupKindConcurrency: {Pod: 0}, cacheSyncTimeout: -1}"),
@@ -222,8 +218,35 @@ const MISTAKES: &[(&str, &str)] = &[
         "selector of LocalQueues",
         "metrics: {localQueueMetrics: {localQueueSelector: {matchExpressions: [{key: a, operator: In}]}}}",
     ),
+    ("endpoints that are one", "health: {readinessEndpointName: /ok, livenessEndpointName: ok}"),
+    (
+        "endpoints that are taken or odd",
+        "health: {readinessEndpointName: debug/state, livenessEndpointName: \"{a}\"}",
+    ),
+    (
+        "servers on one port",
+        "health: {healthProbeBindAddress: \":9443\"}\nmetrics: {bindAddress: \"127.0.0.1:9443\"}\nwebhook: {port: 9443}",
+    ),
+    (
+        "names in addresses",
+        "leaderElection: {resourceName: \"a/?\", resourceNamespace: \"../b\", leaseDuration: 100h}\ninternalCertManagement: {webhookServiceName: \"a b\", webhookSecretName: A}",
+    ),
+    ("rates beyond sense", "clientConnection: {qps: 1.0e+308, burst: 2000000}"),
+    ("rates below sense", "clientConnection: {qps: 1.0e-308}"),
     ("retention", "objectRetentionPolicies: {workloads: {afterFinished: -1s, afterwards: 1s}}"),
 ];
+
+#[test]
+fn rates_that_nothing_can_keep_are_refused() {
+    for qps in ["1.0e+30", "1000000.5"] {
+        let error = v1beta2(&format!("clientConnection: {{qps: {qps}}}")).unwrap_err().to_string();
+        assert!(error.contains("clientConnection.qps"), "{qps}: {error}");
+    }
+    for qps in [".inf", ".nan"] {
+        let error = v1beta2(&format!("clientConnection: {{qps: {qps}}}")).unwrap_err().to_string();
+        assert!(error.contains("qps") && error.contains("non-finite"), "{qps}: {error}");
+    }
+}
 
 #[test]
 fn every_mistake_is_named_with_its_path() {
@@ -233,6 +256,74 @@ fn every_mistake_is_named_with_its_path() {
         writeln!(text, "# {what}\n{errors}\n").unwrap();
     }
     insta::assert_snapshot!(text);
+}
+
+/// Kueue's Configuration as its chart has it.
+const KUEUES_DEFAULT: &str = include_str!("../../tests/data/config/kueue-default.yaml");
+
+#[test]
+fn kueues_default_configuration_is_accepted_as_it_is() {
+    let (file, warnings) = parse(KUEUES_DEFAULT).unwrap();
+    let kinds: Vec<_> = file.job_kinds().iter().map(|kind| kind.framework()).collect();
+    assert_eq!(kinds, ["batch/job", "jobset.x-k8s.io/jobset"]);
+    assert_eq!(file.refused_frameworks().len(), 14);
+    let said = r#"integrations.frameworks[12]: "pod" is not built: objects of this kind that name a queue are refused"#;
+    assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
+}
+
+#[test]
+fn a_framework_that_is_not_built_is_refused_where_somebody_asked_for_it() {
+    let refused = |text: &str| parse(text).unwrap_err().to_string();
+    // One more, one less, and the default list where objects without a queue name are to be queued, too.
+    let older = KUEUES_DEFAULT.replace("  - deployment\n", "");
+    assert_ne!(older, KUEUES_DEFAULT);
+    let pod = r#"unsupported value "pod": this build of Sluice does not queue this kind"#;
+    assert!(refused(&older).contains(pod), "{}", refused(&older));
+    let unnamed = refused(&format!("{KUEUES_DEFAULT}manageJobsWithoutQueueName: true\n"));
+    assert!(unnamed.contains(pod) && unnamed.contains("manageJobsWithoutQueueName"), "{unnamed}");
+    let asked = v1beta2("integrations: {frameworks: [batch/job, ray.io/rayjob]}").unwrap_err().to_string();
+    let told = r#"integrations.frameworks[1]: unsupported value "ray.io/rayjob""#;
+    let available = r#"supported values: "batch/job", "jobset.x-k8s.io/jobset""#;
+    assert!(asked.contains(told) && asked.contains(available), "{asked}");
+}
+
+#[test]
+fn custom_labels_are_bounded_in_number_name_and_value() {
+    let file = |entries: &[String]| {
+        let entries = entries.join(", ");
+        let text =
+            format!("featureGates: {{CustomMetricLabels: true}}\nmetrics: {{customLabels: [{entries}]}}");
+        v1beta2(&text).map(|(file, _)| file.metrics.custom_labels.len()).map_err(|errors| errors.to_string())
+    };
+    let of = |kind: &str, from: usize, count: usize| -> Vec<String> {
+        (from..from + count)
+            .map(|n| format!("{{name: l{n}, sourceKind: {kind}, trackedValues: [a]}}"))
+            .collect()
+    };
+    let full = [of("ClusterQueue", 0, 6), of("LocalQueue", 6, 6), of("Cohort", 12, 6), of("Workload", 18, 2)];
+    assert_eq!(file(&full.concat()), Ok(20));
+    let more = [full.concat(), of("ClusterQueue", 20, 1)].concat();
+    let refused = file(&more).unwrap_err();
+    assert!(refused.contains("metrics.customLabels: too many: 21: must have at most 20 items"), "{refused}");
+    let kind = "too many custom labels for source kind ClusterQueue: found 7, expected <= 6";
+    assert!(refused.contains(kind), "{refused}");
+    let name = |length: usize| file(&[format!("{{name: {}, sourceLabelKey: a}}", "n".repeat(length))]);
+    assert_eq!(name(63), Ok(1));
+    assert!(name(64).unwrap_err().contains("metrics.customLabels[0].name: must be no more than 63 bytes"));
+    let value = |length: usize| file(&[format!("{{name: a, trackedValues: [{}]}}", "v".repeat(length))]);
+    assert_eq!(value(253), Ok(1));
+    assert!(value(254).unwrap_err().contains("metrics.customLabels[0].trackedValues: a value must be"));
+}
+
+#[test]
+fn custom_labels_without_their_gate_are_accepted_and_named_in_a_warning() {
+    let (file, warnings) = v1beta2("metrics: {customLabels: [{name: team}]}").unwrap();
+    assert_eq!(file.metrics.custom_labels.len(), 1);
+    let said = "metrics.customLabels has no effect: feature gate CustomMetricLabels is off";
+    assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
+    let (_, warnings) =
+        v1beta2("featureGates: {CustomMetricLabels: true}\nmetrics: {customLabels: [{name: team}]}").unwrap();
+    assert!(texts(&warnings).iter().all(|text| !text.contains("ustom")), "{warnings:?}");
 }
 
 #[test]
@@ -285,9 +376,22 @@ fn a_file_that_grows_when_it_is_read_is_refused() {
 }
 
 #[test]
+fn a_strategy_for_undeclared_resources_is_ignored_while_its_gate_is_off() {
+    let (_, warnings) = v1beta2(
+        "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [x]}\n\
+         featureGates: {QuotaCheckStrategy: false}",
+    )
+    .unwrap();
+    assert_eq!(
+        texts(&warnings),
+        ["resources.quotaCheckStrategy has no effect: the feature gate QuotaCheckStrategy is off"]
+    );
+}
+
+#[test]
 fn what_is_not_built_is_warned_of() {
     let (_, warnings) = v1beta2(
-        "integrations: {frameworks: [pod], externalFrameworks: [Foo.v1.example.com]}\n\
+        "integrations: {externalFrameworks: [Foo.v1.example.com]}\n\
          visibilityServer: {bindPort: 1}\ntls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}",
     )
     .unwrap();

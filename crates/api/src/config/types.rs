@@ -24,7 +24,7 @@ pub struct Configuration {
     pub pprof_bind_address: String,
     /// The lease.
     pub leader_election: LeaderElection,
-    /// Settings of upstream's controllers.
+    /// Settings of Kueue's controllers, accepted for compatibility.
     pub controller: Controller,
     /// TLS of all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct Configuration {
     pub managed_jobs_namespace_selector: LabelSelector,
     /// The webhook's own certificates.
     pub internal_cert_management: InternalCertManagement,
-    /// Waiting for pods to be ready; `None` when it is off.
+    /// Waiting for pods to be ready; absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// Limits of requests to the API server.
@@ -44,10 +44,10 @@ pub struct Configuration {
     pub integrations: Integrations,
     /// MultiKueue.
     pub multi_kueue: MultiKueue,
-    /// Fair sharing; `None` when it is off.
+    /// Fair sharing; absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
-    /// Admission fair sharing; `None` when it is off.
+    /// Admission fair sharing; absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_fair_sharing: Option<AdmissionFairSharing>,
     /// How requests are counted.
@@ -136,7 +136,7 @@ pub enum SourceKind {
 pub struct LocalQueueMetrics {
     /// Whether they are reported.
     pub enable: bool,
-    /// The LocalQueues that have them; `None` for all.
+    /// The LocalQueues that have them; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_queue_selector: Option<LabelSelector>,
 }
@@ -161,7 +161,7 @@ pub struct Health {
 pub struct LeaderElection {
     /// Whether replicas elect a leader; off, this one always leads.
     pub leader_elect: bool,
-    /// How long a lease that nobody renews is respected.
+    /// How long a lease that is not renewed is respected.
     pub lease_duration: Duration,
     /// How long the leader tries to renew before it gives up.
     pub renew_deadline: Duration,
@@ -182,7 +182,7 @@ pub struct Controller {
     /// Concurrent reconciliations per `Kind.group`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub group_kind_concurrency: BTreeMap<String, i32>,
-    /// How long caches may take to fill before the manager gives up, in nanoseconds; `None` and 0: as long as it takes.
+    /// How long caches may take to fill before the manager gives up, in nanoseconds; absent or 0: as long as it takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_sync_timeout: Option<i64>,
 }
@@ -242,7 +242,7 @@ pub struct WaitForPodsReady {
 pub struct RequeuingStrategy {
     /// The time that orders a requeued workload.
     pub timestamp: RequeuingTimestamp,
-    /// Requeues before a workload is deactivated; `None` for ever.
+    /// Requeues before a workload is deactivated; absent: without limit.
     pub backoff_limit_count: Option<i32>,
     /// First delay, in seconds.
     pub backoff_base_seconds: i32,
@@ -263,7 +263,7 @@ pub enum RequeuingTimestamp {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientConnection {
-    /// Writes per second; 0 or less for no limit, which is the default (a deviation: reference 01 has 300).
+    /// Writes per second; 0 or less for no limit, which is the default (Kueue: 300).
     pub qps: f64,
     /// Writes above that for a moment; 500 by default.
     pub burst: i32,
@@ -273,7 +273,7 @@ pub struct ClientConnection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Integrations {
-    /// Names of the job kinds (reference 07), as listed; see [`Configuration::job_kinds`].
+    /// Names of the job kinds (reference 07).
     pub frameworks: Vec<String>,
     /// Kinds that others manage, as `Kind.version.group`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -399,10 +399,10 @@ pub struct ObjectRetentionPolicies {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRetentionPolicy {
-    /// Age at which a finished Workload is deleted; `None` never, zero at once.
+    /// Age at which a finished Workload is deleted; absent: never, zero: at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_finished: Option<Duration>,
-    /// Age at which the job of a deactivated Workload is deleted; `None` never, zero at once.
+    /// Age at which the job of a deactivated Workload is deleted; absent: never, zero: at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_deactivated_by_kueue: Option<Duration>,
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decode::KUBE_SYSTEM;
+use super::endpoints;
 use super::frameworks::{self, Framework};
 use super::reader::{Errors, report};
 use super::types::{
-    Configuration, CustomLabel, Integrations, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
+    Configuration, CustomLabel, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
 };
 use super::{Duration, Warning, selector};
 use crate::gates::Gate;
@@ -16,22 +17,21 @@ use crate::names::qualified_name_error;
 /// Checks what was read.
 pub(super) fn check(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
     managed_namespaces(configuration, errors);
+    endpoints::check(configuration, errors);
     leader_election(&configuration.leader_election, errors);
-    integrations(&configuration.integrations, errors, warnings);
-    custom_labels(configuration, errors);
+    integrations(configuration, errors, warnings);
+    custom_labels(configuration, errors, warnings);
     if let Some(tls) = &configuration.tls {
         check_tls(tls, errors, warnings);
     }
     let resources = &configuration.resources;
     if resources.quota_check_strategy == QuotaCheckStrategy::IgnoreUndeclared {
+        const PATH: &str = "resources.quotaCheckStrategy";
         if !configuration.gates.enabled(Gate::QuotaCheckStrategy) {
-            report(errors, "resources.quotaCheckStrategy", "requires feature gate QuotaCheckStrategy");
+            warnings.push(Warning::no_effect(PATH, "the feature gate QuotaCheckStrategy is off"));
         } else if !resources.exclude_resource_prefixes.is_empty() {
-            report(
-                errors,
-                "resources.quotaCheckStrategy",
-                "\"IgnoreUndeclared\" cannot be used with excludeResourcePrefixes",
-            );
+            let message = "\"IgnoreUndeclared\" cannot be used with excludeResourcePrefixes";
+            report(errors, PATH, message);
         }
     }
     if configuration.client_connection.burst < 0 {
@@ -69,7 +69,12 @@ fn leader_election(election: &LeaderElection, errors: &Errors) {
     }
 }
 
-fn integrations(integrations: &Integrations, errors: &Errors, warnings: &mut Vec<Warning>) {
+fn integrations(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
+    let integrations = &configuration.integrations;
+    // Objects of these kinds that name a queue are refused by the API server. Where those without a queue name were to be queued, too,
+    // nothing keeps them.
+    let refused = frameworks::is_default(&integrations.frameworks);
+    let unqueued = configuration.manage_jobs_without_queue_name;
     let mut seen = BTreeSet::new();
     for (index, name) in integrations.frameworks.iter().enumerate() {
         let path = format!("integrations.frameworks[{index}]");
@@ -78,7 +83,18 @@ fn integrations(integrations: &Integrations, errors: &Errors, warnings: &mut Vec
         }
         match frameworks::find(name) {
             Framework::Built(_) => {}
-            Framework::NotBuilt => warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() }),
+            Framework::NotBuilt if refused && !unqueued => {
+                warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() });
+            }
+            Framework::NotBuilt => {
+                let which = if refused { " without a queue name (manageJobsWithoutQueueName)" } else { "" };
+                let message = format!(
+                    "unsupported value {name:?}: this build of Sluice does not queue this kind, and its objects{which} would run \
+                     without quota; leave it out: {}",
+                    frameworks::supported()
+                );
+                report(errors, &path, message);
+            }
             Framework::Unknown => {
                 report(errors, &path, format!("unsupported value {name:?}: {}", frameworks::supported()));
             }
@@ -90,7 +106,7 @@ fn integrations(integrations: &Integrations, errors: &Errors, warnings: &mut Vec
         if name.splitn(3, '.').filter(|part| !part.is_empty()).count() != 3 {
             report(errors, &path, format!("invalid value {name:?}: must be of the form Kind.version.group"));
         } else if seen.insert(name) {
-            warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() });
+            warnings.push(Warning::ExternalFramework { path, name: name.clone() });
         } else {
             report(errors, &path, format!("duplicate value {name:?}"));
         }
@@ -103,26 +119,29 @@ fn integrations(integrations: &Integrations, errors: &Errors, warnings: &mut Vec
     }
 }
 
-fn custom_labels(configuration: &Configuration, errors: &Errors) {
+/// Custom labels in all.
+const MAX_CUSTOM_LABELS: usize = 20;
+/// The name of one: as long as a label's may be.
+const MAX_LABEL_NAME: usize = 63;
+/// A value that is told apart.
+const MAX_LABEL_VALUE: usize = 253;
+
+fn custom_labels(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
     const PATH: &str = "metrics.customLabels";
     let entries = &configuration.metrics.custom_labels;
-    if entries.is_empty() {
-        return;
+    if !entries.is_empty() && !configuration.gates.enabled(Gate::CustomMetricLabels) {
+        warnings.push(Warning::no_effect(PATH, "feature gate CustomMetricLabels is off"));
     }
-    if configuration.gates.enabled(Gate::CustomMetricLabels) {
-        report(errors, PATH, "not built yet: Sluice has no custom metric labels; leave it out");
-    } else {
-        report(errors, PATH, "requires feature gate CustomMetricLabels");
-    }
-    if entries.len() > 20 {
-        report(errors, PATH, format!("must have at most 20 items, found {}", entries.len()));
+    if entries.len() > MAX_CUSTOM_LABELS {
+        let message = format!("too many: {}: must have at most {MAX_CUSTOM_LABELS} items", entries.len());
+        report(errors, PATH, message);
     }
     let mut per_kind = BTreeMap::new();
     let mut names = BTreeSet::new();
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
         *per_kind.entry(entry.source_kind).or_insert(0_usize) += 1;
-        if !names.insert((entry.source_kind, &entry.name)) {
+        if !names.insert(&entry.name) {
             report(errors, &format!("{path}.name"), format!("duplicate value {:?}", entry.name));
         }
         custom_label(entry, &path, errors);
@@ -130,7 +149,9 @@ fn custom_labels(configuration: &Configuration, errors: &Errors) {
     for (kind, count) in per_kind {
         let most = if kind == SourceKind::Workload { 2 } else { 6 };
         if count > most {
-            report(errors, PATH, format!("must have at most {most} items of kind {kind:?}, found {count}"));
+            let message =
+                format!("too many custom labels for source kind {kind:?}: found {count}, expected <= {most}");
+            report(errors, PATH, message);
         }
     }
 }
@@ -140,6 +161,10 @@ fn custom_label(entry: &CustomLabel, path: &str, errors: &Errors) {
     let starts = letters.next().is_some_and(|byte| byte.is_ascii_alphabetic());
     if !starts || !letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         let message = format!("invalid value {:?}: must match ^[a-zA-Z][a-zA-Z0-9_]*$", entry.name);
+        report(errors, &format!("{path}.name"), message);
+    }
+    if entry.name.len() > MAX_LABEL_NAME {
+        let message = format!("must be no more than {MAX_LABEL_NAME} bytes");
         report(errors, &format!("{path}.name"), message);
     }
     if entry.source_label_key.is_some() && entry.source_annotation_key.is_some() {
@@ -154,11 +179,19 @@ fn custom_label(entry: &CustomLabel, path: &str, errors: &Errors) {
     }
     let workload = entry.source_kind == SourceKind::Workload;
     let most = if workload { 12 } else { 16 };
-    if entry.tracked_values.len() > most {
-        report(errors, &format!("{path}.trackedValues"), format!("must have at most {most} items"));
+    let (count, path) = (entry.tracked_values.len(), format!("{path}.trackedValues"));
+    if workload && count == 0 {
+        report(errors, &path, "must not be empty when sourceKind is 'Workload'");
+    } else if workload && count > most {
+        report(errors, &path, format!("must not be greater than {most} when sourceKind is 'Workload'"));
+    } else if count > most {
+        report(errors, &path, format!("too many: {count}: must have at most {most} items"));
     }
-    if workload && entry.tracked_values.is_empty() {
-        report(errors, &format!("{path}.trackedValues"), "required when sourceKind is Workload");
+    if entry.tracked_values.iter().collect::<BTreeSet<_>>().len() < count {
+        report(errors, &path, "must not contain duplicates");
+    }
+    if entry.tracked_values.iter().any(|value| value.len() > MAX_LABEL_VALUE) {
+        report(errors, &path, format!("a value must be no more than {MAX_LABEL_VALUE} bytes"));
     }
 }
 

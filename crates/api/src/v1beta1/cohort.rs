@@ -17,7 +17,7 @@ custom_resource! {
             spec: CohortSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: CohortStatus,
         }
     }

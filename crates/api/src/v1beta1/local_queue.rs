@@ -20,7 +20,7 @@ custom_resource! {
             spec: LocalQueueSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: LocalQueueStatus,
         }
     }
@@ -86,7 +86,7 @@ pub struct LocalQueueFlavorStatus {
     pub node_labels: BTreeMap<String, String>,
     /// Taints of its nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::taints")]
+    #[schemars(schema_with = "crate::schema::taints_without_rule")]
     pub node_taints: Vec<Taint>,
     /// Its topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]

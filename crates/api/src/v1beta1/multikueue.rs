@@ -37,7 +37,7 @@ custom_resource! {
             spec: MultiKueueClusterSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: MultiKueueClusterStatus,
         }
     }

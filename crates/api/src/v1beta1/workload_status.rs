@@ -27,7 +27,7 @@ use crate::v1beta2::{
     },
 ]))]
 pub struct WorkloadStatus {
-    /// Where the workload stands (reference 03).
+    /// Where the workload stands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions_unbounded")]
     pub conditions: Vec<Condition>,

@@ -18,7 +18,7 @@ custom_resource! {
             spec: ClusterQueueSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: ClusterQueueStatus,
         }
     }
@@ -143,7 +143,7 @@ pub struct ClusterQueuePreemption {
     #[serde(default)]
     #[schemars(extend("x-default" = "Never"))]
     pub within_cluster_queue: WithinClusterQueue,
-    /// An addition to Kueue's API: stored as given.
+    /// An addition to Kueue's API: switches Hotswap on for the flavors of this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_out_of_cohort: Option<ReclaimOutOfCohort>,
 }

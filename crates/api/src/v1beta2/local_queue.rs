@@ -19,7 +19,7 @@ custom_resource! {
             spec: LocalQueueSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: LocalQueueStatus,
         }
     }

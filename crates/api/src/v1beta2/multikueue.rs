@@ -30,7 +30,7 @@ pub struct MultiKueueConfigSpec {
             "x-kubernetes-list-type" = "atomic",
             "x-kubernetes-validations" = [{
                 "rule": "self.all(a, size(self.filter(b, b == a)) == 1)",
-                "message": "clusters must be unique",
+                "message": "must be unique",
             }]
         )
     )]
@@ -58,7 +58,7 @@ custom_resource! {
             spec: MultiKueueClusterSpec,
         }
         if_some {
-            /// What is.
+            /// What was observed and decided.
             status: MultiKueueClusterStatus,
         }
     }

@@ -31,7 +31,7 @@ custom_resource! {
     },
     {
         "rule": "!has(oldSelf.topologyName) || (has(self.topologyName) && self.topologyName == oldSelf.topologyName)",
-        "message": "topologyName is immutable once set",
+        "message": "topologyName is immutable when topologyName is set",
     },
 ]))]
 pub struct ResourceFlavorSpec {

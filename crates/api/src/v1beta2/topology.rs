@@ -30,7 +30,7 @@ pub struct TopologySpec {
             "x-kubernetes-validations" = [
                 {
                     "rule": "self == oldSelf || (self[size(self) - 1].nodeLabel == 'kubernetes.io/hostname' && oldSelf[size(oldSelf) - 1].nodeLabel == 'kubernetes.io/hostname')",
-                    "message": "levels are immutable unless the lowest level is kubernetes.io/hostname before and after the change",
+                    "message": "levels are mutable only when kubernetes.io/hostname is the lowest level both before and after the change",
                 },
                 {
                     "rule": "self.all(a, size(self.filter(b, b.nodeLabel == a.nodeLabel)) == 1)",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "self.slices.all(s, size(s.valuesPerLevel) == size(self.levels))",
-    "message": "valuesPerLevel must have the same number of items as levels",
+    "message": "valuesPerLevel must have the same length as the number of levels in this TopologyAssignment",
 }]))]
 pub struct TopologyAssignment {
     /// The labels of the levels, from the widest; only the host name's where that is the lowest.
@@ -29,11 +29,11 @@ pub struct TopologyAssignment {
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "self.valuesPerLevel.all(v, !has(v.individual) || size(v.individual.roots) == self.domainCount)",
-        "message": "roots must have as many items as domainCount",
+        "message": "valuesPerLevel.individual, if set, must have roots of length equal to domainCount of this TopologyAssignmentSlice",
     },
     {
         "rule": "!has(self.podCounts.individual) || size(self.podCounts.individual) == self.domainCount",
-        "message": "individual pod counts must have as many items as domainCount",
+        "message": "podCounts.individual must have length equal to domainCount",
     },
 ]))]
 pub struct TopologyAssignmentSlice {

@@ -70,10 +70,16 @@ pub struct WorkloadSpec {
 /// A priority class of either kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "(self.group == 'kueue.x-k8s.io' && self.kind == 'WorkloadPriorityClass') || (self.group == 'scheduling.k8s.io' && self.kind == 'PriorityClass')",
-    "message": "kind must be WorkloadPriorityClass for group kueue.x-k8s.io, and PriorityClass for group scheduling.k8s.io",
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "self.group != 'kueue.x-k8s.io' || self.kind == 'WorkloadPriorityClass'",
+        "message": "only the WorkloadPriorityClass kind is allowed for the kueue.x-k8s.io group",
+    },
+    {
+        "rule": "self.group != 'scheduling.k8s.io' || self.kind == 'PriorityClass'",
+        "message": "only the PriorityClass kind is allowed for the scheduling.k8s.io group",
+    },
+]))]
 pub struct PriorityClassRef {
     /// The class's API group.
     #[schemars(extend("enum" = ["kueue.x-k8s.io", "scheduling.k8s.io"]))]
@@ -222,7 +228,7 @@ fn rules() -> Vec<Value> {
                 " || self.spec.priorityClassRef.kind != 'PriorityClass'",
                 "oldSelf.spec.priorityClassRef.name == self.spec.priorityClassRef.name",
             ),
-            &immutable("priorityClassRef.name"),
+            "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
         ),
         rule(&while_both("QuotaReserved", &unchanged("spec.queueName")), &immutable("queueName")),
         rule(

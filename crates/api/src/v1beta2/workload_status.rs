@@ -26,7 +26,7 @@ use crate::schema::{LABEL, SUBDOMAIN};
     },
 ]))]
 pub struct WorkloadStatus {
-    /// Where the workload stands (reference 03).
+    /// Where the workload stands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,

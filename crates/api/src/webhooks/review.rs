@@ -60,6 +60,9 @@ pub struct AdmissionResponse {
     /// What to change in the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<ByteString>,
+    /// What clients such as kubectl print beside the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Why something may not be done.
@@ -100,13 +103,16 @@ impl AdmissionReview {
 
 impl AdmissionResponse {
     fn new(uid: String, answer: Answer) -> Self {
-        let mut response = Self { uid, allowed: true, status: None, patch_type: None, patch: None };
+        let mut response =
+            Self { uid, allowed: true, status: None, patch_type: None, patch: None, warnings: Vec::new() };
         match answer {
-            Ok(patch) if patch.is_empty() => {}
-            Ok(patch) => {
-                let bytes = serde_json::to_vec(&patch).expect("a patch has string keys only");
-                response.patch_type = Some("JSONPatch".to_owned());
-                response.patch = Some(ByteString(bytes));
+            Ok(approval) => {
+                if !approval.patch.is_empty() {
+                    let bytes = serde_json::to_vec(&approval.patch).expect("a patch has string keys only");
+                    response.patch_type = Some("JSONPatch".to_owned());
+                    response.patch = Some(ByteString(bytes));
+                }
+                response.warnings = approval.warnings;
             }
             Err(status) => {
                 response.allowed = false;

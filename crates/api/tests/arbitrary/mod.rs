@@ -60,7 +60,8 @@ impl Random {
             return names[at].clone();
         }
         if schema["x-kubernetes-int-or-string"] == true {
-            return if self.below(2) == 0 { json!(self.below(100)) } else { json!("1500m") };
+            // Quantities: what is written as a number comes back as a string.
+            return if self.below(2) == 0 { json!(self.below(100).to_string()) } else { json!("1500m") };
         }
         match schema["type"].as_str() {
             Some("boolean") => (self.below(2) == 0).into(),

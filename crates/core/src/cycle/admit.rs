@@ -1,59 +1,67 @@
-//! An entry gets its quota (reference 06, 6.5 "Admit"); whether what somebody else gave a workload fits.
+//! An entry gets its quota (reference 06, 6.5 "Admit"); whether a reservation that was made elsewhere fits.
 
-use super::{Entry, Progress};
+use super::{CycleState, Entry};
 use crate::admission_fair_sharing::in_units;
 use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::view::{Demand, View};
+use crate::view::{FlavorResourceQuantity, View};
 use crate::workload::{Admission, PodSetAssignment, WorkloadKey};
-use crate::workloads::{Held, Hold};
+use crate::workloads::{QuotaReservation, ReservedUsage};
 use crate::{Amount, Name};
 
 impl Scheduler {
-    /// Whether what a workload holds would be free for it if it did not hold it yet; that of one that holds nothing is.
-    pub fn fits_what_it_holds(&mut self, key: &WorkloadKey) -> bool {
+    /// Whether what a workload holds would be free for it if neither it nor these others held anything yet; that of one that holds
+    /// nothing is.
+    pub fn fits_its_reservation(&mut self, key: &WorkloadKey, without: &[WorkloadKey]) -> bool {
         self.refresh();
         let Some(id) = self.workloads.find(key) else { return true };
-        let held = self.workloads.usage_of(id).iter().filter(|held| held.2 > 0);
-        let demands: Vec<Demand> = held.map(|&(pair, slot, amount)| Demand { pair, slot, amount }).collect();
+        let usage = self.workloads.usage_of(id).iter().filter(|usage| usage.2 > 0);
+        let quantities: Vec<FlavorResourceQuantity> =
+            usage.map(|&(pair, slot, amount)| FlavorResourceQuantity { pair, slot, amount }).collect();
+        let others = without.iter().filter_map(|key| self.workloads.find(key)).filter(|other| *other != id);
+        let gone: Vec<_> = others.chain([id]).collect();
         let mark = self.tree.usage.mark();
         let mut view = view!(self, &[]);
-        view.remove(id);
-        let fits = view.fits(&demands, true) && view.first_lack(id, &demands, &[id]).is_none();
+        for &id in &gone {
+            view.remove(id);
+        }
+        let fits = view.fits(&quantities, true) && view.first_lack(id, &quantities, &gone).is_none();
         self.tree.usage.rollback(&mark);
         fits
     }
 
     /// Lets the entry hold what it was assigned.
-    pub(super) fn admit(&mut self, entry: &Entry, now: Time, progress: &mut Progress) {
+    pub(super) fn admit(&mut self, entry: &Entry, now: Time, state: &mut CycleState) {
         let id = entry.head.workload;
         let plan = entry.plan.as_deref().expect("only an entry with a plan is admitted");
         let admission = self.admission(entry, plan);
         let required_checks = self.required_checks(entry);
         let considered = entry.assignment.considered(&self.names, plan);
-        let usage: Held =
-            entry.assignment.demands.iter().map(|demand| (demand.pair, demand.slot, demand.amount)).collect();
+        let usage: ReservedUsage = entry
+            .assignment
+            .usage
+            .iter()
+            .map(|quantity| (quantity.pair, quantity.slot, quantity.amount))
+            .collect();
         for &(_, slot, amount) in &usage {
-            self.add_to_overlay(entry, slot, amount, progress);
+            self.add_to_overlay(entry, slot, amount, state);
         }
-        let queue = &mut self.queues[entry.head.queue.at()];
-        queue.pending.forget_preemptor(id);
-        queue.pending.drop_if_empty(entry.lane);
-        self.sync_ready(entry.head.queue);
+        self.queues[entry.head.queue.at()].pending.forget_preemptor(id);
+        self.left_class(entry.head.queue, entry.class);
         let workload = self.workloads.get_mut(id);
-        workload.progress = None;
+        workload.last_assignment = None;
         workload.decision = None;
         workload.preempted = false;
-        workload.settled = self.cycle;
+        workload.taken_in_cycle = self.cycle;
         let local = workload.local;
         self.locals[local.at()].pending.remove(&id);
         let root = self.tree.forest.node(entry.head.node).root;
         self.loops.admitted(root, id);
         self.charge(entry);
         let admitted = required_checks.is_empty();
-        let hold = Hold {
+        let reservation = QuotaReservation {
             queue: entry.head.queue,
             usage,
             reserved_at: now,
@@ -61,10 +69,10 @@ impl Scheduler {
             evicted: false,
             pods_ready: false,
         };
-        self.hold(id, hold);
-        progress.report.progress = true;
+        self.reserve_quota(id, reservation);
+        state.report.progress = true;
         let outcome = Outcome::Admitted { admission, required_checks, considered };
-        progress.report.entries.push(self.report(entry, outcome));
+        state.report.entries.push(self.report(entry, outcome));
     }
 
     /// Charges the LocalQueue for what was let in until it counts as usage (reference 06, 6.9).
@@ -74,11 +82,9 @@ impl Scheduler {
         }
         let Some(config) = &self.config.admission_fair_sharing else { return };
         let names = &self.names;
-        let requests = entry
-            .assignment
-            .picks
-            .iter()
-            .map(|pick| (pick.resource, in_units(names, pick.resource, i128::from(pick.amount))));
+        let requests = entry.assignment.flavors.iter().map(|assigned| {
+            (assigned.resource, in_units(names, assigned.resource, i128::from(assigned.amount)))
+        });
         let local = self.workloads.get(entry.head.workload).local;
         self.locals[local.at()].ledger.charge(config, entry.head.workload, requests);
     }
@@ -91,14 +97,18 @@ impl Scheduler {
             .zip(&assignment.counts)
             .enumerate()
             .map(|(at, ((name, _), &count))| {
-                let picks = || assignment.picks.iter().filter(move |pick| pick.pod_set == at);
+                let assigned = || assignment.flavors.iter().filter(move |assigned| assigned.pod_set == at);
                 let resource = |id| self.names.resource_name(id).clone();
                 PodSetAssignment {
                     name: name.clone(),
-                    flavors: picks()
-                        .map(|pick| (resource(pick.resource), self.names.flavor_name(pick.flavor).clone()))
+                    flavors: assigned()
+                        .map(|assigned| {
+                            (resource(assigned.resource), self.names.flavor_name(assigned.flavor).clone())
+                        })
                         .collect(),
-                    usage: picks().map(|pick| (resource(pick.resource), Amount(pick.amount))).collect(),
+                    usage: assigned()
+                        .map(|assigned| (resource(assigned.resource), Amount(assigned.amount)))
+                        .collect(),
                     count,
                 }
             })
@@ -113,9 +123,9 @@ impl Scheduler {
             .admission_checks
             .iter()
             .filter(|rule| {
-                entry.assignment.picks.iter().any(|pick| {
+                entry.assignment.flavors.iter().any(|assigned| {
                     rule.on_flavors.is_empty()
-                        || rule.on_flavors.contains(self.names.flavor_name(pick.flavor))
+                        || rule.on_flavors.contains(self.names.flavor_name(assigned.flavor))
                 })
             })
             .map(|rule| rule.name.clone())

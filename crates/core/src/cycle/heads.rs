@@ -1,10 +1,10 @@
 //! Which workloads a cycle is about: those whose second pass is due, and one head of each queue (reference 06, 6.4
 //! "Heads").
 
-use super::Entry;
-use crate::flavor_assigner::Assignment;
-use crate::intern::{LaneId, LocalId, QueueId};
-use crate::queue::{OrderKey, Spot};
+use super::{Entry, Precedence};
+use crate::flavor_assigner::{Assignment, Scan};
+use crate::intern::{ClassId, LocalId, QueueId, WorkloadId};
+use crate::queue::{OrderKey, Placement};
 use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 use crate::view::Head;
@@ -14,15 +14,16 @@ impl Entry {
     pub(crate) fn of_second_pass(head: Head, key: OrderKey, iteration: u32) -> Self {
         Self {
             head,
-            lane: LaneId::new(0),
+            class: ClassId::new(0),
             key,
             plan: None,
             assignment: Assignment::kept(),
             targets: Vec::new(),
+            scan: Scan::NONE,
             before: None,
             recomputed: false,
             preemptor: false,
-            first: false,
+            precedence: Precedence::InOrder,
             early: None,
             second_pass: Some(iteration),
         }
@@ -44,11 +45,11 @@ impl Scheduler {
         if self.tree.forest.node(node).in_cycle {
             return None;
         }
-        let sticky = self.first_displaced(id).or_else(|| self.sticky(id));
+        let sticky = self.first_displaced(id).or_else(|| self.blocked(id)).or_else(|| self.sticky(id));
         let rank = self.orders_by_usage(&self.queues[id.at()]).then_some(local_usage);
-        let (lane, key) = self.queues[id.at()].pending.pop(sticky, rank)?;
+        let (class, key) = self.queues[id.at()].pending.pop(sticky, rank)?;
         let workload = self.workloads.get(key.id);
-        let preemptor = self.queues[id.at()].pending.preemptor() == Some((key.id, workload.generation));
+        let preemptor = self.queues[id.at()].pending.preemptor() == Some(key.id);
         let root = self.tree.forest.node(node).root;
         Some(Entry {
             head: Head {
@@ -58,15 +59,23 @@ impl Scheduler {
                 priority: workload.priority,
                 order: workload.order,
             },
-            lane,
+            class,
             preemptor,
-            first: (preemptor && self.config.gates.prioritize_preemptor_workloads)
+            precedence: if self.blocked == Some(key.id) {
+                Precedence::Blocked
+            } else if (preemptor && self.config.gates.prioritize_preemptor_workloads)
                 || self.loops.goes_first(root, key.id)
-                || self.is_displaced(key.id),
+                || self.is_displaced(key.id)
+            {
+                Precedence::First
+            } else {
+                Precedence::InOrder
+            },
             key,
             plan: None,
             assignment: Assignment::default(),
             targets: Vec::new(),
+            scan: Scan::NONE,
             before: None,
             recomputed: false,
             early: None,
@@ -74,19 +83,30 @@ impl Scheduler {
         })
     }
 
-    /// The remembered preemptor of a BestEffortFIFO queue, if it is unchanged since and waits in the heap.
-    fn sticky(&self, id: QueueId) -> Option<(LaneId, OrderKey)> {
+    /// The remembered preemptor of a BestEffortFIFO queue, if it waits in the heap; its object may have changed since.
+    fn sticky(&self, id: QueueId) -> Option<(ClassId, OrderKey)> {
         let queue = &self.queues[id.at()];
-        let (workload, generation) = queue.pending.preemptor()?;
+        let workload = queue.pending.preemptor()?;
         if queue.spec.as_ref()?.strategy != QueueingStrategy::BestEffortFIFO {
             return None;
         }
+        self.in_heap(id, workload)
+    }
+
+    /// The head of this queue that waits until all pods are ready.
+    fn blocked(&self, id: QueueId) -> Option<(ClassId, OrderKey)> {
+        self.in_heap(id, self.blocked?)
+    }
+
+    /// The place of a workload in the heap of a queue.
+    fn in_heap(&self, id: QueueId, workload: WorkloadId) -> Option<(ClassId, OrderKey)> {
+        let queue = &self.queues[id.at()];
         let row = self.workloads.try_get(workload)?;
-        let (at, lane) = row.waiting()?.at?;
-        if row.generation != generation || at != id {
+        let (at, class) = row.waiting()?.at?;
+        if at != id {
             return None;
         }
         let key = self.order_key(workload);
-        (queue.pending.spot(lane, &key) == Some(Spot::Active)).then_some((lane, key))
+        (queue.pending.placement(class, &key) == Some(Placement::Active)).then_some((class, key))
     }
 }

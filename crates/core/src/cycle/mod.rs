@@ -15,7 +15,7 @@ macro_rules! view {
             local_usage: $local_usage,
             cycle: $self.cycle,
             stats: &mut $self.stats,
-            searched: Vec::new(),
+            simulated: Vec::new(),
         }
     };
 }
@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::flavor_assigner::Assignment;
-use crate::intern::{LaneId, NodeId, QueueId, SlotId, WorkloadId};
+use crate::flavor_assigner::{Assignment, Scan};
+use crate::intern::{ClassId, NodeId, QueueId, SlotId, WorkloadId};
 use crate::plan::Plan;
 use crate::preemption::Target;
 use crate::queue::OrderKey;
@@ -58,34 +58,47 @@ pub(crate) enum Requeue {
     NamespaceMismatch,
 }
 
+/// When an entry is processed, compared with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Precedence {
+    /// It had its turn in a cycle before, and waited until all pods are ready: before all others.
+    Blocked,
+    /// Before all others of its tree.
+    First,
+    /// In the order of the cycle.
+    InOrder,
+}
+
 /// One head on its way through the cycle.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) head: Head,
     /// Where in its queue it waits; of no meaning in a second pass.
-    lane: LaneId,
+    class: ClassId,
     /// Its place among those of equal priority, with its UID.
     pub(crate) key: OrderKey,
     plan: Option<Arc<Plan>>,
     pub(crate) assignment: Assignment,
     targets: Vec<Target>,
+    /// Its flavor search.
+    scan: Scan,
     /// What its last flavor search found, if this one goes on where that one stopped.
     before: Option<Arc<Unadmitted>>,
     /// The assignment and the targets were searched anew while it was processed.
     recomputed: bool,
     /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).
     preemptor: bool,
-    /// It is processed before all others of its tree.
-    pub(crate) first: bool,
+    /// When it is processed.
+    pub(crate) precedence: Precedence,
     /// Decided at nomination already.
     early: Option<(Arc<Unadmitted>, Requeue)>,
     /// It holds quota, and this is its second pass; which one, from 1.
     pub(crate) second_pass: Option<u32>,
 }
 
-/// What the processing of a cycle collects.
+/// What one cycle has decided so far, and the usage that only lasts for it.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct CycleState {
     pub(crate) report: CycleReport,
     victims: Vec<(WorkloadId, WorkloadId)>,
     /// Usage that only lasts for the cycle, by the root of its tree.
@@ -115,9 +128,9 @@ impl Scheduler {
         // One head per active ClusterQueue. What one nomination looks at does not depend on which heads are taken, so each
         // is nominated at once, while what belongs to it is in the processor's caches.
         let ready: Vec<QueueId> = self.ready.iter().copied().collect();
-        let mut progress = Progress::default();
-        progress.report.cycle = self.cycle;
-        let mut entries = self.take_second_passes(now, &mut progress);
+        let mut state = CycleState::default();
+        state.report.cycle = self.cycle;
+        let mut entries = self.take_second_passes(now, &mut state);
         entries.reserve(ready.len());
         for id in ready {
             entries.extend(self.take_head(id, &local_usage));
@@ -125,37 +138,37 @@ impl Scheduler {
                 self.nominate(entry, &local_usage);
             }
         }
-        progress.report.entries.reserve(entries.len());
+        state.report.entries.reserve(entries.len());
         if self.config.fair_sharing.is_some() {
             let mut tournament = Tournament::new(self, &entries);
             for entry in tournament.left_out(&entries) {
                 let why = "Another workload of its ClusterQueue is considered first".to_owned();
-                self.second_pass_done(entry, Err(why), now, &mut progress);
+                self.second_pass_done(entry, Err(why), now, &mut state);
             }
             while let Some(at) = tournament.pop(self, &entries) {
-                self.turn(&mut entries[at], &local_usage, now, place, &mut progress);
+                self.process_pass(&mut entries[at], &local_usage, now, place, &mut state);
             }
         } else {
             for at in self.order(&entries) {
-                self.turn(&mut entries[at], &local_usage, now, place, &mut progress);
+                self.process_pass(&mut entries[at], &local_usage, now, place, &mut state);
             }
         }
-        self.finish(progress)
+        self.finish(state)
     }
 
-    /// An entry's turn: its first pass, or its second.
-    fn turn(
+    /// Processes an entry: its first pass, or its second.
+    fn process_pass(
         &mut self,
         entry: &mut Entry,
         local_usage: &[f64],
         now: Time,
         place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
-        progress: &mut Progress,
+        state: &mut CycleState,
     ) {
         if entry.second_pass.is_some() {
-            self.second_pass(entry, now, place, progress);
+            self.second_pass(entry, now, place, state);
         } else {
-            self.process(entry, local_usage, now, progress);
+            self.process(entry, local_usage, now, state);
         }
     }
 
@@ -166,13 +179,13 @@ impl Scheduler {
             return true;
         }
         let stale = self.tree.forest.is_stale() || !self.flush_later.is_empty();
-        if stale && !self.parked.is_empty() {
+        if stale && !self.inadmissible.is_empty() {
             return true;
         }
         self.ready.iter().any(|id| stale || !self.tree.forest.node(self.queues[id.at()].node).in_cycle)
     }
 
-    /// The order without fair sharing, as places in `entries`: who holds quota already (second pass), remembered
+    /// The order without fair sharing, as places in `entries`: workloads that hold quota already (second pass), remembered
     /// preemptors (gate, or loop guard), lower borrowing, higher priority (gate), older timestamp, UID.
     fn order(&self, entries: &[Entry]) -> SmallVec<[usize; 4]> {
         let by_priority = self.config.gates.priority_sorting_within_cohort;
@@ -180,7 +193,7 @@ impl Scheduler {
             let priority = if by_priority { entry.head.priority } else { 0 };
             (
                 entry.second_pass.is_none(),
-                !entry.first,
+                entry.precedence,
                 entry.assignment.borrow,
                 Reverse(priority),
                 entry.head.order,

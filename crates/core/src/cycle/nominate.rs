@@ -5,18 +5,19 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Entry, Requeue};
-use crate::flavor_assigner::{Assignment, Mode, Request, assign};
+use crate::flavor_assigner::{Assignment, Mode, Request, Scan, assign};
 use crate::partial_admission;
 use crate::plan::{Plan, PlanInput};
-use crate::preemption::{self, Preemption, Target};
+use crate::preemption::{self, PreemptionRequest, Target};
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::scheduler::Scheduler;
-use crate::view::{Head, View};
+use crate::view::{FlavorResourceQuantity, Head, View};
 
 impl Scheduler {
     /// Finds out what can be done for a head (reference 06, 6.5 "Nominate").
     pub(super) fn nominate(&mut self, entry: &mut Entry, local_usage: &[f64]) {
         let id = entry.head.workload;
+        self.workloads.get_mut(id).keeps_capacity = false;
         let refuse = |detail, reason| Arc::new(Unadmitted { reason, detail, requests: Arc::from([]) });
         if let Some(waiting) = self.workloads.get(id).waiting() {
             if waiting.failed_checks {
@@ -36,28 +37,30 @@ impl Scheduler {
             }
         }
         let plan = self.plan(entry);
-        let generation = self.tree.forest.generation(entry.head.node);
+        let (generation, freed) =
+            (self.tree.forest.generation(entry.head.node), self.tree.forest.freed(entry.head.node));
         let cycle = self.cycle;
         let workload = self.workloads.get(id);
         let shape = workload.shape;
         let from = workload
-            .progress
+            .last_assignment
             .as_deref()
-            .filter(|progress| !progress.is_outdated(&self.config, shape, cycle, generation));
+            .filter(|last| !last.is_outdated(&self.config, shape, cycle, generation));
         entry.before = from.and_then(|_| workload.decision.clone());
-        let mut view = view!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
+        entry.scan = Scan { shape, cycle, generation, since: from.map_or(freed, |from| from.since) };
+        let mut view = view!(self, local_usage);
         let request = Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None };
         let found = search(&mut view, &request, self.shapes.get(shape));
         (entry.assignment, entry.targets) = found;
-        let progress = entry.assignment.progress(shape, cycle, generation);
-        self.workloads.get_mut(id).progress = progress;
+        let last_assignment = entry.assignment.last_assignment(&entry.scan);
+        self.workloads.get_mut(id).last_assignment = last_assignment;
         entry.plan = Some(plan);
     }
 
     /// The plan for an entry's class in its queue.
     fn plan(&mut self, entry: &Entry) -> Arc<Plan> {
         let queue = &self.queues[entry.head.queue.at()];
-        if let Some(plan) = queue.pending.plan(entry.lane, queue.version) {
+        if let Some(plan) = queue.pending.plan(entry.class, queue.version) {
             return plan.clone();
         }
         let shape = self.workloads.get(entry.head.workload).shape;
@@ -72,20 +75,9 @@ impl Scheduler {
             pods: self.pods,
         });
         let queue = &mut self.queues[entry.head.queue.at()];
-        queue.pending.set_plan(entry.lane, queue.version, plan.clone());
+        queue.pending.set_plan(entry.class, queue.version, plan.clone());
         plan
     }
-}
-
-/// The usage of LocalQueues, where it orders the head's queue.
-pub(super) fn ordered_usage<'a>(
-    queues: &[crate::cluster_queue::ClusterQueue],
-    config: &crate::Config,
-    head: &Head,
-    local_usage: &'a [f64],
-) -> &'a [f64] {
-    let by_usage = queues[head.queue.at()].spec.as_ref().is_some_and(|spec| spec.usage_based_fair_sharing);
-    if by_usage && config.admission_fair_sharing.is_some() { local_usage } else { &[] }
 }
 
 /// The assignment of a head and its victims: in full if that is possible, otherwise with fewer pods.
@@ -116,5 +108,12 @@ fn find_targets(view: &mut View<'_>, head: &Head, assignment: &Assignment) -> Ve
         return Vec::new();
     }
     let needed: SmallVec<[_; 2]> = assignment.needing_preemption();
-    preemption::find(view, &Preemption { head, demands: &assignment.demands, needed: &needed })
+    // A request of zero needs no victims. Pods that fit may be borrowed all the same: that does not keep the head from
+    // reclaiming its own quota of another resource.
+    let counts = |quantity: &&FlavorResourceQuantity| {
+        quantity.amount > 0 && (needed.contains(&quantity.pair) || !view.names.is_pods(quantity.pair))
+    };
+    let quantities: SmallVec<[FlavorResourceQuantity; 2]> =
+        assignment.usage.iter().filter(counts).copied().collect();
+    preemption::find(view, &PreemptionRequest { head, workload_usage: &quantities, needed: &needed })
 }

@@ -1,7 +1,7 @@
 //! An entry gets its victims, which keep their quota until they are gone (reference 06, 6.5 and 6.17).
 
 use super::requeue::{flavors, why};
-use super::{Entry, Progress, Requeue};
+use super::{CycleState, Entry, Requeue};
 use crate::reason::Reason;
 use crate::report::{CycleReport, Outcome, Victim};
 use crate::scheduler::Scheduler;
@@ -9,16 +9,16 @@ use crate::workloads::Place;
 
 impl Scheduler {
     /// Records the victims; the entry waits for them in its heap.
-    pub(super) fn preempt(&mut self, entry: &Entry, progress: &mut Progress) {
+    pub(super) fn preempt(&mut self, entry: &Entry, state: &mut CycleState) {
         let id = entry.head.workload;
         let mut victims = Vec::with_capacity(entry.targets.len());
         let preemptor_path = self.tree.forest.node(entry.head.node).path.clone();
         for target in &entry.targets {
             let workload = self.workloads.get_mut(target.workload);
-            workload.settled = self.cycle;
-            let Some(hold) = workload.hold() else { continue };
-            let queue = &self.queues[hold.queue.at()];
-            progress.report.progress |= !hold.evicted;
+            workload.taken_in_cycle = self.cycle;
+            let Some(reservation) = workload.reservation() else { continue };
+            let queue = &self.queues[reservation.queue.at()];
+            state.report.progress |= !reservation.evicted;
             victims.push(Victim {
                 key: workload.key.clone(),
                 uid: workload.uid.clone(),
@@ -26,45 +26,48 @@ impl Scheduler {
                 reason: target.reason,
                 preemptor_path: preemptor_path.clone(),
                 preemptee_path: self.tree.forest.node(queue.node).path.clone(),
-                already_evicted: hold.evicted,
+                already_evicted: reservation.evicted,
             });
-            progress.victims.push((target.workload, id));
+            state.victims.push((target.workload, id));
         }
         // The next attempt looks at all flavors again.
-        self.workloads.get_mut(id).progress = None;
+        self.workloads.get_mut(id).last_assignment = None;
         let reason = Reason::WaitingForPreemptedWorkloads;
         let why = why(entry, flavors(entry, victims.len()), reason);
         let outcome = Outcome::Preempting { victims, why: why.clone() };
-        progress.report.entries.push(self.report(entry, outcome));
-        self.requeue(entry, &why, Requeue::PendingPreemption, progress);
+        state.report.entries.push(self.report(entry, outcome));
+        self.requeue(entry, &why, Requeue::PendingPreemption, state);
     }
 
     /// Takes back what only lasted for the cycle, and marks the victims.
-    pub(super) fn finish(&mut self, progress: Progress) -> CycleReport {
-        for (slot, amount) in progress.transient.into_values().flatten() {
+    pub(super) fn finish(&mut self, state: CycleState) -> CycleReport {
+        for (slot, amount) in state.transient.into_values().flatten() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
         }
-        for (victim, by) in progress.victims {
-            let Some(hold) = self.workloads.get(victim).hold() else { continue };
-            if hold.evicted {
+        for (victim, by) in state.victims {
+            let Some(reservation) = self.workloads.get(victim).reservation() else { continue };
+            if reservation.evicted {
                 continue;
             }
-            let (queue, reserved_at) = (hold.queue, hold.reserved_at);
-            let root = self.tree.forest.node(self.queues[queue.at()].node).root;
+            let (queue, reserved_at) = (reservation.queue, reservation.reserved_at);
+            let node = self.queues[queue.at()].node;
+            self.tree.forest.workloads_changed(node);
+            let root = self.tree.forest.node(node).root;
             if self.config.gates.preemption_loop_guard {
                 self.loops.evicted(root, by, victim);
             }
             self.second_passes.remove(victim);
             let key = self.candidate_key(victim, reserved_at);
-            let holders = &mut self.queues[queue.at()].holders;
-            holders.running.remove(&key);
-            holders.evicted.insert(key);
+            let reservations = &mut self.queues[queue.at()].reservations;
+            reservations.running.remove(&key);
+            reservations.evicted.insert(key);
             let workload = self.workloads.get_mut(victim);
             workload.preempted = true;
-            if let Place::Holding(hold) = &mut workload.place {
-                hold.evicted = true;
+            if let Place::QuotaReserved(reservation) = &mut workload.place {
+                reservation.evicted = true;
             }
         }
-        progress.report
+        self.wake_reclaimers();
+        state.report
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::nominate::{ordered_usage, search};
+use super::nominate::search;
 use super::requeue::{flavors, why};
-use super::{Entry, Progress, Requeue};
+use super::{CycleState, Entry, Requeue};
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
 use crate::reason::{Detail, PodSetRefusal, Reason, Unadmitted};
@@ -34,36 +34,52 @@ impl Scheduler {
         entry: &mut Entry,
         local_usage: &[f64],
         now: Time,
-        progress: &mut Progress,
+        state: &mut CycleState,
     ) {
         if let Some((why, requeue)) = entry.early.take() {
-            self.refused(entry, &why, requeue, progress);
+            self.refused(entry, &why, requeue, state);
             return;
         }
         if self.overlaps(entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
             self.recompute(entry, local_usage);
         }
-        match self.decide(entry, progress) {
-            Decision::Admit => self.admit(entry, now, progress),
-            Decision::Preempt => self.preempt(entry, progress),
+        let decision = self.decide(entry, state);
+        let waits = matches!(decision, Decision::Refuse(Detail::WaitingForPodsReady, ..));
+        if waits
+            && self.blocked.is_none_or(|id| self.workloads.try_get(id).is_none_or(|w| w.waiting().is_none()))
+        {
+            self.blocked = Some(entry.head.workload);
+        } else if !waits && self.blocked == Some(entry.head.workload) {
+            self.blocked = None;
+        }
+        match decision {
+            Decision::Admit => self.admit(entry, now, state),
+            Decision::Preempt => self.preempt(entry, state),
             Decision::Gated => {
                 let why = why(entry, flavors(entry, 0), entry.assignment.reason());
-                progress.report.entries.push(self.report(entry, Outcome::PreemptionGated(why.clone())));
-                self.requeue(entry, &why, Requeue::Generic, progress);
+                state.report.entries.push(self.report(entry, Outcome::PreemptionGated(why.clone())));
+                self.requeue(entry, &why, Requeue::Generic, state);
             }
             Decision::Refuse(detail, reason, requeue) => {
-                if matches!(detail, Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit) {
-                    self.workloads.get_mut(entry.head.workload).progress = None;
+                // What another head took first may be had in the next flavor; what fits once victims are gone is had here.
+                let keep = self.config.gates.flavor_fungibility_preserve_scan_progress;
+                let again = match detail {
+                    Detail::DeferredFit => true,
+                    Detail::NoLongerFits | Detail::OverlappingTargets => !keep,
+                    _ => false,
+                };
+                if again {
+                    self.workloads.get_mut(entry.head.workload).last_assignment = None;
                 }
                 let why = with_what_was_tried_before(entry, why(entry, detail, reason));
-                self.refused(entry, &why, requeue, progress);
+                self.refused(entry, &why, requeue, state);
             }
         }
     }
 
     /// A target of the entry was taken by an earlier one in this cycle.
     fn overlaps(&self, entry: &Entry) -> bool {
-        entry.targets.iter().any(|target| self.workloads.get(target.workload).settled == self.cycle)
+        entry.targets.iter().any(|target| self.workloads.get(target.workload).taken_in_cycle == self.cycle)
     }
 
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has
@@ -71,7 +87,7 @@ impl Scheduler {
     fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64]) {
         let Some(plan) = entry.plan.clone() else { return };
         self.tree.usage.swap_views();
-        let mut view = view!(self, ordered_usage(&self.queues, &self.config, &entry.head, local_usage));
+        let mut view = view!(self, local_usage);
         let request = Request {
             head: &entry.head,
             plan: &plan,
@@ -82,33 +98,32 @@ impl Scheduler {
         let shape = self.workloads.get(entry.head.workload).shape;
         let (mut again, targets) = search(&mut view, &request, self.shapes.get(shape));
         self.tree.usage.swap_views();
-        let generation = self.tree.forest.generation(entry.head.node);
-        self.workloads.get_mut(entry.head.workload).progress = again.progress(shape, self.cycle, generation);
+        self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
         if again.mode == Mode::Fit {
             again.mode = Mode::DeferredFit;
         }
         (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
     }
 
-    fn decide(&mut self, entry: &Entry, progress: &mut Progress) -> Decision {
+    fn decide(&mut self, entry: &Entry, state: &mut CycleState) -> Decision {
         let reason = entry.assignment.reason();
         match entry.assignment.mode {
             Mode::NoFit => return Decision::Refuse(flavors(entry, 0), reason, Requeue::NoFit),
             Mode::Preempt if entry.targets.is_empty() => {
-                self.reserve(entry, progress);
+                self.reserve(entry, state);
                 return Decision::Refuse(flavors(entry, 0), reason, Requeue::NoCandidates);
             }
             Mode::Preempt if self.workloads.get(entry.head.workload).gated => return Decision::Gated,
             Mode::DeferredFit => {
-                self.occupy(entry, progress);
+                self.occupy(entry, state);
                 let reason = Reason::WaitingForPreemptedWorkloads;
                 return Decision::Refuse(Detail::DeferredFit, reason, Requeue::PendingPreemption);
             }
             Mode::Preempt | Mode::Fit => {}
         }
         if self.overlaps(entry) {
-            let reason = Reason::WaitingForPreemptedWorkloads;
-            return Decision::Refuse(Detail::OverlappingTargets, reason, Requeue::FailedAfterNomination);
+            let requeue = Requeue::FailedAfterNomination;
+            return Decision::Refuse(Detail::OverlappingTargets, Reason::WaitingForQuota, requeue);
         }
         if let Some(detail) = self.would_loop(entry) {
             return Decision::Refuse(detail, Reason::WaitingForQuota, Requeue::Generic);
@@ -116,7 +131,7 @@ impl Scheduler {
         if let Some(detail) = self.lacks_nodes(entry) {
             return Decision::Refuse(detail, Reason::WaitingForCapacity, Requeue::Generic);
         }
-        if !self.is_free(entry, progress) || !self.fits_still(entry, progress) {
+        if !self.fits_beside_victims(entry, state) || !self.still_fits(entry, state) {
             return Decision::Refuse(
                 Detail::NoLongerFits,
                 Reason::WaitingForQuota,
@@ -124,7 +139,7 @@ impl Scheduler {
             );
         }
         if entry.assignment.mode == Mode::Preempt {
-            self.occupy(entry, progress);
+            self.occupy(entry, state);
             return Decision::Preempt;
         }
         if self.config.block_admission && self.unready > 0 {
@@ -137,30 +152,30 @@ impl Scheduler {
     /// Whether an entry that is to be admitted fits with this cycle's victims still in place: what they hold is not free
     /// before they are gone. Ours (gate `AdmitOnlyFreeQuota`): the reference lets several heads share the room of one
     /// victim, so that more is admitted than there is until it has left.
-    fn is_free(&mut self, entry: &Entry, progress: &Progress) -> bool {
+    fn fits_beside_victims(&mut self, entry: &Entry, state: &CycleState) -> bool {
         let root = self.tree.forest.node(entry.head.node).root;
         if !self.config.gates.admit_only_free_quota
             || entry.assignment.mode != Mode::Fit
-            || !progress.overlaid.contains(&root)
+            || !state.overlaid.contains(&root)
         {
             return true;
         }
         let mark = self.tree.usage.mark();
-        for &(slot, amount) in progress.transient.get(&root).into_iter().flatten() {
+        for &(slot, amount) in state.transient.get(&root).into_iter().flatten() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
         }
-        let fits = view!(self, &[]).fits(&entry.assignment.demands, true);
+        let fits = view!(self, &[]).fits(&entry.assignment.usage, true);
         self.tree.usage.rollback(&mark);
         fits
     }
 
     /// Whether the entry fits with all victims of the cycle, and its own, gone. Its own stay gone if it does.
-    fn fits_still(&mut self, entry: &Entry, progress: &mut Progress) -> bool {
+    fn still_fits(&mut self, entry: &Entry, state: &mut CycleState) -> bool {
         let root = self.tree.forest.node(entry.head.node).root;
-        if !entry.targets.is_empty() && progress.overlaid.insert(root) {
+        if !entry.targets.is_empty() && state.overlaid.insert(root) {
             self.tree.usage.overlay(self.tree.forest.slots_of_tree(root));
         }
-        let overlaid = progress.overlaid.contains(&root);
+        let overlaid = state.overlaid.contains(&root);
         if overlaid {
             self.tree.usage.swap_views();
         }
@@ -169,7 +184,7 @@ impl Scheduler {
         for target in &entry.targets {
             view.remove(target.workload);
         }
-        let fits = view.fits(&entry.assignment.demands, true);
+        let fits = view.fits(&entry.assignment.usage, true);
         if fits {
             self.tree.usage.keep(&mark);
         } else {
@@ -182,16 +197,17 @@ impl Scheduler {
     }
 
     /// Adds usage for the rest of the cycle.
-    fn add_transient(&mut self, entry: &Entry, slot: SlotId, amount: i128, progress: &mut Progress) {
+    fn add_transient(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &mut CycleState) {
+        self.workloads.get_mut(entry.head.workload).keeps_capacity |= amount > 0;
         self.tree.usage.add(&self.tree.forest.quota, slot, amount);
         let root = self.tree.forest.node(entry.head.node).root;
-        progress.transient.entry(root).or_default().push((slot, amount));
-        self.add_to_overlay(entry, slot, amount, progress);
+        state.transient.entry(root).or_default().push((slot, amount));
+        self.add_to_overlay(entry, slot, amount, state);
     }
 
-    pub(super) fn add_to_overlay(&mut self, entry: &Entry, slot: SlotId, amount: i128, progress: &Progress) {
+    pub(super) fn add_to_overlay(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &CycleState) {
         let root = self.tree.forest.node(entry.head.node).root;
-        if progress.overlaid.contains(&root) {
+        if state.overlaid.contains(&root) {
             self.tree.usage.swap_views();
             self.tree.usage.add(&self.tree.forest.quota, slot, amount);
             self.tree.usage.swap_views();
@@ -199,30 +215,30 @@ impl Scheduler {
     }
 
     /// Takes what the entry will use, so that later ones do not.
-    fn occupy(&mut self, entry: &Entry, progress: &mut Progress) {
-        for demand in &entry.assignment.demands {
-            self.add_transient(entry, demand.slot, demand.amount, progress);
+    fn occupy(&mut self, entry: &Entry, state: &mut CycleState) {
+        for quantity in &entry.assignment.usage {
+            self.add_transient(entry, quantity.slot, quantity.amount, state);
         }
     }
 
     /// Reserves capacity for an entry that waits for workloads which it may not preempt: later ones must not take it.
     /// A queue that may reclaim anything gets it back anyway (reference 06, 6.5 step 6).
-    fn reserve(&mut self, entry: &Entry, progress: &mut Progress) {
+    fn reserve(&mut self, entry: &Entry, state: &mut CycleState) {
         let remembered = entry.preemptor && self.config.gates.prioritize_preemptor_workloads;
         if self.queues[entry.head.queue.at()].reclaim_policy() == PreemptionPolicy::Any && !remembered {
             return;
         }
-        for demand in &entry.assignment.demands {
+        for quantity in &entry.assignment.usage {
             let quota = &self.tree.forest.quota;
-            let used = self.tree.usage.get(demand.slot);
-            let nominal = quota.nominal(demand.slot);
+            let used = self.tree.usage.get(quantity.slot);
+            let nominal = quota.nominal(quantity.slot);
             let limit = if entry.assignment.borrow > 0 {
-                nominal.add(quota.borrowing_limit(demand.slot))
+                nominal.add(quota.borrowing_limit(quantity.slot))
             } else {
                 nominal
             };
-            let amount = demand.amount.min(crate::quota::exact(limit) - used).max(0);
-            self.add_transient(entry, demand.slot, amount, progress);
+            let amount = quantity.amount.min(crate::quota::exact(limit) - used).max(0);
+            self.add_transient(entry, quantity.slot, amount, state);
         }
     }
 
@@ -231,7 +247,7 @@ impl Scheduler {
     fn lacks_nodes(&mut self, entry: &Entry) -> Option<Detail> {
         let plan = entry.plan.as_ref()?;
         let gone: Vec<WorkloadId> = entry.targets.iter().map(|target| target.workload).collect();
-        let lack = view!(self, &[]).first_lack(entry.head.workload, &entry.assignment.demands, &gone)?;
+        let lack = view!(self, &[]).first_lack(entry.head.workload, &entry.assignment.usage, &gone)?;
         let pod_sets = plan
             .requests
             .iter()
@@ -245,7 +261,9 @@ impl Scheduler {
             return None;
         }
         let root = self.tree.forest.node(entry.head.node).root;
-        let is_new = |id: &WorkloadId| self.workloads.get(*id).hold().is_some_and(|hold| !hold.evicted);
+        let is_new = |id: &WorkloadId| {
+            self.workloads.get(*id).reservation().is_some_and(|reservation| !reservation.evicted)
+        };
         let victims = entry.targets.iter().map(|target| target.workload).filter(is_new);
         let (victim, kind) = self.loops.objection(root, entry.head.workload, victims)?;
         let plan = entry.plan.as_ref()?;

@@ -1,9 +1,9 @@
-//! An entry goes back to its queue: into the heap or among the parked (reference 06, 6.4 "Requeue after a cycle").
+//! An entry goes back to its queue: into the heap or among the inadmissible (reference 06, 6.4 "Requeue after a cycle").
 
 use std::sync::Arc;
 
-use super::{Entry, Progress, Requeue};
-use crate::queue::Spot;
+use super::{CycleState, Entry, Requeue};
+use crate::queue::Placement;
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::report::{EntryReport, Outcome};
 use crate::scheduler::Scheduler;
@@ -11,8 +11,8 @@ use crate::spec::QueueingStrategy;
 
 /// So many cycles in a row a flavor scan may go on, or as many as there are flavors in a group if they are more: groups of up to four have
 /// been searched in every combination of starting points by then. Ours: by the reference's rules scans of several groups that are not in step
-/// may go on for ever (each starts anew while another has flavors left), and nobody behind them in their queue is ever looked at.
-const MOST_SCANS: usize = 12;
+/// may go on for ever (each starts anew while another has flavors left), and workloads behind them in their queue are never evaluated.
+const MAX_SCANS: usize = 12;
 
 impl Scheduler {
     pub(crate) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
@@ -31,32 +31,33 @@ impl Scheduler {
         entry: &Entry,
         why: &Arc<Unadmitted>,
         requeue: Requeue,
-        progress: &mut Progress,
+        state: &mut CycleState,
     ) {
-        progress.report.entries.push(self.report(entry, Outcome::Unadmitted(why.clone())));
-        self.requeue(entry, why, requeue, progress);
+        state.report.entries.push(self.report(entry, Outcome::Unadmitted(why.clone())));
+        self.requeue(entry, why, requeue, state);
     }
 
-    /// Puts an entry back into its queue: into the heap or among the parked (reference 06, 6.4).
+    /// Puts an entry back into its queue: into the heap or among the inadmissible (reference 06, 6.4).
     pub(super) fn requeue(
         &mut self,
         entry: &Entry,
         why: &Arc<Unadmitted>,
         requeue: Requeue,
-        progress: &mut Progress,
+        state: &mut CycleState,
     ) {
         let id = entry.head.workload;
+        let searched = matches!(requeue, Requeue::NoFit | Requeue::NoCandidates);
+        let missed = searched && self.tree.forest.freed(entry.head.node) > entry.scan.since;
         let workload = self.workloads.get_mut(id);
         workload.decision = Some(why.clone());
-        let generation = workload.generation;
         let queue = &mut self.queues[entry.head.queue.at()];
         let groups = queue.spec.iter().flat_map(|spec| &spec.resource_groups);
-        let most = || groups.map(|group| group.flavors.len()).fold(MOST_SCANS, usize::max);
-        let scanning = workload.progress.is_some() && usize::from(workload.scans) < most();
+        let max_scans = || groups.map(|group| group.flavors.len()).fold(MAX_SCANS, usize::max);
+        let scanning = workload.last_assignment.is_some() && usize::from(workload.scans) < max_scans();
         if scanning {
             workload.scans = workload.scans.saturating_add(1);
         } else {
-            (workload.scans, workload.progress) = (0, None);
+            (workload.scans, workload.last_assignment) = (0, None);
         }
         let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
         let immediate = match requeue {
@@ -65,43 +66,45 @@ impl Scheduler {
             Requeue::Generic | Requeue::NoFit | Requeue::NoCandidates => strict,
         };
         if requeue == Requeue::PendingPreemption {
-            queue.pending.remember_preemptor(id, generation);
+            queue.pending.remember_preemptor(id);
         }
-        let spot = match requeue {
-            Requeue::NamespaceMismatch => Spot::Held,
-            _ if immediate || scanning => Spot::Active,
-            _ => Spot::Parked,
+        let placement = match requeue {
+            Requeue::NamespaceMismatch => Placement::OnHold,
+            _ if immediate || scanning => Placement::Active,
+            // While its search went on in several cycles capacity became free, perhaps in a flavor that was tried before.
+            _ if missed => Placement::Active,
+            _ => Placement::Inadmissible,
         };
-        progress.report.scanning |= scanning && spot == Spot::Active;
-        queue.pending.push(entry.lane, entry.key.clone(), spot, true);
-        let shared = matches!(requeue, Requeue::NoFit | Requeue::NoCandidates)
+        state.report.scanning |= (scanning || missed) && placement == Placement::Active;
+        queue.pending.push(entry.class, entry.key.clone(), placement, true);
+        let shared = searched
             && self.config.gates.scheduling_equivalence_hashing
             && !strict
-            && spot == Spot::Parked;
+            && placement == Placement::Inadmissible;
         if shared {
-            self.bypass(entry, why, progress);
+            self.bypass(entry, why, state);
         }
         self.sync_ready(entry.head.queue);
     }
 
-    /// Parks all workloads of the class that just failed.
-    fn bypass(&mut self, entry: &Entry, why: &Arc<Unadmitted>, progress: &mut Progress) {
-        let told = Arc::new(Unadmitted {
+    /// Makes all workloads of the class that just failed inadmissible.
+    fn bypass(&mut self, entry: &Entry, why: &Arc<Unadmitted>, state: &mut CycleState) {
+        let unadmitted = Arc::new(Unadmitted {
             reason: why.reason,
             detail: Detail::Bypassed,
             requests: why.requests.clone(),
         });
         let queue = entry.head.queue;
-        let untold = self.queues[queue.at()].pending.park_class(entry.lane, &told);
-        for id in untold {
+        let unreported = self.queues[queue.at()].pending.mark_inadmissible(entry.class, &unadmitted);
+        for id in unreported {
             if id == entry.head.workload {
                 continue;
             }
             let Some(workload) = self.workloads.try_get(id) else { continue };
             let here = workload.waiting().and_then(|waiting| waiting.at).is_some_and(|at| at.0 == queue);
             if here && workload.decision.as_ref().map(|decision| decision.reason) != Some(why.reason) {
-                progress.report.bypassed.push((workload.key.clone(), told.clone()));
-                self.workloads.get_mut(id).decision = Some(told.clone());
+                state.report.bypassed.push((workload.key.clone(), unadmitted.clone()));
+                self.workloads.get_mut(id).decision = Some(unadmitted.clone());
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
-use super::Progress;
+use super::{LastAssignment, Scan};
 use crate::Name;
-use crate::intern::{FlavorId, FrId, Names, ResourceId, ShapeId};
+use crate::intern::{FlavorId, FrId, Names, ResourceId};
 use crate::plan::Plan;
 use crate::reason::{PodSetRefusal, Reason, Refusal};
 use crate::report::{Considered, ConsideredFlavor, FlavorMode};
-use crate::view::Demand;
+use crate::view::FlavorResourceQuantity;
 
 /// What an assignment came to as a whole: the worst over its pod sets, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -26,7 +26,7 @@ pub(crate) enum Mode {
 
 /// The flavor that one resource of one pod set got.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Pick {
+pub(crate) struct FlavorAssignment {
     pub(crate) pod_set: usize,
     pub(crate) resource: ResourceId,
     pub(crate) flavor: FlavorId,
@@ -40,7 +40,7 @@ pub(crate) struct Pick {
 
 /// One flavor that was looked at and does not plainly fit without borrowing.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Attempt {
+pub(super) struct FlavorAttempt {
     /// The place of the group of pod sets in the plan, and of the resource group in that.
     pub(super) group: usize,
     pub(super) block: usize,
@@ -60,12 +60,12 @@ pub(crate) struct Assignment {
     /// The highest borrowing.
     pub(crate) borrow: u32,
     /// Sorted by pod set, then by the resource's name.
-    pub(crate) picks: SmallVec<[Pick; 2]>,
+    pub(crate) flavors: SmallVec<[FlavorAssignment; 2]>,
     /// The totals per (flavor, resource).
-    pub(crate) demands: SmallVec<[Demand; 2]>,
+    pub(crate) usage: SmallVec<[FlavorResourceQuantity; 2]>,
     /// How many pods of each pod set.
     pub(crate) counts: SmallVec<[i64; 2]>,
-    pub(super) attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<FlavorAttempt>,
 }
 
 impl Assignment {
@@ -75,36 +75,41 @@ impl Assignment {
     }
 
     pub(super) fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {
-        self.picks
-            .iter()
-            .any(|pick| pick.pod_set == pod_set && pick.resource == resource && pick.flavor == flavor)
+        self.flavors.iter().any(|assigned| {
+            assigned.pod_set == pod_set && assigned.resource == resource && assigned.flavor == flavor
+        })
     }
 
     /// The (flavor, resource) pairs that need a preemption.
     pub(crate) fn needing_preemption(&self) -> SmallVec<[FrId; 2]> {
         let mut pairs: SmallVec<[FrId; 2]> = SmallVec::new();
-        for pick in &self.picks {
-            if pick.mode != FlavorMode::Fit && !pairs.contains(&pick.pair) {
-                pairs.push(pick.pair);
+        for assigned in &self.flavors {
+            if assigned.mode != FlavorMode::Fit && !pairs.contains(&assigned.pair) {
+                pairs.push(assigned.pair);
             }
         }
         pairs
     }
 
     /// Where the scan stopped, if there is something left to try.
-    pub(crate) fn progress(&self, shape: ShapeId, cycle: u64, generation: u64) -> Option<Box<Progress>> {
-        if self.picks.iter().all(|pick| pick.tried == -1) {
+    pub(crate) fn last_assignment(&self, of: &Scan) -> Option<Box<LastAssignment>> {
+        if self.flavors.iter().all(|assigned| assigned.tried == -1) {
             return None;
         }
-        let tried = self.picks.iter().map(|pick| (pick.pod_set, pick.resource, pick.tried)).collect();
-        Some(Box::new(Progress { tried, shape, cycle, generation }))
+        let tried = self
+            .flavors
+            .iter()
+            .map(|assigned| (assigned.pod_set, assigned.resource, assigned.tried))
+            .collect();
+        let &Scan { shape, cycle, generation, since } = of;
+        Some(Box::new(LastAssignment { tried, shape, cycle, generation, since }))
     }
 
     /// The reason of the condition: per resource group the mildest attempt, over all the most severe one.
     pub(crate) fn reason(&self) -> Reason {
         let mut worst: Option<Reason> = None;
         let mut at = 0;
-        let counted: SmallVec<[&Attempt; 4]> =
+        let counted: SmallVec<[&FlavorAttempt; 4]> =
             self.attempts.iter().filter(|attempt| attempt.counts).collect();
         while at < counted.len() {
             let same = counted[at..]

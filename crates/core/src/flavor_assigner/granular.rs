@@ -5,20 +5,20 @@ use crate::spec::{Fungibility, FungibilityPolicy, FungibilityPreference, WhenCan
 
 /// Mode and borrowing height of a flavor, or of one resource of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Granular {
+pub(super) struct GranularMode {
     pub(super) mode: FlavorMode,
     pub(super) height: u32,
 }
 
-impl Granular {
-    pub(super) const WORST: Granular = Granular { mode: FlavorMode::NoFit, height: 0 };
-    pub(super) const BEST: Granular = Granular { mode: FlavorMode::Fit, height: 0 };
+impl GranularMode {
+    pub(super) const WORST: GranularMode = GranularMode { mode: FlavorMode::NoFit, height: 0 };
+    pub(super) const BEST: GranularMode = GranularMode { mode: FlavorMode::Fit, height: 0 };
 
     /// Whether this is preferred to the other. Not to fit is worst, no candidates is next; between the others, and
     /// between equals of those, the preference decides what is compared first. [quirk] `BorrowingOverPreemption`
     /// compares the mode first, which prefers to borrow; the API's description reads the other way round.
-    pub(super) fn preferred_to(self, other: Granular, fungibility: Fungibility) -> bool {
-        let class = |granular: Granular| granular.mode.min(FlavorMode::Preempt);
+    pub(super) fn preferred_to(self, other: GranularMode, fungibility: Fungibility) -> bool {
+        let class = |granular: GranularMode| granular.mode.min(FlavorMode::Preempt);
         if class(self) != class(other) {
             return class(self) > class(other);
         }

@@ -2,7 +2,7 @@
 
 mod assignment;
 mod granular;
-mod progress;
+mod last_assignment;
 
 use smallvec::SmallVec;
 
@@ -14,12 +14,12 @@ use crate::quota::exact;
 use crate::reason::{PreemptionOutlook, Reason, Refusal};
 use crate::report::FlavorMode;
 use crate::spec::PreemptionPolicy;
-use crate::view::{Demand, Head, View};
+use crate::view::{FlavorResourceQuantity, Head, View};
 
 pub(crate) use assignment::{Assignment, Mode};
-use assignment::{Attempt, Pick};
-use granular::Granular;
-pub(crate) use progress::Progress;
+use assignment::{FlavorAssignment, FlavorAttempt};
+use granular::GranularMode;
+pub(crate) use last_assignment::{LastAssignment, Scan};
 
 /// What to search with.
 pub(crate) struct Request<'a> {
@@ -28,7 +28,7 @@ pub(crate) struct Request<'a> {
     /// How many pods of each pod set.
     pub(crate) counts: &'a [i64],
     /// Where the scan resumes.
-    pub(crate) from: Option<&'a Progress>,
+    pub(crate) from: Option<&'a LastAssignment>,
     /// Only flavors that this assignment has.
     pub(crate) only: Option<&'a Assignment>,
 }
@@ -59,7 +59,7 @@ fn assign_group(
         let total = uncovered.total(&group.members, request.counts);
         if total > 0 {
             let resource = view.names.resource_name(uncovered.resource).clone();
-            assignment.attempts.push(Attempt {
+            assignment.attempts.push(FlavorAttempt {
                 group: at,
                 block: usize::MAX,
                 flavor: None,
@@ -75,12 +75,12 @@ fn assign_group(
             return false;
         }
     }
-    let first_pick = assignment.picks.len();
+    let first = assignment.flavors.len();
     for (place, block) in group.blocks.iter().enumerate() {
         let found = search_block(view, request, (at, place), group, block, assignment);
         let Some((index, modes, tried)) = found else {
             // A pod set that fails leaves nothing behind, nor where its scan stopped.
-            assignment.picks.truncate(first_pick);
+            assignment.flavors.truncate(first);
             return false;
         };
         take(request, group, block, index, &modes, tried, assignment);
@@ -94,17 +94,17 @@ fn assign_group(
     }
     // Usage counts for later groups only when the whole group has its flavors.
     let names = view.names;
-    assignment.picks[first_pick..].sort_by(|a, b| {
+    assignment.flavors[first..].sort_by(|a, b| {
         (a.pod_set, names.resource_name(a.resource)).cmp(&(b.pod_set, names.resource_name(b.resource)))
     });
     let node = view.forest.node(request.head.node);
-    for at in first_pick..assignment.picks.len() {
-        let (pair, amount) = (assignment.picks[at].pair, i128::from(assignment.picks[at].amount));
-        match assignment.demands.iter_mut().find(|demand| demand.pair == pair) {
-            Some(demand) => demand.amount += amount,
+    for at in first..assignment.flavors.len() {
+        let (pair, amount) = (assignment.flavors[at].pair, i128::from(assignment.flavors[at].amount));
+        match assignment.usage.iter_mut().find(|quantity| quantity.pair == pair) {
+            Some(quantity) => quantity.amount += amount,
             None => {
                 if let Some(slot) = node.slot(pair) {
-                    assignment.demands.push(Demand { pair, slot, amount });
+                    assignment.usage.push(FlavorResourceQuantity { pair, slot, amount });
                 }
             }
         }
@@ -113,7 +113,7 @@ fn assign_group(
 }
 
 /// What each resource of a flavor came to.
-type Modes = SmallVec<[Granular; 2]>;
+type GranularModes = SmallVec<[GranularMode; 2]>;
 
 /// Tries the flavors of one resource group in order. Returns the place of the best, what each resource came to there,
 /// and where the scan stopped.
@@ -124,7 +124,7 @@ fn search_block(
     group: &PlanGroup,
     block: &PlanBlock,
     assignment: &mut Assignment,
-) -> Option<(usize, Modes, i32)> {
+) -> Option<(usize, GranularModes, i32)> {
     let queue = view.queue(request.head.queue);
     let fungibility = queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
     let gate = view.config.gates.flavor_fungibility;
@@ -132,7 +132,7 @@ fn search_block(
     let resource = block.requests.first()?.resource;
     let start = request.from.map_or(0, |from| from.start(group.members[0], resource));
     let start = if start < block.flavors.len() { start } else { 0 };
-    let mut best: Option<(usize, Granular, Modes)> = None;
+    let mut best: Option<(usize, GranularMode, GranularModes)> = None;
     let mut last = start;
     for (index, flavor) in block.flavors.iter().enumerate().skip(start) {
         last = index;
@@ -143,7 +143,7 @@ fn search_block(
         if let Some(attempt) = attempt {
             assignment.attempts.push(attempt);
         }
-        let known = best.as_ref().map_or(Granular::WORST, |best| best.1);
+        let known = best.as_ref().map_or(GranularMode::WORST, |best| best.1);
         if gate {
             if !granular.try_next(fungibility) {
                 best = Some((index, granular, modes));
@@ -181,8 +181,8 @@ fn try_flavor(
     block: &PlanBlock,
     flavor: &PlanFlavor,
     assignment: &Assignment,
-) -> (Granular, Modes, Option<Attempt>) {
-    let attempt = |granular: Granular, refusals, reason| Attempt {
+) -> (GranularMode, GranularModes, Option<FlavorAttempt>) {
+    let attempt = |granular: GranularMode, refusals, reason| FlavorAttempt {
         group: place.0,
         block: place.1,
         flavor: Some(flavor.flavor),
@@ -193,65 +193,78 @@ fn try_flavor(
         counts: true,
     };
     if let Some(refusal) = &flavor.refusal {
-        let worst = Granular { mode: FlavorMode::NoFit, height: 0 };
+        let worst = GranularMode { mode: FlavorMode::NoFit, height: 0 };
         let refusals = SmallVec::from_iter([refusal.clone()]);
-        return (worst, Modes::new(), Some(attempt(worst, refusals, Reason::NoMatchingFlavor)));
+        return (worst, GranularModes::new(), Some(attempt(worst, refusals, Reason::NoMatchingFlavor)));
     }
     let queue = view.queue(request.head.queue);
     let fungibility = queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
-    let mut worst = Granular::BEST;
-    let mut modes = Modes::new();
+    let mut worst = GranularMode::BEST;
+    let mut modes = GranularModes::new();
     let mut refusals: SmallVec<[Refusal; 1]> = SmallVec::new();
-    let mut reason = Reason::WaitingForQuota;
+    let mut reason: Option<Reason> = None;
     for (wanted, &(pair, slot)) in block.requests.iter().zip(&flavor.slots) {
         let amount = wanted.total(&group.members, request.counts);
-        let earlier =
-            assignment.demands.iter().find(|demand| demand.pair == pair).map_or(0, |demand| demand.amount);
-        let (granular, refusal) = fits_quota(view, request.head, (pair, slot), amount, earlier);
+        let earlier = assignment
+            .usage
+            .iter()
+            .find(|quantity| quantity.pair == pair)
+            .map_or(0, |quantity| quantity.amount);
+        // All resources that do not fit are reported. Once the flavor does not fit, no victims are searched for.
+        let preempt = worst.mode != FlavorMode::NoFit;
+        let wanted = ResourceRequest { pair, slot, amount, earlier, preempt };
+        let (granular, refusal) = fits_quota(view, request.head, &wanted);
         if let Some(refusal) = refusal {
-            match refusal {
-                Refusal::ExceedsMaxQuota { .. } => reason = Reason::ExceedsMaxQuota,
-                Refusal::InsufficientCapacity { .. } => reason = Reason::WaitingForCapacity,
-                _ => {}
-            }
+            let this = match refusal {
+                Refusal::ExceedsMaxQuota { .. } => Reason::ExceedsMaxQuota,
+                Refusal::InsufficientCapacity { .. } => Reason::WaitingForCapacity,
+                _ => Reason::WaitingForQuota,
+            };
+            reason = Some(reason.map_or(this, |known| known.or_worse(this)));
             refusals.push(refusal);
         }
         if worst.preferred_to(granular, fungibility) {
             worst = granular;
         }
         modes.push(granular);
-        if worst.mode == FlavorMode::NoFit {
-            break;
-        }
     }
-    let plain = worst == Granular::BEST && refusals.is_empty();
-    let attempt = (!plain).then(|| attempt(worst, refusals, reason));
+    let plain = worst == GranularMode::BEST && refusals.is_empty();
+    let attempt = (!plain).then(|| {
+        let height = modes.iter().map(|of| of.height).max().unwrap_or(0);
+        attempt(GranularMode { height, ..worst }, refusals, reason.unwrap_or(Reason::WaitingForQuota))
+    });
     (worst, modes, attempt)
 }
 
-/// Whether one resource fits in one flavor: now, after a preemption, or not at all (reference 06, 6.6 "Per resource").
-fn fits_quota(
-    view: &mut View<'_>,
-    head: &Head,
-    (pair, slot): (FrId, SlotId),
+/// One resource of one flavor that is asked for.
+struct ResourceRequest {
+    pair: FrId,
+    slot: SlotId,
     amount: i64,
+    /// What earlier pod sets of the workload take of it.
     earlier: i128,
-) -> (Granular, Option<Refusal>) {
+    /// Whether a preemption may help.
+    preempt: bool,
+}
+
+/// Whether one resource fits in one flavor: now, after a preemption, or not at all (reference 06, 6.6 "Per resource").
+fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (GranularMode, Option<Refusal>) {
+    let &ResourceRequest { pair, slot, amount, earlier, preempt } = wanted;
     let forest = view.forest;
     let quota = &forest.quota;
     let wanted = earlier + i128::from(amount);
-    let potential = quota.potential(slot);
-    let (flavor, resource) = view.names.parts(pair);
+    let potential_available = quota.potential_available(slot);
+    let (flavor, resource) = view.names.flavor_and_resource(pair);
     let names = view.names;
-    if wanted > exact(potential) {
+    if wanted > exact(potential_available) {
         let refusal = Refusal::ExceedsMaxQuota {
             flavor: names.flavor_name(flavor).clone(),
             resource: names.resource_name(resource).clone(),
             previous: crate::quota::clamp(earlier),
             needed: Amount(amount),
-            max: potential,
+            max: potential_available,
         };
-        return (Granular { mode: FlavorMode::NoFit, height: 0 }, Some(refusal));
+        return (GranularMode { mode: FlavorMode::NoFit, height: 0 }, Some(refusal));
     }
     let (height, reclaimable) = forest.borrowing_height(view.usage, head.node, slot, wanted);
     let available = quota.available(view.usage, slot);
@@ -259,21 +272,23 @@ fn fits_quota(
         // What is missing of the machines themselves is not to be had by preemption.
         let lack = view.lacks_capacity(head.workload, pair, wanted, 0);
         let mode = if lack.is_some() { FlavorMode::NoFit } else { FlavorMode::Fit };
-        return (Granular { mode, height }, lack);
+        return (GranularMode { mode, height }, lack);
     }
     let nominal = quota.nominal(slot);
     let possible = exact(nominal) >= wanted || reclaimable || may_preempt_while_borrowing(view, head);
-    let (granular, preemption) = if possible {
-        let demand = Demand { pair, slot, amount: wanted };
-        let (mode, height) = preemption::simulate(view, head, demand);
+    let (granular, preemption) = if possible && !preempt {
+        (GranularMode { mode: FlavorMode::NoFit, height }, PreemptionOutlook::NotConsidered)
+    } else if possible {
+        let quantity = FlavorResourceQuantity { pair, slot, amount: wanted };
+        let (mode, height) = preemption::simulate(view, head, quantity);
         let outlook = match mode {
             FlavorMode::Reclaim => PreemptionOutlook::Reclaim,
             FlavorMode::Preempt => PreemptionOutlook::Preempt,
             _ => PreemptionOutlook::NoCandidates,
         };
-        (Granular { mode, height }, outlook)
+        (GranularMode { mode, height }, outlook)
     } else {
-        (Granular { mode: FlavorMode::NoFit, height }, PreemptionOutlook::NotAllowed)
+        (GranularMode { mode: FlavorMode::NoFit, height }, PreemptionOutlook::NotAllowed)
     };
     let refusal = Refusal::InsufficientQuota {
         flavor: names.flavor_name(flavor).clone(),
@@ -282,7 +297,7 @@ fn fits_quota(
         free: available,
         missing: crate::quota::clamp(wanted - i128::from(available.get())),
         nominal,
-        borrowable: potential.sub(nominal).max(Amount::ZERO),
+        borrowable: potential_available.sub(nominal).max(Amount::ZERO),
         preemption,
     };
     (granular, Some(refusal))
@@ -301,7 +316,7 @@ fn take(
     group: &PlanGroup,
     block: &PlanBlock,
     index: usize,
-    modes: &Modes,
+    modes: &GranularModes,
     tried: i32,
     assignment: &mut Assignment,
 ) {
@@ -309,7 +324,7 @@ fn take(
     for (place, &member) in group.members.iter().enumerate() {
         let count = request.counts.get(member).copied().unwrap_or(0);
         for ((wanted, &(pair, _)), granular) in block.requests.iter().zip(&flavor.slots).zip(modes) {
-            assignment.picks.push(Pick {
+            assignment.flavors.push(FlavorAssignment {
                 pod_set: member,
                 resource: wanted.resource,
                 flavor: flavor.flavor,

@@ -4,33 +4,33 @@ use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
-use super::{CandidateKey, Preemption};
+use super::{CandidateKey, PreemptionRequest};
 use crate::intern::{NodeId, QueueId, WorkloadId};
 use crate::spec::PreemptionPolicy;
 use crate::view::View;
 
-/// Whom a preemption may take from one kind of queue.
+/// Which workloads of a queue a preemption may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Filter {
+pub(super) struct CandidateFilter {
     policy: PreemptionPolicy,
     /// The highest priority that may be taken.
-    at_most: i32,
+    max_priority: i32,
 }
 
-impl Filter {
+impl CandidateFilter {
     /// What a policy allows.
     pub(super) const fn new(policy: PreemptionPolicy) -> Self {
-        Self { policy, at_most: i32::MAX }
+        Self { policy, max_priority: i32::MAX }
     }
 
-    /// The same, and no workload of a priority above `most`.
-    pub(super) const fn at_most(self, most: i32) -> Self {
-        Self { at_most: most, ..self }
+    /// The same, and no workload of a higher priority.
+    pub(super) const fn max_priority(self, max_priority: i32) -> Self {
+        Self { max_priority, ..self }
     }
 
     /// No candidate of this or a higher priority can pass.
-    const fn ends_at(self, preemption: &Preemption<'_>, priority: i32) -> bool {
-        priority > self.at_most
+    const fn ends_at(self, preemption: &PreemptionRequest<'_>, priority: i32) -> bool {
+        priority > self.max_priority
             || match self.policy {
                 PreemptionPolicy::Never => true,
                 PreemptionPolicy::LowerPriority => priority >= preemption.head.priority,
@@ -41,40 +41,74 @@ impl Filter {
 
     /// Whether a workload may be taken: the policy allows it, it uses a needed (flavor, resource), and this cycle
     /// has neither taken nor admitted it: what is admitted in a cycle is only usage to the rest of it.
-    fn passes(self, view: &View<'_>, preemption: &Preemption<'_>, id: WorkloadId) -> bool {
+    fn passes(self, view: &View<'_>, preemption: &PreemptionRequest<'_>, id: WorkloadId) -> bool {
         let workload = view.workload(id);
         let newer = self.policy != PreemptionPolicy::LowerOrNewerEqualPriority
             || workload.priority < preemption.head.priority
             || preemption.head.order < workload.order;
         newer
-            && workload.settled != view.cycle
+            && workload.taken_in_cycle != view.cycle
             && id != preemption.head.workload
-            && workload
-                .hold()
-                .is_some_and(|hold| hold.usage.iter().any(|(pair, _, _)| preemption.needed.contains(pair)))
+            && workload.reservation().is_some_and(|reservation| {
+                reservation.usage.iter().any(|(pair, _, _)| preemption.needed.contains(pair))
+            })
     }
 }
 
 /// The candidates of one queue among its evicted or its running holders, in order.
 #[derive(Clone)]
-pub(super) struct InQueue<'a> {
+pub(super) struct QueueCandidates<'a> {
     keys: btree_set::Iter<'a, CandidateKey>,
-    filter: Filter,
+    filter: CandidateFilter,
+    /// Where admission fair sharing orders the queue: the candidates, sorted for the occasion.
+    by_usage: std::vec::IntoIter<&'a CandidateKey>,
 }
 
-impl<'a> InQueue<'a> {
+impl<'a> QueueCandidates<'a> {
     /// The candidates among these holders.
-    pub(super) fn new(holders: &'a BTreeSet<CandidateKey>, filter: Filter) -> Self {
-        Self { keys: holders.iter(), filter }
+    pub(super) fn new(reservations: &'a BTreeSet<CandidateKey>, filter: CandidateFilter) -> Self {
+        Self { keys: reservations.iter(), filter, by_usage: Vec::new().into_iter() }
+    }
+
+    /// The candidates of a queue. Where admission fair sharing orders it, those of the LocalQueue of higher usage come first
+    /// ([quirk] higher, not lower), whatever their priority is.
+    pub(super) fn of(
+        view: &View<'a>,
+        preemption: &PreemptionRequest<'_>,
+        queue: QueueId,
+        evicted: bool,
+        filter: CandidateFilter,
+    ) -> Self {
+        let queues = view.queues;
+        let reservations = &queues[queue.at()].reservations;
+        let reservations = if evicted { &reservations.evicted } else { &reservations.running };
+        let mut found = Self::new(reservations, filter);
+        if !view.is_ordered_by_usage(queue) {
+            return found;
+        }
+        let mut sorted: Vec<&CandidateKey> = Vec::new();
+        while let Some(key) = found.next(view, preemption) {
+            sorted.push(key);
+        }
+        let usage = |key: &CandidateKey| {
+            view.local_usage.get(view.workload(key.id).local.at()).copied().unwrap_or(0.0)
+        };
+        sorted.sort_by(|a, b| usage(b).total_cmp(&usage(a)));
+        Self { by_usage: sorted.into_iter(), ..Self::empty() }
     }
 
     /// No candidates.
     pub(super) fn empty() -> Self {
-        Self { keys: btree_set::Iter::default(), filter: Filter::new(PreemptionPolicy::Never) }
+        let filter = CandidateFilter::new(PreemptionPolicy::Never);
+        Self { keys: btree_set::Iter::default(), filter, by_usage: Vec::new().into_iter() }
     }
 
     /// The next candidate.
-    pub(super) fn next(&mut self, view: &View<'_>, preemption: &Preemption<'_>) -> Option<&'a CandidateKey> {
+    pub(super) fn next(
+        &mut self,
+        view: &View<'_>,
+        preemption: &PreemptionRequest<'_>,
+    ) -> Option<&'a CandidateKey> {
         for key in self.keys.by_ref() {
             if self.filter.ends_at(preemption, key.priority) {
                 break;
@@ -84,48 +118,47 @@ impl<'a> InQueue<'a> {
             }
         }
         self.keys = btree_set::Iter::default();
-        None
+        self.by_usage.next()
     }
 }
 
 /// A queue whose workloads may be taken, and the lowest common ancestor with the preemptor's queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source {
+pub(super) struct CandidateQueue {
     pub(super) queue: QueueId,
     pub(super) ancestor: NodeId,
 }
 
 /// The candidates of several queues, merged in candidate order; a queue is looked into only as far as needed.
-pub(super) struct Merged<'a> {
-    heads: BinaryHeap<MergedHead<'a>>,
+pub(super) struct CohortCandidates<'a> {
+    heads: BinaryHeap<NextCandidate<'a>>,
 }
 
-struct MergedHead<'a> {
+struct NextCandidate<'a> {
     key: &'a CandidateKey,
-    rest: InQueue<'a>,
-    source: Source,
+    rest: QueueCandidates<'a>,
+    source: CandidateQueue,
 }
 
-impl<'a> Merged<'a> {
+impl<'a> CohortCandidates<'a> {
     /// The candidates of these queues among their evicted, or their running, holders.
     pub(super) fn new(
         view: &View<'a>,
-        preemption: &Preemption<'_>,
-        sources: &[Source],
-        filter: Filter,
+        preemption: &PreemptionRequest<'_>,
+        sources: &[CandidateQueue],
+        filter: CandidateFilter,
         evicted: bool,
     ) -> Self {
         let queues = view.queues;
         let mut heads = Vec::new();
         for &source in sources {
-            let holders = &queues[source.queue.at()].holders;
-            let holders = if evicted { &holders.evicted } else { &holders.running };
-            if holders.is_empty() {
+            let reservations = &queues[source.queue.at()].reservations;
+            if if evicted { &reservations.evicted } else { &reservations.running }.is_empty() {
                 continue;
             }
-            let mut rest = InQueue::new(holders, filter);
+            let mut rest = QueueCandidates::of(view, preemption, source.queue, evicted, filter);
             if let Some(key) = rest.next(view, preemption) {
-                heads.push(MergedHead { key, rest, source });
+                heads.push(NextCandidate { key, rest, source });
             }
         }
         Self { heads: BinaryHeap::from(heads) }
@@ -136,8 +169,8 @@ impl<'a> Merged<'a> {
     pub(super) fn next(
         &mut self,
         view: &View<'_>,
-        preemption: &Preemption<'_>,
-        may_take: impl Fn(&View<'_>, Source) -> bool,
+        preemption: &PreemptionRequest<'_>,
+        may_take: impl Fn(&View<'_>, CandidateQueue) -> bool,
     ) -> Option<WorkloadId> {
         loop {
             let mut head = self.heads.peek_mut()?;
@@ -158,50 +191,37 @@ impl<'a> Merged<'a> {
 }
 
 /// Whether any of these queues has a candidate, looked for only until one is found.
-pub(super) fn any(view: &View<'_>, preemption: &Preemption<'_>, sources: &[Source], filter: Filter) -> bool {
+pub(super) fn any(
+    view: &View<'_>,
+    preemption: &PreemptionRequest<'_>,
+    sources: &[CandidateQueue],
+    filter: CandidateFilter,
+) -> bool {
     let queues = view.queues;
     sources.iter().any(|source| {
-        let holders = &queues[source.queue.at()].holders;
-        [&holders.evicted, &holders.running]
+        let reservations = &queues[source.queue.at()].reservations;
+        [&reservations.evicted, &reservations.running]
             .into_iter()
-            .any(|holders| InQueue::new(holders, filter).next(view, preemption).is_some())
+            .any(|reservations| QueueCandidates::new(reservations, filter).next(view, preemption).is_some())
     })
 }
 
-impl Ord for MergedHead<'_> {
+impl Ord for NextCandidate<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key.cmp(self.key)
     }
 }
 
-impl PartialOrd for MergedHead<'_> {
+impl PartialOrd for NextCandidate<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for MergedHead<'_> {
+impl PartialEq for NextCandidate<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
     }
 }
 
-impl Eq for MergedHead<'_> {}
-
-/// The own queue's candidates in order. Admission fair sharing puts another LocalQueue's workloads of higher usage
-/// first ([quirk] higher, not lower), so there they are sorted for the occasion.
-pub(super) fn own_candidates(view: &View<'_>, preemption: &Preemption<'_>, evicted: bool) -> Vec<WorkloadId> {
-    let queue = view.queue(preemption.head.queue);
-    let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
-    let mut candidates = InQueue::new(holders, Filter::new(queue.within_policy()));
-    let mut found = Vec::new();
-    while let Some(key) = candidates.next(view, preemption) {
-        found.push(key.id);
-    }
-    let usage = |id: &WorkloadId| view.local_usage.get(view.workload(*id).local.at()).copied();
-    found.sort_by(|a, b| {
-        let (left, right) = (usage(a).unwrap_or(0.0), usage(b).unwrap_or(0.0));
-        right.total_cmp(&left)
-    });
-    found
-}
+impl Eq for NextCandidate<'_> {}

@@ -1,7 +1,7 @@
 //! Classical preemption (reference 06, 6.7).
 
-use super::candidates::{self, Filter, InQueue, Merged, Source, own_candidates};
-use super::{Preemption, Target, fill_back};
+use super::candidates::{self, CandidateFilter, CandidateQueue, CohortCandidates, QueueCandidates};
+use super::{PreemptionRequest, Target, fill_back};
 use crate::intern::{NodeId, WorkloadId};
 use crate::report::PreemptionReason;
 use crate::spec::PreemptionPolicy;
@@ -9,12 +9,12 @@ use crate::view::View;
 
 /// The queues of the cohort whose workloads may be taken.
 #[derive(Default)]
-struct Sources {
+struct CandidateQueues {
     /// Where the preemptor has the hierarchical advantage: its request fits into a subtree that the victim's queue
     /// is not part of.
-    hierarchical: Vec<Source>,
+    hierarchical: Vec<CandidateQueue>,
     /// All others: priorities and `borrowWithinCohort` decide.
-    priority: Vec<Source>,
+    priority: Vec<CandidateQueue>,
 }
 
 /// How a candidate of another queue may be taken.
@@ -35,9 +35,9 @@ impl Variant {
 }
 
 /// The victims, or none. The usage is as before.
-pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
     let sources = collect_sources(view, preemption);
-    let reclaim = Filter::new(view.queue(preemption.head.queue).reclaim_policy());
+    let reclaim = CandidateFilter::new(view.queue(preemption.head.queue).reclaim_policy());
     let hierarchical = candidates::any(view, preemption, &sources.hierarchical, reclaim);
     let others = hierarchical || candidates::any(view, preemption, &sources.priority, reclaim);
     let forbidden = borrow_within_cohort(view, preemption).is_none();
@@ -61,13 +61,13 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<T
 
 fn borrow_within_cohort(
     view: &View<'_>,
-    preemption: &Preemption<'_>,
+    preemption: &PreemptionRequest<'_>,
 ) -> Option<crate::spec::BorrowWithinCohort> {
     view.queue(preemption.head.queue).spec.as_ref().and_then(|spec| spec.preemption.borrow_within_cohort)
 }
 
 /// The preemptor's queue uses less than its nominal quota of every needed pair.
-fn strictly_under_nominal(view: &View<'_>, preemption: &Preemption<'_>) -> bool {
+fn strictly_under_nominal(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> bool {
     let node = view.forest.node(preemption.head.node);
     preemption.needed.iter().all(|&pair| {
         node.slot(pair)
@@ -77,8 +77,8 @@ fn strictly_under_nominal(view: &View<'_>, preemption: &Preemption<'_>) -> bool 
 
 /// Walks from the parent to the root. At each ancestor the subtree's queues above nominal are collected; the
 /// preemptor has the advantage over them once its request fits into a subtree below.
-fn collect_sources(view: &View<'_>, preemption: &Preemption<'_>) -> Sources {
-    let mut sources = Sources::default();
+fn collect_sources(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> CandidateQueues {
+    let mut sources = CandidateQueues::default();
     let head = preemption.head;
     if view.queue(head.queue).reclaim_policy() == PreemptionPolicy::Never {
         return sources;
@@ -86,7 +86,7 @@ fn collect_sources(view: &View<'_>, preemption: &Preemption<'_>) -> Sources {
     let forest = view.forest;
     let quota = &forest.quota;
     let mut remaining: smallvec::SmallVec<[_; 4]> =
-        preemption.demands.iter().map(|demand| (demand.slot, demand.amount)).collect();
+        preemption.workload_usage.iter().map(|quantity| (quantity.slot, quantity.amount)).collect();
     let mut fits_below = |advantage: bool| {
         let mut fits = true;
         for (slot, amount) in &mut remaining {
@@ -110,10 +110,10 @@ fn collect_sources(view: &View<'_>, preemption: &Preemption<'_>) -> Sources {
 /// Adds the queues below an ancestor that use more than nominal, except those below `visited`.
 fn collect_subtree(
     view: &View<'_>,
-    preemption: &Preemption<'_>,
+    preemption: &PreemptionRequest<'_>,
     ancestor: NodeId,
     visited: NodeId,
-    list: &mut Vec<Source>,
+    list: &mut Vec<CandidateQueue>,
 ) {
     let forest = view.forest;
     let mut stack: smallvec::SmallVec<[NodeId; 16]> = smallvec::smallvec![ancestor];
@@ -124,7 +124,7 @@ fn collect_subtree(
             }
             match forest.node(child).queue {
                 None => stack.push(child),
-                Some(queue) if view.is_active(queue) => list.push(Source { queue, ancestor }),
+                Some(queue) if view.is_active(queue) => list.push(CandidateQueue { queue, ancestor }),
                 Some(_) => {}
             }
         }
@@ -134,15 +134,15 @@ fn collect_subtree(
 /// One attempt: takes candidates in order until the request fits, then gives back what was not needed.
 fn attempt(
     view: &mut View<'_>,
-    preemption: &Preemption<'_>,
-    sources: &Sources,
+    preemption: &PreemptionRequest<'_>,
+    sources: &CandidateQueues,
     allow_borrowing: bool,
 ) -> Vec<Target> {
     let mut found = Vec::new();
-    let reclaim = Filter::new(view.queue(preemption.head.queue).reclaim_policy());
-    // While borrowing, of those over whom there is no advantage only the ones that `borrowWithinCohort` names.
+    let reclaim = CandidateFilter::new(view.queue(preemption.head.queue).reclaim_policy());
+    // While borrowing, queues without the hierarchical advantage over them give only what `borrowWithinCohort` allows.
     let by_priority = if allow_borrowing {
-        while_borrowing(view, preemption).map(|most| reclaim.at_most(most))
+        while_borrowing(view, preemption).map(|max_priority| reclaim.max_priority(max_priority))
     } else {
         Some(reclaim)
     };
@@ -151,7 +151,7 @@ fn attempt(
         let lists = [(&sources.hierarchical, Some(reclaim), true), (&sources.priority, by_priority, false)];
         for (list, filter, hierarchical) in lists {
             let Some(filter) = filter.filter(|_| !list.is_empty()) else { continue };
-            let mut candidates = Merged::new(view, preemption, list, filter, evicted);
+            let mut candidates = CohortCandidates::new(view, preemption, list, filter, evicted);
             while let Some(workload) = candidates.next(view, preemption, above_nominal) {
                 let variant = variant(view, preemption, workload, hierarchical);
                 let target = Target { workload, reason: variant.reason() };
@@ -170,24 +170,18 @@ fn attempt(
 /// Takes candidates of the own queue; true once the request fits.
 fn take_own(
     view: &mut View<'_>,
-    preemption: &Preemption<'_>,
+    preemption: &PreemptionRequest<'_>,
     evicted: bool,
     allow_borrowing: bool,
     found: &mut Vec<Target>,
 ) -> bool {
-    let queues = view.queues;
-    let queue = &queues[preemption.head.queue.at()];
+    let own = preemption.head.queue;
+    let policy = view.queue(own).within_policy();
     let reason = PreemptionReason::InClusterQueue;
-    if queue.within_policy() == PreemptionPolicy::Never {
+    if policy == PreemptionPolicy::Never {
         return false;
     }
-    if !view.local_usage.is_empty() {
-        return own_candidates(view, preemption, evicted)
-            .into_iter()
-            .any(|workload| take(view, preemption, Target { workload, reason }, allow_borrowing, found));
-    }
-    let holders = if evicted { &queue.holders.evicted } else { &queue.holders.running };
-    let mut candidates = InQueue::new(holders, Filter::new(queue.within_policy()));
+    let mut candidates = QueueCandidates::of(view, preemption, own, evicted, CandidateFilter::new(policy));
     while let Some(key) = candidates.next(view, preemption) {
         if take(view, preemption, Target { workload: key.id, reason }, allow_borrowing, found) {
             return true;
@@ -199,23 +193,23 @@ fn take_own(
 /// Takes one victim; true if the request fits then, with what was not needed given back.
 fn take(
     view: &mut View<'_>,
-    preemption: &Preemption<'_>,
+    preemption: &PreemptionRequest<'_>,
     target: Target,
     allow_borrowing: bool,
     found: &mut Vec<Target>,
 ) -> bool {
     view.remove(target.workload);
     found.push(target);
-    let fits = view.fits(preemption.demands, allow_borrowing);
+    let fits = view.fits(preemption.workload_usage, allow_borrowing);
     if fits {
-        fill_back(view, preemption.demands, allow_borrowing, found);
+        fill_back(view, preemption.workload_usage, allow_borrowing, found);
     }
     fits
 }
 
 fn variant(
     view: &View<'_>,
-    preemption: &Preemption<'_>,
+    preemption: &PreemptionRequest<'_>,
     workload: WorkloadId,
     hierarchical: bool,
 ) -> Variant {
@@ -223,7 +217,7 @@ fn variant(
         return Variant::Hierarchical;
     }
     let priority = view.workload(workload).priority;
-    if while_borrowing(view, preemption).is_some_and(|most| priority <= most) {
+    if while_borrowing(view, preemption).is_some_and(|max_priority| priority <= max_priority) {
         Variant::ReclaimWhileBorrowing
     } else {
         Variant::ReclaimWithoutBorrowing
@@ -232,7 +226,7 @@ fn variant(
 
 /// The highest priority that `borrowWithinCohort` lets the preemptor take while it borrows: below its own, and up to
 /// the threshold.
-fn while_borrowing(view: &View<'_>, preemption: &Preemption<'_>) -> Option<i32> {
+fn while_borrowing(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Option<i32> {
     let borrow = borrow_within_cohort(view, preemption)?;
     let below = preemption.head.priority.checked_sub(1)?;
     Some(borrow.max_priority_threshold.map_or(below, |threshold| threshold.min(below)))
@@ -240,7 +234,7 @@ fn while_borrowing(view: &View<'_>, preemption: &Preemption<'_>) -> Option<i32> 
 
 /// With the victims taken so far, the candidate's queue and its ancestors below the common one still use more than
 /// nominal.
-fn still_above_nominal(view: &View<'_>, preemption: &Preemption<'_>, source: Source) -> bool {
+fn still_above_nominal(view: &View<'_>, preemption: &PreemptionRequest<'_>, source: CandidateQueue) -> bool {
     let forest = view.forest;
     let node = view.queue(source.queue).node;
     std::iter::once(node)

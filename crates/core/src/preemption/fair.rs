@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::candidates::{Filter, InQueue};
-use super::{CandidateKey, Preemption, Target, fill_back, own_order};
+use super::candidates::{CandidateFilter, QueueCandidates};
+use super::{CandidateKey, PreemptionRequest, Target, fill_back};
 use crate::config::FairStrategy;
 use crate::fair_sharing::{Share, share};
 use crate::intern::{NodeId, QueueId, WorkloadId};
@@ -13,35 +13,30 @@ use crate::spec::PreemptionPolicy;
 use crate::view::View;
 
 /// The candidates of one queue, in order; looked at only as far as needed.
-struct Line<'a> {
+struct QueueLine<'a> {
     /// Candidates put back or found ahead.
     ready: VecDeque<WorkloadId>,
-    evicted: InQueue<'a>,
-    running: InQueue<'a>,
+    evicted: QueueCandidates<'a>,
+    running: QueueCandidates<'a>,
 }
 
-impl<'a> Line<'a> {
-    fn new(view: &View<'a>, preemption: &Preemption<'_>, queue: QueueId, policy: PreemptionPolicy) -> Self {
-        let queues = view.queues;
-        let holders = &queues[queue.at()].holders;
-        let filter = Filter::new(policy);
-        let mut line = Line {
+impl<'a> QueueLine<'a> {
+    fn new(
+        view: &View<'a>,
+        preemption: &PreemptionRequest<'_>,
+        queue: QueueId,
+        policy: PreemptionPolicy,
+    ) -> Self {
+        let filter = CandidateFilter::new(policy);
+        QueueLine {
             ready: VecDeque::new(),
-            evicted: InQueue::new(&holders.evicted, filter),
-            running: InQueue::new(&holders.running, filter),
-        };
-        if queue == preemption.head.queue && !view.local_usage.is_empty() {
-            for evicted in [true, false] {
-                line.ready.extend(own_order(view, preemption, evicted));
-            }
-            line.evicted = InQueue::empty();
-            line.running = InQueue::empty();
+            evicted: QueueCandidates::of(view, preemption, queue, true, filter),
+            running: QueueCandidates::of(view, preemption, queue, false, filter),
         }
-        line
     }
 
     /// The first candidate, without taking it.
-    fn first(&mut self, view: &View<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
+    fn first(&mut self, view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Option<WorkloadId> {
         if self.ready.is_empty() {
             let next = self
                 .evicted
@@ -54,17 +49,17 @@ impl<'a> Line<'a> {
     }
 
     /// Takes the first candidate.
-    fn pop(&mut self, view: &View<'_>, preemption: &Preemption<'_>) -> Option<WorkloadId> {
+    fn pop(&mut self, view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Option<WorkloadId> {
         self.first(view, preemption)?;
         self.ready.pop_front()
     }
 }
 
 /// The search for one head.
-struct Search<'s, 'a, 'p> {
+struct FairSearch<'s, 'a, 'p> {
     view: &'s mut View<'a>,
-    preemption: &'p Preemption<'p>,
-    lines: BTreeMap<QueueId, Line<'a>>,
+    preemption: &'p PreemptionRequest<'p>,
+    lines: BTreeMap<QueueId, QueueLine<'a>>,
     /// Nodes that can give nothing more.
     pruned: BTreeSet<NodeId>,
     /// Shares computed with the current usage.
@@ -73,7 +68,7 @@ struct Search<'s, 'a, 'p> {
 }
 
 /// The victims, or none. The usage is as before.
-pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<Target> {
+pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
     let lines = lines(view, preemption);
     if lines.is_empty() {
         return Vec::new();
@@ -83,7 +78,7 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<T
         _ => crate::config::FairSharing::default().strategies,
     };
     let mark = view.usage.mark();
-    let mut search = Search {
+    let mut search = FairSearch {
         view,
         preemption,
         lines,
@@ -99,7 +94,7 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<T
     let mut found = std::mem::take(&mut search.found);
     if fits {
         search.remove_incoming();
-        fill_back(search.view, preemption.demands, true, &mut found);
+        fill_back(search.view, preemption.workload_usage, true, &mut found);
     } else {
         found.clear();
     }
@@ -108,12 +103,12 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &Preemption<'_>) -> Vec<T
 }
 
 /// The queues with candidates: the own one by its policy, and all of the tree that borrow a needed pair.
-fn lines<'a>(view: &View<'a>, preemption: &Preemption<'_>) -> BTreeMap<QueueId, Line<'a>> {
+fn lines<'a>(view: &View<'a>, preemption: &PreemptionRequest<'_>) -> BTreeMap<QueueId, QueueLine<'a>> {
     let head = preemption.head;
     let own = view.queue(head.queue);
     let mut lines = BTreeMap::new();
     let mut add = |queue, policy| {
-        let mut line = Line::new(view, preemption, queue, policy);
+        let mut line = QueueLine::new(view, preemption, queue, policy);
         if line.first(view, preemption).is_some() {
             lines.insert(queue, line);
         }
@@ -126,7 +121,7 @@ fn lines<'a>(view: &View<'a>, preemption: &Preemption<'_>) -> BTreeMap<QueueId, 
             let other = view.queue(queue);
             if queue != head.queue
                 && view.is_active(queue)
-                && other.holders.len() > 0
+                && other.reservations.len() > 0
                 && !view.forest.within_nominal(view.usage, other.node, preemption.needed)
             {
                 add(queue, own.reclaim_policy());
@@ -136,17 +131,17 @@ fn lines<'a>(view: &View<'a>, preemption: &Preemption<'_>) -> BTreeMap<QueueId, 
     lines
 }
 
-impl Search<'_, '_, '_> {
+impl FairSearch<'_, '_, '_> {
     fn add_incoming(&mut self) {
-        for demand in self.preemption.demands {
-            self.view.usage.add(&self.view.forest.quota, demand.slot, demand.amount);
+        for quantity in self.preemption.workload_usage {
+            self.view.usage.add(&self.view.forest.quota, quantity.slot, quantity.amount);
         }
         self.shares.clear();
     }
 
     fn remove_incoming(&mut self) {
-        for demand in self.preemption.demands {
-            self.view.usage.remove(&self.view.forest.quota, demand.slot, demand.amount);
+        for quantity in self.preemption.workload_usage {
+            self.view.usage.remove(&self.view.forest.quota, quantity.slot, quantity.amount);
         }
     }
 
@@ -154,7 +149,7 @@ impl Search<'_, '_, '_> {
     fn fits(&mut self) -> bool {
         let mark = self.view.usage.mark();
         self.remove_incoming();
-        let fits = self.view.fits(self.preemption.demands, true);
+        let fits = self.view.fits(self.preemption.workload_usage, true);
         self.view.usage.rollback(&mark);
         fits
     }
@@ -188,17 +183,19 @@ impl Search<'_, '_, '_> {
         self.lines.get_mut(&queue)?.first(self.view, self.preemption)
     }
 
-    /// Takes candidates while the first strategy allows it. Returns whether the head fits, and who was not taken.
+    /// Takes candidates while the first strategy allows it. Returns whether the head fits, and which candidates were not taken.
     fn first_strategy(&mut self, strategy: FairStrategy) -> (bool, Vec<(QueueId, WorkloadId)>) {
         let mut retry = Vec::new();
-        let within = self.view.config.gates.fair_sharing_preempt_within_nominal;
+        // Asked once, with no victim gone yet: the own queue's victims do not make the others' free to take.
+        let within =
+            self.view.config.gates.fair_sharing_preempt_within_nominal && self.preemptor_within_nominal();
         while let Some(queue) = self.next_queue() {
             if queue == self.preemption.head.queue {
                 let Some(workload) = self.pop(queue) else { continue };
                 if self.take(queue, workload, PreemptionReason::InClusterQueue) {
                     return (true, retry);
                 }
-            } else if within && self.preemptor_within_nominal() {
+            } else if within {
                 let Some(workload) = self.pop(queue) else { continue };
                 if self.take(queue, workload, PreemptionReason::InCohortReclamation) {
                     return (true, retry);
@@ -231,8 +228,8 @@ impl Search<'_, '_, '_> {
     fn second_strategy(&mut self, retry: Vec<(QueueId, WorkloadId)>) -> bool {
         for line in self.lines.values_mut() {
             line.ready.clear();
-            line.evicted = InQueue::empty();
-            line.running = InQueue::empty();
+            line.evicted = QueueCandidates::empty();
+            line.running = QueueCandidates::empty();
         }
         for (queue, workload) in retry {
             if let Some(line) = self.lines.get_mut(&queue) {
@@ -362,13 +359,15 @@ impl Search<'_, '_, '_> {
     fn comes_before(&self, a: WorkloadId, b: WorkloadId) -> bool {
         let key = |id: WorkloadId| {
             let workload = self.view.workload(id);
-            let hold = workload.hold();
+            let reservation = workload.reservation();
             (
-                !hold.is_some_and(|hold| hold.evicted),
-                hold.is_some_and(|hold| hold.queue == self.preemption.head.queue),
+                !reservation.is_some_and(|reservation| reservation.evicted),
+                reservation.is_some_and(|reservation| reservation.queue == self.preemption.head.queue),
                 CandidateKey {
                     priority: workload.priority,
-                    reserved_at: std::cmp::Reverse(hold.map(|hold| hold.reserved_at).unwrap_or_default()),
+                    reserved_at: std::cmp::Reverse(
+                        reservation.map(|reservation| reservation.reserved_at).unwrap_or_default(),
+                    ),
                     uid: workload.uid.clone(),
                     id,
                 },

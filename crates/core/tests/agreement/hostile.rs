@@ -34,7 +34,7 @@ fn a_workload(random: &mut Random, world: &World, now: Time) -> WorkloadSpec {
         spec.pod_sets.push(twin);
     }
     spec.state = match random.below(10) {
-        0 => WorkloadState::Parked,
+        0 => WorkloadState::Inactive,
         1 => WorkloadState::Pending {
             requeue_at: random.chance(50).then(|| Time(now.0 + 3_000_000_000)),
             requeued_false: random.chance(50),

@@ -129,6 +129,30 @@ impl Pair {
         self.oracle.flush(&queue);
     }
 
+    /// A pending workload is deleted.
+    pub fn delete(&mut self, queue: &Name, key: &Name) {
+        if self.trace {
+            eprintln!("deleted: {key}");
+        }
+        self.core.remove_workload(&translate::key(key), translate::time(self.now));
+        self.oracle.delete(queue, key);
+    }
+
+    /// A pending workload gets another priority.
+    pub fn reprioritize(&mut self, queue: &Name, key: &Name, priority: i32) {
+        let mut workload = self.oracle.queues[queue].pending[key].workload.clone();
+        if workload.priority == priority {
+            return;
+        }
+        if self.trace {
+            eprintln!("priority of {key}: {priority}");
+        }
+        workload.priority = priority;
+        let spec = translate::workload(&workload, WorkloadState::PENDING);
+        self.core.set_workload(spec, translate::time(self.now));
+        self.oracle.reprioritize(queue, key, priority);
+    }
+
     /// Declares a queue anew. The same declaration again is no event; the core flushes with the next event, and
     /// reading what changed is one.
     pub fn redeclare(&mut self, name: &Name, queue: Queue) {
@@ -221,7 +245,7 @@ impl Pair {
                         (fr.flavor.clone(), fr.resource.clone(), held)
                     };
                     let expected: Vec<_> = tree.subtree_frs(node).map(held).collect();
-                    let mut found = self.core.cohort_reservations(name);
+                    let (mut found, _) = self.core.cohort_reservations(name);
                     found.sort_unstable();
                     if found != expected {
                         return Err(format!("{name}: {found:?} held below in the core, not {expected:?}"));

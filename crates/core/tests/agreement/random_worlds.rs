@@ -12,7 +12,12 @@ pub fn variable(name: &str, default: u64) -> u64 {
 /// The gates as upstream has them: the loop guard is ours, and the oracle has none. With or without our gate
 /// `AdmitOnlyFreeQuota`.
 pub fn upstream(only_free: bool) -> Gates {
-    Gates { preemption_loop_guard: false, admit_only_free_quota: only_free, ..Gates::default() }
+    Gates {
+        preemption_loop_guard: false,
+        admit_only_free_quota: only_free,
+        requeue_reclaimers_on_borrowing: false,
+        ..Gates::default()
+    }
 }
 
 /// Runs `check` on many seeds; reports how many fail, and the first.
@@ -27,7 +32,8 @@ pub fn for_seeds(default: u64, check: impl Fn(u64) -> Check) {
     }
 }
 
-/// One random event: an arrival, an end, victims leaving, a changed quota, a queue stopped or resumed; mostly a cycle.
+/// One random event: an arrival, an end, victims leaving, a deletion or another priority of what waits, a changed quota or
+/// policy, a queue stopped or resumed; mostly a cycle.
 fn step(random: &mut Random, pair: &mut Pair, arrivals: &mut usize) -> Check {
     match random.below(100) {
         0..35 => {
@@ -50,12 +56,31 @@ fn step(random: &mut Random, pair: &mut Pair, arrivals: &mut usize) -> Check {
                 }
             }
         }
-        57..62 => {
+        57..60 => {
+            let pending: Vec<(Name, Name)> = pair
+                .oracle
+                .queues
+                .iter()
+                .flat_map(|(queue, of)| of.pending.keys().map(move |key| (queue.clone(), key.clone())))
+                .collect();
+            if !pending.is_empty() {
+                let (queue, key) = random.pick(&pending).clone();
+                if random.chance(40) {
+                    pair.delete(&queue, &key);
+                } else {
+                    let priority = i32::try_from(random.below(4)).expect("small") - 1;
+                    pair.reprioritize(&queue, &key, priority);
+                }
+            }
+        }
+        60..65 => {
             let names: Vec<Name> = pair.oracle.world.queues.keys().cloned().collect();
             let name = random.pick(&names).clone();
             let mut spec = pair.oracle.world.queues[&name].clone();
-            if random.chance(40) {
+            if random.chance(30) {
                 spec.active = !spec.active;
+            } else if random.chance(15) {
+                spec.fungibility.try_next_when_borrowing = !spec.fungibility.try_next_when_borrowing;
             } else {
                 for (_, quotas) in spec.groups.iter_mut().flat_map(|group| &mut group.flavors) {
                     for quota in quotas.values_mut().filter(|quota| quota.lending_limit.is_none()) {

@@ -90,6 +90,7 @@ fn config(c: &mut Choices<'_>) -> Config {
         &mut gates.prioritize_preemptor_workloads,
         &mut gates.recompute_assignment_upon_preemption_targets_overlap,
         &mut gates.preemption_loop_guard,
+        &mut gates.requeue_reclaimers_on_borrowing,
         &mut gates.admit_only_free_quota,
     ] {
         *gate ^= c.byte() & 3 == 3;
@@ -256,7 +257,7 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
 fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadState {
     match c.byte() {
         0..150 => WorkloadState::PENDING,
-        150..170 => WorkloadState::Parked,
+        150..170 => WorkloadState::Inactive,
         170..200 => WorkloadState::Pending {
             requeue_at: c.maybe(|c| Time(now.0.saturating_add(i64::from(c.byte()) * 500_000_000))),
             requeued_false: c.flag(),

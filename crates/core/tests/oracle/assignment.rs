@@ -310,8 +310,13 @@ fn preemption_targets(
     workload: &Workload,
     assignment: &Assignment,
 ) -> Vec<Target> {
-    let preemptor =
-        Preemptor { workload, needed: assignment.needing_preemption(), requests: assignment.usage.clone() };
+    let needed = assignment.needing_preemption();
+    // Requests of zero take no part, nor do pods that fit, borrowed or not.
+    let counts = |(fr, amount): &(&Fr, &Amount)| {
+        **amount > Amount::ZERO && (needed.contains(*fr) || &*fr.resource != "pods")
+    };
+    let requests = assignment.usage.iter().filter(counts).map(|(fr, amount)| (fr.clone(), *amount)).collect();
+    let preemptor = Preemptor { workload, needed, requests };
     targets(snapshot, &preemptor)
 }
 

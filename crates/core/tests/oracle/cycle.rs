@@ -14,6 +14,10 @@ pub struct Nominee {
     pub workload: Workload,
     pub assignment: Assignment,
     pub targets: Vec<Target>,
+    /// How often something had been released in its tree when its scan began.
+    since: u64,
+    /// Others are kept from what it did not get.
+    keeps_capacity: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +49,10 @@ pub struct Oracle {
     pub queues: BTreeMap<Name, PendingQueue>,
     pub held: BTreeMap<Name, Held>,
     cycle: u64,
+    /// By queue: how often its own workloads, or quota in its tree, changed.
+    generations: BTreeMap<Name, u64>,
     /// By root: how often something was released there.
-    generations: BTreeMap<Node, u64>,
+    freed: BTreeMap<Node, u64>,
     /// Our gate `AdmitOnlyFreeQuota`: what a victim holds is not free before it is gone.
     pub only_free: bool,
 }
@@ -66,15 +72,25 @@ impl Oracle {
             held: BTreeMap::new(),
             cycle: 0,
             generations: BTreeMap::new(),
+            freed: BTreeMap::new(),
             only_free: false,
         }
     }
 
     /// Replaces the declaration of a queue, which stays in its cohort. Its tree is tried again.
     pub fn redeclare(&mut self, name: &Name, spec: Queue) {
-        self.world.queues.insert(name.clone(), spec);
+        let before = self.world.queues.insert(name.clone(), spec.clone());
         self.tree = Tree::of(&self.world);
-        self.advance_generation(name);
+        // A change of policies alone leaves flavor scans where they are.
+        if before.is_none_or(|before| (before.groups, before.weight) != (spec.groups, spec.weight)) {
+            let root = self.root(name);
+            let members: Vec<Name> =
+                self.world.queues.keys().filter(|other| self.root(other) == root).cloned().collect();
+            for member in members {
+                self.advance_generation(&member);
+            }
+            *self.freed.entry(root).or_default() += 1;
+        }
         self.flush(name);
     }
 
@@ -83,16 +99,33 @@ impl Oracle {
     }
 
     fn advance_generation(&mut self, of: &Name) {
-        *self.generations.entry(self.root(of)).or_default() += 1;
+        *self.generations.entry(of.clone()).or_default() += 1;
     }
 
     fn generation(&self, of: &Name) -> u64 {
-        self.generations.get(&self.root(of)).copied().unwrap_or_default()
+        self.generations.get(of).copied().unwrap_or_default()
+    }
+
+    fn freed(&self, of: &Name) -> u64 {
+        self.freed.get(&self.root(of)).copied().unwrap_or_default()
     }
 
     /// A workload becomes pending.
     pub fn submit(&mut self, workload: Workload) {
         self.queues.get_mut(&workload.queue).expect("the queue exists").push(workload);
+    }
+
+    /// A pending workload is deleted; that flushes its tree.
+    pub fn delete(&mut self, name: &Name, key: &Name) {
+        self.queues.get_mut(name).expect("the queue exists").remove(key);
+        self.flush(name);
+    }
+
+    /// A pending workload gets another priority; that flushes nothing, unless others were kept from quota by it.
+    pub fn reprioritize(&mut self, name: &Name, key: &Name, priority: i32) {
+        if self.queues.get_mut(name).expect("the queue exists").reprioritize(key, priority) {
+            self.flush(name);
+        }
     }
 
     /// A workload holds quota from now on.
@@ -114,6 +147,7 @@ impl Oracle {
     pub fn release(&mut self, key: &Name) -> Option<Workload> {
         let held = self.held.remove(key)?;
         self.advance_generation(&held.workload.queue);
+        *self.freed.entry(self.root(&held.workload.queue)).or_default() += 1;
         Some(held.workload)
     }
 
@@ -157,12 +191,12 @@ impl Oracle {
     }
 
     /// The scan goes on where it stopped, unless capacity came back more than one cycle ago.
-    fn resume<'p>(&self, head: &'p Pending) -> Scan<'p> {
+    fn resume<'p>(&self, head: &'p Pending) -> Option<&'p LastAssignment> {
         let valid = |last: &&LastAssignment| {
             let old = self.cycle - last.cycle > 1;
             !(old && self.generation(&head.workload.queue) > last.generation)
         };
-        Scan { tried: head.last.as_ref().filter(valid).map(|last| &last.tried), nominated: None }
+        head.last.as_ref().filter(valid)
     }
 
     /// One cycle: what became of each head, in the order of processing.
@@ -175,8 +209,17 @@ impl Oracle {
             let mut nominees: Vec<Nominee> = heads
                 .iter()
                 .map(|head| {
-                    let (assignment, targets) = nominate(&mut snapshot, &head.workload, self.resume(head));
-                    Nominee { workload: head.workload.clone(), assignment, targets }
+                    let last = self.resume(head);
+                    let scan = Scan { tried: last.map(|last| &last.tried), nominated: None };
+                    let since = last.map_or_else(|| self.freed(&head.workload.queue), |last| last.since);
+                    let (assignment, targets) = nominate(&mut snapshot, &head.workload, scan);
+                    Nominee {
+                        workload: head.workload.clone(),
+                        assignment,
+                        targets,
+                        since,
+                        keeps_capacity: false,
+                    }
                 })
                 .collect();
             let mut processing = Processing {
@@ -201,14 +244,15 @@ impl Oracle {
 
     /// Assumes an admission, marks victims, or requeues.
     fn conclude(&mut self, nominee: Nominee, outcome: Outcome, now: Time) -> Entry {
-        let Nominee { workload, assignment, .. } = nominee;
+        let Nominee { workload, assignment, since, keeps_capacity, .. } = nominee;
         let (key, name) = (workload.key.clone(), workload.queue.clone());
         let last = LastAssignment {
             tried: assignment.tried(),
             cycle: self.cycle,
             generation: self.generation(&name),
+            since,
         };
-        // What was skipped or preempts starts over with the first flavor.
+        // What waits for victims starts over with the first flavor.
         let (reason, last) = match &outcome {
             Outcome::Admitted(admitted) => {
                 self.queues.get_mut(&name).expect("the queue exists").remove(&key);
@@ -217,7 +261,11 @@ impl Oracle {
             }
             Outcome::Preempting(targets) => {
                 for (victim, _) in targets {
-                    self.held.get_mut(victim).expect("victims hold quota").evicted = true;
+                    let held = self.held.get_mut(victim).expect("victims hold quota");
+                    if !std::mem::replace(&mut held.evicted, true) {
+                        let queue = held.workload.queue.clone();
+                        self.advance_generation(&queue);
+                    }
                 }
                 (Requeue::PendingPreemption, None)
             }
@@ -225,9 +273,12 @@ impl Oracle {
             Outcome::NoFit => (Requeue::NoFit, Some(last)),
             Outcome::NoCandidates => (Requeue::PreemptionNoCandidates, Some(last)),
             Outcome::Gated => (Requeue::PreemptionGated, Some(last)),
-            Outcome::Overlaps | Outcome::NoLongerFits => (Requeue::FailedAfterNomination, None),
+            Outcome::Overlaps | Outcome::NoLongerFits => (Requeue::FailedAfterNomination, Some(last)),
         };
-        self.queues.get_mut(&name).expect("the queue exists").requeue(&key, reason, last);
+        let missed = self.freed(&name) > since;
+        let pending = self.queues.get_mut(&name).expect("the queue exists");
+        pending.requeue(&key, reason, last, missed);
+        pending.note_capacity(&key, keeps_capacity);
         Entry { key, queue: name, outcome }
     }
 }
@@ -321,6 +372,7 @@ impl<'a> Processing<'a> {
                 let spec = &snapshot.world.queues[name];
                 if spec.preemption.reclaim_within_cohort != Policy::Any {
                     let reserved = reserved(snapshot, name, &nominee.assignment);
+                    nominee.keeps_capacity = reserved.values().any(|amount| *amount > Amount::ZERO);
                     snapshot.add(name, &reserved);
                 }
                 return Outcome::NoCandidates;
@@ -328,7 +380,9 @@ impl<'a> Processing<'a> {
             Verdict::Preempt if nominee.workload.gated => return Outcome::Gated,
             Verdict::Preempt | Verdict::Fit => {}
         }
+        let takes_capacity = usage.values().any(|amount| *amount > Amount::ZERO);
         if deferred {
+            nominee.keeps_capacity = takes_capacity;
             snapshot.add(name, usage);
             return Outcome::Deferred;
         }
@@ -347,6 +401,7 @@ impl<'a> Processing<'a> {
             self.admitted.push((name.clone(), usage.clone()));
             Outcome::Admitted(nominee.assignment.admitted())
         } else {
+            nominee.keeps_capacity = takes_capacity;
             Outcome::Preempting(nominee.targets.clone())
         }
     }

@@ -172,10 +172,11 @@ impl<'s> Search<'s, '_> {
     ) -> bool {
         let own = self.preemptor.workload.queue.clone();
         let mut targets = Targets::new(self.preemptor, candidates);
+        let within_nominal = self.within_nominal(snapshot);
         while let Some(from) = targets.next(snapshot) {
             let unconditional = if from == own {
                 Some(Cause::InClusterQueue)
-            } else if self.within_nominal(snapshot) {
+            } else if within_nominal {
                 Some(Cause::InCohortReclamation)
             } else {
                 None

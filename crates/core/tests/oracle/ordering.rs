@@ -5,6 +5,7 @@ use super::quota::Node;
 use super::share::{Share, share};
 use super::snapshot::{Snapshot, queue};
 use super::world::Name;
+use sluice_quantity::Amount;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
@@ -42,7 +43,9 @@ pub fn pop_fair(snapshot: &mut Snapshot<'_>, nominees: &mut Vec<Nominee>) -> Opt
         snapshot.add(name, usage);
         let path: Vec<Node> = std::iter::once(&node).chain(snapshot.tree.ancestors(&node)).cloned().collect();
         let standing = |child: &Node| Standing {
-            borrows: usage.keys().any(|fr| snapshot.borrowing_with(child, fr, sluice_quantity::Amount::ZERO)),
+            borrows: usage
+                .iter()
+                .any(|(fr, amount)| !amount.is_zero() && snapshot.borrowing_with(child, fr, Amount::ZERO)),
             share: share(snapshot, child),
         };
         let of_queue = path.into_iter().map(|child| (child.clone(), standing(&child))).collect();

@@ -28,6 +28,8 @@ pub struct LastAssignment {
     pub tried: Tried,
     pub cycle: u64,
     pub generation: u64,
+    /// How often something had been released in the tree when the scan began.
+    pub since: u64,
 }
 
 impl LastAssignment {
@@ -46,6 +48,8 @@ pub struct Pending {
     pub last: Option<LastAssignment>,
     /// Cycles in a row that left its scan unfinished.
     scans: usize,
+    /// In its last cycle it kept others from what it did not get.
+    keeps_capacity: bool,
 }
 
 /// What makes two workloads equal to the scheduler.
@@ -60,7 +64,7 @@ pub struct PendingQueue {
     strategy: Strategy,
     pub pending: BTreeMap<Name, Pending>,
     preemptor: Option<Name>,
-    parked_shapes: BTreeSet<Shape>,
+    failed_shapes: BTreeSet<Shape>,
     pops: u64,
     /// The value of `pops` at the last flush.
     flushed: Option<u64>,
@@ -72,7 +76,7 @@ impl PendingQueue {
             strategy,
             pending: BTreeMap::new(),
             preemptor: None,
-            parked_shapes: BTreeSet::new(),
+            failed_shapes: BTreeSet::new(),
             pops: 0,
             flushed: None,
         }
@@ -91,9 +95,30 @@ impl PendingQueue {
 
     /// Adds a workload that just became pending.
     pub fn push(&mut self, workload: Workload) {
-        let parked = self.best_effort() && self.parked_shapes.contains(&shape(&workload));
-        let place = if parked { Place::Inadmissible } else { Place::Heap };
-        self.pending.insert(workload.key.clone(), Pending { workload, place, last: None, scans: 0 });
+        let failed = self.best_effort() && self.failed_shapes.contains(&shape(&workload));
+        let place = if failed { Place::Inadmissible } else { Place::Heap };
+        let pending = Pending { workload, place, last: None, scans: 0, keeps_capacity: false };
+        self.pending.insert(pending.workload.key.clone(), pending);
+    }
+
+    /// Another priority for a pending workload: its scan starts anew. It stays in the heap if it is there; otherwise it goes there,
+    /// unless its new class has failed. Says whether it kept others from anything.
+    pub fn reprioritize(&mut self, key: &Name, priority: i32) -> bool {
+        let best_effort = self.best_effort();
+        let pending = self.pending.get_mut(key).expect("it is pending");
+        pending.workload.priority = priority;
+        (pending.last, pending.scans) = (None, 0);
+        if pending.place == Place::Inadmissible
+            && !(best_effort && self.failed_shapes.contains(&shape(&pending.workload)))
+        {
+            pending.place = Place::Heap;
+        }
+        std::mem::take(&mut pending.keeps_capacity)
+    }
+
+    /// Notes whether a head kept others from what it did not get.
+    pub fn note_capacity(&mut self, key: &Name, keeps_capacity: bool) {
+        self.pending.get_mut(key).expect("heads stay known to their queue").keeps_capacity = keeps_capacity;
     }
 
     pub fn heap(&self) -> impl Iterator<Item = &Pending> {
@@ -122,7 +147,8 @@ impl PendingQueue {
         self.pending.remove(key).map(|pending| pending.workload)
     }
 
-    pub fn requeue(&mut self, key: &Name, reason: Requeue, last: Option<LastAssignment>) {
+    /// With `missed`, something was released in the tree since the scan began, maybe in a flavor that was tried before.
+    pub fn requeue(&mut self, key: &Name, reason: Requeue, last: Option<LastAssignment>, missed: bool) {
         if reason == Requeue::PendingPreemption {
             self.preemptor = Some(key.clone());
         }
@@ -138,13 +164,14 @@ impl PendingQueue {
         let pending_flavors = unfinished && pending.scans < MOST_SCANS;
         pending.scans = if pending_flavors { pending.scans + 1 } else { 0 };
         pending.last = last.filter(|_| pending_flavors);
-        if immediate || flushed || pending_flavors {
+        let searched = matches!(reason, Requeue::NoFit | Requeue::PreemptionNoCandidates);
+        if immediate || flushed || pending_flavors || (searched && missed) {
             pending.place = Place::Heap;
             return;
         }
         pending.place = Place::Inadmissible;
         let shape = shape(&pending.workload);
-        if self.best_effort() && matches!(reason, Requeue::NoFit | Requeue::PreemptionNoCandidates) {
+        if self.best_effort() && searched {
             let equal = |pending: &&mut Pending| {
                 pending.place == Place::Heap
                     && pending.workload.priority == shape.0
@@ -153,7 +180,7 @@ impl PendingQueue {
             for pending in self.pending.values_mut().filter(equal) {
                 pending.place = Place::Inadmissible;
             }
-            self.parked_shapes.insert(shape);
+            self.failed_shapes.insert(shape);
         }
     }
 
@@ -162,7 +189,7 @@ impl PendingQueue {
         for pending in self.pending.values_mut().filter(|pending| pending.place == Place::Inadmissible) {
             pending.place = Place::Heap;
         }
-        self.parked_shapes.clear();
+        self.failed_shapes.clear();
         self.flushed = Some(self.pops);
     }
 }

@@ -8,7 +8,9 @@
 mod build;
 mod index;
 mod ours_capacity;
+mod ours_reclaimers;
 mod ours_scan;
+mod s11_2_seen;
 mod s6_10_checks;
 mod s6_15_second_pass;
 mod s6_17_eviction;

@@ -44,7 +44,7 @@ fn capacity_is_shared_by_queues_that_share_no_cohort() {
 }
 
 #[test]
-fn more_capacity_lets_the_parked_be_tried_again_and_less_evicts_nobody() {
+fn more_capacity_lets_the_inadmissible_be_tried_again_and_less_evicts_nobody() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(10)));
     limit(&mut w, "default", 0);
@@ -153,14 +153,14 @@ fn the_most_that_a_queue_could_ever_use_is_its_own_quota_and_what_it_could_borro
     w.cq(cq("a").cohort("co").quota(q(4)));
     w.cq(cq("b").cohort("co").quota(q(10).lend(3)));
     w.cq(cq("c").cohort("co").quota(q(1).borrow(2)));
-    let most = |w: &World, queue: &str| w.core.most(queue, "default", "gpu");
+    let most = |w: &World, queue: &str| w.core.potential_available(queue, "default", "gpu");
     assert_eq!(most(&w, "alone"), Some(Amount(4)));
     assert_eq!(most(&w, "a"), Some(Amount(8)), "its own, what b lends, and what c has");
     assert_eq!(most(&w, "c"), Some(Amount(3)));
     w.cq(cq("alone").quota(q(2)));
     assert_eq!(most(&w, "alone"), Some(Amount(2)));
     assert_eq!(most(&w, "nobody"), None);
-    assert_eq!(w.core.most("alone", "default", "cpu"), None);
+    assert_eq!(w.core.potential_available("alone", "default", "cpu"), None);
 }
 
 #[test]

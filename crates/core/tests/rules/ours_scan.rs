@@ -7,7 +7,7 @@ use sluice_core::{
 };
 
 #[test]
-fn a_search_that_would_never_end_is_parked_so_that_those_behind_it_have_their_turn() {
+fn a_search_that_would_never_end_is_inadmissible_so_that_those_behind_it_have_their_turn() {
     let mut w = World::new();
     w.cq(cq("a").flavor("x", &[("cpu", q(4))]).flavor("y", &[("cpu", q(5))]).flavor("z", &[("gpu", q(2))]));
     w.running(job("r", "a").gpu(2), "z");
@@ -56,6 +56,17 @@ fn a_search_that_goes_on_in_another_cycle_tells_of_all_flavors_and_the_mildest_r
     let second = "insufficient quota for cpu in flavor y, previously considered podsets requests (0) + current podset request (5m) > maximum capacity (1m)";
     assert_eq!(w.message("j"), format!("couldn't assign flavors to pod set main: {second}, {first}"));
     assert_eq!(w.inadmissible("a"), ["j"]);
+}
+
+#[test]
+fn what_becomes_free_while_a_search_goes_on_is_not_missed() {
+    let mut w = stops_at_the_first();
+    assert_eq!(w.cycle(), ["j WaitingForQuota"]);
+    w.finished("r");
+    assert_eq!(w.cycle(), ["j WaitingForQuota"], "y is too small, and now x would do");
+    assert!(w.report.scanning);
+    assert_eq!(w.heap("a"), ["j"]);
+    assert_eq!(w.cycle(), ["j admitted x"]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn s6_15_03_who_needs_none_any_more_is_dropped_without_a_word() {
 #[test]
 fn s6_15_04_only_who_keeps_its_reservation_has_a_second_pass() {
     let changes: [fn(&mut World); 4] = [
-        |w| w.state("p", WorkloadState::Parked),
+        |w| w.state("p", WorkloadState::Inactive),
         |w| w.finished("p"),
         |w| w.core.admission_failed(&WorkloadKey::new("ns", "p"), w.now()),
         |w| {

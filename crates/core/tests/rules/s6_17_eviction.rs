@@ -67,7 +67,7 @@ fn s6_17_04_a_victim_that_finishes_while_it_is_evicted_frees_its_quota() {
     let mut w = full();
     w.submit(job("p", "a").gpu(2).priority(1));
     assert_eq!(w.cycle(), ["p preempts r:InClusterQueue"]);
-    w.state("r", WorkloadState::Parked);
+    w.state("r", WorkloadState::Inactive);
     assert_eq!(w.cycle(), ["p admitted default"]);
 }
 

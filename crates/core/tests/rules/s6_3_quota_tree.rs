@@ -246,7 +246,7 @@ fn s6_3_15_the_borrowing_height_is_that_of_the_lowest_subtree_that_fits() {
         let mut w = three_levels();
         w.submit(job("j", "a").gpu(gpu));
         assert_eq!(w.cycle(), ["j admitted default"]);
-        let expected = format!("main: default(Fit|preemptionMode=Fit;borrow={height})");
+        let expected = format!("main: default(Fit;borrow={height})");
         assert_eq!(considered(&w), expected, "{gpu} gpu");
     }
     let mut w = three_levels();
@@ -265,5 +265,5 @@ fn s6_3_16_local_available_covers_a_part_of_what_is_borrowed_from_above() {
     // mid keeps 3 for itself, so that only 1 of 4 is asked from root, which has it.
     w.submit(job("j", "a").gpu(4));
     assert_eq!(w.cycle(), ["j admitted default"]);
-    assert_eq!(considered(&w), "main: default(Fit|preemptionMode=Fit;borrow=2)");
+    assert_eq!(considered(&w), "main: default(Fit;borrow=2)");
 }

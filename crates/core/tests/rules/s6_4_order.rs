@@ -98,10 +98,19 @@ fn s6_4_06_a_strict_fifo_queue_has_no_sticky_preemptor() {
 }
 
 #[test]
-fn s6_4_07_the_preemptor_is_sticky_for_the_generation_that_preempted() {
+fn s6_4_07_the_preemptor_stays_sticky_when_its_object_is_updated() {
     let mut w = preempted(false);
     w.submit(job("p", "a").gpu(4).priority(5).with(|spec| spec.generation = 2));
-    assert_eq!(w.heap("a"), ["h", "p"]);
+    assert_eq!(w.heap("a"), ["p", "h"]);
+    // It evicts a victim, and then has no more priority than that: the victim does not take its place back.
+    let mut w = World::new();
+    w.cq(cq("a").flavor("default", &[("cpu", q(4))]).within(PreemptionPolicy::LowerPriority));
+    w.running(job("victim", "a").req("cpu", 1), "default");
+    w.submit(job("new", "a").req("cpu", 4).priority(1));
+    assert_eq!(w.cycle(), ["new preempts victim:InClusterQueue"]);
+    w.submit(job("new", "a").req("cpu", 4).priority(0).with(|spec| spec.generation = 2));
+    w.released("victim");
+    assert_eq!(w.cycle(), ["new admitted default"]);
 }
 
 #[test]
@@ -112,7 +121,7 @@ fn s6_4_08_only_leaving_the_queue_makes_it_forget_the_preemptor() {
     assert_eq!(w.inadmissible("a"), ["p"]);
     w.cq(cq("a").quota(q(4)).within(PreemptionPolicy::LowerPriority));
     assert_eq!(w.cycle(), ["p preempts v:InClusterQueue (evicted before)"], "it is still remembered");
-    w.state("p", WorkloadState::Parked);
+    w.state("p", WorkloadState::Inactive);
     w.state("p", WorkloadState::PENDING);
     assert_eq!(w.heap("a"), ["h", "p"], "it left the queue");
 }
@@ -121,7 +130,7 @@ fn s6_4_08_only_leaving_the_queue_makes_it_forget_the_preemptor() {
 fn s6_4_09_a_workload_that_may_not_be_queued_is_in_no_queue() {
     let mut w = one();
     w.submit(job("j", "a").gpu(1));
-    w.state("j", WorkloadState::Parked);
+    w.state("j", WorkloadState::Inactive);
     assert_eq!((w.heap("a"), w.inadmissible("a")), (vec![], vec![]));
     assert!(!w.core.has_heads());
     assert!(w.cycle().is_empty());

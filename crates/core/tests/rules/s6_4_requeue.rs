@@ -14,7 +14,7 @@ fn one() -> World {
 }
 
 /// `a` is full, and `big` is inadmissible.
-fn parked() -> World {
+fn inadmissible() -> World {
     let mut w = World::new();
     w.cohort(cohort("co"));
     w.cq(cq("a").cohort("co").quota(q(4)));
@@ -28,7 +28,7 @@ fn parked() -> World {
 
 #[test]
 fn s6_4_12_an_inadmissible_workload_stays_so_when_nothing_relevant_changed() {
-    let mut w = parked();
+    let mut w = inadmissible();
     w.submit(job("big", "a").gpu(2).count(2));
     assert_eq!(w.inadmissible("a"), ["big"]);
     assert!(w.cycle().is_empty());
@@ -36,7 +36,7 @@ fn s6_4_12_an_inadmissible_workload_stays_so_when_nothing_relevant_changed() {
 
 #[test]
 fn s6_4_13_a_relevant_change_takes_it_out_of_inadmissible() {
-    let mut w = parked();
+    let mut w = inadmissible();
     w.submit(job("big", "a").gpu(2).count(1));
     assert_eq!(w.heap("a"), ["big"], "pods were reclaimed");
     assert_eq!(w.cycle(), ["big WaitingForQuota"]);
@@ -78,7 +78,7 @@ fn s6_4_15_while_requeued_is_false_the_backoff_has_not_expired() {
 
 #[test]
 fn s6_4_16_a_flush_leaves_alone_whose_backoff_has_not_expired() {
-    let mut w = parked();
+    let mut w = inadmissible();
     w.submit(job("later", "a").gpu(1));
     w.state("later", backoff(Some(Time(i64::MAX)), false));
     w.submit(job("never", "a").gpu(1));
@@ -139,7 +139,7 @@ fn s6_4_18_a_namespace_mismatch_does_not_block_a_strict_fifo_queue() {
 }
 
 #[test]
-fn s6_4_19_a_best_effort_head_that_does_not_fit_is_parked_and_does_not_block() {
+fn s6_4_19_a_best_effort_head_that_does_not_fit_is_inadmissible_and_does_not_block() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(4)));
     w.running(job("r", "a").gpu(1), "default");
@@ -173,7 +173,7 @@ fn s6_4_21_a_head_that_waits_for_its_victims_is_requeued_immediately() {
 }
 
 #[test]
-fn s6_4_22_a_head_without_candidates_is_parked() {
+fn s6_4_22_a_head_without_candidates_is_inadmissible() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(4)).within(PreemptionPolicy::LowerPriority));
     w.running(job("r", "a").gpu(4), "default");
@@ -210,7 +210,7 @@ fn equals(w: &mut World) {
 }
 
 #[test]
-fn s6_4_24_when_one_is_parked_all_equal_ones_are_without_evaluation() {
+fn s6_4_24_when_one_is_inadmissible_all_equal_ones_are_without_evaluation() {
     let mut w = one();
     equals(&mut w);
     let before = w.core.stats().evaluations;
@@ -257,7 +257,7 @@ fn s6_4_26_a_flush_forgets_what_failed() {
 }
 
 #[test]
-fn s6_4_27_a_strict_fifo_queue_parks_no_equals() {
+fn s6_4_27_a_strict_fifo_queue_makes_no_equals_inadmissible() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(1)).strict());
     equals(&mut w);
@@ -281,7 +281,7 @@ fn s6_4_28_what_frees_or_changes_capacity_flushes_the_tree() {
     let triggers: [Trigger; 11] = [
         ("a workload finished or was deleted", |w| w.finished("r")),
         ("a workload lost its reservation", |w| w.released("r")),
-        ("a workload was deactivated", |w| w.state("r", WorkloadState::Parked)),
+        ("a workload was deactivated", |w| w.state("r", WorkloadState::Inactive)),
         ("pods were reclaimed", |w| w.running(job("r", "a").gpu(1).count(2), "default")),
         ("a priority changed", |w| w.running_since(job("r", "a").gpu(1).count(3).priority(-5), "default", 1)),
         ("a ClusterQueue was created", |w| w.cq(cq("new").cohort("co").quota(q(1)))),
@@ -294,7 +294,7 @@ fn s6_4_28_what_frees_or_changes_capacity_flushes_the_tree() {
         ("a flavor changed", |w| w.flavor("default", |flavor| flavor.node_labels = pairs(&[("k", "v")]))),
     ];
     for (what, trigger) in triggers {
-        let mut w = parked();
+        let mut w = inadmissible();
         trigger(&mut w);
         w.core.take_changed();
         assert!(w.heap("a").contains(&"big".to_owned()), "{what}: {:?}", w.inadmissible("a"));
@@ -318,11 +318,11 @@ fn s6_4_28_an_admission_check_that_changes_flushes_its_queues() {
 
 #[test]
 fn s6_4_28_a_local_queue_that_restarts_queues_its_workloads_again() {
-    let mut w = parked();
+    let mut w = inadmissible();
     w.lq("a", "a", |spec| spec.stop_policy = StopPolicy::Hold);
     assert_eq!((w.heap("a"), w.inadmissible("a")), (vec![], vec![]));
     let status = w.core.local_queue_status(NS, "a").unwrap();
-    assert_eq!((status.inactive, status.pending), (Some(LocalQueueInactive::Stopped), 1));
+    assert_eq!((status.inactive, status.pending), (Some(LocalQueueInactive::Stopped), 0));
     w.lq("a", "a", |_| {});
     assert_eq!(w.heap("a"), ["big"]);
 }
@@ -345,7 +345,7 @@ fn s6_4_29_a_flush_covers_the_whole_tree_from_the_root_and_no_other() {
 
 #[test]
 fn s6_4_30_an_admission_flushes_nothing() {
-    let mut w = parked();
+    let mut w = inadmissible();
     w.submit(job("small", "a").gpu(1));
     assert_eq!(w.cycle(), ["small admitted default"]);
     assert_eq!(w.inadmissible("a"), ["big"]);
@@ -354,7 +354,7 @@ fn s6_4_30_an_admission_flushes_nothing() {
 #[test]
 fn s6_4_31_the_cycle_of_a_flush_is_not_lost_for_the_head_under_way() {
     // A cycle is one step here, so an event cannot come between Pop and requeue; one right after it must not be lost.
-    let mut w = parked();
+    let mut w = inadmissible();
     w.submit(job("next", "a").gpu(4));
     assert_eq!(w.cycle(), ["next WaitingForQuota"]);
     w.finished("r");
@@ -397,8 +397,8 @@ fn s6_4_33_a_failed_write_of_an_admission_queues_the_workload_again_at_once() {
 }
 
 #[test]
-fn s6_4_34_changing_the_strategy_takes_the_parked_along() {
-    let mut w = parked();
+fn s6_4_34_changing_the_strategy_takes_the_inadmissible_along() {
+    let mut w = inadmissible();
     w.cq(cq("a").cohort("co").quota(q(4)).with(|spec| spec.strategy = QueueingStrategy::StrictFIFO));
     assert_eq!(w.heap("a"), ["big"]);
     assert_eq!(w.cycle(), ["big WaitingForQuota"]);

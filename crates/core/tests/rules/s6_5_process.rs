@@ -193,6 +193,41 @@ fn s6_5_29_block_admission_admits_nothing_while_pods_are_not_ready() {
     assert_eq!(w.cycle(), ["next admitted default"]);
 }
 
+/// `first` of `a` does not get ready; `next` of another queue waits for it. Then it is evicted, and may come again at once.
+fn evicted_blocker(fair: bool, strangers: bool) -> World {
+    let mut w = World::configured(|config| {
+        config.block_admission = true;
+        config.fair_sharing = fair.then(sluice_core::FairSharing::default);
+    });
+    let cohorts = if strangers { ["left", "right"] } else { ["co", "co"] };
+    w.cq(cq("a").cohort(cohorts[0]).quota(q(4)));
+    w.cq(cq("b").cohort(cohorts[1]).quota(q(4)));
+    w.submit(job("first", "a").gpu(1).priority(5));
+    assert_eq!(w.cycle(), ["first admitted default"]);
+    w.submit(job("next", "b").gpu(1));
+    assert_eq!(
+        w.cycle(),
+        ["next WaitingForPodsReady: waiting for all admitted workloads to be in PodsReady condition"]
+    );
+    w.submit(job("later", "b").gpu(1).priority(9));
+    w.released("first");
+    w
+}
+
+#[test]
+fn s6_5_29_who_waited_for_that_goes_before_the_one_that_was_evicted_for_it() {
+    let waits = "WaitingForPodsReady: waiting for all admitted workloads to be in PodsReady condition";
+    for (fair, strangers) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut w = evicted_blocker(fair, strangers);
+        assert_eq!(w.cycle(), ["next admitted default".to_owned(), format!("first {waits}")]);
+        w.running(job("next", "b").gpu(1), "default");
+        assert_eq!(w.cycle()[0], "first admitted default", "it waited for its turn then");
+    }
+    let mut w = evicted_blocker(false, false);
+    w.finished("next");
+    assert_eq!(w.cycle()[0], "later admitted default", "one that is gone keeps nobody waiting");
+}
+
 #[test]
 fn s6_5_30_an_admission_is_assumed_at_once() {
     let mut w = World::new();

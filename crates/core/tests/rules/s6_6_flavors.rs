@@ -67,10 +67,11 @@ fn s6_6_04_flavors_are_tried_in_the_order_of_the_queue() {
 /// Both flavors are full of a victim; `j` may not preempt. The queue takes the first flavor with a preemption.
 fn scanning(gate: bool) -> World {
     let mut w = World::gated(|gates| gates.flavor_fungibility_preserve_scan_progress = gate);
-    w.cq(fungible(xy("a", 4, 4).within(LowerPriority).cohort("co"), MAY_STOP));
+    w.cq(fungible(xy("a", 5, 4).within(LowerPriority).cohort("co"), MAY_STOP));
     w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(1))]));
     w.running(job("vx", "a").gpu(4), "x");
     w.running(job("vy", "a").gpu(4), "y");
+    w.running(job("own", "a").gpu(1).priority(9), "x");
     w.running(job("r", "b").gpu(1), "x");
     w.submit(gated_job());
     assert_eq!(scan(&mut w), "x");
@@ -106,28 +107,42 @@ fn s6_6_06_after_the_last_flavor_the_scan_is_over_and_starts_anew() {
     assert_eq!(scan(&mut w), "x");
     // The flavor tried last is the last one that is left.
     let mut w = scanning(true);
-    w.cq(fungible(cq("a").flavor("x", &[("gpu", q(4))]).within(LowerPriority).cohort("co"), MAY_STOP));
+    w.cq(fungible(cq("a").flavor("x", &[("gpu", q(5))]).within(LowerPriority).cohort("co"), MAY_STOP));
     assert_eq!(scan(&mut w), "x");
 }
 
 #[test]
 fn s6_6_07_progress_survives_a_change_of_capacity_for_one_cycle() {
     let mut w = scanning(true);
-    w.finished("r");
+    w.finished("own");
     assert_eq!(scan(&mut w), "y");
     let mut w = scanning(false);
+    w.finished("own");
+    assert_eq!(scan(&mut w), "x", "without the gate every change of the queue's own workloads drops it");
+    let mut w = scanning(false);
     w.finished("r");
-    assert_eq!(scan(&mut w), "x", "without the gate every change of capacity drops it");
+    assert_eq!(scan(&mut w), "y", "what ends in another queue does not");
 }
 
 #[test]
 fn s6_6_08_progress_is_dropped_when_it_is_old_and_capacity_changed() {
-    for (change, flavor) in [(true, "x"), (false, "y")] {
+    type Change = fn(&mut World);
+    let policy = |spec: &mut sluice_core::ClusterQueueSpec| spec.preemption.reclaim_within_cohort = Any;
+    let changes: [(Change, &str); 4] = [
+        (|w| w.finished("own"), "x"),
+        (|w| w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(2))])), "x"),
+        (|w| w.finished("r"), "y"),
+        (|_| {}, "y"),
+    ];
+    let mut w = scanning(true);
+    w.submit(job("first", "a").gpu(0).priority(5));
+    w.cq(fungible(xy("a", 5, 4).within(LowerPriority).cohort("co"), MAY_STOP).with(policy));
+    assert_eq!(w.cycle(), ["first admitted x"], "j waits for a cycle");
+    assert_eq!(scan(&mut w), "y", "policies have nothing to do with it");
+    for (change, flavor) in changes {
         let mut w = scanning(true);
         w.submit(job("first", "a").gpu(0).priority(5));
-        if change {
-            w.finished("r");
-        }
+        change(&mut w);
         assert_eq!(w.cycle(), ["first admitted x"], "j waits for a cycle");
         assert_eq!(scan(&mut w), flavor);
     }
@@ -138,6 +153,9 @@ fn s6_6_09_progress_is_dropped_when_the_shape_changed() {
     let mut w = scanning(true);
     w.submit(gated_job().pod(|pod_set| pod_set.shape = 3));
     assert_eq!(scan(&mut w), "x");
+    let mut w = scanning(true);
+    w.submit(gated_job().priority(2));
+    assert_eq!(scan(&mut w), "x", "nor does it outlast another priority");
 }
 
 #[test]
@@ -303,6 +321,24 @@ fn s6_6_17_more_than_the_maximum_capacity_never_fits() {
         "couldn't assign flavors to pod set second: insufficient quota for gpu in flavor default, previously \
          considered podsets requests (2) + current podset request (2) > maximum capacity (3)"
     );
+}
+
+#[test]
+fn s6_6_17_what_a_removed_cohort_had_is_not_part_of_the_maximum_capacity() {
+    let mut w = World::new();
+    w.cohort(cohort("co").parent("top").quota(q(5)));
+    w.cohort(cohort("top").quota(q(7)));
+    w.cq(cq("a").cohort("co").quota(q(1)));
+    w.submit(job("j", "a").gpu(99));
+    let most = |w: &mut World, most: &str| {
+        assert_eq!(w.cycle(), ["j ExceedsMaxQuota"]);
+        assert!(w.message("j").ends_with(&format!("> maximum capacity ({most})")), "{}", w.message("j"));
+    };
+    most(&mut w, "13");
+    w.core.remove_cohort("top");
+    most(&mut w, "6");
+    w.core.remove_cohort("co");
+    most(&mut w, "1");
 }
 
 #[test]

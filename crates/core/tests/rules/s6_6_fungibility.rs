@@ -270,8 +270,31 @@ fn s6_6_40_the_flavors_considered_are_told_unless_it_plainly_fits() {
     let Outcome::Admitted { considered, .. } = &w.report.entries[0].outcome else { panic!("{:?}", w.report) };
     assert_eq!(
         considered.to_string(),
-        "main: x(NoFit|preemptionMode=NoFit;borrow=0;insufficient quota for gpu in flavor x, previously considered \
+        "main: x(NoFit;insufficient quota for gpu in flavor x, previously considered \
          podsets requests (0) + current podset request (2) > maximum capacity (1)), \
-         y(Fit|preemptionMode=Fit;borrow=1)"
+         y(Fit;borrow=1)"
     );
+}
+
+/// How the flavor `x` is told of where `j` took `y` in the end; `rights` are those of its queue on what others use of `x`.
+fn told_of_x(rights: fn(Cq) -> Cq) -> String {
+    let mut w = World::new();
+    w.cq(rights(xy("a", 4, 9).cohort("co")));
+    w.cq(xy("b", 0, 0).cohort("co"));
+    w.running(job("own", "a").gpu(2).priority(-1), "x");
+    w.running(job("other", "b").gpu(2).priority(-1), "x");
+    w.submit(job("j", "a").gpu(2));
+    assert_eq!(w.cycle(), ["j admitted y"]);
+    let Outcome::Admitted { considered, .. } = &w.report.entries[0].outcome else { panic!("{:?}", w.report) };
+    considered.to_string()
+}
+
+#[test]
+fn s6_6_40_each_flavor_is_told_with_one_mode() {
+    let lacks = "insufficient unused quota for gpu in flavor x, 2 more needed";
+    assert_eq!(told_of_x(|queue| queue), format!("main: x(preemptionMode=NoCandidates;{lacks})"));
+    let mode = told_of_x(|queue| queue.within(LowerPriority));
+    assert_eq!(mode, format!("main: x(preemptionMode=Preempt;{lacks})"));
+    let mode = told_of_x(|queue| queue.reclaim(Any));
+    assert_eq!(mode, format!("main: x(preemptionMode=Reclaim;{lacks})"));
 }

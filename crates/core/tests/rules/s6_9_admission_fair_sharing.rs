@@ -180,7 +180,7 @@ fn s6_9_09_the_penalty_is_taken_back_when_the_workload_is_not_admitted_after_all
     let undo: [Undo; 4] = [
         ("the write failed", |w| w.core.admission_failed(&WorkloadKey::new(NS, "j"), w.now())),
         ("it lost its reservation", |w| w.released("j")),
-        ("it was deactivated", |w| w.state("j", WorkloadState::Parked)),
+        ("it was deactivated", |w| w.state("j", WorkloadState::Inactive)),
         ("it was deleted or finished", |w| w.finished("j")),
     ];
     for (what, undo) in undo {

@@ -10,7 +10,12 @@ use std::collections::BTreeMap;
 
 /// The reference's gates: those that are ours are off.
 pub fn reference_gates() -> Gates {
-    Gates { preemption_loop_guard: false, admit_only_free_quota: false, ..Gates::default() }
+    Gates {
+        preemption_loop_guard: false,
+        admit_only_free_quota: false,
+        requeue_reclaimers_on_borrowing: false,
+        ..Gates::default()
+    }
 }
 
 /// A scheduler, what it was told, and what it decided last.
@@ -334,7 +339,7 @@ fn line(outcome: &Outcome) -> String {
 pub const NO_LONGER_FITS: &str = "WaitingForQuota: Workload no longer fits after processing another workload";
 /// The text of a skipped head whose victims another head took.
 pub const OVERLAPS: &str =
-    "WaitingForPreemptedWorkloads: Workload has overlapping preemption targets with another workload";
+    "WaitingForQuota: Workload has overlapping preemption targets with another workload";
 /// The text of a head that will fit when the victims of another head are gone.
 pub const DEFERRED: &str = "WaitingForPreemptedWorkloads: Workload has overlapping preemption targets with another \
                             workload, but will fit after these preemptions complete";

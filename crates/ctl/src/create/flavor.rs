@@ -12,13 +12,13 @@ pub struct FlavorArgs {
     /// Which.
     #[command(flatten)]
     pub making: Making,
-    /// Labels of its nodes: k=v,…
+    /// Labels of the flavor's nodes: k=v,…
     #[arg(long, value_name = "LABELS", value_delimiter = ',')]
     pub node_labels: Vec<String>,
-    /// Taints of its nodes, which its jobs must tolerate: k=v:Effect,…
+    /// Taints of the flavor's nodes, which jobs must tolerate: k=v:Effect,…
     #[arg(long, value_name = "TAINTS", value_delimiter = ',')]
     pub node_taints: Vec<String>,
-    /// Tolerations that its jobs get: k=v:Effect or k:Effect,…; without an effect, of all effects
+    /// Tolerations that jobs in this flavor get: k=v:Effect or k:Effect,…; without an effect they tolerate all effects
     #[arg(long, value_name = "TOLERATIONS", value_delimiter = ',')]
     pub tolerations: Vec<String>,
 }

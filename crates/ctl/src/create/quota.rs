@@ -13,28 +13,28 @@ pub struct QueueArgs {
     /// Which.
     #[command(flatten)]
     pub making: Making,
-    /// The cohort that it belongs to
+    /// The Cohort of the ClusterQueue
     #[arg(long, value_name = "NAME")]
     pub cohort: Option<String>,
-    /// BestEffortFIFO or StrictFIFO
+    /// The queueing strategy
     #[arg(long, value_name = "STRATEGY", value_parser = ["BestEffortFIFO", "StrictFIFO"])]
     pub queuing_strategy: Option<String>,
-    /// Labels of the namespaces that may use it: k=v,…; all namespaces without it
+    /// Labels of the namespaces that may use the ClusterQueue: k=v,…; without this flag all may
     #[arg(long, value_name = "LABELS")]
     pub namespace_selector: Option<String>,
-    /// Never, LowerPriority or Any
+    /// Which Workloads of its Cohort the ClusterQueue may preempt to get its quota back
     #[arg(long, value_name = "POLICY", value_parser = ["Never", "LowerPriority", "Any"])]
     pub reclaim_within_cohort: Option<String>,
-    /// Never, LowerPriority or LowerOrNewerEqualPriority
+    /// Which Workloads of its own the ClusterQueue may preempt
     #[arg(long, value_name = "POLICY", value_parser = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"])]
     pub preemption_within_cluster_queue: Option<String>,
-    /// Quota: FLAVOR:cpu=1;memory=1Gi,FLAVOR:… (may be repeated)
+    /// Nominal quota: FLAVOR:cpu=1;memory=1Gi,FLAVOR:… (may be repeated)
     #[arg(long, value_name = "QUOTA")]
     pub nominal_quota: Vec<String>,
-    /// What may be borrowed, written like the quota
+    /// The most that may be borrowed, written like the nominal quota
     #[arg(long, value_name = "QUOTA")]
     pub borrowing_limit: Vec<String>,
-    /// What may be lent, written like the quota
+    /// The most that may be lent, written like the nominal quota
     #[arg(long, value_name = "QUOTA")]
     pub lending_limit: Vec<String>,
 }

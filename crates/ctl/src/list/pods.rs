@@ -5,11 +5,12 @@ use clap::Args;
 use kube::Client;
 use serde_json::Value;
 use sluice_engine::Kind;
-use sluice_sim::table::columns;
 
 use super::{Listing, text};
 use crate::cluster::{self, collection, selector};
-use crate::print::{documents, print};
+use crate::connection::ClusterArgs;
+use crate::output::Format;
+use crate::print::print;
 
 /// An answer in rows and columns instead of objects (meta.k8s.io/v1).
 const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -20,10 +21,10 @@ pub struct Pods {
     /// What and how.
     #[command(flatten)]
     pub listing: Listing,
-    /// Of all namespaces
+    /// In all namespaces
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
-    /// The job whose pods they are: TYPE[.GROUP]/NAME, for example job/train or jobset.jobset.x-k8s.io/train
+    /// The job: TYPE[.GROUP]/NAME, for example job/train or jobset.jobset.x-k8s.io/train
     #[arg(long = "for", value_name = "TYPE/NAME")]
     pub of: String,
 }
@@ -64,14 +65,14 @@ fn pods_of(job: &str) -> anyhow::Result<String> {
     Ok(format!("{}={name}", found.label))
 }
 
-/// Columns that are shown without being asked for, and rows; `all_namespaces` adds the namespace in front.
-fn table(answers: &[Value], all_namespaces: bool) -> (Vec<String>, Vec<Vec<String>>) {
+/// Columns and rows; `all_namespaces` adds the namespace in front, `wide` the columns of low priority.
+fn table(answers: &[Value], all_namespaces: bool, wide: bool) -> (Vec<String>, Vec<Vec<String>>) {
     let defined = answers.first().and_then(|answer| answer["columnDefinitions"].as_array());
     let shown: Vec<(usize, String)> = defined
         .into_iter()
         .flatten()
         .enumerate()
-        .filter(|(_, column)| column["priority"].as_i64().unwrap_or(0) == 0)
+        .filter(|(_, column)| wide || column["priority"].as_i64().unwrap_or(0) == 0)
         .map(|(at, column)| (at, text(&column["name"]).to_uppercase()))
         .collect();
     let namespace = |value: String| all_namespaces.then_some(value).into_iter();
@@ -95,31 +96,32 @@ async fn tables(client: &Client, place: &str, query: &str) -> anyhow::Result<Vec
 
 impl Pods {
     /// Prints them.
-    pub async fn run(self) -> anyhow::Result<u8> {
-        let listing = &self.listing;
+    ///
+    /// # Errors
+    /// When `--for` names no job, or the cluster cannot be reached or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         let own = pods_of(&self.of)?;
-        let labels = listing.selector.as_ref().map_or_else(|| own.clone(), |more| format!("{own},{more}"));
-        let person = listing.cluster.connect().await?;
-        if let Some(how) = listing.output {
-            let listing = Listing { selector: Some(labels), ..listing.clone() };
-            let found = listing.fetch(&person, Kind::Pod, self.all_namespaces).await?;
-            print(&documents(Kind::Pod, found, false, how)?)?;
+        let selector_of = |listing: &Listing| match &listing.selector {
+            Some(more) => format!("{own},{more}"),
+            None => own.clone(),
+        };
+        let listing = Listing { selector: Some(selector_of(&self.listing)), ..self.listing };
+        let printing = match listing.begin(cluster, Kind::Pod, self.all_namespaces, &[]).await? {
+            Ok(printing) => printing,
+            Err(code) => return Ok(code),
+        };
+        if let Some(format) = printing.format.as_ref().filter(|_| !printing.is_table()) {
+            print(&listing.output.render(format, Kind::Pod, printing.fetch().await?, false)?)?;
             return Ok(0);
         }
-        let place = collection(Kind::Pod, (!self.all_namespaces).then_some(person.namespace.as_str()));
-        let query = selector("labelSelector", Some(&labels))
+        let query = selector("labelSelector", listing.selector.as_deref())
             + &selector("fieldSelector", listing.field_selector.as_deref());
-        let (headings, rows) = table(&tables(&person.client, &place, &query).await?, self.all_namespaces);
-        if rows.is_empty() {
-            eprintln!("No resources found");
-            return Ok(0);
-        }
+        let place = collection(Kind::Pod, printing.namespace());
+        let answers = tables(&printing.person.client, &place, &query).await?;
+        let wide = printing.format == Some(Format::Wide);
+        let (headings, rows) = table(&answers, self.all_namespaces, wide);
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-        let text = columns(&headings, &rows);
-        let text =
-            if listing.no_headers { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
-        print(text)?;
-        Ok(0)
+        printing.show_rows(&headings, &rows)
     }
 }
 
@@ -143,14 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn columns_for_wide_tables_are_left_out() {
+    fn columns_for_wide_tables_are_shown_in_wide_tables_only() {
         let columns =
             json!([{"name": "Name"}, {"name": "IP", "priority": 1}, {"name": "Age", "priority": 0}]);
         let row = |name: &str| json!({"cells": [name, "10.0.0.1", "5m"], "object": {"metadata": {"namespace": "ns"}}});
         let pages = [json!({"columnDefinitions": columns, "rows": [row("a")]}), json!({"rows": [row("b")]})];
-        let (headings, rows) = table(&pages, true);
+        let (headings, rows) = table(&pages, true, false);
         assert_eq!(headings, ["NAMESPACE", "NAME", "AGE"]);
         assert_eq!(rows, [["ns", "a", "5m"], ["ns", "b", "5m"]]);
-        assert_eq!(table(&pages, false).0, ["NAME", "AGE"]);
+        assert_eq!(table(&pages, false, false).0, ["NAME", "AGE"]);
+        assert_eq!(table(&pages, false, true).0, ["NAME", "IP", "AGE"]);
     }
 }

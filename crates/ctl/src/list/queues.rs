@@ -5,6 +5,8 @@ use serde_json::Value;
 use sluice_engine::Kind;
 
 use super::{Listing, Table, is_true, number, text};
+use crate::complete;
+use crate::connection::ClusterArgs;
 use crate::print::age;
 
 /// `kubectl kueue list clusterqueue`.
@@ -13,7 +15,7 @@ pub struct ClusterQueues {
     /// What and how.
     #[command(flatten)]
     pub listing: Listing,
-    /// Only those that are active, or only those that are not
+    /// Only active ClusterQueues (true), or only inactive ones (false)
     #[arg(long, value_name = "true|false")]
     pub active: Vec<bool>,
 }
@@ -24,11 +26,11 @@ pub struct LocalQueues {
     /// What and how.
     #[command(flatten)]
     pub listing: Listing,
-    /// Of all namespaces
+    /// In all namespaces
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
-    /// Only those of this ClusterQueue
-    #[arg(long, short, value_name = "NAME")]
+    /// Only LocalQueues of this ClusterQueue
+    #[arg(long, short, value_name = "NAME", add = complete::names(Kind::ClusterQueue))]
     pub clusterqueue: Option<String>,
 }
 
@@ -42,9 +44,16 @@ pub struct Flavors {
 
 impl ClusterQueues {
     /// Prints them.
-    pub async fn run(self) -> anyhow::Result<u8> {
-        let person = self.listing.cluster.connect().await?;
-        let mut found = self.listing.fetch(&person, Kind::ClusterQueue, true).await?;
+    ///
+    /// # Errors
+    /// When the cluster cannot be reached, or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        let filters: &[_] = if self.active.is_empty() { &[] } else { &["--active"] };
+        let printing = match self.listing.begin(cluster, Kind::ClusterQueue, true, filters).await? {
+            Ok(printing) => printing,
+            Err(code) => return Ok(code),
+        };
+        let mut found = printing.fetch().await?;
         found.retain(|queue| self.active.is_empty() || self.active.contains(&is_true(queue, "Active")));
         let row = |queue: &Value, now| {
             let status = &queue["status"];
@@ -58,15 +67,23 @@ impl ClusterQueues {
             ]
         };
         let headings = vec!["NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "AGE"];
-        self.listing.show(Kind::ClusterQueue, found, &Table { headings, row: &row })
+        printing.show(found, &Table { headings, row: &row })
     }
 }
 
 impl LocalQueues {
     /// Prints them.
-    pub async fn run(self) -> anyhow::Result<u8> {
-        let person = self.listing.cluster.connect().await?;
-        let mut found = self.listing.fetch(&person, Kind::LocalQueue, self.all_namespaces).await?;
+    ///
+    /// # Errors
+    /// When the cluster cannot be reached, or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        let filters: &[_] = if self.clusterqueue.is_some() { &["--clusterqueue"] } else { &[] };
+        let printing =
+            match self.listing.begin(cluster, Kind::LocalQueue, self.all_namespaces, filters).await? {
+                Ok(printing) => printing,
+                Err(code) => return Ok(code),
+            };
+        let mut found = printing.fetch().await?;
         if let Some(wanted) = &self.clusterqueue {
             found.retain(|queue| queue["spec"]["clusterQueue"] == **wanted);
         }
@@ -87,15 +104,21 @@ impl LocalQueues {
         if self.all_namespaces {
             headings.insert(0, "NAMESPACE");
         }
-        self.listing.show(Kind::LocalQueue, found, &Table { headings, row: &row })
+        printing.show(found, &Table { headings, row: &row })
     }
 }
 
 impl Flavors {
     /// Prints them.
-    pub async fn run(self) -> anyhow::Result<u8> {
-        let person = self.listing.cluster.connect().await?;
-        let found = self.listing.fetch(&person, Kind::ResourceFlavor, true).await?;
+    ///
+    /// # Errors
+    /// When the cluster cannot be reached, or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        let printing = match self.listing.begin(cluster, Kind::ResourceFlavor, true, &[]).await? {
+            Ok(printing) => printing,
+            Err(code) => return Ok(code),
+        };
+        let found = printing.fetch().await?;
         let row = |flavor: &Value, now| {
             let labels = flavor["spec"]["nodeLabels"].as_object();
             let shown: Vec<_> =
@@ -107,6 +130,6 @@ impl Flavors {
             ]
         };
         let headings = vec!["NAME", "NODE LABELS", "AGE"];
-        self.listing.show(Kind::ResourceFlavor, found, &Table { headings, row: &row })
+        printing.show(found, &Table { headings, row: &row })
     }
 }

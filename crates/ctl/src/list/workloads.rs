@@ -9,20 +9,22 @@ use serde_json::Value;
 use sluice_engine::Kind;
 
 use super::{Listing, Table, is_true, maybe, since, text};
+use crate::complete;
+use crate::connection::ClusterArgs;
 use crate::print::{age, lasted};
 
-/// Where a Workload stands.
+/// The status of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Status {
-    /// Whichever
+    /// Every status
     All,
-    /// It waits
+    /// No quota is reserved
     Pending,
-    /// It has quota, and waits for its admission checks
+    /// Quota is reserved, and admission checks are not ready
     Quotareserved,
-    /// It is admitted
+    /// Admitted
     Admitted,
-    /// It is over
+    /// Finished
     Finished,
 }
 
@@ -32,19 +34,19 @@ pub struct Workloads {
     /// What and how.
     #[command(flatten)]
     pub listing: Listing,
-    /// Of all namespaces
+    /// In all namespaces
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
-    /// Only those of this ClusterQueue
-    #[arg(long, short, value_name = "NAME")]
+    /// Only Workloads of this ClusterQueue
+    #[arg(long, short, value_name = "NAME", add = complete::names(Kind::ClusterQueue))]
     pub clusterqueue: Option<String>,
-    /// Only those of this LocalQueue
-    #[arg(long, short = 'q', value_name = "NAME")]
+    /// Only Workloads of this LocalQueue
+    #[arg(long, short = 'q', value_name = "NAME", add = complete::names(Kind::LocalQueue))]
     pub localqueue: Option<String>,
-    /// Only those that stand there (may be repeated)
+    /// Only Workloads with this status (may be repeated)
     #[arg(long, value_enum, value_delimiter = ',')]
     pub status: Vec<Status>,
-    /// Only that of this job: TYPE[.GROUP]/NAME, for example job/train
+    /// Only the Workload of this job: TYPE[.GROUP]/NAME, for example job/train
     #[arg(long = "for", value_name = "TYPE/NAME")]
     pub of: Option<String>,
 }
@@ -119,7 +121,7 @@ impl Around {
             .map(|w| key(w, &w["spec"]["queueName"]))
             .collect();
         for (namespace, queue) in waiting {
-            // Not every installation serves the visibility API, and not everybody may ask it: then no place is shown.
+            // Without the visibility API, or the right to read it, no position is shown.
             let uri = format!(
                 "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
             );
@@ -173,13 +175,32 @@ impl Workloads {
         queue && standing && of
     }
 
+    /// The filters that were given.
+    fn filters(&self) -> Vec<&'static str> {
+        let all = [
+            ("--clusterqueue", self.clusterqueue.is_some()),
+            ("--localqueue", self.localqueue.is_some()),
+            ("--status", !self.status.is_empty()),
+            ("--for", self.of.is_some()),
+        ];
+        all.into_iter().filter_map(|(flag, given)| given.then_some(flag)).collect()
+    }
+
     /// Prints them.
-    pub async fn run(self) -> anyhow::Result<u8> {
-        let person = self.listing.cluster.connect().await?;
-        let mut found = self.listing.fetch(&person, Kind::Workload, self.all_namespaces).await?;
+    ///
+    /// # Errors
+    /// When the cluster cannot be reached, or refuses.
+    pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        let filters = self.filters();
+        let printing =
+            match self.listing.begin(cluster, Kind::Workload, self.all_namespaces, &filters).await? {
+                Ok(printing) => printing,
+                Err(code) => return Ok(code),
+            };
+        let mut found = printing.fetch().await?;
         found.retain(|workload| self.wants(workload));
-        let around = if self.listing.output.is_none() || self.clusterqueue.is_some() {
-            Around::of(&person.client, &found).await
+        let around = if printing.is_table() || self.clusterqueue.is_some() {
+            Around::of(&printing.person.client, &found).await
         } else {
             Around::default()
         };
@@ -207,7 +228,7 @@ impl Workloads {
         if self.all_namespaces {
             headings.insert(0, "NAMESPACE");
         }
-        self.listing.show(Kind::Workload, found, &Table { headings, row: &row })
+        printing.show(found, &Table { headings, row: &row })
     }
 }
 

@@ -17,6 +17,8 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(crate) struct Groups<'a> {
     /// By value: the nodes.
     pub nodes: BTreeMap<&'a str, Vec<&'a str>>,
+    /// By node: the value.
+    pub of: BTreeMap<&'a str, &'a str>,
     /// The groups of which every node has capacity, and none is missing.
     pub whole: BTreeSet<&'a str>,
 }
@@ -28,6 +30,7 @@ impl<'a> Groups<'a> {
         for (name, seen) in &scene.nodes {
             if let Some(value) = seen.node.metadata.labels.as_ref().and_then(|labels| labels.get(key)) {
                 groups.nodes.entry(value).or_default().push(name);
+                groups.of.insert(name, value);
             }
         }
         let wanted = |members: &[&str]| {

@@ -1,24 +1,21 @@
 //! One look: from nodes and pods to limits for the core, and to evictions.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Amount, Name, WorkloadKey};
 
-use super::brake;
 use super::capacity::{self, Groups};
-use super::displaced::{Displaced, Stage, leaves};
+use super::displaced::{Displaced, leaves};
 use super::health::Health;
-use super::needs::{Choice, given};
+use super::needs::given;
 use super::outlook::Outlook;
 use super::room::Room;
 use super::scene::{Scene, holds};
 use super::scope::Scope;
-use super::victims::{Candidate, Nearness, choose};
+use super::search::Search;
 use crate::engine::{Alarm, Engine};
-use crate::ingest::workload::effective_priority;
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
 
@@ -46,12 +43,18 @@ pub(crate) enum Action {
 
 /// What one look came to.
 #[derive(Debug, Default)]
-struct Look {
+pub(super) struct Look {
     /// By flavor: the limits.
     capacity: BTreeMap<Name, Vec<(Name, Amount)>>,
     /// Whose room is kept, in turn.
-    displaced: Vec<sluice_core::Displaced>,
-    actions: Vec<Action>,
+    pub displaced: Vec<sluice_core::Displaced>,
+    pub actions: Vec<Action>,
+    /// For whom nothing was found, with those of the looks before that one search needed, too.
+    pub tried: BTreeSet<WorkloadKey>,
+    /// Who had no turn yet.
+    pub postponed: BTreeSet<WorkloadKey>,
+    /// Nodes and Workloads that the search has looked at.
+    pub steps: u64,
     /// Which nodes new work is steered away from.
     outlook: Outlook,
     /// Whose JobSets take whole groups of nodes.
@@ -63,16 +66,6 @@ struct Look {
     concerned: BTreeSet<WorkloadKey>,
     /// The nodes that pods left, of those who still miss some.
     left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
-}
-
-/// Where a displaced Workload goes.
-struct Found<'a> {
-    /// Which of its choices.
-    choice: usize,
-    /// Who goes before.
-    victims: Vec<WorkloadKey>,
-    /// What is free then.
-    after: Room<'a>,
 }
 
 impl Engine {
@@ -119,8 +112,17 @@ impl Engine {
             Action::List { key, nodes, .. } if !nodes.is_empty() => Some(key),
             _ => None,
         });
-        let lists: BTreeSet<&WorkloadKey> = lists.collect();
+        let lists: BTreeSet<&WorkloadKey> = lists.chain(&look.postponed).collect();
         self.hotswap.told.retain(|key, _| lists.contains(key));
+        self.hotswap.steps += look.steps;
+        self.work.hotswap_steps += look.steps;
+        if look.postponed.is_empty() {
+            self.hotswap.tried.clear();
+            self.hotswap.resumes = std::mem::take(&mut self.hotswap.again);
+        } else {
+            self.hotswap.tried = look.tried;
+            self.hotswap.resumes = true;
+        }
         for action in look.actions {
             self.act(action);
         }
@@ -156,13 +158,19 @@ impl Engine {
         for key in &leaving {
             room.release(key);
         }
-        let displaced = self.all_displaced(scope, &scene, &room);
+        let displaced = self.all_displaced(scope, &scene, &mut room);
         if !displaced.is_empty() {
             look.uneasy = true;
             look.concerned.extend(displaced.iter().map(|one| &one.key).chain(leaving).cloned());
         }
         self.take_promised(&displaced, scope, &scene, &mut room);
-        let moved = self.moves(&displaced, scope, &scene, room, &mut look);
+        room.keep();
+        look.tried.clone_from(&self.hotswap.tried);
+        let moved = if displaced.is_empty() {
+            BTreeSet::new()
+        } else {
+            Search::new(self, scope, &scene, room).moves(&displaced, &mut look)
+        };
         look.concerned.extend(moved.iter().cloned());
         self.list_lost(&displaced, &moved, scope, &scene, &mut look);
         self.limit(scope, &scene, &labels, &groups, &mut look);
@@ -219,8 +227,7 @@ impl Engine {
             if here || !holds(entry) || leaves(entry) || cared_for.contains(key) {
                 continue;
             }
-            let Some(admission) = &entry.status().admission else { continue };
-            let flavors = given(admission, scope);
+            let Some(flavors) = given(entry, scope) else { continue };
             room.place(&self.needs(entry, &flavors, scene), None);
         }
     }
@@ -273,187 +280,11 @@ impl Engine {
         sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.clone())).collect()
     }
 
-    /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move.
-    fn moves<'a>(
-        &self,
-        displaced: &[Displaced<'a>],
-        scope: &Scope,
-        scene: &Scene<'a>,
-        mut room: Room<'a>,
-        look: &mut Look,
-    ) -> BTreeSet<WorkloadKey> {
-        let mut gone: BTreeSet<WorkloadKey> = BTreeSet::new();
-        for one in displaced {
-            if gone.contains(&one.key) {
-                continue;
-            }
-            let nodes: Vec<String> = match &one.stage {
-                Stage::Running(nodes) => nodes.iter().cloned().collect(),
-                Stage::Evicted => Vec::new(),
-            };
-            let running = one.stage != Stage::Evicted;
-            let list = |why| Action::List { key: one.key.clone(), nodes: nodes.clone(), why: Some(why) };
-            if let Some(why) = &one.barred {
-                look.actions.push(list(Stranded::Barred(why.clone())));
-                continue;
-            }
-            if running && one.choices.first().is_some_and(|held| self.brake_holds(held, scene)) {
-                look.actions.push(list(Stranded::Brake));
-                continue;
-            }
-            let mut free = room.clone();
-            if !leaves(&self.world.workloads[&one.key]) {
-                free.release(&one.key);
-            }
-            let found = self.spare(one, &free).or_else(|| self.with_victims(one, scope, scene, &free, &gone));
-            let Some(Found { choice, victims, after }) = found else {
-                if running {
-                    let quota = one.choices.iter().any(|way| self.comes_back(one, way, &[]));
-                    look.actions.push(list(if quota { Stranded::NoRoom } else { Stranded::NoQuota }));
-                } else {
-                    // It goes first all the same, and keeps what it could use.
-                    let needs = one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
-                    look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
-                }
-                continue;
-            };
-            room = after;
-            gone.extend(victims.iter().cloned());
-            if running {
-                gone.insert(one.key.clone());
-            }
-            if running || !victims.is_empty() {
-                look.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
-            }
-            let needs = one.choices[choice].claim.clone();
-            look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
-        }
-        gone
-    }
-
-    /// The first flavors on whose nodes a displaced Workload fits as they are. One that runs goes to other flavors than its own only
-    /// within nominal quota: else it would wait for quota afterwards.
-    fn spare<'a>(&self, one: &Displaced<'a>, free: &Room<'a>) -> Option<Found<'a>> {
-        let running = one.stage != Stage::Evicted;
-        one.choices.iter().enumerate().find_map(|(choice, way)| {
-            if running && choice > 0 && !self.within_nominal(&one.queue, &one.key, &way.claim) {
-                return None;
-            }
-            let mut after = free.clone();
-            let fits = after.place(&way.needs, None) && self.comes_back(one, way, &[]);
-            fits.then_some(Found { choice, victims: Vec::new(), after })
-        })
-    }
-
-    /// The same once others made way: on the flavors that it holds if it runs, else on the first where that is enough.
-    fn with_victims<'a>(
-        &self,
-        one: &Displaced<'a>,
-        scope: &Scope,
-        scene: &Scene<'a>,
-        free: &Room<'a>,
-        gone: &BTreeSet<WorkloadKey>,
-    ) -> Option<Found<'a>> {
-        let most = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
-        one.choices.iter().enumerate().take(most).find_map(|(choice, way)| {
-            if self.brake_holds(way, scene) {
-                return None;
-            }
-            let without = |victims: &[WorkloadKey]| {
-                let mut trial = free.clone();
-                for key in victims {
-                    trial.release(key);
-                }
-                trial.place(&way.needs, None).then_some(trial)
-            };
-            let candidates = self.candidates(one, way, scope, scene, gone);
-            let victims = choose(candidates, |victims| without(victims).is_some())?;
-            let after = without(&victims).filter(|_| self.comes_back(one, way, &victims))?;
-            Some(Found { choice, victims, after })
-        })
-    }
-
-    /// Whether quota will not be what keeps a displaced Workload out once these made way. One that was evicted has its turn with
-    /// quota whenever that is free.
-    fn comes_back(&self, one: &Displaced<'_>, way: &Choice<'_>, victims: &[WorkloadKey]) -> bool {
-        one.stage == Stage::Evicted || self.will_hold(&one.queue, &one.key, &way.claim, victims)
-    }
-
-    /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under
-    /// their pods.
-    fn brake_holds(&self, way: &Choice<'_>, scene: &Scene<'_>) -> bool {
-        way.flavors.values().any(|flavor| {
-            let Some(object) = self.world.flavors.get(flavor) else { return false };
-            let of_flavor = scene.of_flavor(&object.spec.node_labels);
-            let (mut all, mut bad) = (0, 0);
-            for (_, seen) in of_flavor {
-                all += 1;
-                bad += usize::from(seen.health.looks_bad());
-            }
-            let users = scene.of_workload.iter().filter(|(key, _)| self.uses(key, flavor));
-            let gone: BTreeSet<&str> = users
-                .flat_map(|(_, pods)| pods)
-                .map(|pod| &*pod.node)
-                .filter(|node| !scene.nodes.contains_key(node))
-                .collect();
-            brake::holds(bad + gone.len(), all + gone.len(), self.config.hotswap.max_unhealthy_percent)
-        })
-    }
-
     /// Whether a Workload holds quota of a flavor.
-    fn uses(&self, key: &WorkloadKey, flavor: &str) -> bool {
+    pub(super) fn uses(&self, key: &WorkloadKey, flavor: &str) -> bool {
         let admission = self.world.workloads.get(key).and_then(|e| e.status().admission.as_ref());
         let mut sets = admission.into_iter().flat_map(|a| &a.pod_set_assignments);
         sets.any(|set| set.flavors.values().any(|f| f == flavor))
-    }
-
-    /// Who may have to go for a displaced Workload.
-    fn candidates(
-        &self,
-        one: &Displaced<'_>,
-        way: &Choice<'_>,
-        scope: &Scope,
-        scene: &Scene<'_>,
-        gone: &BTreeSet<WorkloadKey>,
-    ) -> Vec<Candidate> {
-        let usable: BTreeSet<&str> = way.needs.iter().flat_map(|set| &set.nodes).copied().collect();
-        let beyond = scope.queues.get(&one.queue).copied().unwrap_or(false)
-            || self.within_nominal(&one.queue, &one.key, &way.claim);
-        let own_root = self.cohorts_above(&one.queue).pop();
-        let mut candidates = Vec::new();
-        for (key, entry) in &self.world.workloads {
-            let priority = effective_priority(&entry.object, &self.config);
-            let stays = *key == one.key
-                || !holds(entry)
-                || leaves(entry)
-                || gone.contains(key)
-                || priority >= one.priority
-                || !way.flavors.values().any(|flavor| self.uses(key, flavor))
-                || scene.nodes_of(key).is_disjoint(&usable);
-            if stays {
-                continue;
-            }
-            let Some(queue) = self.queue_for(key, entry) else { continue };
-            let nearness = if queue == one.queue {
-                Nearness::OwnQueue
-            } else if own_root.is_some() && self.cohorts_above(&queue).pop() == own_root {
-                Nearness::Cohort
-            } else {
-                Nearness::Elsewhere
-            };
-            if nearness != Nearness::OwnQueue && !beyond {
-                continue;
-            }
-            let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
-            candidates.push(Candidate {
-                nearness,
-                priority,
-                reserved_at: Reverse(reserved.unwrap_or(self.now)),
-                uid: entry.uid().to_string(),
-                key: key.clone(),
-            });
-        }
-        candidates
     }
 
     /// Keeps the lists of lost nodes of those that stay where they are.

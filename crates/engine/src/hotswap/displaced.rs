@@ -10,6 +10,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use super::health::Health;
 use super::needs::Choice;
+use super::pods::Pod;
 use super::room::Room;
 use super::scene::{Scene, holds};
 use super::scope::Scope;
@@ -84,9 +85,11 @@ impl Engine {
         scene: &Scene<'_>,
     ) -> BTreeSet<String> {
         let pods = || scene.of_workload.get(key).into_iter().flatten();
-        let on: BTreeSet<&str> = pods().filter(|pod| !pod.leaving).map(|pod| &*pod.node).collect();
-        let unhealthy = |node: &&str| scene.health(node) == Health::Unhealthy;
-        let mut lost: BTreeSet<&str> = on.iter().copied().filter(unhealthy).collect();
+        let stay = || pods().filter(|pod| !pod.leaving);
+        let on: BTreeSet<&str> = stay().map(|pod| &*pod.node).collect();
+        let expected = |pod: &Pod| self.node_expected_until(pod).is_some_and(|until| until > self.now);
+        let unhealthy = |pod: &&&Pod| scene.health(&pod.node) == Health::Unhealthy && !expected(pod);
+        let mut lost: BTreeSet<&str> = stay().filter(unhealthy).map(|pod| &*pod.node).collect();
         if !self.is_complete(key, entry, scene) {
             let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
             let left = scene.left.get(key).into_iter().copied().flatten().map(|node| &**node);
@@ -117,7 +120,7 @@ impl Engine {
         entry: &WorkloadEntry,
         scope: &Scope,
         scene: &Scene<'a>,
-        room: &Room<'a>,
+        room: &mut Room<'a>,
     ) -> Option<Displaced<'a>> {
         let (object, status) = (&entry.object, entry.status());
         let idle = !object.spec.active
@@ -154,9 +157,11 @@ impl Engine {
             let held = choices.first()?;
             let remain = scene.nodes_of(key).into_iter().filter(|n| scene.health(n) != Health::Unhealthy);
             let remain: BTreeSet<&str> = remain.collect();
-            let mut trial = room.clone();
-            trial.release(key);
-            if trial.place(&held.needs, Some(&remain)) {
+            let mark = room.mark();
+            room.release(key);
+            let holds = room.place(&held.needs, Some(&remain));
+            room.undo(mark);
+            if holds {
                 return None;
             }
         }
@@ -171,11 +176,13 @@ impl Engine {
         &self,
         scope: &Scope,
         scene: &Scene<'a>,
-        room: &Room<'a>,
+        room: &mut Room<'a>,
     ) -> Vec<Displaced<'a>> {
-        let all = self.world.workloads.iter();
-        let mut all: Vec<_> =
-            all.filter_map(|(key, entry)| self.displaced(key, entry, scope, scene, room)).collect();
+        let workloads = self.world.workloads.iter();
+        let mut all = Vec::new();
+        for (key, entry) in workloads {
+            all.extend(self.displaced(key, entry, scope, scene, room));
+        }
         all.sort_by(|a, b| a.order.cmp(&b.order));
         all
     }

@@ -1,10 +1,11 @@
 //! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+use serde_json::json;
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::slim;
-use sluice_api::v1beta2::Admission;
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::pods::takes;
@@ -23,7 +24,7 @@ pub(crate) struct SetNeeds<'a> {
     /// What each takes.
     pub per_pod: Vec<(Name, Amount)>,
     /// The nodes that they may be on, whatever those have room for.
-    pub nodes: BTreeSet<&'a str>,
+    pub nodes: Rc<BTreeSet<&'a str>>,
     /// Whether any node takes them, be it healthy or not.
     pub possible: bool,
     /// The label that makes groups of nodes, and how many replicas take one each.
@@ -60,7 +61,7 @@ impl Engine {
         scope: &Scope,
         scene: &Scene<'a>,
     ) -> Vec<Choice<'a>> {
-        let given = entry.status().admission.as_ref().map(|admission| given(admission, scope));
+        let given = given(entry, scope);
         if given.as_ref().is_some_and(BTreeMap::is_empty) {
             return Vec::new();
         }
@@ -101,33 +102,41 @@ impl Engine {
         sets.filter_map(|set| {
             let flavor = self.world.flavors.get(flavors.get(set.name.as_str())?)?;
             let around = self.world.around(entry.object.metadata.namespace.as_deref()?, &self.config);
+            // The API server adds to a pod what its RuntimeClass says.
+            let class = set.template.runtime_class_name.as_deref();
+            let class = class.and_then(|name| self.world.runtime_classes.get(name));
             let mut tolerations = set.template.tolerations.clone();
+            tolerations.extend(class.into_iter().flat_map(|class| class.tolerations.iter().cloned()));
             tolerations.extend(flavor.spec.tolerations.iter().cloned());
+            let per_pod = takes(&set.template, around.limits, around.runtime_classes);
             let usable = |node: &slim::Node| {
                 has_labels(node, &flavor.spec.node_labels)
                     && has_labels(node, &set.template.node_selector)
+                    && class.is_none_or(|class| has_labels(node, &class.node_selector))
                     && has_affinity(node, &set.template.node_affinity)
-                    && tolerates(node, &tolerations)
+                    && tolerates(node, &tolerations, &per_pod)
             };
             let exclusive = view
                 .and_then(|view| view.pod_sets.iter().find(|p| p.name == set.name))
                 .and_then(|p| p.exclusive_topology.as_ref())
                 .map(|e| (e.key.clone(), i64::from(e.replicas.max(1))));
-            let own = scene.nodes.iter().filter(|(_, seen)| usable(seen.node));
-            let healthy = own.clone().filter(|(_, seen)| seen.health.has_capacity());
+            // Many pod sets look for the same nodes.
+            let sought = json!([
+                flavor.metadata.name,
+                set.template.node_selector,
+                class.map(|class| &class.node_selector),
+                set.template.node_affinity,
+                tolerations,
+                per_pod.iter().map(|(resource, amount)| (&**resource, amount.get() > 0)).collect::<Vec<_>>(),
+            ]);
+            let usable = scene.usable(sought.to_string(), usable);
             let count = effective_count(set, entry.status(), &self.config);
             // Whole replicas are over, or none of their pods.
             let exclusive = exclusive.map(|(label, replicas)| {
                 let each = (i64::from(set.count) + replicas - 1) / replicas;
                 (label, replicas.min((count + each - 1) / each.max(1)).max(1))
             });
-            Some(SetNeeds {
-                count,
-                per_pod: takes(&set.template, around.limits, around.runtime_classes),
-                nodes: healthy.map(|(name, _)| *name).collect(),
-                possible: own.count() > 0,
-                exclusive,
-            })
+            Some(SetNeeds { count, per_pod, nodes: usable.healthy, possible: usable.any, exclusive })
         })
         .filter(|set| set.count > 0)
         .collect()
@@ -159,12 +168,13 @@ impl Engine {
 }
 
 /// The flavor in scope that each pod set was given.
-pub(super) fn given(admission: &Admission, scope: &Scope) -> BTreeMap<Name, Name> {
-    let sets = admission.pod_set_assignments.iter();
-    sets.filter_map(|set| {
+pub(super) fn given(entry: &WorkloadEntry, scope: &Scope) -> Option<BTreeMap<Name, Name>> {
+    let admission = entry.status().admission.as_ref()?;
+    let sets = admission.pod_set_assignments.iter().zip(&entry.object.spec.pod_sets);
+    let given = sets.filter_map(|(set, spec)| {
         let mut flavors = set.flavors.values().map(String::as_str);
         let flavor = flavors.find_map(|f| scope.flavors.get_key_value(f).map(|(name, _)| name))?;
-        Some((Name::from(set.name.as_str()), Name::clone(flavor)))
-    })
-    .collect()
+        Some((Name::from(spec.name.as_str()), Name::clone(flavor)))
+    });
+    Some(given.collect())
 }

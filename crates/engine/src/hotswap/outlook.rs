@@ -166,13 +166,13 @@ impl Engine {
         &self,
         object: &slim::Workload,
         view: &JobView,
-        pod_set: &str,
+        pod_set: usize,
         flavors: &BTreeSet<&str>,
     ) -> Option<Box<Affinity>> {
         if !self.config.on(Gate::Hotswap) || !self.config.scheduling {
             return None;
         }
-        let set = view.pod_sets.iter().find(|set| set.name == pod_set);
+        let set = view.pod_sets.get(pod_set);
         let groups = set.and_then(|set| set.exclusive_topology.as_ref()).map(|groups| groups.key.as_str());
         let end = end(self.now, object, view);
         let announced = &self.config.hotswap.maintenance_time_label;

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobKind;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::displaced::leaves;
+use super::health;
 use super::scene::holds;
 use crate::config::ResourceConfig;
-use crate::engine::Engine;
+use crate::engine::{Alarm, Engine};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::{Surroundings, per_pod};
-use crate::input::ObjectRef;
+use crate::input::{Kind, ObjectRef};
 use crate::world::{JobKey, WorkloadEntry};
 
 /// The resource that counts pods.
@@ -39,6 +40,8 @@ pub(crate) struct Pod {
     pub controller: Option<Name>,
     /// The JobSet that it names.
     jobset: Option<Name>,
+    /// When it was first seen on its node before that was: the watch of Nodes may be behind that of Pods.
+    before_node: Option<Timestamp>,
     /// When it was made.
     created: Option<Timestamp>,
     /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
@@ -88,6 +91,7 @@ impl Engine {
             uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
             leaving: pod.metadata.deletion_timestamp.is_some(),
             former: false,
+            before_node: None,
             controller: pod.controller_uid.as_deref().map(Name::from),
             jobset: pod.jobset.as_deref().map(Name::from),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -95,14 +99,37 @@ impl Engine {
         };
         let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
         let known = self.world.pods.get(&key).filter(|known| known.uid == entry.uid);
-        let entry = Pod { former: known.is_some_and(|known| known.former), ..entry };
+        let before_node = match known {
+            Some(known) => known.before_node,
+            // What is there at the beginning has nodes that are there, or are gone.
+            None => self.listed.contains(&Kind::Pod).then_some(self.now),
+        };
+        let before_node = before_node.filter(|_| !self.world.nodes.contains_key(&entry.node));
+        let entry = Pod { former: known.is_some_and(|known| known.former), before_node, ..entry };
         if self.world.pods.get(&key) != Some(&entry) {
             if entry.leaving {
                 self.hotswap_left(&key, &entry);
             }
             self.mark_if_stuck(&entry);
+            if let Some(until) = self.node_expected_until(&entry) {
+                self.wake_at(until, Alarm::Hotswap);
+            }
             self.world.put_pod(key, entry);
             self.hotswap_pods_changed();
+        }
+    }
+
+    /// Until when a pod's node that was never seen is not taken for one that is gone.
+    pub(super) fn node_expected_until(&self, pod: &Pod) -> Option<Timestamp> {
+        let wait = SignedDuration::from_secs(self.config.hotswap.not_ready_after.as_secs());
+        pod.before_node.filter(|_| !self.world.nodes.contains_key(&pod.node))?.checked_add(wait).ok()
+    }
+
+    /// From when on a pod's node counts as lost, if it is not ready or gone.
+    pub(crate) fn lost_from(&self, pod: &Pod) -> Option<Timestamp> {
+        match self.world.nodes.get(&pod.node) {
+            Some(node) => health::lost_from(node, &self.config.hotswap),
+            None => Some(self.node_expected_until(pod).unwrap_or(Timestamp::MIN)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What Hotswap must know of quotas: whether a queue is within its own with a Workload in it, and whether it could ever be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::v1beta2::ResourceQuota;
 use sluice_core::{Amount, Name, WorkloadKey};
@@ -10,9 +10,26 @@ use super::displaced::{for_nodes, leaves};
 use super::scene::{exact, holds};
 use crate::engine::Engine;
 use crate::ingest::requests::amount_in;
+use crate::world::WorkloadEntry;
 
 /// What a Workload takes: flavor, resource, amount.
 type Claim = [(Name, Name, Amount)];
+
+/// Amounts by ClusterQueue, flavor and resource.
+pub(crate) type Held = BTreeMap<(Name, Name, Name), i128>;
+
+/// What a Workload holds.
+fn held_by(entry: &WorkloadEntry) -> impl Iterator<Item = ((Name, Name, Name), i128)> {
+    entry.status().admission.iter().flat_map(|admission| {
+        admission.pod_set_assignments.iter().flat_map(|set| {
+            set.flavors.iter().map(|(resource, flavor)| {
+                let names = (admission.cluster_queue.as_str(), flavor.as_str(), resource.as_str());
+                let pair = (Name::from(names.0), Name::from(names.1), Name::from(names.2));
+                (pair, exact(amount_in(&set.resource_usage, resource)))
+            })
+        })
+    })
+}
 
 /// All that a claim takes of a pair.
 fn taken(claim: &Claim, flavor: &Name, resource: &Name) -> i128 {
@@ -34,27 +51,40 @@ impl Engine {
     }
 
     /// Whether a queue is within its nominal quota of what a Workload needs, with that Workload in it.
-    pub(super) fn within_nominal(&self, queue: &Name, me: &WorkloadKey, claim: &Claim) -> bool {
+    pub(super) fn within_nominal(&self, queue: &Name, me: &WorkloadKey, claim: &Claim, held: &Held) -> bool {
         claim.iter().all(|(flavor, resource, _)| {
-            let others = self.world.workloads.iter().filter(|(key, entry)| *key != me && holds(entry));
-            let used: i128 = others
-                .filter_map(|(_, entry)| entry.status().admission.as_ref())
-                .filter(|admission| *admission.cluster_queue == **queue)
-                .flat_map(|admission| &admission.pod_set_assignments)
-                .filter(|set| set.flavors.get(&**resource).is_some_and(|f| **f == **flavor))
-                .map(|set| exact(amount_in(&set.resource_usage, resource)))
-                .sum();
-            used + taken(claim, flavor, resource) <= self.nominal(queue, flavor, resource)
+            let pair = (Name::clone(queue), Name::clone(flavor), Name::clone(resource));
+            let all = held.get(&pair).copied().unwrap_or(0);
+            let own = self.world.workloads.get(me).filter(|entry| holds(entry));
+            let own = own.into_iter().flat_map(held_by).filter(|(held, _)| *held == pair).map(|(_, n)| n);
+            all - own.sum::<i128>() + taken(claim, flavor, resource) <= self.nominal(queue, flavor, resource)
         })
+    }
+
+    /// What all Workloads hold, by ClusterQueue, flavor and resource.
+    pub(super) fn held(&self) -> Held {
+        let mut all = Held::new();
+        for entry in self.world.workloads.values().filter(|entry| holds(entry)) {
+            for (pair, amount) in held_by(entry) {
+                *all.entry(pair).or_default() += amount;
+            }
+        }
+        all
     }
 
     /// Whether a queue could ever hold a claim, with all that it could borrow.
     pub(super) fn could_ever_hold(&self, queue: &str, claim: &Claim) -> bool {
         claim.iter().all(|(flavor, resource, _)| {
-            let most = self.scheduler.most(queue, flavor, resource);
+            let most = self.scheduler.potential_available(queue, flavor, resource);
             self.quota(queue, flavor, resource).is_some()
                 && most.is_some_and(|most| taken(claim, flavor, resource) <= exact(most))
         })
+    }
+
+    /// Who gives back what it holds, and does not come back: who leaves failing nodes does.
+    pub(super) fn leaving_for_good(&self) -> Vec<&WorkloadKey> {
+        let all = self.world.workloads.iter();
+        all.filter(|(_, entry)| leaves(entry) && !for_nodes(entry)).map(|(key, _)| key).collect()
     }
 
     /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those who make way gave back what they
@@ -65,11 +95,10 @@ impl Engine {
         me: &WorkloadKey,
         claim: &Claim,
         way: &[WorkloadKey],
+        leaving: &[&WorkloadKey],
     ) -> bool {
         let mut quota = self.scheduler.snapshot();
-        // Who leaves failing nodes comes back.
-        let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry) && !for_nodes(entry));
-        for key in leaving.map(|(key, _)| key).chain(way).chain([me]).collect::<BTreeSet<_>>() {
+        for key in leaving.iter().copied().chain(way).chain([me]).collect::<BTreeSet<_>>() {
             quota.release(&self.scheduler, key);
         }
         claim.iter().all(|(flavor, resource, _)| {

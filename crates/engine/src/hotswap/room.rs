@@ -1,4 +1,7 @@
 //! What is free on the nodes, and whether pods fit there: first fit by name, whole groups for those who take them.
+//!
+//! Everything that is tried is noted and can be taken back: nothing is copied. The nodes that a search looks at are counted, so that
+//! it ends somewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,23 +11,51 @@ use super::capacity::Groups;
 use super::needs::SetNeeds;
 use super::scene::{Scene, exact};
 
+/// The label and value of a group of nodes.
+type Group<'a> = (&'a str, &'a str);
+
 /// What a Workload has on the nodes.
 #[derive(Clone, Debug, Default)]
 struct Taken<'a> {
-    /// Amounts by node.
-    amounts: Vec<(&'a str, &'a Name, i128)>,
-    /// Groups that it has to itself: label and value.
-    groups: BTreeSet<(&'a str, &'a str)>,
+    /// Amounts: which of the free ones, and how much.
+    amounts: Vec<(Place, i128)>,
+    /// The nodes of its pods.
+    nodes: BTreeSet<&'a str>,
+    /// Groups that it has to itself.
+    groups: BTreeSet<Group<'a>>,
 }
+
+/// A resource of a node: the positions of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    node: usize,
+    resource: usize,
+}
+
+/// A value before it was changed.
+#[derive(Clone, Debug)]
+enum Before<'a> {
+    Free(Place, i128),
+    Occupied(Group<'a>, usize),
+}
+
+/// How far changes are to be taken back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(usize);
 
 /// What is free on the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Room<'a> {
-    free: BTreeMap<&'a str, BTreeMap<&'a Name, i128>>,
+    /// The positions of the nodes.
+    nodes: BTreeMap<&'a str, usize>,
+    /// By node: its resources.
+    free: Vec<Vec<(&'a Name, i128)>>,
     taken: BTreeMap<&'a WorkloadKey, Taken<'a>>,
-    groups: &'a BTreeMap<String, Groups<'a>>,
+    pub(super) groups: &'a BTreeMap<String, Groups<'a>>,
     /// Groups that somebody has to himself.
-    occupied: BTreeMap<(&'a str, &'a str), usize>,
+    occupied: BTreeMap<Group<'a>, usize>,
+    before: Vec<Before<'a>>,
+    steps: u64,
 }
 
 impl<'a> Room<'a> {
@@ -34,38 +65,99 @@ impl<'a> Room<'a> {
         groups: &'a BTreeMap<String, Groups<'a>>,
         exclusive: impl Fn(&WorkloadKey) -> BTreeSet<String>,
     ) -> Self {
-        let free = scene.nodes.iter().map(|(name, seen)| {
-            (*name, seen.allocatable.iter().map(|(resource, amount)| (resource, *amount)).collect())
-        });
-        let mut room =
-            Self { free: free.collect(), taken: BTreeMap::new(), groups, occupied: BTreeMap::new() };
+        let mut room = Self {
+            nodes: scene.nodes.keys().enumerate().map(|(at, name)| (*name, at)).collect(),
+            free: scene
+                .nodes
+                .values()
+                .map(|seen| seen.allocatable.iter().map(|(r, a)| (r, *a)).collect())
+                .collect(),
+            taken: BTreeMap::new(),
+            groups,
+            occupied: BTreeMap::new(),
+            before: Vec::new(),
+            steps: 0,
+        };
         for pod in &scene.others {
             for (resource, amount) in &pod.requests {
-                room.change(&pod.node, resource, -exact(*amount));
+                if let Some(place) = room.find(&pod.node, resource) {
+                    room.free[place.node][place.resource].1 -= exact(*amount);
+                }
             }
         }
         for (key, pods) in &scene.of_workload {
             let keys = exclusive(key);
             let mut taken = Taken::default();
             for pod in pods {
+                taken.nodes.insert(&pod.node);
                 for (resource, amount) in &pod.requests {
-                    taken.amounts.push((&pod.node, resource, exact(*amount)));
+                    taken.amounts.extend(room.find(&pod.node, resource).map(|place| (place, exact(*amount))));
                 }
                 for (label, groups) in groups.iter().filter(|(label, _)| keys.contains(*label)) {
-                    let of_node = groups.nodes.iter().find(|(_, all)| all.contains(&&*pod.node));
-                    taken.groups.extend(of_node.map(|(value, _)| (label.as_str(), *value)));
+                    taken.groups.extend(groups.of.get(&*pod.node).map(|value| (label.as_str(), *value)));
                 }
             }
             room.taken.insert(key, taken);
             room.take(key);
         }
+        room.keep();
         room
     }
 
-    fn change(&mut self, node: &str, resource: &Name, by: i128) {
-        if let Some(amount) = self.free.get_mut(node).and_then(|free| free.get_mut(resource)) {
-            *amount += by;
+    fn find(&self, node: &str, resource: &Name) -> Option<Place> {
+        let node = *self.nodes.get(node)?;
+        let resource = self.free[node].iter().position(|(name, _)| *name == resource)?;
+        Some(Place { node, resource })
+    }
+
+    /// Where changes from now on can be taken back to.
+    pub fn mark(&self) -> Mark {
+        Mark(self.before.len())
+    }
+
+    /// Takes all changes since then back.
+    pub fn undo(&mut self, mark: Mark) {
+        while self.before.len() > mark.0 {
+            match self.before.pop() {
+                Some(Before::Free(place, amount)) => self.free[place.node][place.resource].1 = amount,
+                Some(Before::Occupied(group, count)) => {
+                    self.occupied.insert(group, count);
+                }
+                None => return,
+            }
         }
+    }
+
+    /// All changes stay. Marks that were made before mean nothing any more.
+    pub fn keep(&mut self) {
+        self.before.clear();
+    }
+
+    /// How many nodes and Workloads searches have looked at.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Counts the work of a search.
+    pub fn count(&mut self, steps: usize) {
+        self.steps += steps as u64;
+    }
+
+    fn change(&mut self, place: Place, by: i128) {
+        let amount = &mut self.free[place.node][place.resource].1;
+        self.before.push(Before::Free(place, *amount));
+        *amount += by;
+    }
+
+    fn occupy(&mut self, group: Group<'a>, by: impl Fn(usize) -> usize) {
+        let count = self.occupied.entry(group).or_default();
+        self.before.push(Before::Occupied(group, *count));
+        *count = by(*count);
+    }
+
+    /// Whether somebody has a group to himself.
+    fn is_occupied(&self, group: Group<'a>) -> bool {
+        self.occupied.get(&group).is_some_and(|count| *count > 0)
     }
 
     /// The pods of a Workload are there.
@@ -79,53 +171,63 @@ impl<'a> Room<'a> {
     }
 
     fn shift(&mut self, key: &WorkloadKey, sign: i128) {
-        let Some(taken) = self.taken.get(key).cloned() else { return };
-        for (node, resource, amount) in taken.amounts {
-            self.change(node, resource, sign * amount);
+        let Some(taken) = self.taken.remove_entry(key) else { return };
+        self.count(taken.1.amounts.len());
+        for (place, amount) in &taken.1.amounts {
+            self.change(*place, sign * amount);
         }
-        for group in taken.groups {
-            let count = self.occupied.entry(group).or_default();
-            *count = if sign < 0 { *count + 1 } else { count.saturating_sub(1) };
+        for group in &taken.1.groups {
+            self.occupy(*group, |count| if sign < 0 { count + 1 } else { count.saturating_sub(1) });
         }
+        self.taken.insert(taken.0, taken.1);
+    }
+
+    /// How many pods of a set a node has room for, `most` at most.
+    fn fit(&self, set: &SetNeeds<'_>, node: usize, most: i128) -> i128 {
+        let free = &self.free[node];
+        let fit = set.per_pod.iter().map(|(resource, amount)| {
+            match free.iter().find(|(name, _)| *name == resource) {
+                Some((_, free)) => free.max(&0) / exact(*amount).max(1),
+                // A node that does not say how many pods it takes does not limit them.
+                None if **resource == *super::pods::PODS => most,
+                None => 0,
+            }
+        });
+        fit.min().unwrap_or(most).min(most)
     }
 
     /// Finds nodes for all pods and takes them; changes nothing if there are none.
     pub fn place(&mut self, needs: &[SetNeeds<'_>], among: Option<&BTreeSet<&str>>) -> bool {
-        let mut trial = self.clone();
+        let mark = self.mark();
         let all = needs.iter().all(|set| {
             if let Some((label, replicas)) = &set.exclusive {
-                return trial.place_in_groups(set, label, *replicas, among);
+                return self.place_in_groups(set, label, *replicas, among);
             }
-            let nodes: Vec<&str> = set.nodes.iter().copied().collect();
-            trial.place_on(set, &nodes, set.count, among)
+            match among {
+                Some(among) => {
+                    let usable = among.iter().filter(|node| set.nodes.contains(**node)).copied();
+                    self.place_on(set, usable, set.count)
+                }
+                None => self.place_on(set, set.nodes.iter().copied(), set.count),
+            }
         });
-        if all {
-            *self = trial;
+        if !all {
+            self.undo(mark);
         }
         all
     }
 
     /// Puts `count` pods on these nodes, as many on each as it takes.
-    fn place_on(
-        &mut self,
-        set: &SetNeeds<'_>,
-        nodes: &[&str],
-        count: i64,
-        among: Option<&BTreeSet<&str>>,
-    ) -> bool {
+    fn place_on<'n>(&mut self, set: &SetNeeds<'_>, nodes: impl Iterator<Item = &'n str>, count: i64) -> bool {
         let mut left = i128::from(count);
-        for node in nodes.iter().filter(|node| among.is_none_or(|among| among.contains(**node))) {
-            let Some(free) = self.free.get_mut(*node) else { continue };
-            let fit = set.per_pod.iter().map(|(resource, amount)| match free.get(resource) {
-                Some(free) => free.max(&0) / exact(*amount).max(1),
-                // A node that does not say how many pods it takes does not limit them.
-                None if **resource == *super::pods::PODS => left,
-                None => 0,
-            });
-            let fit = fit.min().unwrap_or(left).min(left);
-            for (resource, amount) in &set.per_pod {
-                if let Some(free) = free.get_mut(resource) {
-                    *free -= exact(*amount) * fit;
+        for node in nodes {
+            self.count(1);
+            let Some(&node) = self.nodes.get(node) else { continue };
+            let fit = self.fit(set, node, left);
+            for (resource, amount) in set.per_pod.iter().filter(|_| fit > 0) {
+                let at = self.free[node].iter().position(|(name, _)| *name == resource);
+                if let Some(resource) = at {
+                    self.change(Place { node, resource }, -(exact(*amount) * fit));
                 }
             }
             left -= fit;
@@ -145,25 +247,153 @@ impl<'a> Room<'a> {
         among: Option<&BTreeSet<&str>>,
     ) -> bool {
         let Some((label, groups)) = self.groups.get_key_value(label) else { return false };
-        let label = label.as_str();
-        let per_replica = set.count / replicas + i64::from(set.count % replicas != 0);
+        let per_replica = per_replica(set, replicas);
         let mut left = replicas;
-        for (value, members) in &groups.nodes {
-            let group = (label, *value);
+        let values: Vec<&'a str> = match among {
+            Some(among) => {
+                let of_nodes: BTreeSet<&'a str> =
+                    among.iter().filter_map(|node| groups.of.get(node).copied()).collect();
+                of_nodes.into_iter().collect()
+            }
+            None => groups.nodes.keys().copied().collect(),
+        };
+        for value in values {
+            let group = (label.as_str(), value);
             if left == 0 {
                 break;
             }
-            if !groups.whole.contains(value) || self.occupied.get(&group).is_some_and(|count| *count > 0) {
+            self.count(1);
+            if !groups.whole.contains(value) || self.is_occupied(group) {
                 continue;
             }
-            let usable: Vec<&str> = members.iter().copied().filter(|node| set.nodes.contains(node)).collect();
-            let mut trial = self.clone();
-            if trial.place_on(set, &usable, per_replica, among) {
-                *trial.occupied.entry(group).or_default() += 1;
-                *self = trial;
+            let usable =
+                |node: &&&str| set.nodes.contains(**node) && among.is_none_or(|among| among.contains(**node));
+            let members = groups.nodes[value].iter().filter(usable).copied();
+            let mark = self.mark();
+            if self.place_on(set, members, per_replica) {
+                self.occupy(group, |count| count + 1);
                 left -= 1;
+            } else {
+                self.undo(mark);
             }
         }
         left == 0
     }
+}
+
+/// How many pods of a set one group takes.
+fn per_replica(set: &SetNeeds<'_>, replicas: i64) -> i64 {
+    set.count / replicas + i64::from(set.count % replicas != 0)
+}
+
+/// What nodes have room for of some pods, kept up to date while Workloads go and come back: whether all fit need not be tried on all
+/// nodes each time.
+pub(crate) struct Probe<'n, 'a> {
+    needs: &'n [SetNeeds<'a>],
+    sets: Vec<Fits<'a>>,
+}
+
+/// What there is room for of one set.
+enum Fits<'a> {
+    /// By node, and in all.
+    Nodes(BTreeMap<usize, i128>, i128),
+    /// The groups that one replica each fits into.
+    Groups(&'a str, BTreeSet<&'a str>),
+}
+
+impl<'n, 'a> Probe<'n, 'a> {
+    /// What there is room for now.
+    pub fn of(room: &mut Room<'a>, needs: &'n [SetNeeds<'a>]) -> Self {
+        let mut sets = Vec::new();
+        for set in needs {
+            room.count(set.nodes.len());
+            sets.push(match &set.exclusive {
+                None => {
+                    let most = i128::from(set.count);
+                    let fits = set.nodes.iter().filter_map(|node| {
+                        let node = *room.nodes.get(node)?;
+                        Some((node, room.fit(set, node, most)))
+                    });
+                    let fits: BTreeMap<usize, i128> = fits.collect();
+                    let sum = fits.values().sum();
+                    Fits::Nodes(fits, sum)
+                }
+                Some((label, replicas)) => match room.groups.get_key_value(label.as_str()) {
+                    None => Fits::Groups("", BTreeSet::new()),
+                    Some((label, groups)) => {
+                        let values = groups.whole.iter().copied();
+                        let good =
+                            values.filter(|value| is_good(room, set, label, value, *replicas)).collect();
+                        Fits::Groups(label, good)
+                    }
+                },
+            });
+        }
+        Self { needs, sets }
+    }
+
+    /// A Workload went, or came back.
+    pub fn changed(&mut self, room: &mut Room<'a>, key: &WorkloadKey) {
+        let Some(taken) = room.taken.get(key) else { return };
+        let mut nodes: Vec<usize> = taken.amounts.iter().map(|(place, _)| place.node).collect();
+        nodes.dedup();
+        for (set, fits) in self.needs.iter().zip(&mut self.sets) {
+            match fits {
+                Fits::Nodes(by_node, sum) => {
+                    for node in &nodes {
+                        if let Some(fit) = by_node.get_mut(node) {
+                            let now = room.fit(set, *node, i128::from(set.count));
+                            *sum += now - *fit;
+                            *fit = now;
+                        }
+                    }
+                }
+                Fits::Groups(label, good) => {
+                    let Some(groups) = room.groups.get(*label) else { continue };
+                    let replicas = set.exclusive.as_ref().map_or(1, |(_, replicas)| *replicas);
+                    let of_nodes = taken.nodes.iter().filter_map(|node| groups.of.get(node).copied());
+                    let of_itself =
+                        taken.groups.iter().filter(|(of, _)| of == label).map(|(_, value)| *value);
+                    let values: BTreeSet<&'a str> = of_nodes.chain(of_itself).collect();
+                    for value in values.into_iter().filter(|value| groups.whole.contains(value)) {
+                        if is_good(room, set, label, value, replicas) {
+                            good.insert(value);
+                        } else {
+                            good.remove(value);
+                        }
+                    }
+                }
+            }
+        }
+        room.count(nodes.len());
+    }
+
+    /// Whether all fit. Several sets are tried, as they take from each other.
+    pub fn fits(&self, room: &mut Room<'a>) -> bool {
+        let each = self.needs.iter().zip(&self.sets).all(|(set, fits)| match fits {
+            Fits::Nodes(_, sum) => *sum >= i128::from(set.count),
+            Fits::Groups(_, good) => {
+                let replicas = set.exclusive.as_ref().map_or(1, |(_, replicas)| *replicas);
+                i64::try_from(good.len()).unwrap_or(i64::MAX) >= replicas
+            }
+        });
+        if !each || self.needs.len() == 1 {
+            return each;
+        }
+        let mark = room.mark();
+        let all = room.place(self.needs, None);
+        room.undo(mark);
+        all
+    }
+}
+
+/// Whether a group is free and has room for one replica.
+fn is_good<'a>(room: &Room<'a>, set: &SetNeeds<'_>, label: &'a str, value: &'a str, replicas: i64) -> bool {
+    if room.is_occupied((label, value)) {
+        return false;
+    }
+    let wanted = i128::from(per_replica(set, replicas));
+    let members = room.groups.get(label).and_then(|groups| groups.nodes.get(value)).into_iter().flatten();
+    let usable = members.filter(|node| set.nodes.contains(**node)).filter_map(|node| room.nodes.get(node));
+    usable.map(|node| room.fit(set, *node, wanted)).sum::<i128>() >= wanted
 }

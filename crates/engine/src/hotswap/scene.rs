@@ -1,12 +1,14 @@
 //! What one look sees: the nodes with their health, and the pods on them by the Workload that they run for.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Toleration};
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
-use sluice_quantity::{CPU, Quantity};
+use sluice_quantity::{CPU, Quantity, is_extended};
 
 use super::health::{self, Health};
 use super::pods::{Pod, PodKey};
@@ -37,6 +39,17 @@ pub(crate) struct Scene<'a> {
     pub others: Vec<&'a Pod>,
     /// The nodes that pods of running Workloads left.
     pub left: BTreeMap<&'a WorkloadKey, &'a BTreeSet<Name>>,
+    /// The nodes that pods may be on, by what these ask of nodes.
+    usable: RefCell<BTreeMap<String, Usable<'a>>>,
+}
+
+/// The nodes that pods may be on.
+#[derive(Clone, Debug)]
+pub(crate) struct Usable<'a> {
+    /// Those that count for capacity.
+    pub healthy: Rc<BTreeSet<&'a str>>,
+    /// Whether there are any at all.
+    pub any: bool,
 }
 
 fn floor(resource: &str, text: &str) -> i128 {
@@ -90,6 +103,18 @@ impl<'a> Scene<'a> {
         self.nodes.iter().filter(|(_, seen)| has_labels(seen.node, flavor)).map(|(name, seen)| (*name, seen))
     }
 
+    /// The nodes that `may` lets pods be on; `sought` tells what is asked of them from everything else that is.
+    pub fn usable(&self, sought: String, may: impl Fn(&slim::Node) -> bool) -> Usable<'a> {
+        if let Some(known) = self.usable.borrow().get(&sought) {
+            return known.clone();
+        }
+        let own: Vec<_> = self.nodes.iter().filter(|(_, seen)| may(seen.node)).collect();
+        let healthy = own.iter().filter(|(_, seen)| seen.health.has_capacity()).map(|(name, _)| **name);
+        let usable = Usable { healthy: Rc::new(healthy.collect()), any: !own.is_empty() };
+        self.usable.borrow_mut().insert(sought, usable.clone());
+        usable
+    }
+
     /// How a node is; one that is gone is not healthy.
     pub fn health(&self, node: &str) -> Health {
         self.nodes.get(node).map_or(Health::Unhealthy, |seen| seen.health)
@@ -107,10 +132,9 @@ pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -
     wanted.iter().all(|(key, value)| labels.and_then(|l| l.get(key)).is_some_and(|is| is == value))
 }
 
-/// Whether one of the terms of a required node affinity holds; `matchFields` are not looked at.
+/// Whether one of the terms of a required node affinity holds. A term without any requirement selects no node.
 pub(crate) fn has_affinity(node: &slim::Node, terms: &[NodeSelectorTerm]) -> bool {
-    let holds = |e: &NodeSelectorRequirement| {
-        let value = node.metadata.labels.as_ref().and_then(|labels| labels.get(&e.key));
+    let holds = |e: &NodeSelectorRequirement, value: Option<&String>| {
         let values = e.values.as_deref().unwrap_or_default();
         let number = |text: &String| text.parse::<i64>().ok();
         let compared = || Some((number(value?)?, number(values.first()?)?));
@@ -124,12 +148,29 @@ pub(crate) fn has_affinity(node: &slim::Node, terms: &[NodeSelectorTerm]) -> boo
             _ => false,
         }
     };
-    terms.is_empty() || terms.iter().any(|t| t.match_expressions.iter().flatten().all(holds))
+    let label = |e: &NodeSelectorRequirement| {
+        holds(e, node.metadata.labels.as_ref().and_then(|labels| labels.get(&e.key)))
+    };
+    // There is no other field.
+    let field =
+        |e: &NodeSelectorRequirement| e.key == "metadata.name" && holds(e, node.metadata.name.as_ref());
+    terms.is_empty()
+        || terms.iter().any(|term| {
+            let labels = term.match_expressions.as_deref().unwrap_or_default();
+            let fields = term.match_fields.as_deref().unwrap_or_default();
+            !(labels.is_empty() && fields.is_empty()) && labels.iter().all(label) && fields.iter().all(field)
+        })
 }
 
-/// Whether pods with these tolerations may come to a node.
-pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration]) -> bool {
+/// Whether pods with these tolerations, which take `requests` of a node, may come to it. Templates don't have all tolerations of
+/// their pods: where nodes with devices are tainted with the resource's name, as GKE's TPU and GPU nodes are, the API server's
+/// admission plugin `ExtendedResourceToleration` gives one to each pod that asks for the resource.
+pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests: &[(Name, Amount)]) -> bool {
+    let asked = |key: &str| is_extended(key) && requests.iter().any(|(resource, _)| **resource == *key);
     node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule").all(|taint| {
+        if taint.effect == "NoSchedule" && asked(&taint.key) {
+            return true;
+        }
         tolerations.iter().any(|t| {
             let key = t.key.as_deref().unwrap_or_default();
             let effect = t.effect.as_deref().unwrap_or_default();
@@ -145,4 +186,55 @@ pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration]) -> bool {
 /// An amount as an exact number.
 pub(crate) fn exact(amount: Amount) -> i128 {
     i128::from(amount.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Taint;
+
+    use super::*;
+
+    #[test]
+    fn a_term_without_requirements_selects_no_node() {
+        let mut node = slim::Node::default();
+        node.metadata.name = Some("n1".to_owned());
+        node.metadata.labels = Some([("pool".to_owned(), "a".to_owned())].into());
+        let requirement = |key: &str, operator: &str, value: &str| NodeSelectorRequirement {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values: Some(vec![value.to_owned()]),
+        };
+        let labels = |one| NodeSelectorTerm { match_expressions: Some(vec![one]), match_fields: None };
+        let fields = |one| NodeSelectorTerm { match_expressions: None, match_fields: Some(vec![one]) };
+        let empty = NodeSelectorTerm { match_expressions: Some(Vec::new()), match_fields: None };
+        let pool = || labels(requirement("pool", "In", "a"));
+        assert!(has_affinity(&node, &[]), "nothing is required");
+        assert!(!has_affinity(&node, &[NodeSelectorTerm::default()]));
+        assert!(!has_affinity(&node, &[empty]));
+        assert!(has_affinity(&node, &[NodeSelectorTerm::default(), pool()]), "one of the terms is enough");
+        assert!(!has_affinity(&node, &[labels(requirement("pool", "In", "b"))]));
+        let name = |operator: &str, value: &str| fields(requirement("metadata.name", operator, value));
+        assert!(has_affinity(&node, &[name("In", "n1")]) && has_affinity(&node, &[name("NotIn", "n2")]));
+        assert!(!has_affinity(&node, &[name("In", "n2")]) && !has_affinity(&node, &[name("NotIn", "n1")]));
+        assert!(!has_affinity(&node, &[fields(requirement("metadata.uid", "NotIn", "x"))]));
+        let both = NodeSelectorTerm { match_fields: name("In", "n2").match_fields, ..pool() };
+        assert!(!has_affinity(&node, &[both]), "labels and fields must hold");
+    }
+
+    #[test]
+    fn a_taint_named_after_a_device_that_the_pods_ask_for_keeps_nobody_off() {
+        let tolerated = |key: &str, effect: &str, resource: &str| {
+            let taint = Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() };
+            let node = slim::Node { taints: vec![taint], ..slim::Node::default() };
+            tolerates(&node, &[], &[(Name::from(resource), Amount(4)), (Name::from("pods"), Amount(1))])
+        };
+        assert!(tolerated("google.com/tpu", "NoSchedule", "google.com/tpu"));
+        assert!(tolerated("nvidia.com/gpu", "NoSchedule", "nvidia.com/gpu"));
+        assert!(!tolerated("google.com/tpu", "NoSchedule", "nvidia.com/gpu"), "another device");
+        assert!(
+            !tolerated("google.com/tpu", "NoExecute", "google.com/tpu"),
+            "the plugin's is for NoSchedule"
+        );
+        assert!(!tolerated("pods", "NoSchedule", "cpu"), "not an extended resource");
+    }
 }

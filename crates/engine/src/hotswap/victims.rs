@@ -32,32 +32,60 @@ pub(crate) struct Candidate {
     pub key: WorkloadKey,
 }
 
-/// The candidates whose going makes room, none of them needless; `None` if all together do not. `fits` says whether there is
-/// room once these are gone.
-pub(crate) fn choose(
-    mut candidates: Vec<Candidate>,
-    fits: impl Fn(&[WorkloadKey]) -> bool,
-) -> Option<Vec<WorkloadKey>> {
+/// Where candidates go and come back.
+pub(crate) trait Ground {
+    /// A candidate goes.
+    fn release(&mut self, key: &WorkloadKey);
+    /// A candidate that went stays after all.
+    fn take(&mut self, key: &WorkloadKey);
+    /// Whether there is room now.
+    fn fits(&mut self) -> bool;
+    /// Whether the search may go on.
+    fn goes_on(&self) -> bool;
+}
+
+/// What a search for victims came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// These go; they are gone from the ground.
+    Victims(Vec<WorkloadKey>),
+    /// All together do not make room.
+    None,
+    /// The search was cut short.
+    Cut,
+}
+
+/// The candidates whose going makes room, none of them needless.
+pub(crate) fn choose(mut candidates: Vec<Candidate>, ground: &mut impl Ground) -> Choice {
     candidates.sort();
     let mut gone = Vec::new();
     let mut enough = false;
     for candidate in candidates {
+        if !ground.goes_on() {
+            return Choice::Cut;
+        }
+        ground.release(&candidate.key);
         gone.push(candidate.key);
-        if fits(&gone) {
+        if ground.fits() {
             enough = true;
             break;
         }
     }
     if !enough {
-        return None;
+        return Choice::None;
     }
     for at in (0..gone.len().saturating_sub(1)).rev() {
-        let stays = gone.remove(at);
-        if !fits(&gone) {
-            gone.insert(at, stays);
+        if !ground.goes_on() {
+            return Choice::Cut;
+        }
+        ground.take(&gone[at]);
+        if ground.fits() {
+            gone.remove(at);
+        } else {
+            ground.release(&gone[at]);
         }
     }
-    Some(gone)
+    Choice::Victims(gone)
 }
 
 #[cfg(test)]
@@ -74,10 +102,50 @@ mod tests {
         }
     }
 
+    /// A ground of names, on which a condition says what fits; so many questions are answered.
+    struct Names<F> {
+        gone: Vec<String>,
+        fits: F,
+        questions: usize,
+    }
+
+    impl<F: Fn(&[&str]) -> bool> Ground for Names<F> {
+        fn release(&mut self, key: &WorkloadKey) {
+            self.gone.push(key.name.to_string());
+        }
+
+        fn take(&mut self, key: &WorkloadKey) {
+            self.gone.retain(|name| **name != *key.name);
+        }
+
+        fn fits(&mut self) -> bool {
+            self.questions -= 1;
+            (self.fits)(&self.gone.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+
+        fn goes_on(&self) -> bool {
+            self.questions > 0
+        }
+    }
+
+    fn search(candidates: Vec<Candidate>, questions: usize, fits: impl Fn(&[&str]) -> bool) -> Choice {
+        choose(candidates, &mut Names { gone: Vec::new(), fits, questions })
+    }
+
     fn chosen(candidates: Vec<Candidate>, fits: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
-        let names = |keys: &[WorkloadKey]| keys.iter().map(|k| k.name.to_string()).collect::<Vec<_>>();
-        let fits = |gone: &[WorkloadKey]| fits(&names(gone).iter().map(String::as_str).collect::<Vec<_>>());
-        choose(candidates, fits).map(|keys| names(&keys))
+        match search(candidates, 100, fits) {
+            Choice::Victims(keys) => Some(keys.iter().map(|key| key.name.to_string()).collect()),
+            Choice::None => None,
+            Choice::Cut => panic!("the search ends"),
+        }
+    }
+
+    #[test]
+    fn a_search_without_end_is_cut() {
+        let all: Vec<_> = (0..9).map(|n| candidate(&format!("c{n}"), Nearness::OwnQueue, n, 1)).collect();
+        assert_eq!(search(all.clone(), 8, |_| false), Choice::Cut);
+        assert_eq!(search(all.clone(), 10, |gone| gone.len() == 9), Choice::Cut, "while it gives back");
+        assert_eq!(search(all, 10, |_| false), Choice::None);
     }
 
     #[test]

@@ -25,23 +25,28 @@ pub(crate) struct Surroundings<'a> {
 struct Effective {
     requests: Nano,
     limits: Nano,
+    /// The limits that it has itself.
+    own_limits: Nano,
 }
 
 /// Reference 06, 6.2, (b) and (c): defaults for what is missing, then limits for missing requests.
 fn effective(resources: &Resources, defaults: &Limits) -> Effective {
-    let mut limits = parsed(&resources.limits);
+    let own_limits = parsed(&resources.limits);
+    let mut limits = own_limits.clone();
     fill(&mut limits, &defaults.default);
     let mut requests = parsed(&resources.requests);
     fill(&mut requests, &defaults.default_request);
     fill(&mut requests, &limits);
-    Effective { requests, limits }
+    Effective { requests, limits, own_limits }
 }
 
 /// The request of the pod before exclusions and transformations, and what is wrong with it.
 struct PodRequest {
     total: Nano,
-    above_limits: Vec<String>,
+    above_own_limits: Vec<String>,
     outside_range: Vec<String>,
+    /// Above limits that a LimitRange gives it.
+    above_limits: Vec<String>,
 }
 
 /// The request of one pod of the template, sorted by resource, or why it cannot be admitted as it is.
@@ -51,13 +56,16 @@ pub(crate) fn per_pod(
     around: Surroundings<'_>,
 ) -> (Vec<(Name, Amount)>, Option<String>) {
     let mut request = pod_request(template, path, around);
-    let invalid = if !request.above_limits.is_empty() {
-        Some(format!("resources validation failed: {}", aggregate(&request.above_limits)))
+    let invalid = if !request.above_own_limits.is_empty() {
+        Some(format!("resources validation failed: {}", aggregate(&request.above_own_limits)))
     } else if !request.outside_range.is_empty() {
         Some(format!(
             "resources didn't satisfy LimitRange constraints: {}",
             aggregate(&request.outside_range)
         ))
+    } else if !request.above_limits.is_empty() {
+        // A LimitRange with a maximum alone has it as the default limit, too.
+        Some(format!("resources validation failed: {}", aggregate(&request.above_limits)))
     } else {
         None
     };
@@ -76,7 +84,12 @@ fn aggregate(errors: &[String]) -> String {
 
 fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> PodRequest {
     let limits = &around.limits.container;
-    let mut out = PodRequest { total: Nano::new(), above_limits: Vec::new(), outside_range: Vec::new() };
+    let mut out = PodRequest {
+        total: Nano::new(),
+        above_own_limits: Vec::new(),
+        outside_range: Vec::new(),
+        above_limits: Vec::new(),
+    };
     let (mut sidecars, mut most_of_init) = (Nano::new(), Nano::new());
     for (at, container) in template.init_containers.iter().enumerate() {
         let own = effective(&container.resources, limits);
@@ -104,7 +117,7 @@ fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> 
             }
         }
     } else if around.limits.pod != Limits::default() {
-        let whole = Effective { requests: out.total.clone(), limits: Nano::new() };
+        let whole = Effective { requests: out.total.clone(), limits: Nano::new(), own_limits: Nano::new() };
         check(&whole, &around.limits.pod, path, &mut out);
     }
     add(&mut out.total, &overhead(template, around));
@@ -126,9 +139,12 @@ fn check(own: &Effective, range: &Limits, path: &str, out: &mut PodRequest) {
             own.requests.iter().filter(|(n, v)| wrong(n, **v)).map(|(n, _)| n.clone()).collect();
         (!names.is_empty()).then(|| format!("{names:?}"))
     };
-    if let Some(names) = names(&|name, v| own.limits.get(name).is_some_and(|limit| v > *limit)) {
-        out.above_limits.push(format!("{path}: Invalid value: {names}: requests must not exceed its limits"));
-    }
+    let above = |limits: &Nano| {
+        let names = names(&|name, v| limits.get(name).is_some_and(|limit| v > *limit))?;
+        Some(format!("{path}: Invalid value: {names}: requests must not exceed its limits"))
+    };
+    out.above_own_limits.extend(above(&own.own_limits));
+    out.above_limits.extend(above(&own.limits));
     if let Some(names) = names(&|name, v| range.max.get(name).is_some_and(|max| v > *max)) {
         out.outside_range
             .push(format!("{path}: Invalid value: {names}: requests must not be above the limitRange max"));

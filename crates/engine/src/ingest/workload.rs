@@ -1,5 +1,7 @@
 //! The Workload as the core takes it: pod sets with their requests, priority, order, state.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
@@ -85,7 +87,8 @@ pub(crate) fn pod_sets(
     config: &EngineConfig,
 ) -> (Vec<core::PodSetSpec>, Option<String>) {
     let mut invalid = None;
-    let sets = object
+    let mut totals: BTreeMap<core::Name, i64> = BTreeMap::new();
+    let sets: Vec<_> = object
         .spec
         .pod_sets
         .iter()
@@ -95,6 +98,7 @@ pub(crate) fn pod_sets(
             let (requests, wrong) = per_pod(&set.template, &path, around);
             invalid = invalid.take().or(wrong);
             let count = effective_count(set, status, config);
+            invalid = invalid.take().or_else(|| uncountable(&path, count, &requests, &mut totals));
             core::PodSetSpec {
                 name: name(&set.name),
                 count,
@@ -121,6 +125,28 @@ pub(crate) fn pod_sets(
         );
     }
     (sets, invalid)
+}
+
+/// What is wrong if what all pods ask for together cannot be counted: it would be charged as less, and no status can say it.
+fn uncountable(
+    path: &str,
+    count: i64,
+    requests: &[(core::Name, core::Amount)],
+    totals: &mut BTreeMap<core::Name, i64>,
+) -> Option<String> {
+    for (resource, amount) in requests.iter().filter(|_| count > 0) {
+        let total = totals.entry(core::Name::clone(resource)).or_default();
+        let sum = amount.get().checked_mul(count).and_then(|more| total.checked_add(more));
+        match sum.filter(|sum| *sum < i64::MAX) {
+            Some(sum) => *total = sum,
+            None => {
+                return Some(format!(
+                    "resources validation failed: {path}: Invalid value: {resource}: the pods ask for more in all than can be counted"
+                ));
+            }
+        }
+    }
+    None
 }
 
 /// The names of the open preemption gates' opposites: whether any gate of the spec is closed.
@@ -173,7 +199,7 @@ pub(crate) fn state(
     config: &EngineConfig,
 ) -> core::WorkloadState {
     if is(status, Type::Finished) {
-        return core::WorkloadState::Parked;
+        return core::WorkloadState::Inactive;
     }
     if let Some(admission) = status.admission.as_ref().filter(|_| reserved(status)) {
         let since = |type_: Type| conditions::true_since(&status.conditions, type_.as_str());
@@ -186,7 +212,7 @@ pub(crate) fn state(
         };
     }
     if !queueable(object, status, config) {
-        return core::WorkloadState::Parked;
+        return core::WorkloadState::Inactive;
     }
     core::WorkloadState::Pending {
         requeue_at: status.requeue_state.as_ref().and_then(|r| r.requeue_at.as_ref()).map(|t| time(t.0)),
@@ -206,8 +232,8 @@ fn admission(
     status: &WorkloadStatus,
     config: &EngineConfig,
 ) -> core::Admission {
-    let pod_set = |a: &v1beta2::PodSetAssignment| {
-        let spec = object.spec.pod_sets.iter().find(|s| s.name == a.name);
+    let pod_set = |(at, a): (usize, &v1beta2::PodSetAssignment)| {
+        let spec = object.spec.pod_sets.get(at);
         let assigned = i64::from(a.count.or(spec.map(|s| s.count)).unwrap_or(0));
         let left = spec.map_or(assigned, |s| assigned.min(effective_count(s, status, config)));
         let amount = |resource: &str| {
@@ -218,7 +244,7 @@ fn admission(
             core::Amount(total.get() / assigned).saturating_mul(left)
         };
         core::PodSetAssignment {
-            name: name(&a.name),
+            name: name(spec.map_or(&a.name, |spec| &spec.name)),
             flavors: a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect(),
             usage: a.resource_usage.keys().map(|r| (name(r), amount(r))).collect(),
             count: left,
@@ -226,7 +252,7 @@ fn admission(
     };
     core::Admission {
         cluster_queue: name(&api.cluster_queue),
-        pod_sets: api.pod_set_assignments.iter().map(pod_set).collect(),
+        pod_sets: api.pod_set_assignments.iter().enumerate().map(pod_set).collect(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether pods of a job may still use its quota: those that run, and those that terminate and can.
+//! Whether pods of a job may still use its quota: those that run, those that terminate and can, and those that its status does not show yet.
 //!
 //! A pod on a node that is lost terminates for as long as nobody deletes its node, or it by force. It does not count once that is
 //! known, which takes the lists of Nodes and Pods.
@@ -20,14 +20,14 @@ impl Engine {
     /// looked at again.
     pub(crate) fn is_active(&mut self, key: &JobKey) -> bool {
         let Some(entry) = self.world.jobs.get(key) else { return false };
-        let children = self.world.children.get(&entry.view.job.uid).into_iter().flatten();
-        let children = children.filter_map(|child| self.world.jobs.get(child));
+        let children = self.children(key, &entry.view.job.uid);
         let views: Vec<_> = std::iter::once(entry).chain(children).map(|entry| &entry.view).collect();
         // A job that ended is not kept up to date any more: those that it controls are.
         if views.iter().any(|view| view.active && view.finished.is_none()) {
             return true;
         }
-        let (mut active, mut next) = (false, None::<Timestamp>);
+        let mut next = self.unanswered_until(key);
+        let mut active = next.is_some();
         for view in views.iter().filter(|view| view.terminating > 0) {
             let (stuck, until) = self.stuck(&view.job.uid);
             if usize::try_from(view.terminating).is_ok_and(|pods| pods > stuck) {
@@ -47,21 +47,15 @@ impl Engine {
             return (0, None);
         }
         let pods = self.world.leaving.get(job).into_iter().flatten();
-        let from = pods.filter_map(|pod| self.lost_from(&self.world.pods.get(pod)?.node));
+        let from = pods.filter_map(|pod| self.lost_from(self.world.pods.get(pod)?));
         let (lost, later): (Vec<_>, Vec<_>) = from.partition(|from| *from <= self.now);
         (lost.len(), later.into_iter().min())
-    }
-
-    /// From when on a node counts as lost, if it is not ready or gone.
-    fn lost_from(&self, node: &str) -> Option<Timestamp> {
-        let Some(node) = self.world.nodes.get(node) else { return Some(Timestamp::MIN) };
-        health::lost_from(node, &self.config.hotswap)
     }
 
     /// Marks the job of a pod that terminates on a node that is, or may be, lost.
     pub(crate) fn mark_if_stuck(&mut self, pod: &Pod) {
         if let Some(job) = pod.controller.as_ref().filter(|_| pod.leaving)
-            && self.lost_from(&pod.node).is_some()
+            && self.lost_from(pod).is_some()
         {
             self.mark_family(job);
         }
@@ -69,7 +63,8 @@ impl Engine {
 
     /// Marks the jobs with pods that terminate on a node, if that is, or may be, lost.
     pub(crate) fn mark_stuck_on(&mut self, node: &str) {
-        if self.lost_from(node).is_none() {
+        let known = self.world.nodes.get(node);
+        if known.is_some_and(|node| health::lost_from(node, &self.config.hotswap).is_none()) {
             return;
         }
         let on = |key| self.world.pods.get(key).is_some_and(|pod| *pod.node == *node);
@@ -97,8 +92,11 @@ impl Engine {
     /// Marks the job that controls, or controlled, another that changes to `next`, or goes, if that may change whether it is active.
     pub(crate) fn mark_parent(&mut self, key: &JobKey, next: Option<&JobView>) {
         let known = self.world.jobs.get(key).map(|entry| &*entry.view);
-        let matters =
-            |view: &JobView| (view.job.uid.clone(), view.controller.clone(), view.active, view.terminating);
+        let matters = |view: &JobView| {
+            let pods = (view.active, view.terminating);
+            let stop = (view.suspended, view.suspended_condition, view.deleting, view.finished.is_some());
+            (view.job.uid.clone(), view.controller.clone(), pods, stop)
+        };
         if known.map(matters) == next.map(matters) {
             return;
         }
@@ -108,7 +106,7 @@ impl Engine {
     }
 
     /// The job that controls a job, if it is there.
-    fn parent(&self, view: &JobView) -> Option<&JobKey> {
+    pub(crate) fn parent(&self, view: &JobView) -> Option<&JobKey> {
         self.world.job_by_uid.get(view.controller.as_ref()?.uid.as_str())
     }
 

@@ -1,7 +1,8 @@
 //! The bodies of the writes on Workloads.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
-use sluice_api::conditions::{WorkloadCondition as Type, whole_seconds};
+use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
 use sluice_api::slim;
 use sluice_api::v1beta2::{self, WorkloadStatus};
 
@@ -30,7 +31,8 @@ fn head(object: &slim::Workload) -> Value {
 /// The whole status that admission owns, as one apply.
 pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus) -> Value {
     let mut owned = status.clone();
-    owned.conditions.retain(|c| Type::ADMISSION_MANAGED.iter().any(|t| t.as_str() == c.type_));
+    let managed = |type_: &str| Type::ADMISSION_MANAGED.iter().any(|t| t.as_str() == type_);
+    owned.conditions.retain(|c| managed(&c.type_) || rides(c));
     for condition in &mut owned.conditions {
         condition.last_transition_time.0 = whole_seconds(condition.last_transition_time.0);
     }
@@ -39,6 +41,14 @@ pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus)
     body["status"] = serde_json::to_value(owned).expect("a status consists of plain data");
     drop_updates(&mut body, object);
     body
+}
+
+/// Whether a condition is that of pods which have not been ready: it comes with the admission, so that it costs no write, and stays with it
+/// until its own manager has more to say.
+fn rides(condition: &Condition) -> bool {
+    condition.type_ == Type::PodsReady.as_str()
+        && condition.status == "False"
+        && condition.reason == reason::WAIT_FOR_START
 }
 
 /// What a check added to the pods goes with an eviction: said in so many words, because the check's own controller owns

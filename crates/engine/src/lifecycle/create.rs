@@ -9,23 +9,24 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::{labels, v1beta2};
-use sluice_core::WorkloadKey;
+use sluice_core::{Name, WorkloadKey};
 
 use super::body::strict_patch;
 use super::infos::workload_labels;
 use super::priority::Priority;
 use crate::effect::{EventType, Level, Purpose, Write};
 use crate::engine::Engine;
-use crate::outbox::{event, log, observe};
+use crate::input::{Kind, ObjectRef};
+use crate::outbox::{event, log, observe_with};
 use crate::world::{JobKey, workload_ref};
 use crate::{metrics, reporter};
 
 /// The annotations of a Workload that come from its job.
-fn inherited_annotations(view: &JobView, gated: bool) -> BTreeMap<String, String> {
+fn inherited_annotations(view: &JobView, gated: bool, keys: &[String]) -> BTreeMap<String, String> {
     let mut annotations: BTreeMap<_, _> = view
         .annotations
         .iter()
-        .filter(|(key, _)| key.starts_with(labels::PROVISIONING_REQUEST_PREFIX))
+        .filter(|(key, _)| key.starts_with(labels::PROVISIONING_REQUEST_PREFIX) || keys.contains(key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if let Some(gates) = view.admission_gated_by.as_ref().filter(|g| gated && !g.is_empty()) {
@@ -50,6 +51,7 @@ impl Engine {
     /// The pod sets of a job's Workload, or `None` while a template is missing.
     fn workload_pod_sets(&self, view: &JobView) -> Option<Vec<v1beta2::PodSet>> {
         let partial = self.config.on(Gate::PartialAdmission);
+        let topology = self.config.on(Gate::TopologyAwareScheduling);
         view.pod_sets
             .iter()
             .map(|set| {
@@ -58,7 +60,7 @@ impl Engine {
                     template: (**set.template.as_ref()?).clone(),
                     count: set.count,
                     min_count: set.min_count.filter(|_| partial),
-                    topology_request: None,
+                    topology_request: set.topology_request.as_deref().filter(|_| topology).cloned(),
                 })
             })
             .collect()
@@ -76,14 +78,14 @@ impl Engine {
             MAX_WORKLOAD_NAME
         };
         let kind = view.job.kind;
+        let (gated, keys) = (self.config.on(Gate::AdmissionGatedBy), &self.config.annotation_keys_to_copy);
         let name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, None, longest);
         let workload = v1beta2::Workload {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(view.job.namespace.to_string()),
                 labels: Some(workload_labels(&view.labels, &view.job.uid, &self.config.label_keys_to_copy)),
-                annotations: Some(inherited_annotations(view, self.config.on(Gate::AdmissionGatedBy)))
-                    .filter(|a| !a.is_empty()),
+                annotations: Some(inherited_annotations(view, gated, keys)).filter(|a| !a.is_empty()),
                 finalizers: Some(vec![labels::RESOURCE_IN_USE_FINALIZER.to_owned()]),
                 owner_references: Some(vec![owner_reference(view)]),
                 ..ObjectMeta::default()
@@ -107,7 +109,10 @@ impl Engine {
         ];
         if view.generation == 1 && self.config.on(Gate::MetricForWorkloadCreationLatency) {
             let latency = metrics::seconds_between(view.created, self.now);
-            then.push(observe(metrics::WORKLOAD_CREATION_LATENCY, &[kind.kind()], latency));
+            let queue =
+                (Arc::clone(&view.job.namespace), Name::from(view.queue_name.as_deref().unwrap_or_default()));
+            let custom = self.custom.of(&ObjectRef::namespaced(Kind::LocalQueue, queue.0, queue.1));
+            then.push(observe_with(metrics::WORKLOAD_CREATION_LATENCY, &[kind.kind()], latency, custom));
         }
         let write = Write::CreateWorkload(Box::new(workload));
         let id = self.outbox.write(workload_ref(&workload_key), Purpose::CreateWorkload, write, then);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2::WorkloadStatus;
-use sluice_core::{Detail, EntryReport, Name, Outcome, Unadmitted, Victim, WorkloadKey};
+use sluice_api::{labels, slim};
+use sluice_core::{Detail, EntryReport, Name, Outcome, Reason, Unadmitted, Victim, WorkloadKey};
 
 use super::pending::namespace_message;
 use super::transition::{self, Eviction};
@@ -14,7 +15,7 @@ use crate::effect::{Effect, EventType, Level, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
-use crate::outbox::{event, log, observe};
+use crate::outbox::{event, log, observe, observe_with};
 use crate::world::{Decision, Untold, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
@@ -32,9 +33,19 @@ pub(crate) fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::confi
     )
 }
 
+/// The UID of a Workload's job, as its label says.
+pub(crate) fn job_uid(object: &slim::Workload) -> Option<&str> {
+    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(String::as_str)
+}
+
 /// A message without its figures: two that differ in figures only say the same.
 fn without_figures(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// The maximum capacities that a message names: these change with what is configured, and not with what others use.
+fn capacities(text: &str) -> impl Iterator<Item = &str> {
+    text.split("maximum capacity (").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
 impl Engine {
@@ -63,7 +74,7 @@ impl Engine {
     fn heads_moved(&self, entries: &[EntryReport]) -> bool {
         entries.iter().any(|e| {
             !matches!(e.outcome, Outcome::Admitted { .. })
-                && self.scheduler.position(&e.key).is_some_and(|p| !p.active)
+                && self.scheduler.waits_in(&e.key).is_some_and(|(_, active)| !active)
         })
     }
 
@@ -127,12 +138,14 @@ impl Engine {
 
     /// Writes what was decided.
     pub(crate) fn carry_out(&mut self, key: &WorkloadKey) {
+        let moving = self.is_moving(key);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         let Some(decision) = entry.decision.take() else { return };
         match &decision {
             Decision::Reserve { admission, required_checks, considered } => {
                 let object = &entry.object;
-                let usable = !reserved(&object.status)
+                let usable = !moving
+                    && !reserved(&object.status)
                     && object.spec.active
                     && object.metadata.deletion_timestamp.is_none()
                     && !is(&object.status, Type::Finished);
@@ -151,6 +164,10 @@ impl Engine {
                     then.extend(self.tell_admitted(key, &next));
                 }
                 self.write_status(key, Purpose::ReserveQuota, next, then);
+                let now = self.now;
+                if let Some(entry) = self.world.workloads.get_mut(key) {
+                    entry.reserved_by_us = Some(now);
+                }
             }
             Decision::Evict(eviction, more) => {
                 if !reserved(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
@@ -206,7 +223,7 @@ impl Engine {
         let message = format!(
             "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {}; preemptor path: {}; preemptee path: {}",
             known(by.map(WorkloadEntry::uid)),
-            known(by.and_then(|e| e.controller_uid()).map(Name::from)),
+            known(by.and_then(|e| job_uid(&e.object)).map(Name::from)),
             victim.reason.sentence(),
             victim.preemptor_path,
             victim.preemptee_path,
@@ -275,7 +292,8 @@ impl Engine {
             return;
         }
         let untold = |due| Some(Untold { why: Arc::clone(why), with_event, due });
-        if entry.open.is_some() {
+        // While its writes fail, the news wait as they do.
+        if entry.open.is_some() || entry.retry.waits(self.now) {
             entry.untold = untold(None);
             return;
         }
@@ -289,7 +307,10 @@ impl Engine {
             let due = if why.detail == Detail::NoLongerFits && old.message != message {
                 let held_back = before.filter(|before| before.why.detail == Detail::NoLongerFits);
                 held_back.and_then(|before| before.due).or(Some(later(self.now, interval)))
-            } else if same_words && old.message != message {
+            } else if same_words
+                && old.message != message
+                && capacities(&old.message).eq(capacities(&message))
+            {
                 entry.message_at.map(|at| later(at, interval))
             } else {
                 None
@@ -319,6 +340,9 @@ impl Engine {
                 REPORTER_ADMISSION,
             ));
         }
+        if why.reason == Reason::WaitingForPodsReady {
+            then = self.not_at_once(key, then);
+        }
         if !same_words {
             then.push(log(
                 Level::Info,
@@ -326,7 +350,8 @@ impl Engine {
                 &[("workload", key), ("reason", &reason), ("message", &message)],
             ));
         }
-        self.write_status(key, Purpose::Pend, next, then);
+        let purpose = if why.detail == Detail::Bypassed { Purpose::Bypassed } else { Purpose::Pend };
+        self.write_status(key, purpose, next, then);
     }
 
     /// What is told when quota is reserved.
@@ -379,14 +404,25 @@ impl Engine {
             event(&workload_ref(key), &entry.uid(), EventType::Normal, "Admitted", note, REPORTER_ADMISSION),
             observe(metrics::ADMITTED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::ADMISSION_WAIT_TIME_SECONDS, &[queue, class], waited),
-            observe(metrics::ADMISSION_CHECKS_WAIT_TIME_SECONDS, &[queue, class], checked),
             log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),
         ];
+        let had_checks = !next.admission_checks.is_empty();
+        if had_checks {
+            then.push(observe(metrics::ADMISSION_CHECKS_WAIT_TIME_SECONDS, &[queue, class], checked));
+        }
         if self.measures(&key.namespace, &entry.object.spec.queue_name) {
             let local = [&*entry.object.spec.queue_name, &*key.namespace, class];
-            then.push(observe(metrics::LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, &local, 1.0));
-            then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS, &local, waited));
-            then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_CHECKS_WAIT_TIME_SECONDS, &local, checked));
+            let custom = || self.custom.of_workload(&entry.object);
+            then.push(observe_with(metrics::LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, &local, 1.0, custom()));
+            then.push(observe_with(
+                metrics::LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS,
+                &local,
+                waited,
+                custom(),
+            ));
+            if had_checks {
+                then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_CHECKS_WAIT_TIME_SECONDS, &local, checked));
+            }
         }
         for cohort in self.cohorts_above(queue) {
             let labels = [&*cohort, class];

@@ -39,8 +39,10 @@ impl Engine {
         let admission = status.admission.as_ref();
         let assignments = admission.map(|a| &a.pod_set_assignments[..]).unwrap_or_default();
         let cluster_queue = admission.map(|a| a.cluster_queue.as_str()).unwrap_or_default();
-        let info = |a| self.start_info(object, status, view, cluster_queue, a);
-        assignments.iter().map(info).collect()
+        // By position: an admission that somebody else wrote may name its pod sets as it likes.
+        let assigned = assignments.iter().enumerate();
+        let infos = assigned.map(|a| self.start_info(object, status, view, cluster_queue, a)).collect();
+        by_position(infos, view)
     }
 
     fn start_info(
@@ -49,39 +51,50 @@ impl Engine {
         status: &WorkloadStatus,
         view: &JobView,
         cluster_queue: &str,
-        assignment: &PodSetAssignment,
+        (at, assignment): (usize, &PodSetAssignment),
     ) -> PodSetInfo {
         let mut add = PodScheduling::default();
+        let spec = object.spec.pod_sets.get(at);
+        let name = spec.map_or(&assignment.name, |spec| &spec.name);
         let flavors: BTreeSet<&str> = assignment.flavors.values().map(String::as_str).collect();
-        add.affinity = self.nodes_to_prefer(object, view, &assignment.name, &flavors);
+        add.affinity = self.nodes_to_prefer(object, view, at, &flavors);
         for flavor in flavors.into_iter().filter_map(|f| self.world.flavors.get(f)) {
             add.node_selector.extend(flavor.spec.node_labels.clone());
             merge_tolerations(&mut add.tolerations, &flavor.spec.tolerations);
         }
         let updates = status.admission_checks.iter().flat_map(|c| &c.pod_set_updates);
-        for update in updates.filter(|u| u.name == assignment.name) {
+        for update in updates.filter(|u| u.name == *name) {
             add.labels.extend(update.labels.clone());
             add.annotations.extend(update.annotations.clone());
             add.node_selector.extend(update.node_selector.clone());
             merge_tolerations(&mut add.tolerations, &update.tolerations);
         }
+        let workload = object.metadata.name.clone().unwrap_or_default();
+        add.annotations.insert(labels::WORKLOAD.to_owned(), workload);
         if self.config.on(Gate::AssignQueueLabelsForPods) {
             let mut label = |key: &str, value: &str| {
                 if is_label_value(value) {
                     add.labels.insert(key.to_owned(), value.to_owned());
                 }
             };
-            label(labels::POD_SET, &assignment.name);
+            label(labels::POD_SET, name);
             label(labels::LOCAL_QUEUE_NAME, &object.spec.queue_name);
             label(labels::CLUSTER_QUEUE_NAME, cluster_queue);
         }
-        let spec = object.spec.pod_sets.iter().find(|s| s.name == assignment.name);
         PodSetInfo {
-            name: assignment.name.clone(),
+            name: name.clone(),
             count: assignment.count.or(spec.map(|s| s.count)).unwrap_or(0),
             scheduling: add,
         }
     }
+}
+
+/// The infos of a Workload's pod sets under the names that its job's pod sets have: they go by position.
+pub(crate) fn by_position(mut infos: Vec<PodSetInfo>, view: &JobView) -> Vec<PodSetInfo> {
+    for (info, set) in infos.iter_mut().zip(&view.pod_sets) {
+        info.name.clone_from(&set.name);
+    }
+    infos
 }
 
 /// What each pod set gets back at a stop: exactly what the Workload's template says.

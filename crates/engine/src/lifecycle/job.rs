@@ -6,37 +6,22 @@ use std::sync::Arc;
 use serde_json::json;
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::JobView;
 use sluice_api::labels;
 use sluice_core::WorkloadKey;
 
+use super::ancestor::Standing;
 use super::body::strict_patch;
 use super::create::owner_reference;
-use super::infos::restore_infos;
+use super::infos::{by_position, restore_infos};
 use super::matching::matches;
 use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::scheduling::{self, selector};
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{event, log};
 use crate::reporter;
 use crate::world::JobKey;
-
-/// How many owners are looked at (reference 07, 7.1).
-const MAX_NESTING: usize = 10;
-
-/// What stands above a job.
-enum Ancestor {
-    /// Nothing that is managed.
-    None,
-    /// A managed job.
-    Managed(JobKey),
-    /// An owner of an integrated kind that has not been seen.
-    Unknown,
-    /// More owners than are looked at.
-    TooDeep,
-}
 
 impl Engine {
     /// Does the next thing that a job needs.
@@ -49,33 +34,51 @@ impl Engine {
         if entry.open.is_some() {
             return;
         }
-        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+        let waits = entry.retry.until.filter(|until| *until > self.now);
+        let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
+        let view = Arc::clone(&entry.view);
+        if let Some(until) = waits {
             self.wake_at(until, Alarm::Job(key.clone()));
-            return;
+            if stop_failed {
+                return;
+            }
         }
-        if entry.uncertain {
+        if uncertain && waits.is_none() {
             return self.read_job(key);
         }
-        let view = Arc::clone(&entry.view);
+        let standing = self.standing(&view);
+        let managed = match &standing {
+            Standing::Own => true,
+            Standing::Unverified(_) | Standing::TooDeep => self.manages_itself(&view),
+            Standing::Part(_) | Standing::Unmanaged => false,
+        };
+        // A managed job that is not admitted does not run: this stands before everything that may be wrong with it.
+        if managed && self.runs_unadmitted(&view) {
+            return self.halt(key, &view);
+        }
+        if waits.is_some() {
+            return;
+        }
+        if managed && view.end_blocked {
+            return self.let_end(key, &view);
+        }
         if view.deleting {
             self.let_go(&view);
             return;
         }
-        if !self.manages_namespace(&view.job.namespace) {
-            return;
-        }
-        match self.ancestor(&view) {
-            Ancestor::None => {}
-            Ancestor::Managed(ancestor) => return self.hold_child(key, &view, &ancestor),
-            Ancestor::Unknown => return,
-            Ancestor::TooDeep => {
+        match standing {
+            Standing::Own => {}
+            Standing::Unmanaged => return self.leave(key, &view),
+            Standing::Part(ancestor) => return self.hold_child(key, &view, &ancestor),
+            Standing::Unverified(until) => return self.wait_for_owner(key, until),
+            Standing::TooDeep => {
                 let note =
                     "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
                 return self.tell_job(key, &view, EventType::Warning, "JobNestingTooDeep", note);
             }
         }
-        if view.queue_name.is_none() && !self.config.manage_jobs_without_queue_name {
-            return self.leave(&view);
+        if !self.manages_namespace(&view.job.namespace) && self.world.owned(&view.job.uid).is_empty() {
+            return self.tell_unmanaged_namespace(key, &view);
         }
         if let Some(trouble) = &view.invalid {
             return self.tell_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
@@ -91,57 +94,26 @@ impl Engine {
         }
     }
 
-    /// Whether jobs of a namespace are managed.
-    fn manages_namespace(&self, namespace: &str) -> bool {
-        let Some(wanted) = &self.config.managed_jobs_namespace_selector else { return true };
-        let labels =
-            self.world.namespaces.get(namespace).map(|n| n.metadata.labels.clone().unwrap_or_default());
-        let (Some(labels), Some(wanted)) = (labels, selector(wanted)) else { return false };
-        scheduling::matches(&wanted, &labels)
-    }
-
-    /// The managed job above a job, if there is one.
-    fn ancestor(&self, view: &JobView) -> Ancestor {
-        let mut controller = view.controller.clone();
-        for _ in 0..MAX_NESTING {
-            let Some(owner) = controller.take() else { return Ancestor::None };
-            let Some(kind) = JobKind::from_owner(&owner.api_version, &owner.kind) else {
-                return Ancestor::None;
-            };
-            if !self.config.frameworks.contains(&kind) {
-                return Ancestor::None;
-            }
-            let Some(key) = self.world.job_by_uid.get(owner.uid.as_str()) else { return Ancestor::Unknown };
-            let above = &self.world.jobs[key].view;
-            if above.queue_name.is_some() || self.config.manage_jobs_without_queue_name {
-                return Ancestor::Managed(key.clone());
-            }
-            controller.clone_from(&above.controller);
-        }
-        Ancestor::TooDeep
-    }
-
-    /// Keeps the child of a managed job suspended until that job's workload is admitted.
-    fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &JobKey) {
-        let uid = &self.world.jobs[ancestor].view.job.uid;
-        let admitted =
-            self.world.owned(uid).iter().any(|w| is(self.world.workloads[w].status(), Type::Admitted));
-        if admitted || view.suspended || view.finished.is_some() {
+    /// A job without a queue name is not ours; what it had before is removed, so that nothing holds quota for it. Quota that its pods still
+    /// use is kept until they are gone.
+    fn leave(&mut self, key: &JobKey, view: &JobView) {
+        let owned = self.world.owned(&view.job.uid);
+        if owned.is_empty() || !view.suspended || view.prebuilt_workload.is_some() || self.is_active(key) {
             return;
         }
-        let note = "Kueue managed child job suspended";
-        let told =
-            event(&key.object(), &view.job.uid, EventType::Normal, "Suspended", note, reporter(key.kind));
-        let write = Write::SuspendJob { view: Arc::clone(view) };
-        self.write_job(key, Purpose::SuspendJob, write, vec![told]);
+        for workload in owned {
+            self.delete_workload(&workload, Vec::new());
+        }
     }
 
-    /// A job without a queue name is not ours; what it had before is removed, so that nothing holds quota for it.
-    fn leave(&mut self, view: &JobView) {
-        if view.suspended && view.prebuilt_workload.is_none() {
-            for workload in self.world.owned(&view.job.uid) {
-                self.delete_workload(&workload, Vec::new());
-            }
+    /// A job that names a queue in a namespace whose jobs are not managed stays suspended, and gets no Workload.
+    fn tell_unmanaged_namespace(&mut self, key: &JobKey, view: &JobView) {
+        let namespace = &view.job.namespace;
+        if self.world.namespaces.contains_key(namespace) {
+            let note = format!(
+                "The job stays suspended: managedJobsNamespaceSelector does not select the namespace {namespace}"
+            );
+            self.tell_job(key, view, EventType::Warning, "ErrWorkloadCompose", &note);
         }
     }
 
@@ -206,6 +178,7 @@ impl Engine {
             self.delete_workload(&workload, vec![told]);
         }
         match own {
+            Some(own) if self.find_back(key, view, &own) => Own::Wait,
             Some(own) => {
                 self.drop_templates(key);
                 Own::One(own)
@@ -219,11 +192,15 @@ impl Engine {
     fn prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, name: &str) -> Own {
         let workload = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
         let Some(entry) = self.world.workloads.get(&workload) else { return Own::None };
-        if entry.open.is_some() {
+        if entry.open.is_some() || entry.retry.waits(self.now) {
             return Own::Wait;
         }
-        let (status, now) = (entry.status(), self.now);
-        if entry.controller_uid() == Some(&*view.job.uid) || is(status, Type::Finished) {
+        if let Some(trouble) = self.prebuilt_trouble(view, name) {
+            self.tell_job(key, view, EventType::Warning, "ErrWorkloadCompose", &trouble);
+            return Own::Wait;
+        }
+        let status = entry.status();
+        if entry.controller_uid() == Some(&*view.job.uid) {
             let partial = self.config.on(Gate::PartialAdmission);
             if !is(status, Type::Finished) && !matches(view, &entry.object, status, partial) {
                 let mut next = status.clone();
@@ -236,21 +213,40 @@ impl Engine {
             self.drop_templates(key);
             return Own::One(workload);
         }
-        if entry.controller_uid().is_none() && !entry.retry.waits(now) {
-            let mut owners = entry.object.metadata.owner_references.clone().unwrap_or_default();
-            owners.push(owner_reference(view));
-            let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
-            let told = event(
-                &crate::world::workload_ref(&workload),
-                &entry.uid(),
-                EventType::Normal,
-                "OwnerReferencesAdded",
-                "Added 1 owner reference(s)",
-                reporter(key.kind),
-            );
-            self.patch_workload(&workload, Purpose::UpdateWorkload, body, vec![told]);
-        }
+        self.adopt(key, view, &workload);
         Own::Wait
+    }
+
+    /// Makes a job the controller of a Workload that has none.
+    fn adopt(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
+        let entry = &self.world.workloads[workload];
+        let mut owners = entry.object.metadata.owner_references.clone().unwrap_or_default();
+        owners.push(owner_reference(view));
+        let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
+        let told = event(
+            &crate::world::workload_ref(workload),
+            &entry.uid(),
+            EventType::Normal,
+            "OwnerReferencesAdded",
+            "Added 1 owner reference(s)",
+            reporter(key.kind),
+        );
+        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![told]);
+    }
+
+    /// Finds back a Workload that lost its owner reference; says whether there is more to do first. One that was declared finished for
+    /// it, while its job goes on, makes room for another.
+    fn find_back(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[workload];
+        if entry.controller_uid().is_some() {
+            return false;
+        }
+        if is(entry.status(), Type::Finished) && view.finished.is_none() {
+            self.delete_workload(workload, Vec::new());
+        } else if !entry.retry.waits(self.now) {
+            self.adopt(key, view, workload);
+        }
+        true
     }
 
     /// A job has no Workload: it must not run, and gets one.
@@ -302,12 +298,15 @@ impl Engine {
             return self.end_eviction(key, view, workload);
         }
         if view.suspended {
-            if self.take_back(workload) {
+            if self.take_back(workload) || self.give_back(key, view, workload) {
                 return;
             }
             let entry = &self.world.workloads[workload];
             if is(entry.status(), Type::Admitted) {
-                return self.start_job(key, view, workload);
+                if !view.ending {
+                    self.start_job(key, view, workload);
+                }
+                return;
             }
             if self.remove_deactivated(key, view, workload) {
                 return;
@@ -318,12 +317,15 @@ impl Engine {
             self.sync_spec(key, view, workload);
             return;
         }
-        if is(entry.status(), Type::Admitted) {
-            self.sync_spec(key, view, workload);
-            return;
-        }
         let infos = restore_infos(&entry.object);
-        self.stop_job(key, view, infos, "Not admitted by cluster queue", &[]);
+        if !is(entry.status(), Type::Admitted) {
+            return self.stop_job(key, view, infos, "Not admitted by cluster queue", &[]);
+        }
+        // It was moved while it was stopped, and let go on by hand before its quota was given back.
+        if self.is_moving(workload) {
+            return self.stop_job(key, view, infos, "The job was moved to another LocalQueue", &[]);
+        }
+        self.sync_spec(key, view, workload);
     }
 
     /// Starts a job: the flavors' labels and tolerations, and `suspend: false`, in one patch.
@@ -332,6 +334,9 @@ impl Engine {
         let status = entry.status();
         let queue = status.admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
         let infos = self.start_infos(&entry.object, status, view);
+        if self.sweep_children(key, view, &infos) {
+            return;
+        }
         let note = format!("Admitted by clusterQueue {queue}");
         let then = vec![
             event(&key.object(), &view.job.uid, EventType::Normal, "Started", note, reporter(key.kind)),
@@ -354,16 +359,39 @@ impl Engine {
         why: &str,
         more: &[Effect],
     ) {
+        if view.ending {
+            return self.let_end(key, view);
+        }
         if view.stop_waits {
             return;
         }
-        let mut then = vec![
-            event(&key.object(), &view.job.uid, EventType::Normal, "Stopped", why, reporter(key.kind)),
-            log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
-        ];
-        then.extend(more.iter().cloned());
-        let write = Write::StopJob { view: Arc::clone(view), infos };
+        let mut then = Vec::new();
+        // What goes on with a stop was told when it began.
+        if !view.stopping {
+            then = vec![
+                event(&key.object(), &view.job.uid, EventType::Normal, "Stopped", why, reporter(key.kind)),
+                log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
+            ];
+            then.extend(more.iter().cloned());
+        }
+        let write = Write::StopJob { view: Arc::clone(view), infos: by_position(infos, view) };
         self.write_job(key, Purpose::StopJob, write, then);
+    }
+
+    /// A job whose end is only to be declared is not stopped: clearing its start time would keep that from happening. What an earlier stop
+    /// left is put right. If it waits for pods on lost nodes alone, it is suspended, so that it holds no quota.
+    fn let_end(&mut self, key: &JobKey, view: &Arc<JobView>) {
+        if view.stopping || view.end_blocked {
+            let write = Write::StopJob { view: Arc::clone(view), infos: Vec::new() };
+            self.write_job(key, Purpose::StopJob, write, Vec::new());
+        } else if !view.suspended && view.terminating > 0 && !self.is_active(key) {
+            self.write_job(
+                key,
+                Purpose::SuspendJob,
+                Write::SuspendJob { view: Arc::clone(view) },
+                Vec::new(),
+            );
+        }
     }
 
     /// Sends a write on a job.

@@ -9,8 +9,9 @@ use sluice_api::conditions::WorkloadCondition as Type;
 
 /// Whether the pod sets, and the longest execution time, are those of the job.
 ///
-/// While quota is reserved the job may also be the running one: with the admitted counts. Tolerations do not count once
-/// the workload is admitted, as a start adds to them. Without `partial` admission nobody has a `minCount`.
+/// While quota is reserved the job may also be the running one: with the admitted counts, if it may run with fewer pods. (Fewer are admitted, too,
+/// where pods ended before: the job's own numbers stay.) Tolerations do not count once the workload is admitted, as a start adds to them.
+/// Without `partial` admission no pod set has a `minCount`.
 pub(crate) fn matches(
     view: &JobView,
     object: &slim::Workload,
@@ -33,8 +34,11 @@ pub(crate) fn matches(
     (!admitted || view.suspended || view.stopping) && pod_sets_match(view, object, |_, set| set.count, same)
 }
 
-/// The number of pods that a pod set was admitted with.
+/// The number of pods that the pod set of a running job has.
 fn assigned_count(status: &WorkloadStatus, at: usize, set: &slim::PodSet) -> i32 {
+    if set.min_count.is_none() {
+        return set.count;
+    }
     let assignments = status.admission.as_ref().map(|a| &a.pod_set_assignments[..]).unwrap_or_default();
     assignments.get(at).and_then(|a| a.count).unwrap_or(set.count)
 }

@@ -8,13 +8,14 @@ use sluice_api::v1beta2::{ClusterQueue, StopPolicy, WorkloadStatus};
 use sluice_core::{Detail, Name, Reason, WorkloadKey};
 
 use super::reserved::required_checks;
-use super::transition::{self};
+use super::transition;
+use super::workload::later;
 use crate::REPORTER_WORKLOAD;
 use crate::effect::{Effect, EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::ingest::scheduling::{self, selector};
-use crate::ingest::workload::{self as ingested, admission_gates};
+use crate::ingest::workload::{self as ingested, admission_gates, is, reserved};
 use crate::outbox::{event, log};
 use crate::world::workload_ref;
 
@@ -25,13 +26,16 @@ const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so se
 /// So many checks fit into the status of a Workload (reference 01, 1.5): with more its reason for waiting would be refused, too.
 const MOST_CHECKS: usize = 8;
 
+/// For so many seconds after its creation nobody is warned that a Workload's queues are missing or inactive.
+const QUIET_SECONDS: i64 = 5;
+
 /// What a Workload is told that nobody looked at yet.
 const NOT_LOOKED_AT: &str = "Workload is pending evaluation in the scheduling queue";
 
 impl Engine {
     /// A Workload that waits: what keeps it from being looked at, and what lets it be queued again.
     pub(super) fn reconcile_pending(&mut self, key: &WorkloadKey) {
-        if self.obey_checks(key) || self.reconcile_requeue(key) {
+        if self.obey_checks(key) || self.reconcile_requeue(key) || self.end_backoff(key) {
             return;
         }
         let trouble = self.trouble(key);
@@ -57,6 +61,7 @@ impl Engine {
                 return;
             }
             let told = self.tell_trouble(key, why, &message);
+            let told = self.not_at_once(key, told);
             self.list_checks(key, &mut next);
             self.write_status(key, Purpose::Pend, next, told);
             return;
@@ -126,6 +131,28 @@ impl Engine {
             );
             self.list_checks(key, &mut next);
             self.write_status(key, Purpose::Pend, next, Vec::new());
+            return;
+        }
+        // Mostly the next cycle has something to say of it, and lists them in the same write.
+        self.unlisted.insert(key.clone());
+    }
+
+    /// Lists the checks of those that wait and that nothing is said of: their turn has not come.
+    pub(crate) fn list_checks_of_waiting(&mut self) {
+        for key in std::mem::take(&mut self.unlisted) {
+            let Some(entry) = self.world.workloads.get(&key) else { continue };
+            if entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now) {
+                // It is looked at again anyway.
+                continue;
+            }
+            if reserved(entry.status()) || is(entry.status(), Type::Finished) || !entry.object.spec.active {
+                continue;
+            }
+            let mut next = entry.status().clone();
+            self.list_checks(&key, &mut next);
+            if next.admission_checks != self.world.workloads[&key].status().admission_checks {
+                self.write_checks(&key, next, Vec::new());
+            }
         }
     }
 
@@ -144,6 +171,36 @@ impl Engine {
         wanted.dedup();
         if wanted.len() <= MOST_CHECKS {
             transition::sync_checks(next, &wanted, self.at(&entry.object));
+        }
+    }
+
+    /// Holds warnings about a Workload back that was just made: its queues may be on their way, and a job that is made with them in one
+    /// file is not to begin with a warning. Gives what is told at once.
+    pub(super) fn not_at_once(&mut self, key: &WorkloadKey, told: Vec<Effect>) -> Vec<Effect> {
+        let now = self.now;
+        let Some(entry) = self.world.workloads.get_mut(key) else { return told };
+        entry.owed = None;
+        let due = later(ingested::created(&entry.object), QUIET_SECONDS);
+        if due <= now {
+            return told;
+        }
+        let warns = |e: &Effect| matches!(e, Effect::Event(event) if event.type_ == EventType::Warning);
+        let (warnings, rest): (Vec<_>, Vec<_>) = told.into_iter().partition(warns);
+        if let Some(Effect::Event(warning)) = warnings.into_iter().next() {
+            entry.owed = Some((due, Box::new(warning)));
+            self.wake_at(due, Alarm::Workload(key.clone()));
+        }
+        rest
+    }
+
+    /// Tells what was held back, if it still holds.
+    pub(super) fn tell_owed(&mut self, key: &WorkloadKey) {
+        let now = self.now;
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let Some((_, warning)) = entry.owed.take_if(|(due, _)| *due <= now) else { return };
+        let said = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str());
+        if said.is_some_and(|c| c.status == "False" && c.reason == warning.reason) {
+            self.outbox.push(Effect::Event(*warning));
         }
     }
 
@@ -234,49 +291,6 @@ impl Engine {
             }
             _ => false,
         }
-    }
-
-    /// Turns `Requeued` true when what held it back is over (reference 06, 6.17); says whether it wrote.
-    fn reconcile_requeue(&mut self, key: &WorkloadKey) -> bool {
-        let entry = &self.world.workloads[key];
-        let (object, status) = (&entry.object, entry.status());
-        if !object.spec.active {
-            return false;
-        }
-        let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
-        let Some(held) = requeued.filter(|c| c.status == "False").map(|c| c.reason.clone()) else {
-            return false;
-        };
-        let (why, message) = match held.as_str() {
-            reason::PODS_READY_TIMEOUT | reason::ADMISSION_CHECK => {
-                let until = status.requeue_state.as_ref().and_then(|r| r.requeue_at.as_ref()).map(|t| t.0);
-                if let Some(until) = until.filter(|until| *until > self.now) {
-                    self.wake_at(until, Alarm::Workload(key.clone()));
-                    return false;
-                }
-                (reason::BACKOFF_FINISHED, "The workload backoff was finished")
-            }
-            reason::CLUSTER_QUEUE_STOPPED => {
-                let queue = self.world.cluster_queue_of(key, object);
-                let queue = queue.and_then(|q| self.world.cluster_queues.get(&q));
-                if queue.is_none_or(|q| q.spec.stop_policy != StopPolicy::None) {
-                    return false;
-                }
-                (reason::CLUSTER_QUEUE_RESTARTED, "The ClusterQueue was restarted after being stopped")
-            }
-            reason::LOCAL_QUEUE_STOPPED => {
-                let queue = self.world.local_queues.get(&crate::world::World::queue_of(key, object));
-                if queue.is_none_or(|q| q.spec.stop_policy != StopPolicy::None) {
-                    return false;
-                }
-                (reason::LOCAL_QUEUE_RESTARTED, "The LocalQueue was restarted after being stopped")
-            }
-            _ => return false,
-        };
-        let mut next = status.clone();
-        transition::requeue(&mut next, why, message, self.at(object));
-        self.write_status(key, Purpose::Requeue, next, Vec::new());
-        true
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
-use sluice_api::v1beta2::ReclaimablePod;
+use sluice_api::v1beta2::{ReclaimablePod, WorkloadStatus};
 use sluice_core::WorkloadKey;
 
 use super::backoff::Backoff;
@@ -16,23 +16,30 @@ use crate::effect::{EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{event, observe};
-use crate::world::{JobKey, workload_ref};
+use crate::world::workload_ref;
 use crate::{REPORTER_WORKLOAD, metrics};
 
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 const ALL_READY: &str = "All pods reached readiness and the workload is running";
 const FAILED_POD: &str = "At least one pod has failed, waiting for recovery";
 
-/// For so many seconds after its admission a workload is not told that its pods are not ready yet: most get ready before, which
-/// saves a write each, and the write that starts the job never waits behind it.
-const TELL_AFTER_SECONDS: i64 = 10;
+/// Says of a Workload that is just admitted, or whose admission just ended, that its pods are not ready: in the write that does so.
+pub(super) fn ride(known: &WorkloadStatus, next: &mut WorkloadStatus, generation: i64, now: Timestamp) {
+    let told = conditions::find(&next.conditions, Type::PodsReady.as_str()).map(|c| c.reason.as_str());
+    let ridden = match (is(known, Type::Admitted), is(next, Type::Admitted)) {
+        (false, true) => true,
+        // Whoever admitted it may not have said so.
+        (true, true) => told.is_none() && is(next, Type::Evicted),
+        (_, false) => told.is_some(),
+    };
+    if ridden && told != Some(reason::WAIT_FOR_START) {
+        let wanted = Wanted { status: false, reason: reason::WAIT_FOR_START, message: NOT_READY };
+        conditions::set(&mut next.conditions, Type::PodsReady.as_str(), wanted, generation, now);
+    }
+}
 
 /// What the condition PodsReady is to say, if it is to change (reference 06, 6.16).
-fn wanted_ready(
-    view: &JobView,
-    admitted: bool,
-    status: &sluice_api::v1beta2::WorkloadStatus,
-) -> Option<Wanted<'static>> {
+fn wanted_ready(view: &JobView, admitted: bool, status: &WorkloadStatus) -> Option<Wanted<'static>> {
     let known = conditions::find(&status.conditions, Type::PodsReady.as_str());
     let (was_true, why) = known.map_or((false, ""), |c| (c.status == "True", c.reason.as_str()));
     let wanted = |status, reason, message| Some(Wanted { status, reason, message });
@@ -68,14 +75,6 @@ impl Engine {
             return false;
         }
         let Some(wanted) = wanted_ready(view, is(status, Type::Admitted), status) else { return false };
-        if !wanted.status && wanted.reason == reason::WAIT_FOR_START {
-            let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str());
-            let until = admitted.map(|since| later(since, TELL_AFTER_SECONDS));
-            if let Some(until) = until.filter(|until| *until > self.now) {
-                self.wake_at(until, Alarm::Job(JobKey::of(&view.job)));
-                return false;
-            }
-        }
         let first = wanted.status && wanted.reason == reason::STARTED;
         let mut next = status.clone();
         let at = self.at(&entry.object);
@@ -123,12 +122,12 @@ impl Engine {
         let wanted: Vec<_> = view
             .pod_sets
             .iter()
-            .filter_map(|set| {
+            .zip(&entry.object.spec.pod_sets)
+            .filter_map(|(of_job, set)| {
                 let reported =
-                    view.reclaimable.iter().find(|(name, _)| *name == set.name).map_or(0, |(_, n)| *n);
-                let most =
-                    entry.object.spec.pod_sets.iter().find(|s| s.name == set.name).map_or(0, |s| s.count);
-                let count = if held { reported.max(known(&set.name)) } else { reported }.clamp(0, most);
+                    view.reclaimable.iter().find(|(name, _)| *name == of_job.name).map_or(0, |(_, n)| *n);
+                let count = if held { reported.max(known(&set.name)) } else { reported };
+                let count = count.clamp(0, set.count.max(0));
                 (count > 0).then(|| ReclaimablePod { name: set.name.clone(), count })
             })
             .collect();

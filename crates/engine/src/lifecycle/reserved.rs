@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
-use sluice_api::conditions::{WorkloadCondition as Type, reason};
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_api::v1beta2::{Admission, CheckState, ClusterQueue, StopPolicy, WorkloadStatus};
 use sluice_core::{Name, Reason, WorkloadKey};
@@ -18,7 +19,7 @@ use crate::engine::Engine;
 use crate::ingest;
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{event, log};
-use crate::world::workload_ref;
+use crate::world::{JobKey, workload_ref};
 
 /// What a Workload is told whose reservation came late and does not fit.
 const TAKEN_BACK: &str = "Quota was reserved by a former leader, and others have got it since";
@@ -27,6 +28,7 @@ impl Engine {
     /// A Workload that holds quota: checks, stopped queues, timeouts.
     pub(super) fn reconcile_reserved(&mut self, key: &WorkloadKey) {
         if is(self.world.workloads[key].status(), Type::Evicted) {
+            self.end_backoff(key);
             return;
         }
         let _ = self.take_back(key)
@@ -49,11 +51,12 @@ impl Engine {
     }
 
     /// What a former leader had under way may reserve quota late, after we gave the same to somebody else: two Workloads, and no
-    /// version that both writes depend on. Such a reservation counts from when it is seen, and if it does not fit it is taken back before
-    /// its job starts. Running work stays. Says whether it is taken back, or will be.
+    /// version that both writes depend on. Such a reservation counts from when it is seen, and is taken back before its job starts if it
+    /// does not fit beside what we have given since it was made, and would without. What does not fit for any other reason is respected:
+    /// others may reserve as they like, also beyond the quota. Running work stays. Says whether it is taken back, or will be.
     pub(super) fn take_back(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
-        if !entry.unchecked || !reserved(entry.status()) {
+        if !self.config.scheduling || !entry.unchecked || !reserved(entry.status()) {
             return false;
         }
         if entry.uncertain {
@@ -63,7 +66,7 @@ impl Engine {
         let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
         let Some(job) = job.filter(|job| job.view.suspended) else { return false };
         let stops = job.view.active || job.open.is_some();
-        if self.scheduler.fits_what_it_holds(key) {
+        if !self.was_overtaken(key) {
             if let Some(entry) = self.world.workloads.get_mut(key) {
                 entry.unchecked = false;
             }
@@ -83,6 +86,50 @@ impl Engine {
                 &[("workload", key), ("queue", &queue.unwrap_or_default())],
             );
             self.write_status(key, Purpose::ReleaseQuota, next, vec![told]);
+        }
+        true
+    }
+
+    /// Whether a reservation exceeds the quota because we gave that to others since it was made.
+    fn was_overtaken(&mut self, key: &WorkloadKey) -> bool {
+        if self.scheduler.fits_its_reservation(key, &[]) {
+            return false;
+        }
+        let status = self.world.workloads[key].status();
+        let made = conditions::true_since(&status.conditions, Type::QuotaReserved.as_str());
+        let made = made.unwrap_or(Timestamp::MIN);
+        let since = |given: Timestamp| conditions::whole_seconds(given) >= made;
+        let later = self
+            .world
+            .workloads
+            .iter()
+            .filter(|(other, entry)| *other != key && entry.reserved_by_us.is_some_and(since));
+        let later: Vec<_> = later.map(|(key, _)| key.clone()).collect();
+        self.scheduler.fits_its_reservation(key, &later)
+    }
+
+    /// A suspended job that cannot run on the quota that it holds, as it names another queue or needs more, gives that back, once its pods
+    /// are gone, and is queued anew; says whether that is to be done first.
+    pub(super) fn give_back(&mut self, job: &JobKey, view: &JobView, key: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[key];
+        if !reserved(entry.status()) {
+            return false;
+        }
+        let message = if let Some(queue) = view.queue_name.as_ref().filter(|_| self.is_moving(key)) {
+            format!("The job was moved to the LocalQueue {queue}")
+        } else if needs_more(view, entry.status()) {
+            "The job needs more pods than were admitted: pods that had ended are to run again".to_owned()
+        } else {
+            return false;
+        };
+        if !self.is_active(job) {
+            let entry = &self.world.workloads[key];
+            let mut next = entry.status().clone();
+            let at = self.at(&entry.object);
+            let why = Reason::PendingEvaluation;
+            let reason = if at.granular { why.as_str() } else { why.legacy() };
+            transition::unreserve(&mut next, reason, &message, at);
+            self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
         }
         true
     }
@@ -214,6 +261,18 @@ impl Engine {
         self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
         true
     }
+}
+
+/// Whether a job needs more pods than were admitted, although it asks for no more: such as had ended when they were counted.
+fn needs_more(view: &JobView, status: &WorkloadStatus) -> bool {
+    let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    view.pod_sets.iter().zip(assignments).any(|(set, assignment)| {
+        let ended =
+            view.reclaimable.iter().find(|(name, _)| *name == set.name).map_or(0, |(_, ended)| *ended);
+        let needed = set.count.saturating_sub(ended);
+        let least = set.min_count.map_or(needed, |least| least.min(needed));
+        assignment.count.is_some_and(|admitted| admitted < least)
+    })
 }
 
 /// The checks that apply (reference 06, 6.10): with an admission, those whose flavors it uses; without, those that stand

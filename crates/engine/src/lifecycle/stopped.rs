@@ -35,15 +35,11 @@ impl Engine {
         let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
         let mut next = entry.status().clone();
         transition::release(&mut next, self.at(&entry.object));
-        let latency = metrics::seconds_between(evicted.last_transition_time.0, self.now);
-        let then = vec![
-            observe(metrics::WORKLOAD_EVICTION_LATENCY_SECONDS, &[&queue, &evicted.reason], latency),
-            log(
-                Level::Info,
-                "quota released",
-                &[("workload", workload), ("queue", &queue), ("reason", &evicted.reason)],
-            ),
-        ];
+        let then = vec![log(
+            Level::Info,
+            "quota released",
+            &[("workload", workload), ("queue", &queue), ("reason", &evicted.reason)],
+        )];
         self.write_status(workload, Purpose::ReleaseQuota, next, then);
     }
 
@@ -77,6 +73,9 @@ impl Engine {
         }
         if entry.object.metadata.deletion_timestamp.is_some() {
             self.drop_finalizer(workload);
+        } else if stray {
+            // Nothing is to be restored from it any more.
+            self.dirty.workloads.insert(workload.clone());
         }
     }
 
@@ -128,14 +127,6 @@ impl Engine {
         let mut then = vec![observe(metrics::FINISHED_WORKLOADS_TOTAL, &[queue, class], 1.0)];
         if measured {
             then.push(observe(metrics::LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL, &local, 1.0));
-        }
-        if let Some(since) = conditions::true_since(&next.conditions, Type::Admitted.as_str()) {
-            let past = f64::from(next.accumulated_past_execution_time_seconds.unwrap_or(0));
-            let seconds = past + metrics::seconds_between(since, self.now);
-            then.push(observe(metrics::EXECUTION_TIME_SECONDS, &[queue, class], seconds));
-            if measured {
-                then.push(observe(metrics::LOCAL_QUEUE_EXECUTION_TIME_SECONDS, &local, seconds));
-            }
         }
         then
     }

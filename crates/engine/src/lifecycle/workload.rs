@@ -10,14 +10,13 @@ use sluice_core::{Reason, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
 use super::transition::{self, At, Eviction};
-use crate::REPORTER_WORKLOAD;
-use crate::effect::{EventType, Purpose};
+use crate::config::Part;
+use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::time;
 use crate::ingest::workload::{self as ingested, is, reserved};
 use crate::input::Kind;
-use crate::outbox::event;
-use crate::world::{Decision, controller, workload_ref};
+use crate::world::{Decision, controller};
 
 impl Engine {
     /// When and for which generation a transition is made now.
@@ -40,6 +39,13 @@ impl Engine {
         }
         let around = self.world.around(&key.namespace, &self.config);
         let mut spec = ingested::spec(&entry.object, &entry.object.status, around, &self.config);
+        if !entry.object.spec.active && self.job_is_gone(&entry.object) {
+            // It runs nothing, and no job will give its quota back.
+            spec.state = WorkloadState::Inactive;
+        }
+        if matches!(spec.state, WorkloadState::Pending { .. }) && self.is_moving(key) {
+            spec.state = WorkloadState::Inactive;
+        }
         match &mut spec.state {
             WorkloadState::Reserved { evicted, .. } => {
                 *evicted |=
@@ -50,11 +56,19 @@ impl Engine {
                 let backoff = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
                 *requeue_at = (*requeue_at).max(backoff);
             }
-            WorkloadState::Parked => {}
+            WorkloadState::Inactive => {}
         }
         if self.scheduler.put_workload(spec, time(self.now)) {
             self.stir();
         }
+    }
+
+    /// Whether the job of a Workload names another queue: it is admitted when it is there, not before.
+    pub(super) fn is_moving(&self, key: &WorkloadKey) -> bool {
+        let Some(entry) = self.world.workloads.get(key) else { return false };
+        let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
+        let queue = job.and_then(|job| job.view.queue_name.as_deref());
+        queue.is_some_and(|queue| *queue != *entry.object.spec.queue_name)
     }
 
     /// Does the next thing that a Workload needs.
@@ -77,12 +91,16 @@ impl Engine {
         if entry.decision.is_some() {
             return self.carry_out(key);
         }
+        self.tell_owed(key);
         self.sweep_requests(key);
+        if !self.config.runs(Part::Workload) {
+            return self.reconcile_for_others(key);
+        }
         if self.ends(key) {
             return;
         }
         if is(self.world.workloads[key].status(), Type::Finished) {
-            return self.retain(key);
+            return self.reconcile_finished(key);
         }
         if self.sync_priority(key) || self.sync_activity(key) {
             return;
@@ -92,6 +110,24 @@ impl Engine {
             self.reconcile_reserved(key);
         } else if object_is_idle(&entry.object) {
             self.reconcile_pending(key);
+        }
+        if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
+            self.dirty.jobs.insert(job);
+        }
+    }
+
+    /// What other parts do for a Workload while somebody else keeps it: the scheduler tells why it waits, and takes back what was overtaken;
+    /// nodes are asked for; its job follows.
+    fn reconcile_for_others(&mut self, key: &WorkloadKey) {
+        let entry = &self.world.workloads[key];
+        if is(entry.status(), Type::Finished) || entry.object.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        if reserved(entry.status()) {
+            let _ =
+                is(entry.status(), Type::Evicted) || self.take_back(key) || self.reconcile_provisioning(key);
+        } else if let Some(untold) = entry.untold.clone() {
+            self.tell_unadmitted(key, &untold.why, untold.with_event);
         }
         if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
             self.dirty.jobs.insert(job);
@@ -118,7 +154,9 @@ impl Engine {
             // Its job stops first; whatever it still holds stays accounted for until then.
             return self.world.job_of(entry).is_none();
         }
-        if orphan && ours && self.config.on(Gate::FinishOrphanedWorkloads) {
+        // A job that is still there finds its Workload back.
+        let lost = self.world.job_of(entry).is_none();
+        if orphan && ours && lost && self.config.on(Gate::FinishOrphanedWorkloads) {
             if !is(entry.status(), Type::Finished) {
                 self.finish_orphan(key);
                 return true;
@@ -143,29 +181,15 @@ impl Engine {
 
     /// Whether nothing is left that could stop the workload's pods or would do so.
     fn job_is_gone(&self, object: &slim::Workload) -> bool {
+        if self.world.job_of_object(object).is_some() {
+            return false;
+        }
         let Some(owner) = controller(object) else { return true };
         let Some(kind) = JobKind::from_owner(&owner.api_version, &owner.kind) else { return true };
         if !self.config.frameworks.contains(&kind) {
             return true;
         }
-        self.listed.contains(&Kind::Job(kind)) && !self.world.job_by_uid.contains_key(owner.uid.as_str())
-    }
-
-    /// Removes a finished Workload whose retention is over.
-    fn retain(&mut self, key: &WorkloadKey) {
-        let Some(seconds) = self.config.retention_after_finished_seconds else { return };
-        let entry = &self.world.workloads[key];
-        let Some(since) = conditions::true_since(&entry.status().conditions, Type::Finished.as_str()) else {
-            return;
-        };
-        let until = later(since, seconds);
-        if until > self.now {
-            return self.wake_at(until, Alarm::Workload(key.clone()));
-        }
-        let note = "Deleted finished workload due to elapsed retention";
-        let uid = entry.uid();
-        let told = event(&workload_ref(key), &uid, EventType::Normal, "Deleted", note, REPORTER_WORKLOAD);
-        self.delete_workload(key, vec![told]);
+        self.listed.contains(&Kind::Job(kind))
     }
 
     /// Keeps the priority as its WorkloadPriorityClass has it (reference 01, 1.5); says whether it wrote.
@@ -198,17 +222,24 @@ impl Engine {
             conditions::find(&status.conditions, Type::Evicted.as_str())
                 .is_some_and(|c| c.status == "True" && c.reason.starts_with(prefix))
         };
+        // What ran too long says so until it is active again.
+        let kept = target.as_ref().is_some_and(|c| c.reason == reason::MAXIMUM_EXECUTION_TIME_EXCEEDED);
+        let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
+        let held = requeued.is_some_and(|c| c.status == "False" && c.reason.starts_with(reason::DEACTIVATED));
+        let done = kept && evicted_for(reason::DEACTIVATED) && (held || reserved(status));
         if object.spec.active {
-            if target.is_some() {
+            if target.is_some() && !done {
                 let patch = strict_patch(object, json!({"spec": {"active": false}}));
                 self.patch_workload(key, Purpose::Deactivate, patch, Vec::new());
                 return true;
             }
-            let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
-            let held =
-                requeued.is_some_and(|c| c.status == "False" && c.reason.starts_with(reason::DEACTIVATED));
             if held && !reserved(status) {
                 let mut next = status.clone();
+                if kept {
+                    // Its user gives it its time again.
+                    next.accumulated_past_execution_time_seconds = None;
+                    transition::forget(&mut next, Type::DeactivationTarget);
+                }
                 transition::requeue(&mut next, reason::REACTIVATED, "The workload was reactivated", at);
                 // What a check said since it was deactivated was about the run before.
                 transition::reset_checks(&mut next, self.now);
@@ -217,8 +248,8 @@ impl Engine {
             }
             return false;
         }
-        if evicted_for(reason::DEACTIVATED) && target.is_none() {
-            return false;
+        if evicted_for(reason::DEACTIVATED) && (target.is_none() || done) {
+            return self.forget_requeuing(key);
         }
         let mut message = "The workload is deactivated".to_owned();
         let mut cause = String::new();
@@ -228,7 +259,9 @@ impl Engine {
         }
         let mut next = status.clone();
         next.requeue_state = None;
-        transition::forget(&mut next, Type::DeactivationTarget);
+        if !(kept && reserved(status)) {
+            transition::forget(&mut next, Type::DeactivationTarget);
+        }
         if !reserved(status) {
             transition::pend(&mut next, Reason::Deactivated, "The workload is deactivated", &[], at);
         }

@@ -6,6 +6,7 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use super::body::{self, strict_patch};
+use super::ready;
 use crate::effect::{Effect, Purpose, Write};
 use crate::engine::Engine;
 use crate::world::workload_ref;
@@ -16,10 +17,15 @@ impl Engine {
         &mut self,
         key: &WorkloadKey,
         purpose: Purpose,
-        next: WorkloadStatus,
+        mut next: WorkloadStatus,
         then: Vec<Effect>,
     ) {
+        let waits_for_pods = self.config.wait_for_pods_ready.is_some();
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        if waits_for_pods {
+            let generation = entry.object.metadata.generation.unwrap_or(0);
+            ready::ride(&entry.object.status, &mut next, generation, self.now);
+        }
         let body = body::admission_status(&entry.object, &next);
         let write = Write::Apply { subresource: Some("status"), field_manager: body::ADMISSION, body };
         let id = self.outbox.write(workload_ref(key), purpose, write, then);
@@ -64,6 +70,11 @@ impl Engine {
 
     /// Takes our finalizer off a Workload, if it is on it and nothing else is under way.
     pub(crate) fn drop_finalizer(&mut self, key: &WorkloadKey) {
+        self.drop_finalizer_as(key, Purpose::Finalizer);
+    }
+
+    /// The same, for that purpose.
+    pub(super) fn drop_finalizer_as(&mut self, key: &WorkloadKey, purpose: Purpose) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         if entry.open.is_some() || entry.retry.waits(self.now) {
             return;
@@ -74,7 +85,7 @@ impl Engine {
             return;
         }
         let body = strict_patch(&entry.object, json!({"metadata": {"finalizers": rest}}));
-        self.patch_workload(key, Purpose::Finalizer, body, Vec::new());
+        self.patch_workload(key, purpose, body, Vec::new());
     }
 
     /// Removes a Workload: its finalizer first, then itself.

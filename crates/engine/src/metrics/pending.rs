@@ -1,65 +1,43 @@
-//! The gauges of what waits: by LocalQueue, by resource, and what the last cycle skipped (reference 05).
+//! The gauges of what waits in a ClusterQueue, and what the last cycle skipped (reference 05).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::{Amount, Detail, EntryReport, Name, Outcome};
+use sluice_api::config::SourceKind;
+use sluice_core::{ClusterQueueStatus, Detail, EntryReport, Name, Outcome};
 
-use super::{
-    ADMISSION_CYCLE_PREEMPTION_SKIPS, CLUSTER_QUEUE_RESOURCE_PENDING, LOCAL_QUEUE_PENDING_WORKLOADS,
-    PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL, Snapshot, base_units, number,
-};
+use super::scrape::Page;
+use super::{PENDING_WORKLOADS, PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL, number};
 use crate::engine::Engine;
-use crate::ingest::workload::{self as ingested, is, reserved};
 use crate::outbox::observe;
-use sluice_api::conditions::WorkloadCondition as Type;
 
 impl Engine {
-    /// Waiting workloads of each LocalQueue: those that are looked at, and those that are parked.
-    pub(super) fn local_pending_gauges(&self, out: &mut Snapshot) {
-        let mut active: BTreeMap<(Name, Name), usize> = BTreeMap::new();
-        for name in self.world.cluster_queues.keys() {
-            let Some(figures) = self.scheduler.cluster_queue_status(name) else { continue };
-            // Putting a queue in order costs more than counting it: only where that tells something.
-            if figures.pending_active == 0 {
-                continue;
-            }
-            for place in self.scheduler.positions(name).into_iter().filter(|place| place.active) {
-                *active.entry((Arc::clone(&place.key.namespace), place.local_queue)).or_default() += 1;
-            }
+    /// Waiting workloads of a ClusterQueue, by their own labels where metrics have such: then `counted` has how many are in the heap, and
+    /// how many are parked. In a queue that is not active none is active.
+    pub(super) fn pending_gauges(
+        &self,
+        name: &Name,
+        figures: &ClusterQueueStatus,
+        counted: BTreeMap<Vec<Arc<str>>, (usize, usize)>,
+        out: &mut Page<'_>,
+    ) {
+        let runs = figures.inactive.is_empty();
+        if !self.custom.reads(SourceKind::Workload) {
+            let all = figures.pending_active + figures.pending_inadmissible;
+            let active = if runs { figures.pending_active } else { 0 };
+            out.add(PENDING_WORKLOADS, &[name, "active"], number(active));
+            out.add(PENDING_WORKLOADS, &[name, "inadmissible"], number(all - active));
+            return;
         }
-        for ((namespace, name), queue) in &self.world.local_queues {
-            if !self.is_measured(queue) {
-                continue;
-            }
-            let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { continue };
-            let looked_at = active.get(&(Arc::clone(namespace), Arc::clone(name))).copied().unwrap_or(0);
-            let parked = figures.pending.saturating_sub(looked_at);
-            out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "active"], number(looked_at));
-            out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "inadmissible"], number(parked));
-        }
-    }
-
-    /// What the waiting workloads of each ClusterQueue ask for.
-    pub(super) fn pending_resource_gauges(&self, out: &mut Snapshot) {
-        let mut asked: BTreeMap<(Name, Name), Amount> = BTreeMap::new();
-        for (key, entry) in &self.world.workloads {
-            let (object, status) = (&entry.object, &entry.object.status);
-            if is(status, Type::Finished) || reserved(status) || !object.spec.active {
-                continue;
-            }
-            let Some(queue) = self.world.cluster_queue_of(key, object) else { continue };
-            let around = self.world.around(&key.namespace, &self.config);
-            let (sets, _) = ingested::pod_sets(object, status, around, &self.config);
-            for set in sets {
-                for (resource, per_pod) in set.requests {
-                    let total = asked.entry((Arc::clone(&queue), resource)).or_insert(Amount::ZERO);
-                    *total = total.add(per_pod.saturating_mul(set.count));
-                }
-            }
-        }
-        for ((queue, resource), amount) in asked {
-            out.add(CLUSTER_QUEUE_RESOURCE_PENDING, &[&queue, &resource], base_units(&resource, amount));
+        for (custom, (active, parked)) in counted {
+            let looked_at = if runs { active } else { 0 };
+            out.add_with(PENDING_WORKLOADS, &[name, "active"], number(looked_at), &custom);
+            out.add_with(
+                PENDING_WORKLOADS,
+                &[name, "inadmissible"],
+                number(active + parked - looked_at),
+                &custom,
+            );
         }
     }
 
@@ -84,14 +62,6 @@ impl Engine {
                 _ => continue,
             };
             self.outbox.push(observe(PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL, &[queue, result], 1.0));
-        }
-    }
-
-    /// What the last cycle skipped.
-    pub(super) fn skip_gauges(&self, out: &mut Snapshot) {
-        for name in self.world.cluster_queues.keys() {
-            let skipped = self.preemption_skips.get(name).copied().unwrap_or(0);
-            out.add(ADMISSION_CYCLE_PREEMPTION_SKIPS, &[name], number(skipped));
         }
     }
 }

@@ -36,13 +36,13 @@ struct Outcome {
     verdict: Option<Verdict>,
     /// What is to be asked for.
     attempt: Option<Attempt>,
-    /// The request that stays.
-    keep: Option<(Name, Name)>,
+    /// The requests that stay.
+    keep: Vec<(Name, Name)>,
 }
 
 impl Outcome {
     const fn says(verdict: Verdict) -> Self {
-        Self { verdict: Some(verdict), attempt: None, keep: None }
+        Self { verdict: Some(verdict), attempt: None, keep: Vec::new() }
     }
 }
 
@@ -71,12 +71,10 @@ impl Engine {
         let uid = entry.uid();
         let mut next = entry.status().clone();
         let (mut keep, mut attempts, mut then) = (BTreeSet::new(), Vec::new(), Vec::new());
-        let mut undecided = false;
         for check in &mut next.admission_checks {
             if !self.provisions(&check.name) {
                 continue;
             }
-            undecided |= self.provisioning_config(&check.name).is_none();
             let outcome = self.look_at(key, check);
             keep.extend(outcome.keep);
             attempts.extend(outcome.attempt);
@@ -84,10 +82,7 @@ impl Engine {
                 then.extend(self.say(key, check, verdict));
             }
         }
-        // Without its configuration nobody knows whether a request is still wanted.
-        if !undecided {
-            self.remove_requests(key, &uid, &keep);
-        }
+        self.remove_requests(key, &uid, &keep);
         for request in &keep {
             self.hand_over_templates(key, request);
         }
@@ -104,10 +99,7 @@ impl Engine {
     fn look_at(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> Outcome {
         let entry = &self.world.workloads[key];
         let Some(config) = self.provisioning_config(&check.name) else {
-            // What was decided stays decided.
-            let verdict = (check.state == CheckState::Pending)
-                .then(|| Verdict::plain(CheckState::Pending, "the check is not active"));
-            return Outcome { verdict, attempt: None, keep: None };
+            return self.without_config(key, check);
         };
         let Some(plan) = Plan::of(&entry.object, entry.status(), config) else {
             return Outcome::says(Verdict::plain(
@@ -122,7 +114,8 @@ impl Engine {
             pending.then_some(Attempt { plan, name })
         };
         let Some((number, request_key, request)) = self.current(key, check, &plan) else {
-            return Outcome { verdict: None, attempt: attempt(retries.saturating_add(1), plan), keep: None };
+            let attempt = attempt(retries.saturating_add(1), plan);
+            return Outcome { verdict: None, attempt, keep: Vec::new() };
         };
         let case = Case {
             request,
@@ -136,7 +129,7 @@ impl Engine {
             uid: &entry.uid(),
             old_annotations: self.config.old_provisioning_annotations,
         };
-        let keep = Some(request_key);
+        let keep = vec![request_key];
         match case.step() {
             Step::Wait => Outcome { verdict: None, attempt: None, keep },
             Step::Say(verdict) => Outcome { verdict: Some(verdict), attempt: None, keep },
@@ -144,6 +137,21 @@ impl Engine {
                 Outcome { verdict: None, attempt: attempt(number.saturating_add(1), plan), keep }
             }
         }
+    }
+
+    /// A check whose configuration does not exist: what it asked for and did not get is not wanted any more (reference 11.1.16); what was
+    /// decided stays decided, and what pods run on stays.
+    fn without_config(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> Outcome {
+        let pending = check.state == CheckState::Pending;
+        let verdict = pending.then(|| Verdict::plain(CheckState::Pending, "the check is not active"));
+        let gone = self.listed.contains(&Kind::ProvisioningRequestConfig);
+        let mut keep = Vec::new();
+        if !(pending && gone) {
+            let uid = self.world.workloads[key].uid();
+            keep = self.world.requests_of(&uid);
+            keep.retain(|(_, name)| attempt_of(name, &key.name, &check.name).is_some());
+        }
+        Outcome { verdict, attempt: None, keep }
     }
 
     /// The latest attempt that asks for what is wanted. One that nodes came for stays whatever is wanted now.
@@ -277,7 +285,8 @@ impl Engine {
     fn template_source(&self, key: &WorkloadKey, request: &str, pod_set: &str) -> TemplateSource {
         let entry = &self.world.workloads[key];
         let admission = entry.status().admission.as_ref();
-        let assignment = admission.and_then(|a| a.pod_set_assignments.iter().find(|p| p.name == pod_set));
+        let at = entry.object.spec.pod_sets.iter().position(|set| set.name == pod_set);
+        let assignment = at.and_then(|at| admission?.pod_set_assignments.get(at));
         let mut flavors: Vec<_> = assignment.into_iter().flat_map(|a| a.flavors.values()).collect();
         flavors.sort_unstable();
         flavors.dedup();
@@ -337,21 +346,11 @@ impl Engine {
         }
     }
 
-    /// Something could not be made for a Workload: its user should know.
+    /// Something could not be made for a Workload, or handed over.
     pub(crate) fn not_made(&mut self, open: &Open, error: &WriteError) {
-        let creates = matches!(open.purpose, Purpose::CreateTemplate | Purpose::CreateRequest);
         if open.purpose == Purpose::MoveTemplate && matches!(error, WriteError::NotFound(_)) {
             // Nothing is left to hand over.
             self.made.moved.insert(open.object.clone());
         }
-        if !creates || matches!(error, WriteError::Conflict(_) | WriteError::AlreadyExists(_)) {
-            return;
-        }
-        let Some(key) = self.made.owners.get(&open.object) else { return };
-        let Some(entry) = self.world.workloads.get(key) else { return };
-        let note = format!("Error creating {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
-        let told =
-            event(&workload_ref(key), &entry.uid(), EventType::Warning, "FailedCreate", note, REPORTER);
-        self.outbox.push(told);
     }
 }

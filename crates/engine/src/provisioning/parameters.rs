@@ -45,7 +45,7 @@ fn is_ours(check: &AdmissionCheck) -> bool {
 }
 
 /// The name of the ProvisioningRequestConfig that a check names, or what is wrong with the reference.
-fn parameters_of(check: &AdmissionCheck) -> Result<&str, String> {
+pub(super) fn parameters_of(check: &AdmissionCheck) -> Result<&str, String> {
     let Some(reference) = &check.spec.parameters else {
         return Err("missing parameters reference".to_owned());
     };

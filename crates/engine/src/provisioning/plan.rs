@@ -54,7 +54,7 @@ impl Plan {
         let mut groups: Vec<(Likeness<'_>, Group)> = Vec::new();
         let sets = object.spec.pod_sets.iter().enumerate();
         for (at, set) in sets.filter(|(_, s)| s.count > 0 && uses(s, &config.managed_resources)) {
-            let Some(assignment) = assignments.iter().find(|a| a.name == set.name) else { continue };
+            let Some(assignment) = assignments.get(at) else { continue };
             let count = i64::from(assignment.count.unwrap_or(set.count));
             if count <= 0 {
                 continue;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
+use super::parameters::parameters_of;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
-use crate::world::World;
+use crate::world::{WorkloadEntry, World};
 
 /// The Workload that controls a request: its name and UID.
 fn owner(request: &slim::ProvisioningRequest) -> Option<(&str, &str)> {
@@ -58,7 +59,7 @@ impl Engine {
         let known = self.world.provisioning_requests.get(&key).map(|r| &r.metadata);
         let older = known.is_some_and(|known| {
             known.uid == request.metadata.uid
-                && crate::observe::is_stale(
+                && crate::version::is_stale(
                     known.resource_version.as_deref(),
                     request.metadata.resource_version.as_deref(),
                 )
@@ -103,16 +104,21 @@ impl Engine {
     }
 
     /// A configuration came, changed or went: the checks that name it, and the Workloads that wait for those.
-    pub(crate) fn configs_changed(&mut self) {
-        let checks =
-            self.world.checks.keys().map(|n| ObjectRef::cluster(Kind::AdmissionCheck, Arc::clone(n)));
-        self.dirty.objects.extend(checks);
-        self.mark_checked_workloads();
+    pub(crate) fn config_changed(&mut self, name: &str) {
+        let naming = self.world.checks.iter().filter(|(_, check)| parameters_of(check) == Ok(name));
+        for check in naming.map(|(check, _)| Arc::clone(check)).collect::<Vec<_>>() {
+            self.mark_checked_workloads(&check);
+            self.dirty.statuses.insert(ObjectRef::cluster(Kind::AdmissionCheck, check));
+        }
     }
 
-    /// Marks the Workloads that have admission checks.
-    pub(crate) fn mark_checked_workloads(&mut self) {
-        let checked = self.world.workloads.iter().filter(|(_, e)| !e.status().admission_checks.is_empty());
+    /// Marks the Workloads that an admission check is asked about.
+    pub(crate) fn mark_checked_workloads(&mut self, check: &str) {
+        if !self.synced {
+            return;
+        }
+        let asks = |entry: &WorkloadEntry| entry.status().admission_checks.iter().any(|c| c.name == check);
+        let checked = self.world.workloads.iter().filter(|(_, entry)| asks(entry));
         self.dirty.workloads.extend(checked.map(|(key, _)| key.clone()));
     }
 

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use sluice_api::labels;
 use sluice_api::v1beta2::Workload;
 
+use super::names::template_name;
 use crate::input::{Kind, ObjectRef};
 
 /// A PodTemplate to create: the engine keeps no whole templates, so whoever writes it reads the Workload first.
@@ -63,6 +64,20 @@ impl TemplateSource {
             },
             template: Some(template),
         })
+    }
+
+    /// Whether a template of that name is left over: from an attempt of that name before, or a Workload. Its owner is gone, and the garbage
+    /// collector, which would remove it at some time, is not waited for (reference 11.1.16).
+    pub fn replaces(&self, known: &ObjectMeta) -> bool {
+        let managed =
+            known.labels.as_ref().is_some_and(|l| l.get(labels::MANAGED).is_some_and(|v| v == "true"));
+        let owner = known.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        let left = owner.is_some_and(|owner| match &*owner.kind {
+            "ProvisioningRequest" => template_name(&owner.name, &self.pod_set) == self.name,
+            "Workload" => *owner.name == *self.workload.name && owner.uid != self.uid,
+            _ => false,
+        });
+        managed && left && known.deletion_timestamp.is_none()
     }
 
     /// The Workload owns the template until its ProvisioningRequest exists.

@@ -78,13 +78,14 @@ impl Bed {
         self.queue("q", chips, &json!({"enable": true}), &json!({}));
     }
 
-    /// Pools of nodes with four chips each, all ready.
+    /// Pools of nodes with four chips each, tainted as GKE taints them, all ready.
     pub fn pools(&mut self, names: &[&str], nodes: usize) {
         for pool in names {
             for index in 0..nodes {
                 let name = format!("{pool}-{index}");
                 let labels = json!({"accelerator": "v6e", POOL: pool});
                 let node = json!({"metadata": {"name": name, "labels": labels},
+                    "spec": {"taints": [{"key": TPU, "value": "present", "effect": "NoSchedule"}]},
                     "status": {"allocatable": {TPU: "4", "pods": "110"}}});
                 let node = self.c.api.put(Kind::Node, node);
                 self.ready(&node, "True");
@@ -228,7 +229,7 @@ impl Bed {
         let departs = value["metadata"]["labels"]["cloud.google.com/active-node-maintenance"] == "true";
         value["status"]["conditions"][0]["status"] == "True"
             && value["spec"]["unschedulable"] != true
-            && value["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
+            && value["spec"]["taints"].as_array().into_iter().flatten().all(|taint| taint["key"] == TPU)
             && !departs
     }
 
@@ -241,28 +242,25 @@ impl Bed {
             .filter(|(_, j)| !j.view.suspended && j.view.finished.is_none())
             .map(|(r, j)| (r.name.to_string(), j.view.pod_sets[0].clone()))
             .collect();
+        let pods = self.pods();
+        let placed: BTreeSet<_> =
+            pods.iter().filter(|(_, _, pod)| !self.leaves(pod)).map(|(job, _, _)| job.clone()).collect();
+        let mut busy: BTreeSet<_> = pods.into_iter().map(|(_, node, _)| node).collect();
+        let mut pools: BTreeMap<String, Vec<ObjectRef>> = BTreeMap::new();
+        for node in self.c.api.names(Kind::Node) {
+            pools.entry(node.name.rsplit_once('-').unwrap().0.to_owned()).or_default().push(node);
+        }
         let mut any = false;
-        for (name, set) in running {
-            let pods = self.pods();
-            if pods.iter().any(|(job, _, pod)| *job == name && !self.leaves(pod)) {
-                continue;
-            }
-            let mut pools: BTreeMap<String, Vec<ObjectRef>> = BTreeMap::new();
-            for node in self.c.api.names(Kind::Node) {
-                pools.entry(node.name.rsplit_once('-').unwrap().0.to_owned()).or_default().push(node);
-            }
+        for (name, set) in running.into_iter().filter(|(name, _)| !placed.contains(name)) {
             let selected = |node: &ObjectRef| {
                 let labels = self.c.api.json(node).unwrap()["metadata"]["labels"].clone();
                 set.scheduling.node_selector.iter().all(|(key, value)| labels[key] == **value)
             };
-            let busy: BTreeSet<_> = pods.iter().map(|(_, node, _)| node.clone()).collect();
             let replicas = set.exclusive_topology.as_ref().unwrap().replicas;
             let each = usize::try_from(set.count / replicas).unwrap();
             let free = pools.values().filter(|nodes| {
                 nodes.len() >= each
-                    && nodes
-                        .iter()
-                        .all(|n| self.is_ready(n) && selected(n) && !busy.contains(&n.name.to_string()))
+                    && nodes.iter().all(|n| !busy.contains(&*n.name) && self.is_ready(n) && selected(n))
             });
             let chosen: Vec<_> = free.take(usize::try_from(replicas).unwrap()).cloned().collect();
             if chosen.len() < usize::try_from(replicas).unwrap() {
@@ -271,6 +269,7 @@ impl Bed {
             for node in chosen.iter().flat_map(|nodes| nodes.iter().take(each)) {
                 let pod = format!("{name}-{}-{}", node.name, self.c.now.as_second());
                 self.bind(&pod, Some(&name), &node.name, 4);
+                busy.insert(node.name.to_string());
                 any = true;
             }
         }

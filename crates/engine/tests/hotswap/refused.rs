@@ -1,7 +1,7 @@
 //! Nobody goes, and nothing is kept, for work that its queue would not take back.
 
 use serde_json::{Value, json};
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::bed::Bed;
 
@@ -195,4 +195,16 @@ fn pods_that_are_over_need_neither_quota_nor_nodes() {
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
     assert!(bed.runs("high") && bed.runs("other"), "{}", bed.told("high", "QuotaReserved"));
+}
+
+#[test]
+fn a_list_of_lost_nodes_that_cannot_be_written_is_written_ever_more_seldom_and_told() {
+    let mut bed = two_ways();
+    let refused = WriteError::Refused("no such luck".to_owned());
+    bed.c.refuse = Some((Purpose::UnhealthyNodes, refused));
+    stop(&mut bed, &local("x"), "Hold");
+    bed.fail(&["a"]);
+    bed.pass(3600);
+    assert!((1..=20).contains(&bed.c.refused), "{}", bed.c.refused);
+    assert_eq!(bed.c.notes("FailedUpdate").len(), 1);
 }

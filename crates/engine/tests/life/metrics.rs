@@ -180,7 +180,9 @@ fn every_way_to_end_is_counted() {
     c.api.add_job(job("team-a", "orphan", "lq", 9, "1"));
     c.settle();
     let orphan = Api::workload_ref(&c.workload("orphan"));
+    c.api.vanish(&c.api.job_ref("orphan"));
     c.api.edit(&orphan, &json!({"metadata": {"ownerReferences": null}}));
+    c.restart();
     c.settle();
     let counted = |name: &str| c.observed.iter().filter(|(metric, _)| metric == name).count();
     assert_eq!(counted("kueue_finished_workloads_total"), 2);

@@ -1,7 +1,7 @@
 //! When the quota of a stopped or finished job is free again: once no pod of it, or of the Jobs that it consists of, can use it.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind};
+use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::model::build::job;
@@ -30,26 +30,31 @@ fn full(kind: JobKind, config: EngineConfig) -> Cluster {
     c
 }
 
-/// A child Job of `old` with pods that run.
-fn add_child(c: &mut Cluster, name: &str) {
-    let mut child = job("team-a", name, "", 1, "1");
-    (child.suspended, child.active) = (false, true);
+/// Makes `child` a Job that the JobSet `old` controls.
+pub fn controlled(c: &Cluster, child: &mut JobView) {
     child.controller = Some(ControllerRef {
         api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
         kind: "JobSet".to_owned(),
         name: "old".to_owned(),
         uid: c.api.job("old").view.job.uid.to_string(),
     });
+}
+
+/// A child Job of `old` with pods that run.
+fn add_child(c: &mut Cluster, name: &str) {
+    let mut child = job("team-a", name, "", 1, "1");
+    (child.suspended, child.active) = (false, true);
+    controlled(c, &mut child);
     c.api.add_job(child);
     c.settle();
 }
 
-fn runs(c: &Cluster, job: &str) -> bool {
+pub fn runs(c: &Cluster, job: &str) -> bool {
     !c.api.job(job).view.suspended && condition(&c.workload(job), "Admitted") == "True"
 }
 
 /// Deactivates `old`, which is stopped then.
-fn evict(c: &mut Cluster) {
+pub fn evict(c: &mut Cluster) {
     let workload = Api::workload_ref(&c.workload("old"));
     c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.settle();
@@ -58,7 +63,11 @@ fn evict(c: &mut Cluster) {
 
 /// What the status of a job says of its pods.
 fn set_pods(c: &mut Cluster, job: &str, active: bool, terminating: i32) {
-    c.api.edit_job(job, |j| (j.view.active, j.view.terminating) = (active, terminating));
+    c.api.edit_job(job, |j| {
+        (j.view.active, j.view.terminating) = (active, terminating);
+        // Those of a JobSet are stopped by its controller.
+        j.view.suspended |= !active;
+    });
     c.settle();
 }
 

@@ -263,7 +263,72 @@ fn a_check_without_its_parameters_is_inactive_and_so_is_its_queue() {
         "Can't admit new workloads: references inactive AdmissionCheck(s): dws-prov."
     );
     assert_eq!(said(&c), pair("Pending", "the check is not active"));
-    assert_eq!(c.api.names(Kind::ProvisioningRequest).len(), 1, "nobody knows whether it is still wanted");
+    assert!(c.api.names(Kind::ProvisioningRequest).is_empty(), "reference 11.1.16");
+    assert!(c.api.names(Kind::PodTemplate).is_empty());
+
+    c.advance(600);
+    c.api.put(
+        Kind::ProvisioningRequestConfig,
+        json!({"metadata": {"name": "dws"}, "spec": {"provisioningClassName": "again"}}),
+    );
+    c.settle();
+    assert_eq!(c.api.json(&request(&c)).unwrap()["spec"]["provisioningClassName"], "again");
+    provider(&mut c, "Provisioned", "True", "Provisioned", "nodes are there");
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn what_pods_run_on_stays_without_the_configuration() {
+    let mut c = waiting();
+    provider(&mut c, "Provisioned", "True", "Provisioned", "nodes are there");
+    let used = request(&c);
+    c.api.delete(&ObjectRef::cluster(Kind::ProvisioningRequestConfig, "dws"));
+    c.settle();
+    assert_eq!((request(&c), said(&c).0), (used, "Ready".to_owned()));
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_configuration_that_was_not_listed_yet_is_not_missing() {
+    let mut c = waiting();
+    let asked = request(&c);
+    c.restart_without(&[Kind::ProvisioningRequestConfig]);
+    c.settle();
+    assert_eq!(request(&c), asked);
+    assert_eq!(c.written(Purpose::DeleteRequest), 0);
+}
+
+#[test]
+fn a_configuration_that_comes_late_is_asked_for_when_it_is_there() {
+    let mut c = cluster(config(), &json!({}));
+    let dws = ObjectRef::cluster(Kind::ProvisioningRequestConfig, "dws");
+    let spec = c.api.json(&dws).unwrap()["spec"].clone();
+    c.api.delete(&dws);
+    c.settle();
+    assert!(c.api.names(Kind::ProvisioningRequest).is_empty());
+    assert!(c.api.job("a").view.suspended);
+    c.api.put(Kind::ProvisioningRequestConfig, json!({"metadata": {"name": "dws"}, "spec": spec}));
+    c.settle();
+    assert!(request(&c).name.ends_with("-dws-prov-1"));
+}
+
+#[test]
+fn the_removal_of_the_old_templates_is_not_waited_for() {
+    let mut c = waiting();
+    let first = request(&c);
+    c.api.collector_rests = true;
+    let before = c.api.names(Kind::PodTemplate);
+    let uid = |c: &Cluster| c.api.json(&before[0]).unwrap()["metadata"]["uid"].clone();
+    let old = uid(&c);
+    c.api.delete(&first);
+    c.settle();
+    assert_eq!(request(&c).name, first.name, "at once");
+    assert_eq!(c.api.names(Kind::PodTemplate), before);
+    assert_ne!(uid(&c), old, "the garbage collector would take the old one");
+    let owner = &c.api.json(&before[0]).unwrap()["metadata"]["ownerReferences"][0]["uid"];
+    assert_eq!(*owner, c.api.json(&request(&c)).unwrap()["metadata"]["uid"]);
+    assert_eq!(c.written(Purpose::CreateTemplate), 2);
+    assert!(c.notes("FailedCreate").is_empty());
 }
 
 #[test]

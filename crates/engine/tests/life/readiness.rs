@@ -1,7 +1,8 @@
 //! waitForPodsReady and its requeuing (reference 06, 6.16), and the longest execution time (6.19).
 
 use serde_json::json;
-use sluice_engine::{EngineConfig, ObjectRef, WaitForPodsReady};
+use sluice_api::config::Configuration;
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, told};
@@ -42,8 +43,7 @@ fn readiness_is_told_lost_and_recovered() {
     let mut c = wait(|_| {});
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.settle();
-    assert_eq!(condition(&c.workload("a"), "PodsReady"), "", "a workload that just started is not told so");
-    c.advance(11);
+    assert_eq!(c.written(Purpose::PodsReady), 0, "it came with the admission");
     assert_eq!(
         told(&c.workload("a"), "PodsReady"),
         "False/WaitForStart: Not all pods are ready or succeeded"
@@ -119,6 +119,29 @@ fn without_a_recovery_timeout_a_failed_pod_is_waited_for() {
 }
 
 #[test]
+fn a_recovery_timeout_below_a_second_is_one_and_zero_alone_is_none() {
+    for (text, evicted) in [("100ms", true), ("1ns", true), ("999ms", true), ("0s", false), ("0ms", false)] {
+        let file = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+             waitForPodsReady: {{timeout: 5m, recoveryTimeout: {text}}}\n"
+        );
+        let (file, _) = Configuration::parse(&file).unwrap();
+        let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::from(&file) });
+        c.api.namespace("team-a", &[]);
+        c.api.simple("3", &json!({}));
+        c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+        c.settle();
+        ready(&mut c, "a", true);
+        c.advance(10);
+        ready(&mut c, "a", false);
+        assert_eq!(condition(&c.workload("a"), "Evicted"), "", "{text}: not at once");
+        c.advance(2);
+        let stopped = told(&c.workload("a"), "Evicted").starts_with("True/PodsReadyTimeout");
+        assert_eq!(stopped, evicted, "{text}");
+    }
+}
+
+#[test]
 fn past_the_limit_the_workload_is_deactivated_and_its_user_may_start_anew() {
     let mut c = wait(|w| w.backoff_limit_count = Some(1));
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
@@ -189,7 +212,7 @@ fn the_longest_execution_time_counts_over_all_admissions() {
     view.maximum_execution_time_seconds = Some(100);
     c.api.add_job(view);
     c.advance(60);
-    let cq = ObjectRef::cluster(sluice_engine::Kind::ClusterQueue, "cq");
+    let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     c.api.edit(&cq, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     c.advance(1_000);
     assert_eq!(c.workload("a").status.unwrap().accumulated_past_execution_time_seconds, Some(60));
@@ -207,4 +230,43 @@ fn the_longest_execution_time_counts_over_all_admissions() {
     assert_eq!(c.notes("MaximumExecutionTimeExceeded"), ["The maximum execution time (100s) exceeded"]);
     let past = w.status.unwrap().accumulated_past_execution_time_seconds;
     assert!(past.is_none_or(|p| p <= 41), "cleared when it was exceeded: {past:?}");
+}
+
+#[test]
+fn that_pods_are_not_ready_rides_on_the_writes_that_admit_and_release() {
+    let mut c = wait(|_| {});
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    let waits = "False/WaitForStart: Not all pods are ready or succeeded";
+    assert_eq!(told(&c.workload("a"), "PodsReady"), waits);
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.settle();
+    assert_eq!(told(&c.workload("a"), "PodsReady"), waits, "an eviction before it was ready keeps it");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
+    c.settle();
+    ready(&mut c, "a", true);
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.settle();
+    assert_eq!(told(&c.workload("a"), "PodsReady"), waits, "its run is over");
+    assert_eq!(c.written(Purpose::PodsReady), 1, "one write in two runs: that all pods were ready");
+}
+
+#[test]
+fn an_eviction_for_pods_that_are_not_ready_says_so_whoever_admitted_it() {
+    let mut c = wait(|w| w.timeout_seconds = 10);
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.now = c.now.checked_add(jiff::SignedDuration::from_secs(20)).unwrap();
+    c.api.now = c.now;
+    c.api.edit_status(&workload, |status| {
+        let conditions = status["conditions"].as_array_mut().unwrap();
+        conditions.retain(|condition| condition["type"] != "PodsReady");
+    });
+    c.pods_vanish = false;
+    c.settle();
+    assert!(told(&c.workload("a"), "Evicted").starts_with("True/PodsReadyTimeout"));
+    assert!(told(&c.workload("a"), "PodsReady").starts_with("False/WaitForStart"));
+    assert_eq!(c.written(Purpose::PodsReady), 0);
 }

@@ -84,7 +84,10 @@ const TWICE: &[Twice] = &[
         ]],
     ),
     (
-        |c| submit(c, "a", "nowhere", 1, |_| {}),
+        |c| {
+            submit(c, "a", "nowhere", 1, |_| {});
+            c.advance(5);
+        },
         [
             &[("QuotaReserved", "False/Misconfigured: LocalQueue nowhere doesn't exist")],
             &[("QuotaReserved", "False/Inadmissible: LocalQueue nowhere doesn't exist")],

@@ -202,3 +202,31 @@ fn a_waiting_job_that_takes_less_no_longer_is_admitted_whole() {
         assert_eq!(!c.api.job("a").view.suspended, runs, "{cpu}");
     }
 }
+
+#[test]
+fn more_than_can_be_counted_is_never_admitted_and_says_so() {
+    let mut c = with(ResourceConfig::default());
+    c.api.simple("9223372036854775807", &json!({}));
+    let name = "example.com/card";
+    let group = json!([{"coveredResources": [name], "flavors": [{"name": "default",
+        "resources": [{"name": name, "nominalQuota": "9223372036854775807"}]}]}]);
+    c.api.cluster_queue("cq", "default", "1", &json!({"resourceGroups": group}));
+    let why = "False/Misconfigured: resources validation failed: spec.podSets[0].template.spec: Invalid value: \
+               example.com/card: the pods ask for more in all than can be counted";
+    for (job, count, each) in
+        [("a", 3, "9223372036854775807"), ("b", 1, "9223372036854775807"), ("d", 3, "3074457345618258603")]
+    {
+        let mut view = asking(job, &json!({name: each}), |_| {});
+        view.pod_sets[0].count = count;
+        c.api.add_job(view);
+        c.settle();
+        assert_eq!(told(&c.workload(job), "QuotaReserved"), why, "{job}");
+        assert!(c.api.job(job).view.suspended);
+    }
+    // The most that can.
+    let mut view = asking("e", &json!({name: "3074457345618258602"}), |_| {});
+    view.pod_sets[0].count = 3;
+    c.api.add_job(view);
+    c.settle();
+    assert_eq!(usage(&c, "e"), pairs(&[(name, "9223372036854775806")]));
+}

@@ -1,7 +1,7 @@
 //! Retention, orphans, owners that are gone, finalizers that never hold for good (reference 06, 6.19).
 
 use serde_json::json;
-use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, told};
@@ -137,4 +137,65 @@ fn what_is_in_use_is_held_and_what_is_not_goes_at_once() {
     c.settle();
     assert!(c.api.json(&queue).is_none(), "nothing holds its quota");
     assert!(c.api.json(&flavor).is_none(), "nothing names it any more");
+}
+
+/// Whether the Workload of a job has our finalizer.
+fn is_held(c: &Cluster, job: &str) -> bool {
+    let finalizers = c.workload(job).metadata.finalizers.unwrap_or_default();
+    finalizers.iter().any(|f| f == "kueue.x-k8s.io/resource-in-use")
+}
+
+#[test]
+fn a_finished_workload_is_held_by_nothing() {
+    let mut c = keep(None, None);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert!(is_held(&c, "a"));
+    c.api.finish_job("a", true);
+    c.settle();
+    assert!(!is_held(&c, "a"));
+    assert_eq!(c.written(Purpose::ReleaseFinished), 1);
+    c.api.delete_job("a");
+    c.settle();
+    assert!(c.api.workloads().is_empty(), "it goes with its job");
+}
+
+#[test]
+fn what_a_job_is_still_to_be_restored_from_stays_until_that_is_done() {
+    let mut c = keep(None, None);
+    c.fail.push_back((Purpose::StartJob, WriteError::Unstartable("the label l is there".into())));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    // Its user lets it run in that moment.
+    c.slow = Some(Purpose::Finish);
+    c.settle();
+    c.api.edit_job("a", |job| {
+        (job.view.suspended, job.view.active, job.started_by_user) = (false, true, true);
+    });
+    c.settle();
+    c.fail.push_back((Purpose::StopJob, WriteError::Transient("busy".into())));
+    c.release();
+    assert!(told(&c.workload("a"), "Finished").starts_with("True/FailedToStart"));
+    assert!(is_held(&c, "a") && !c.api.job("a").view.suspended);
+    c.advance(10);
+    assert!(!is_held(&c, "a") && c.api.job("a").view.suspended);
+}
+
+#[test]
+fn finished_workloads_that_a_new_leader_finds_are_released_a_few_at_a_time() {
+    let mut c = keep(None, None);
+    for n in 0..50 {
+        let finished = json!([{"type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let reference = c.api.put(Kind::Workload, workload(&format!("w{n}"), &json!({})));
+        c.api.edit_status(&reference, |status| *status = json!({"conditions": finished}));
+    }
+    c.slow = Some(Purpose::ReleaseFinished);
+    c.restart();
+    c.settle();
+    assert_eq!(c.written(Purpose::ReleaseFinished), 16, "and no more before these were answered");
+    c.release();
+    assert_eq!(c.written(Purpose::ReleaseFinished), 50);
+    let held =
+        |w: &sluice_api::v1beta2::Workload| w.metadata.finalizers.as_ref().is_some_and(|f| !f.is_empty());
+    assert!(!c.api.workloads().iter().any(held));
 }

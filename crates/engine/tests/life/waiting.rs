@@ -386,7 +386,34 @@ fn the_flavors_that_were_considered_are_told_unless_they_plainly_fit() {
     let events = &[(
         ADMISSION,
         "Normal QuotaReserved: Quota reserved in ClusterQueue cq, wait time since queued was 0s; Flavors considered: main: \
-         default(Fit|preemptionMode=Fit;borrow=1)",
+         default(Fit;borrow=1)",
     )];
     check_with(&EngineConfig::default(), &[Row { of: "a", play, conditions: &[], events }]);
+}
+
+#[test]
+fn the_maximum_capacity_that_is_told_is_that_without_a_cohort_that_was_removed() {
+    let mut c = Cluster::plain();
+    cohort(&mut c, "1", "1", json!({}));
+    c.api.put(
+        Kind::Cohort,
+        json!({
+            "metadata": {"name": "co"},
+            "spec": {"resourceGroups": [{
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "5"}]}],
+            }]},
+        }),
+    );
+    c.settle();
+    submit(&mut c, "a", "lq", 99, |_| {});
+    c.settle();
+    let most = |c: &Cluster| {
+        let told = told(&c.workload("a"), "QuotaReserved");
+        told.rsplit_once("> maximum capacity ").map(|(_, most)| most.to_owned())
+    };
+    assert_eq!(most(&c).as_deref(), Some("(7)"));
+    c.api.delete(&ObjectRef::cluster(Kind::Cohort, "co"));
+    c.settle();
+    assert_eq!(most(&c).as_deref(), Some("(2)"), "at once, though only a number differs");
 }

@@ -39,6 +39,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
         scheduling: PodScheduling::default(),
         has_template_metadata: true,
         exclusive_topology: None,
+        topology_request: None,
     }
 }
 
@@ -65,8 +66,12 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         suspended: true,
         stopping: false,
         stop_waits: false,
+        suspended_condition: None,
         active: false,
         terminating: 0,
+        ending: false,
+        end_blocked: false,
+        started: false,
         finished: None,
         pods_ready: false,
         reclaimable: Vec::new(),

@@ -10,11 +10,13 @@ pub mod api;
 pub mod build;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::v1beta2;
 use sluice_engine::{
-    Effect, Engine, EngineConfig, Event, Input, Kind, ObjectRef, Purpose, Write, WriteError, WriteRequest,
+    Effect, Engine, EngineConfig, Event, Input, Kind, Level, ObjectRef, Purpose, Write, WriteError,
+    WriteRequest,
 };
 
 pub use api::Api;
@@ -55,10 +57,18 @@ pub struct Cluster {
     pub applied: Vec<(&'static str, Vec<String>)>,
     /// Observations in the order made.
     pub observed: Vec<(String, Vec<String>)>,
+    /// Objects whose series went, in that order.
+    pub series_gone: Vec<ObjectRef>,
     /// Whether pods vanish as soon as nothing else happens.
     pub pods_vanish: bool,
     /// Fail the next writes of these purposes so.
     pub fail: VecDeque<(Purpose, WriteError)>,
+    /// Answer every write of this purpose so.
+    pub refuse: Option<(Purpose, WriteError)>,
+    /// How many were.
+    pub refused: usize,
+    /// What the log said at the level of a warning.
+    pub warnings: Vec<String>,
     /// Carry out the next write of this purpose, and say that it failed.
     pub lost: Option<Purpose>,
     /// Hold back the writes of this purpose, as a slow API server does, until [`Cluster::release`].
@@ -71,6 +81,14 @@ pub struct Cluster {
     pub blind: Option<Kind>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
+    /// Steps of searches for room in one cycle, at most.
+    pub most_steps: u64,
+    /// Where time is measured: CPU time so far.
+    pub clock: fn() -> Duration,
+    /// The longest cycle by that clock.
+    pub longest: Duration,
+    /// Whether the invariants are checked after every step.
+    pub checked: bool,
     seen: u64,
 }
 
@@ -86,8 +104,12 @@ impl Cluster {
             writes: Vec::new(),
             applied: Vec::new(),
             observed: Vec::new(),
+            series_gone: Vec::new(),
             pods_vanish: true,
             fail: VecDeque::new(),
+            refuse: None,
+            refused: 0,
+            warnings: Vec::new(),
             lost: None,
             slow: None,
             held: Vec::new(),
@@ -95,6 +117,10 @@ impl Cluster {
             unanswered: Vec::new(),
             blind: None,
             writes_left: None,
+            most_steps: 0,
+            clock: || Duration::ZERO,
+            longest: Duration::ZERO,
+            checked: true,
             seen: 0,
         };
         cluster.api.now = cluster.now;
@@ -178,9 +204,14 @@ impl Cluster {
                     return true;
                 }
                 let injected = self.fail.iter().position(|(p, _)| *p == request.purpose);
-                let result = match injected.and_then(|at| self.fail.remove(at)) {
-                    Some((_, error)) => Err(error),
-                    None => self.api.perform(&request),
+                let refused = self.refuse.as_ref().filter(|(purpose, _)| *purpose == request.purpose);
+                let result = match (refused, injected.and_then(|at| self.fail.remove(at))) {
+                    (Some((_, error)), _) => {
+                        self.refused += 1;
+                        Err(error.clone())
+                    }
+                    (None, Some((_, error))) => Err(error),
+                    (None, None) => self.api.perform(&request),
                 };
                 let lost = self.lost.take_if(|purpose| *purpose == request.purpose).is_some();
                 let result =
@@ -196,6 +227,8 @@ impl Cluster {
             Effect::Observe(o) => {
                 self.observed.push((o.metric.to_owned(), o.labels.iter().map(ToString::to_string).collect()));
             }
+            Effect::SeriesGone(object) => self.series_gone.push(object),
+            Effect::Log(line) if line.level >= Level::Warn => self.warnings.push(format!("{line:?}")),
             Effect::Log(_) => {}
         }
         true
@@ -226,14 +259,20 @@ impl Cluster {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let mut busy = self.watch();
+            let before = self.engine.work().hotswap_steps;
+            let began = (self.clock)();
             let effects = self.engine.cycle(self.now);
+            self.longest = self.longest.max((self.clock)().saturating_sub(began));
+            self.most_steps = self.most_steps.max(self.engine.work().hotswap_steps - before);
             busy |= !effects.is_empty();
             for effect in effects {
                 if !self.carry_out(effect) {
                     return;
                 }
             }
-            self.check();
+            if self.checked {
+                self.check();
+            }
             busy |= self.engine.has_work();
             if !busy {
                 if self.pods_vanish && self.api.pods_vanish() {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, may fail a test")]
 
+mod ending;
 mod observe;
 mod start_stop;
 mod support;

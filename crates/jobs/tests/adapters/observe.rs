@@ -217,6 +217,31 @@ fn a_jobset_has_a_pod_set_per_replicated_job() {
 }
 
 #[test]
+fn pods_of_a_jobset_are_numbered_by_replica_with_or_without_annotations() {
+    let view = observe_jobset(|jobset| jobset["spec"]["replicatedJobs"][0]["replicas"] = json!(3));
+    let request = view.pod_sets[0].topology_request.as_deref().unwrap();
+    assert_eq!(
+        json!(request),
+        json!({
+            "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+            "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
+            "subGroupCount": 3,
+        })
+    );
+    assert!(view.pod_sets.iter().all(|set| set.topology_request.is_some()));
+}
+
+#[test]
+fn labels_that_name_a_jobs_own_uid_are_in_no_workload() {
+    let own = json!({"app": "x", "job-name": "sample", "controller-uid": "0b6a2f5c",
+        "batch.kubernetes.io/controller-uid": "0b6a2f5c", "batch.kubernetes.io/job-name": "sample"});
+    let view = observe_job(|job| job["spec"]["template"]["metadata"]["labels"] = own);
+    let template = view.pod_sets[0].template.as_deref().unwrap();
+    let labels = template.metadata.clone().unwrap().labels.unwrap();
+    assert_eq!(labels.keys().collect::<Vec<_>>(), ["app", "batch.kubernetes.io/job-name"]);
+}
+
+#[test]
 fn a_replicated_jobs_own_exclusive_topology_goes_before_the_jobsets() {
     let key = "alpha.jobset.sigs.k8s.io/exclusive-topology";
     let topologies = |view: JobView| {
@@ -350,4 +375,27 @@ fn junk() -> impl proptest::strategy::Strategy<Value = Value> {
         json!({}),
         json!({"name": [], "spec": 1, "template": {}}),
     ])
+}
+
+#[test]
+fn what_the_controller_says_of_being_suspended_is_kept_with_its_time() {
+    let status = |value: &str| json!({"conditions": [{"type": "Suspended", "status": value, "lastTransitionTime": "2026-01-02T03:04:05Z"}]});
+    let since = "2026-01-02T03:04:05Z".parse().unwrap();
+    for (value, suspended) in [("True", true), ("False", false)] {
+        let wanted = Some((suspended, since));
+        assert_eq!(observe_job(|job| job["status"] = status(value)).suspended_condition, wanted);
+        assert_eq!(observe_jobset(|jobset| jobset["status"] = status(value)).suspended_condition, wanted);
+    }
+    for other in [
+        json!(null),
+        json!({"conditions": []}),
+        json!({"conditions": [{"type": "Suspended", "status": "True"}]}),
+    ] {
+        assert_eq!(observe_job(|job| job["status"] = other).suspended_condition, None);
+    }
+    let in_order = observe_jobset(|jobset| {
+        jobset["status"] = status("True");
+        jobset["spec"]["startupPolicy"] = json!({"startupPolicyOrder": "InOrder"});
+    });
+    assert_eq!(in_order.suspended_condition, None, "it stays True while the Jobs start one after the other");
 }

@@ -11,7 +11,7 @@ use sluice_api::job::{JobKind, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, mutate, owner_kind, validate};
 use sluice_jobs::{Patch, observe, start, stop};
 
-use crate::support::{apply, job, jobset};
+use crate::support::{apply, job, jobset, prune};
 
 /// What a cluster without anything special answers.
 #[expect(clippy::struct_excessive_bools, reason = "as the context that it makes")]
@@ -117,8 +117,46 @@ fn jobs_of_a_managed_owner_and_of_unmanaged_namespaces_are_left_alone() {
     let everything = || World { default_local_queue: true, manage_all: true, ..World::new() };
     let mut system = everything();
     system.namespace.insert("kubernetes.io/metadata.name".to_owned(), "kube-system".to_owned());
-    for world in [World { managed_owner: true, ..everything() }, system] {
-        assert_eq!(mutate(Operation::Create, &running(job()), &world.context()), Patch::Json(vec![]));
+    let mut plain = running(job());
+    plain["metadata"].as_object_mut().unwrap().remove("labels");
+    assert_eq!(mutate(Operation::Create, &plain, &system.context()), Patch::Json(vec![]));
+    let owned = World { managed_owner: true, ..everything() };
+    assert_eq!(mutate(Operation::Create, &running(job()), &owned.context()), Patch::Json(vec![]));
+    // One that names a queue is suspended in every namespace.
+    let queued = system.create(&running(job()));
+    assert_eq!(queued["spec"]["suspend"], true);
+}
+
+#[test]
+fn the_annotation_with_the_queue_name_is_as_immutable_as_the_label() {
+    let world = World::new();
+    let key = "kueue.x-k8s.io/queue-name";
+    let named = |label: Option<&str>, annotation: Option<&str>, suspend: bool| {
+        let mut object = job();
+        object["metadata"]["labels"] = json!({key: label});
+        object["metadata"]["annotations"] = json!({key: annotation});
+        prune(&mut object);
+        object["spec"]["suspend"] = json!(suspend);
+        object
+    };
+    let running = [named(Some("a"), None, false), named(None, Some("a"), false)];
+    let others =
+        [(Some("b"), None), (None, Some("b")), (Some("b"), Some("a")), (None, None), (Some(""), None)];
+    for old in &running {
+        for (label, annotation) in others {
+            let refused =
+                validate(JobKind::Job, &named(label, annotation, false), Some(old), &world.context());
+            assert!(refused.is_err(), "{label:?} {annotation:?}");
+            // With the same write that stops it, it is the engine that gives its quota back first.
+            let stopped =
+                validate(JobKind::Job, &named(label, annotation, true), Some(old), &world.context());
+            assert_eq!(stopped, Ok(()));
+        }
+        // The same name in the other place is no change.
+        for (label, annotation) in [(Some("a"), None), (None, Some("a")), (Some("a"), Some("b"))] {
+            let new = named(label, annotation, false);
+            assert_eq!(validate(JobKind::Job, &new, Some(old), &world.context()), Ok(()));
+        }
     }
 }
 
@@ -406,11 +444,13 @@ fn the_webhook_accepts_what_the_adapters_write() {
         admitted[0].count = count;
         let mut now = apply(&object, &start(&view, &admitted).unwrap()).unwrap();
         assert_eq!(validate(kind, &now, Some(&object), &world.context()), Ok(()));
-        for step in stop(&observe(kind, &now), &original) {
-            let version = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-            let next = apply(&now, &step.pinned(&version).patch).unwrap();
-            assert_eq!(validate(kind, &next, Some(&now), &world.context()), Ok(()));
-            now = next;
+        while !observe(kind, &now).suspended {
+            for step in stop(&observe(kind, &now), &original) {
+                let version = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+                let next = apply(&now, &step.pinned(&version).patch).unwrap();
+                assert_eq!(validate(kind, &next, Some(&now), &world.context()), Ok(()));
+                now = next;
+            }
         }
         assert!(observe(kind, &now).suspended);
     }

@@ -70,6 +70,11 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
+/// The prefix of the chart's names, as the webhook Service's name tells.
+pub fn prefix_of(service: &str) -> &str {
+    service.strip_suffix("-webhook-service").unwrap_or("kueue")
+}
+
 /// Which webhook configurations are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {
@@ -82,7 +87,7 @@ pub struct Targets {
 impl Targets {
     /// The names that go with a Service name: the chart derives all three from one prefix.
     pub fn of_service(service: &str) -> Self {
-        let prefix = service.strip_suffix("-webhook-service").unwrap_or("kueue");
+        let prefix = prefix_of(service);
         Self {
             mutating: format!("{prefix}-mutating-webhook-configuration"),
             validating: format!("{prefix}-validating-webhook-configuration"),

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::http::Method;
-use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -23,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::error_chain::Chain;
+use crate::serve::Tls;
 use crate::shutdown::Stop;
 use inject::Injector;
 use material::{Decision, Material, decide, renew};
@@ -70,7 +70,7 @@ pub enum CertsState {
 pub struct Serving {
     options: TlsOptions,
     /// For the listener.
-    pub config: RustlsConfig,
+    pub config: Tls,
 }
 
 impl Serving {
@@ -79,11 +79,11 @@ impl Serving {
         let names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
         let material = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now())?;
         let config = options.server(material.cert.as_bytes(), material.key.as_bytes())?;
-        Ok(Self { options, config: RustlsConfig::from_config(config) })
+        Ok(Self { options, config: Tls::new(config) })
     }
 
     fn exchange(&self, cert: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        self.config.reload_from_config(self.options.server(cert, key)?);
+        self.config.exchange(self.options.server(cert, key)?);
         Ok(())
     }
 }
@@ -299,15 +299,15 @@ mod tests {
         let mut served = Default::default();
         assert!(files(folder.path(), &serving, &mut served).await.is_err());
         for _ in 0..2 {
-            let before = serving.config.get_inner();
+            let before = serving.config.now();
             let made = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
             std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
             std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
             files(folder.path(), &serving, &mut served).await.unwrap();
-            assert!(!std::sync::Arc::ptr_eq(&before, &serving.config.get_inner()));
-            let same = serving.config.get_inner();
+            assert!(!std::sync::Arc::ptr_eq(&before, &serving.config.now()));
+            let same = serving.config.now();
             files(folder.path(), &serving, &mut served).await.unwrap();
-            assert!(std::sync::Arc::ptr_eq(&same, &serving.config.get_inner()));
+            assert!(std::sync::Arc::ptr_eq(&same, &serving.config.now()));
         }
     }
 }

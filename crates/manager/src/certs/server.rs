@@ -101,7 +101,7 @@ impl TlsOptions {
             .with_protocol_versions(&self.versions)?
             .with_no_client_auth()
             .with_single_cert(certs, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
 }

@@ -1,10 +1,13 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use sluice_api::slim;
 use sluice_engine::effect::{Level, LogLine};
 
 use super::*;
+use crate::intake::Intake;
+use crate::supervise::tests::supervisor;
 
 /// What the stand-in calls scheduling takes so long.
 const SCHEDULING: Duration = Duration::from_hours(1);
@@ -47,7 +50,8 @@ impl Machine for Parrot {
                 self.timer = None;
                 self.said.push(say("tick"));
             }
-            Input::Deleted { .. } | Input::Listed { .. } => {}
+            Input::Deleted { object, .. } => self.said.push(say(&format!("gone {}", object.name))),
+            Input::Listed { .. } => {}
         }
     }
 
@@ -106,7 +110,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let (sender, tape) = channel();
-        let (handle, thread) = start(Parrot::default, Tape(sender), None).unwrap();
+        let (handle, thread) = start(&supervisor().0, Parrot::default, Tape(sender), None).unwrap();
         Self { handle, thread: Some(thread), tape }
     }
 
@@ -135,7 +139,7 @@ fn inputs_become_effects_in_order() {
     assert_eq!(fixture.next(), "0F a");
     fixture.handle.input(Input::Leader(true));
     assert_eq!(fixture.next(), "0L leader true");
-    fixture.handle.written(0, EffectId(7), Ok(None), None);
+    fixture.handle.written(0, EffectId(7), Ok(None), None, Place::default());
     assert_eq!(fixture.next(), "0L written 7");
 }
 
@@ -156,14 +160,25 @@ fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
 }
 
 #[test]
+fn an_object_that_another_part_failed_on_is_told_and_forgotten_until_it_can_be_read() {
+    let fixture = Fixture::new();
+    let object = ObjectRef::cluster(sluice_engine::input::Kind::Namespace, "a");
+    fixture.handle.set_aside(object, "a panic".to_owned(), Place::default());
+    assert_eq!(fixture.next(), "set aside Namespace a: a panic");
+    assert_eq!(fixture.next(), "0F gone a");
+    fixture.apply("a");
+    assert_eq!(fixture.next(), "0F a");
+}
+
+#[test]
 fn answers_and_lists_of_an_earlier_engine_do_not_count() {
     let fixture = Fixture::new();
     fixture.apply("poison");
     assert_eq!(fixture.next(), "set aside Namespace poison: poisoned by poison");
     assert_eq!(fixture.next(), "rebuilt 1");
-    fixture.handle.written(0, EffectId(1), Ok(None), None);
+    fixture.handle.written(0, EffectId(1), Ok(None), None, Place::default());
     fixture.handle.synced(0);
-    fixture.handle.written(1, EffectId(2), Ok(None), None);
+    fixture.handle.written(1, EffectId(2), Ok(None), None, Place::default());
     fixture.handle.synced(1);
     let said: Vec<_> = (0..4).map(|_| fixture.next()).collect();
     assert_eq!(said, ["1F aside poison", "1F leader false", "1F written 2", "1F synced"]);
@@ -197,6 +212,52 @@ async fn questions_are_answered_between_cycles() {
     assert_eq!(fixture.handle.ask(|machine| machine.aside.len()).await, Some(0));
 }
 
+#[tokio::test]
+async fn between_pages_inputs_are_taken_in_and_cycles_run() {
+    let fixture = Fixture::new();
+    let handle = fixture.handle.clone();
+    // The answer is ready only when the engine has taken in what was said after the first page.
+    let pages = fixture.handle.pages(0_u64, move |pages, machine: &mut Parrot| {
+        *pages += 1;
+        if *pages == 1 {
+            let object = ObjectRef::cluster(sluice_engine::input::Kind::Namespace, "a");
+            handle.input(Input::SetAside { object, why: String::new() });
+        }
+        !machine.aside.is_empty() && machine.said.is_empty()
+    });
+    let pages = tokio::time::timeout(Duration::from_secs(10), pages).await.unwrap();
+    assert!(pages > Some(1), "{pages:?}");
+    assert_eq!(fixture.next(), "0F aside a");
+}
+
+#[tokio::test]
+async fn pages_are_turned_however_many_inputs_come() {
+    let fixture = Fixture::new();
+    let handle = fixture.handle.clone();
+    let pages = fixture.handle.pages(0, move |pages, _: &mut Parrot| {
+        // There is always one input more.
+        handle.input(Input::Tick);
+        *pages += 1;
+        *pages == 1_000
+    });
+    assert_eq!(tokio::time::timeout(Duration::from_secs(10), pages).await.unwrap(), Some(1_000));
+}
+
+#[tokio::test]
+async fn a_question_that_was_given_up_is_not_gone_on_with() {
+    let fixture = Fixture::new();
+    let (sender, receiver) = channel::<()>();
+    let pages = fixture.handle.pages((), move |(), _: &mut Parrot| {
+        let _held = &sender;
+        false
+    });
+    tokio::time::timeout(Duration::from_millis(1), pages).await.unwrap_err();
+    // The page, and all that it holds, is dropped.
+    assert!(
+        receiver.recv_timeout(Duration::from_secs(10)).is_err_and(|e| e == RecvTimeoutError::Disconnected)
+    );
+}
+
 #[test]
 fn stepping_down_builds_the_engine_anew_as_a_follower_and_drops_older_answers() {
     let f = Fixture::new();
@@ -205,7 +266,33 @@ fn stepping_down_builds_the_engine_anew_as_a_follower_and_drops_older_answers() 
     f.handle.step_down();
     assert_eq!(f.next(), "rebuilt 1");
     assert_eq!(f.next(), "1F leader false");
-    f.handle.written(0, EffectId(1), Ok(None), None);
+    f.handle.written(0, EffectId(1), Ok(None), None, Place::default());
     f.handle.input(Input::Leader(true));
     assert_eq!(f.next(), "1L leader true");
+}
+
+#[tokio::test]
+async fn watches_wait_while_the_engine_is_busy_and_nothing_is_lost() {
+    let fixture = Fixture::new();
+    let (intake, (go, wait)) = (Intake::default(), channel::<()>());
+    let mut busy = Box::pin(fixture.handle.ask(move |_| wait.recv()));
+    assert!(busy.as_mut().now_or_never().is_none());
+    let mut sent = 0;
+    let mut queue = |place| {
+        let mut namespace = slim::Namespace::default();
+        namespace.metadata.name = Some(format!("n-{sent}"));
+        fixture.handle.seen(Input::Applied(Object::Namespace(Box::new(namespace))), None, place);
+        sent += 1;
+        sent
+    };
+    while let Some(place) = intake.place(1 << 20).now_or_never() {
+        assert!(queue(place) < 100, "the engine is busy, and what waits for it has no end");
+    }
+    let mut next = Box::pin(intake.place(1 << 20));
+    assert!(next.as_mut().now_or_never().is_none());
+    go.send(()).unwrap();
+    busy.await.unwrap().unwrap();
+    let sent = queue(next.await);
+    let said: Vec<_> = (0..sent).map(|_| fixture.next()).collect();
+    assert_eq!(said, (0..sent).map(|at| format!("0F n-{at}")).collect::<Vec<_>>());
 }

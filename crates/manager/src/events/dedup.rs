@@ -1,6 +1,6 @@
 //! Which events are new, and which repeat one that was sent a short while ago.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// After this pause the same event is a new one (client-go ends a series after the same time).
@@ -13,15 +13,21 @@ const UPDATE: Duration = Duration::from_secs(10);
 pub enum Decision {
     /// Create it, under this name.
     Create(String),
-    /// Say on the named event that it was seen `count` times.
-    Update {
-        /// The event's name.
-        name: String,
-        /// How often it was seen.
-        count: i32,
-    },
-    /// Counted; to be told later, if it goes on.
+    /// Say on the event that was created how often it was seen.
+    Update(Update),
+    /// Counted; to be told by [`Dedup::due`].
     Counted,
+}
+
+/// What is to be said on an event that was created before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The event's name.
+    pub name: String,
+    /// How often it was seen.
+    pub count: i32,
+    /// The latest note, if it is another than the event has.
+    pub note: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +36,29 @@ struct Entry {
     count: i32,
     last: Duration,
     told: Duration,
+    /// The latest note.
+    note: String,
+    /// Whether the event has that note.
+    told_note: bool,
+}
+
+impl Entry {
+    fn new(name: String, note: &str, now: Duration) -> Self {
+        let note = note.to_owned();
+        Self { name, count: 1, last: now, told: now, note, told_note: true }
+    }
+
+    /// When what was counted since it was told is to be told.
+    fn due(&self) -> Duration {
+        self.told.saturating_add(UPDATE)
+    }
+
+    /// What is to be told now.
+    fn update(&mut self, now: Duration) -> Update {
+        self.told = now;
+        let news = !std::mem::replace(&mut self.told_note, true);
+        Update { name: self.name.clone(), count: self.count, note: news.then(|| self.note.clone()) }
+    }
 }
 
 /// Remembers the last events, at most `capacity` of them.
@@ -37,47 +66,86 @@ struct Entry {
 pub struct Dedup<K> {
     entries: BTreeMap<K, Entry>,
     order: VecDeque<K>,
+    /// When those that were counted and not told are to be told.
+    untold: BTreeSet<(Duration, K)>,
     capacity: usize,
 }
 
 impl<K: Ord + Clone> Dedup<K> {
     /// Remembers nothing yet.
     pub fn new(capacity: usize) -> Self {
-        Self { entries: BTreeMap::new(), order: VecDeque::new(), capacity: capacity.max(1) }
+        Self {
+            entries: BTreeMap::new(),
+            order: VecDeque::new(),
+            untold: BTreeSet::new(),
+            capacity: capacity.max(1),
+        }
     }
 
-    /// An event occurs at monotonic time `now`; `name` makes a name for a new one.
-    pub fn offer(&mut self, key: &K, now: Duration, name: impl FnOnce() -> String) -> Decision {
+    /// An event occurs at monotonic time `now`; `name` makes a name for a new one. Events of one key are one series, whatever their notes
+    /// say: the latest note is shown.
+    pub fn offer(&mut self, key: &K, note: &str, now: Duration, name: impl FnOnce() -> String) -> Decision {
         if let Some(entry) = self.entries.get_mut(key) {
             let fresh = now.saturating_sub(entry.last) < SERIES;
-            entry.last = now;
             if !fresh {
-                *entry = Entry { name: name(), count: 1, last: now, told: now };
+                self.untold.remove(&(entry.due(), key.clone()));
+                *entry = Entry::new(name(), note, now);
                 return Decision::Create(entry.name.clone());
             }
+            entry.last = now;
             entry.count = entry.count.saturating_add(1);
+            if entry.note != note {
+                note.clone_into(&mut entry.note);
+                entry.told_note = false;
+            }
             if now.saturating_sub(entry.told) < UPDATE {
+                self.untold.insert((entry.due(), key.clone()));
                 return Decision::Counted;
             }
-            entry.told = now;
-            return Decision::Update { name: entry.name.clone(), count: entry.count };
+            self.untold.remove(&(entry.due(), key.clone()));
+            return Decision::Update(entry.update(now));
         }
         if self.entries.len() >= self.capacity
             && let Some(oldest) = self.order.pop_front()
         {
-            self.entries.remove(&oldest);
+            self.drop_entry(&oldest);
         }
         let name = name();
-        self.entries.insert(key.clone(), Entry { name: name.clone(), count: 1, last: now, told: now });
+        self.entries.insert(key.clone(), Entry::new(name.clone(), note, now));
         self.order.push_back(key.clone());
         Decision::Create(name)
     }
 
+    /// When something that was counted is to be told.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.untold.first().map(|(at, _)| *at)
+    }
+
+    /// What was counted and is to be told by now.
+    pub fn due(&mut self, now: Duration) -> Vec<(K, Update)> {
+        let mut due = Vec::new();
+        while self.next_due().is_some_and(|at| at <= now)
+            && let Some((_, key)) = self.untold.pop_first()
+        {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                let update = entry.update(now);
+                due.push((key, update));
+            }
+        }
+        due
+    }
+
     /// The event could not be created: the next one like it is tried as new.
     pub fn forget(&mut self, key: &K) {
-        if self.entries.remove(key).is_some() {
+        if self.drop_entry(key) {
             self.order.retain(|other| other != key);
         }
+    }
+
+    fn drop_entry(&mut self, key: &K) -> bool {
+        let Some(entry) = self.entries.remove(key) else { return false };
+        self.untold.remove(&(entry.due(), key.clone()));
+        true
     }
 }
 
@@ -85,8 +153,16 @@ impl<K: Ord + Clone> Dedup<K> {
 mod tests {
     use super::*;
 
+    fn noted(dedup: &mut Dedup<&'static str>, key: &'static str, note: &str, at_s: u64) -> Decision {
+        dedup.offer(&key, note, Duration::from_secs(at_s), || format!("{key}.{at_s}"))
+    }
+
     fn offer(dedup: &mut Dedup<&'static str>, key: &'static str, at_s: u64) -> Decision {
-        dedup.offer(&key, Duration::from_secs(at_s), || format!("{key}.{at_s}"))
+        noted(dedup, key, "", at_s)
+    }
+
+    fn update(name: &str, count: i32, note: Option<&str>) -> Update {
+        Update { name: name.to_owned(), count, note: note.map(str::to_owned) }
     }
 
     #[test]
@@ -94,9 +170,35 @@ mod tests {
         let mut dedup = Dedup::new(8);
         assert_eq!(offer(&mut dedup, "a", 0), Decision::Create("a.0".to_owned()));
         assert_eq!(offer(&mut dedup, "a", 1), Decision::Counted);
-        assert_eq!(offer(&mut dedup, "a", 11), Decision::Update { name: "a.0".to_owned(), count: 3 });
+        assert_eq!(offer(&mut dedup, "a", 11), Decision::Update(update("a.0", 3, None)));
         assert_eq!(offer(&mut dedup, "a", 12), Decision::Counted);
         assert_eq!(offer(&mut dedup, "b", 12), Decision::Create("b.12".to_owned()));
+    }
+
+    #[test]
+    fn eight_victims_are_one_event_with_a_series_that_shows_the_last_of_them() {
+        let mut dedup = Dedup::new(8);
+        assert_eq!(noted(&mut dedup, "preempted", "victim 0", 0), Decision::Create("preempted.0".to_owned()));
+        for victim in 1..8 {
+            let note = format!("victim {victim}");
+            assert_eq!(noted(&mut dedup, "preempted", &note, 0), Decision::Counted);
+        }
+        assert_eq!(dedup.next_due(), Some(UPDATE));
+        assert_eq!(dedup.due(Duration::from_secs(9)), []);
+        let last = update("preempted.0", 8, Some("victim 7"));
+        assert_eq!(dedup.due(UPDATE), [("preempted", last)]);
+        assert_eq!((dedup.next_due(), dedup.due(Duration::from_secs(99))), (None, Vec::new()));
+        assert_eq!(noted(&mut dedup, "preempted", "victim 7", 12), Decision::Counted);
+        assert_eq!(dedup.due(Duration::from_secs(20)), [("preempted", update("preempted.0", 9, None))]);
+    }
+
+    #[test]
+    fn what_was_told_meanwhile_is_not_told_twice() {
+        let mut dedup = Dedup::new(8);
+        offer(&mut dedup, "a", 0);
+        offer(&mut dedup, "a", 1);
+        assert_eq!(offer(&mut dedup, "a", 11), Decision::Update(update("a.0", 3, None)));
+        assert_eq!(dedup.due(Duration::from_secs(30)), []);
     }
 
     #[test]
@@ -111,18 +213,23 @@ mod tests {
         let mut dedup = Dedup::new(2);
         for key in ["a", "b", "c"] {
             offer(&mut dedup, key, 0);
+            for _ in 0..3 {
+                offer(&mut dedup, key, 0);
+            }
         }
-        assert_eq!(dedup.entries.len(), 2);
-        assert_eq!(dedup.order.len(), 2);
-        assert_eq!(offer(&mut dedup, "c", 1), Decision::Counted);
-        assert_eq!(offer(&mut dedup, "a", 1), Decision::Create("a.1".to_owned()));
+        assert_eq!((dedup.entries.len(), dedup.order.len(), dedup.untold.len()), (2, 2, 2));
+        assert_eq!(dedup.due(UPDATE).len(), 2, "what was forgotten is not told");
+        assert_eq!(offer(&mut dedup, "c", 11), Decision::Counted);
+        assert_eq!(offer(&mut dedup, "a", 11), Decision::Create("a.11".to_owned()));
     }
 
     #[test]
     fn a_failed_creation_is_tried_as_new() {
         let mut dedup = Dedup::new(2);
         offer(&mut dedup, "a", 0);
+        offer(&mut dedup, "a", 0);
         dedup.forget(&"a");
+        assert_eq!(dedup.next_due(), None);
         assert_eq!(offer(&mut dedup, "a", 1), Decision::Create("a.1".to_owned()));
         assert_eq!(dedup.order.len(), 1);
     }

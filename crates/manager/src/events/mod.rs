@@ -21,7 +21,8 @@ use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::error_chain::Chain;
-use dedup::{Decision, Dedup};
+use crate::supervise::Supervisor;
+use dedup::{Decision, Dedup, Update};
 
 /// Events that may wait to be sent.
 const WAITING: usize = 8192;
@@ -30,10 +31,15 @@ const REMEMBERED: usize = 4096;
 /// Requests at once: few, so that events never crowd out admissions.
 const IN_FLIGHT: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Any time at all: nothing is due.
+const IDLE: Duration = Duration::from_hours(1);
 /// A note is at most 1 kB long (reference 03).
 const NOTE_BYTES: usize = 1024;
+/// Reasons and actions are at most 128 bytes long.
+const WORD_BYTES: usize = 128;
 
-type Key = (ObjectRef, Arc<str>, &'static str, String, String, String);
+/// Events of one key are one series; their notes may differ.
+type Key = (ObjectRef, Arc<str>, &'static str, String, String);
 
 /// Takes events from anywhere.
 #[derive(Clone, Debug)]
@@ -43,8 +49,15 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// Queues an event, or drops it when too many wait.
-    pub fn record(&self, event: Event) {
+    /// Queues an event, cut to what the API takes, or drops it when too many wait.
+    pub fn record(&self, mut event: Event) {
+        for (text, bytes) in
+            [(&mut event.note, NOTE_BYTES), (&mut event.reason, WORD_BYTES), (&mut event.action, WORD_BYTES)]
+        {
+            if text.len() > bytes {
+                *text = cut(text, bytes);
+            }
+        }
         if self.queue.try_send(event).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
             warn!("events come faster than they can be written: some are dropped");
         }
@@ -57,39 +70,67 @@ impl EventSink {
 }
 
 /// Starts the task that sends events; it ends when every sink is gone and what waited was sent.
-pub fn start(client: Client, instance: &str) -> (EventSink, tokio::task::JoinHandle<()>) {
+pub fn start(
+    supervisor: &Supervisor,
+    client: Client,
+    instance: &str,
+) -> (EventSink, tokio::task::JoinHandle<()>) {
     let (queue, waiting) = mpsc::channel(WAITING);
     let sink = EventSink { queue, dropped: Arc::default() };
-    let task = tokio::spawn(send_all(client, instance.to_owned(), waiting));
+    let all = send_all(supervisor.clone(), client, instance.to_owned(), waiting);
+    let task = supervisor.spawn_finite("events", all);
     (sink, task)
 }
 
-async fn send_all(client: Client, instance: String, mut waiting: mpsc::Receiver<Event>) {
+async fn send_all(
+    supervisor: Supervisor,
+    client: Client,
+    instance: String,
+    mut waiting: mpsc::Receiver<Event>,
+) {
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut dedup = Dedup::new(REMEMBERED);
     let (failed, mut failures) = mpsc::unbounded_channel::<Key>();
-    while let Some(event) = waiting.recv().await {
+    loop {
         while let Ok(key) = failures.try_recv() {
             dedup.forget(&key);
         }
-        let key = key(&event);
-        let name = || event_name(&event.object.name);
-        let call = match dedup.offer(&key, started.elapsed(), name) {
-            Decision::Create(name) => create(&event, name, &instance, Timestamp::now()),
-            Decision::Update { name, count } => update(&event, &name, count, Timestamp::now()),
-            Decision::Counted => continue,
+        let due = dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
+        let event = tokio::select! {
+            event = waiting.recv() => match event {
+                Some(event) => Some(event),
+                None => break,
+            },
+            () = tokio::time::sleep(due.unwrap_or(IDLE)), if due.is_some() => None,
         };
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let (client, failed) = (client.clone(), failed.clone());
-        tokio::spawn(async move {
-            if let Err(error) = send(&client, &call).await {
-                debug!(error = %Chain(&error), "an event was not recorded");
-                // The receiver lives as long as this loop does.
-                let _ = failed.send(key);
+        let mut calls = Vec::new();
+        let now = started.elapsed();
+        for (key, told) in dedup.due(now) {
+            calls.push((update(&key.0, &told, Timestamp::now()), key));
+        }
+        if let Some(event) = event {
+            let key = key(&event);
+            match dedup.offer(&key, &event.note, now, || event_name(&event.object.name)) {
+                Decision::Create(name) => {
+                    calls.push((create(&event, name, &instance, Timestamp::now()), key));
+                }
+                Decision::Update(told) => calls.push((update(&event.object, &told, Timestamp::now()), key)),
+                Decision::Counted => {}
             }
-            drop(slot);
-        });
+        }
+        for (call, key) in calls {
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+            let (client, failed) = (client.clone(), failed.clone());
+            supervisor.spawn_finite("event", async move {
+                if let Err(error) = send(&client, &call).await {
+                    debug!(error = %Chain(&error), "an event was not recorded");
+                    // The receiver lives as long as this loop does.
+                    let _ = failed.send(key);
+                }
+                drop(slot);
+            });
+        }
     }
     // Wait for those that are being sent.
     drop(slots.acquire_many(u32::try_from(IN_FLIGHT).unwrap_or(1)).await);
@@ -112,7 +153,6 @@ fn key(event: &Event) -> Key {
         event.reporter,
         format!("{}/{}", event.type_.as_str(), event.reason),
         event.action.clone(),
-        event.note.clone(),
     )
 }
 
@@ -131,6 +171,11 @@ fn uri(object: &ObjectRef) -> String {
     format!("/apis/events.k8s.io/v1/namespaces/{}/events", event_namespace(object))
 }
 
+/// The same events by the older API, which lets their text change.
+fn core_uri(object: &ObjectRef) -> String {
+    format!("/api/v1/namespaces/{}/events", event_namespace(object))
+}
+
 fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
     let object = &event.object;
     let (group, version) = (object.kind.group(), object.kind.version());
@@ -143,9 +188,9 @@ fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
         },
         event_time: Some(MicroTime(now)),
         type_: Some(event.type_.as_str().to_owned()),
-        reason: Some(cut(&event.reason, 128)),
-        action: Some(cut(&event.action, 128)),
-        note: Some(cut(&event.note, NOTE_BYTES)),
+        reason: Some(event.reason.clone()),
+        action: Some(event.action.clone()),
+        note: Some(event.note.clone()),
         reporting_controller: Some(event.reporter.to_owned()),
         reporting_instance: Some(cut(instance, 128)),
         regarding: Some(ObjectReference {
@@ -161,9 +206,16 @@ fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
     Call::with_body(Method::POST, uri(object), Content::Json, &body)
 }
 
-fn update(event: &Event, name: &str, count: i32, now: Timestamp) -> Call {
-    let body = json!({"series": {"count": count, "lastObservedTime": MicroTime(now)}});
-    Call::with_body(Method::PATCH, format!("{}/{name}", uri(&event.object)), Content::MergePatch, &body)
+fn update(object: &ObjectRef, told: &Update, now: Timestamp) -> Call {
+    let mut body = json!({"series": {"count": told.count, "lastObservedTime": MicroTime(now)}});
+    let uri = match &told.note {
+        None => uri(object),
+        Some(note) => {
+            body["message"] = json!(note);
+            core_uri(object)
+        }
+    };
+    Call::with_body(Method::PATCH, format!("{uri}/{}", told.name), Content::MergePatch, &body)
 }
 
 /// Cuts a text to at most `bytes`, at a character's end, showing that something is missing.
@@ -176,7 +228,8 @@ fn cut(text: &str, bytes: usize) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}{MORE}", &text[..end])
+    // With no more room than it takes: thousands may wait.
+    [&text[..end], MORE].concat()
 }
 
 /// An event that the manager itself reports, with the action equal to the reason.
@@ -236,9 +289,54 @@ mod tests {
     fn an_event_on_a_cluster_scoped_object_lives_in_default() {
         let event = event(ObjectRef::cluster(Kind::ClusterQueue, "cq"), "note");
         assert_eq!(uri(&event.object), "/apis/events.k8s.io/v1/namespaces/default/events");
-        let update = update(&event, "cq.1", 7, Timestamp::UNIX_EPOCH);
-        assert_eq!(update.uri, "/apis/events.k8s.io/v1/namespaces/default/events/cq.1");
-        assert!(String::from_utf8(update.body).unwrap().contains("\"count\":7"));
+        let again = |note: Option<&str>| {
+            let told = Update { name: "cq.1".to_owned(), count: 7, note: note.map(str::to_owned) };
+            let call = update(&event.object, &told, Timestamp::UNIX_EPOCH);
+            (call.uri, String::from_utf8(call.body).unwrap())
+        };
+        let (uri, body) = again(None);
+        assert_eq!(uri, "/apis/events.k8s.io/v1/namespaces/default/events/cq.1");
+        assert!(body.contains("\"count\":7") && !body.contains("message"));
+        let (uri, body) = again(Some("more"));
+        assert_eq!(uri, "/api/v1/namespaces/default/events/cq.1");
+        assert!(body.contains("\"message\":\"more\""));
+    }
+
+    /// The largest event that anything can cause.
+    fn largest(number: usize) -> Event {
+        let name = format!("{number:0>253}");
+        let object = ObjectRef::namespaced(Kind::Workload, "n".repeat(63), name);
+        let mut event = event(object, &"note".repeat(1_000));
+        event.reason = "reason".repeat(100);
+        event.action = "action".repeat(100);
+        event
+    }
+
+    #[test]
+    fn what_waits_and_what_is_remembered_is_bounded_in_bytes() {
+        let (queue, mut waiting) = mpsc::channel(WAITING);
+        let sink = EventSink { queue, dropped: Arc::default() };
+        let cost = allocation_counter::measure(|| {
+            for number in 0..WAITING + 10 {
+                sink.record(largest(number));
+            }
+        });
+        assert_eq!(sink.dropped(), 10);
+        assert!(cost.bytes_current < 20 << 20, "{cost:?}");
+        while waiting.try_recv().is_ok() {}
+
+        let mut dedup = Dedup::new(REMEMBERED);
+        let cost = allocation_counter::measure(|| {
+            for number in 0..2 * REMEMBERED {
+                sink.record(largest(number));
+                let event = waiting.try_recv().unwrap();
+                // Counted, and waiting to be told.
+                for _ in 0..2 {
+                    dedup.offer(&key(&event), &event.note, Duration::ZERO, || event_name(&event.object.name));
+                }
+            }
+        });
+        assert!(cost.bytes_current < 20 << 20, "{cost:?}");
     }
 
     #[test]

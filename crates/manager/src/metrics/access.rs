@@ -21,6 +21,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const REMEMBER: Duration = Duration::from_mins(1);
 /// Tokens that are remembered: a bound, for floods of wrong ones.
 const REMEMBERED: usize = 512;
+/// The longest token, in bytes; those of service accounts have some hundreds.
+const LONGEST: usize = 16 << 10;
+/// Readers that the API server is asked about: so many at once, and then this many per second.
+const BURST: u32 = 20;
+const PER_SECOND: f64 = 2.0;
 
 /// The outcome for one token and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,31 @@ struct AccessReviewStatus {
 pub struct Access {
     client: Client,
     known: Mutex<Known>,
+    /// Strangers must not keep the API server busy: an unknown token waits for a turn.
+    turns: Mutex<Turns>,
+}
+
+/// How many questions may still be asked.
+struct Turns {
+    left: f64,
+    since: Instant,
+}
+
+impl Turns {
+    fn new(now: Instant) -> Self {
+        Self { left: f64::from(BURST), since: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.since).as_secs_f64();
+        self.left = (self.left + passed * PER_SECOND).min(f64::from(BURST));
+        self.since = now;
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
 }
 
 #[derive(Default)]
@@ -85,6 +115,10 @@ impl Known {
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, (_, since)| now.saturating_duration_since(*since) < REMEMBER);
         }
+        // Readers whom the API server knows are not forgotten because of a flood of strangers.
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, (verdict, _)| *verdict == Verdict::Allowed);
+        }
         if self.0.len() >= REMEMBERED {
             self.0.clear();
         }
@@ -95,19 +129,23 @@ impl Known {
 impl Access {
     /// Nothing is known yet.
     pub fn new(client: Client) -> Self {
-        Self { client, known: Mutex::default() }
+        Self { client, known: Mutex::default(), turns: Mutex::new(Turns::new(Instant::now())) }
     }
 
-    async fn verdict(&self, token: &str, path: &str) -> Result<Verdict, CallError> {
+    /// Nothing when too many strangers ask.
+    async fn verdict(&self, token: &str, path: &str) -> Result<Option<Verdict>, CallError> {
         let key = (token.to_owned(), path.to_owned());
         if let Some(verdict) =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key, Instant::now())
         {
-            return Ok(verdict);
+            return Ok(Some(verdict));
+        }
+        if !self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+            return Ok(None);
         }
         let verdict = self.ask(token, path).await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).put(key, verdict, Instant::now());
-        Ok(verdict)
+        Ok(Some(verdict))
     }
 
     async fn ask(&self, token: &str, path: &str) -> Result<Verdict, CallError> {
@@ -146,9 +184,10 @@ pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Ne
         return (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response();
     };
     match access.verdict(&token, request.uri().path()).await {
-        Ok(Verdict::Allowed) => next.run(request).await,
-        Ok(Verdict::Unknown) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
-        Ok(Verdict::Forbidden) => (StatusCode::FORBIDDEN, "Forbidden\n").into_response(),
+        Ok(Some(Verdict::Allowed)) => next.run(request).await,
+        Ok(Some(Verdict::Unknown)) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
+        Ok(None) => (StatusCode::TOO_MANY_REQUESTS, "too many unknown readers\n").into_response(),
+        Ok(Some(Verdict::Forbidden)) => (StatusCode::FORBIDDEN, "Forbidden\n").into_response(),
         Err(error) => {
             warn!(error = %Chain(&error), "a reader of metrics could not be checked");
             (StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked\n").into_response()
@@ -160,7 +199,8 @@ fn bearer(request: &Request) -> Option<String> {
     let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
+    let fits = !token.is_empty() && token.len() <= LONGEST;
+    (scheme.eq_ignore_ascii_case("bearer") && fits).then(|| token.to_owned())
 }
 
 #[cfg(test)]
@@ -183,6 +223,7 @@ mod tests {
         assert_eq!(bearer(&request(Some("Basic abc"))), None);
         assert_eq!(bearer(&request(Some("Bearer "))), None);
         assert_eq!(bearer(&request(None)), None);
+        assert_eq!(bearer(&request(Some(&format!("Bearer {}", "x".repeat(LONGEST + 1))))), None);
     }
 
     #[test]
@@ -198,6 +239,22 @@ mod tests {
         known.put(key(REMEMBERED), Verdict::Forbidden, now);
         assert!(known.0.len() <= REMEMBERED);
         assert_eq!(known.get(&key(REMEMBERED), now), Some(Verdict::Forbidden));
+    }
+
+    #[test]
+    fn a_flood_of_strangers_forgets_no_reader_and_asks_the_api_server_seldom() {
+        let (mut known, now) = (Known::default(), Instant::now());
+        let key = |name: &str| (name.to_owned(), "/metrics".to_owned());
+        known.put(key("prometheus"), Verdict::Allowed, now);
+        for n in 0..5 * REMEMBERED {
+            known.put(key(&n.to_string()), Verdict::Unknown, now);
+        }
+        assert_eq!(known.get(&key("prometheus"), now), Some(Verdict::Allowed));
+        let mut turns = Turns::new(now);
+        let second = |n| now + Duration::from_secs(n);
+        assert_eq!((0..1000).filter(|_| turns.take(now)).count(), 20);
+        assert_eq!((0..1000).filter(|_| turns.take(second(3))).count(), 6);
+        assert_eq!((0..1000).filter(|_| turns.take(second(1000))).count(), 20);
     }
 
     #[test]

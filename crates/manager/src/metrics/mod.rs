@@ -7,6 +7,7 @@ pub mod scrape;
 pub mod server;
 
 use registry::{Definition, Shape};
+use sluice_api::config::CustomLabel;
 
 /// Objects that made the engine fail, by kind.
 pub const SET_ASIDE: &str = "sluice_objects_set_aside_total";
@@ -17,9 +18,9 @@ pub const MASTER: &str = "leader_election_master_status";
 /// What this build is.
 pub const BUILD_INFO: &str = "kueue_build_info";
 
-/// Every metric.
-pub fn definitions() -> Vec<Definition> {
-    let mut definitions = scrape::engine_definitions();
+/// Every metric, with these custom labels.
+pub fn definitions(custom: &[CustomLabel]) -> Vec<Definition> {
+    let mut definitions = scrape::engine_definitions(custom);
     definitions.extend(own_definitions());
     definitions
 }
@@ -31,15 +32,26 @@ fn own_definitions() -> Vec<Definition> {
         help: help.to_owned(),
         shape,
         labels: labels.to_vec(),
+        custom: Vec::new(),
         role: false,
     };
     let mut definitions = vec![
-        define(SET_ASIDE, "Objects that made the engine fail and were set aside.", Shape::Counter, &["kind"]),
-        define(EVENTS_DROPPED, "Events dropped because too many waited.", Shape::Gauge, &[]),
-        define(MASTER, "Whether this replica leads: 1 if so.", Shape::Gauge, &["name"]),
+        define(
+            SET_ASIDE,
+            "Objects that made the engine fail and were set aside, by kind.",
+            Shape::Counter,
+            &["kind"],
+        ),
+        define(
+            EVENTS_DROPPED,
+            "Events that were dropped because too many waited to be sent.",
+            Shape::Gauge,
+            &[],
+        ),
+        define(MASTER, "1 if this replica leads, by the name of the lease, else 0.", Shape::Gauge, &["name"]),
         define(
             BUILD_INFO,
-            "What this build is; always 1.",
+            "Always 1; the labels say which build this is.",
             Shape::Gauge,
             &["git_version", "git_commit", "build_date", "go_version", "compiler", "platform"],
         ),
@@ -67,7 +79,7 @@ mod tests {
 
     #[test]
     fn every_metric_is_that_of_the_contract_line_by_line() {
-        let mut own: BTreeMap<_, _> = definitions()
+        let mut own: BTreeMap<_, _> = definitions(&[])
             .into_iter()
             .filter(|d| !d.name.starts_with("sluice_"))
             .map(|d| (d.name, d))
@@ -95,13 +107,44 @@ mod tests {
         assert!(more.is_empty(), "the contract has no {more:?}");
     }
 
+    /// What a name says by itself, in the order of its words.
+    fn words(text: &str) -> Vec<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_ascii_lowercase).collect()
+    }
+
+    #[test]
+    fn every_help_text_is_a_sentence_that_says_more_than_the_name() {
+        let mut seen = BTreeMap::new();
+        for definition in definitions(&[]) {
+            let (name, help) = (definition.name, definition.help);
+            assert!(help.ends_with('.') && help.len() > 20, "{name}: {help}");
+            assert!(help.starts_with(|c: char| c.is_ascii_uppercase() || c == '1'), "{name}: {help}");
+            assert!(!help.contains("reference"), "{name}: {help}");
+            let of_name = words(name.trim_start_matches("kueue_").trim_start_matches("sluice_"));
+            assert_ne!(words(&help), of_name, "{name}");
+            if let Some(other) = seen.insert(help.clone(), name) {
+                panic!("{name} and {other} say the same: {help}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_book_lists_the_manager_s_own_metrics_with_their_help() {
+        let page = include_str!("../../../../docs/manual/metrics.md");
+        for definition in own_definitions() {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", definition.name)));
+            assert!(row.is_some_and(|row| row.contains(&definition.help)), "{}", definition.name);
+        }
+    }
+
     #[test]
     fn alert_rules_and_dashboard_use_metrics_that_exist() {
         let texts = [
             include_str!("../../../../charts/sluice/files/dashboard.json"),
             include_str!("../../../../charts/sluice/templates/prometheus/rules.yaml"),
         ];
-        let known: Vec<_> = definitions().into_iter().map(|d| d.name).collect();
+        let known: Vec<_> = definitions(&[]).into_iter().map(|d| d.name).collect();
         for text in texts {
             let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit()));
             let ours = ["kueue_", "leader_election_", "sluice_"];

@@ -25,6 +25,7 @@ pub fn definitions() -> Vec<Definition> {
         help: help.to_owned(),
         shape: Shape::Gauge,
         labels: Vec::new(),
+        custom: Vec::new(),
         role: false,
     };
     NAMES.into_iter().zip(helps).map(define).collect()

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use prometheus::{CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, TextEncoder};
+use sluice_engine::input::{Kind, ObjectRef};
 
 /// The name of the label that says what this replica does.
 const ROLE: &str = "replica_role";
@@ -51,8 +52,10 @@ pub struct Definition {
     pub help: String,
     /// Its type.
     pub shape: Shape,
-    /// Its labels, without `replica_role`.
+    /// Its labels, without `replica_role` and custom ones.
     pub labels: Vec<&'static str>,
+    /// Its custom labels: their values come after those.
+    pub custom: Vec<String>,
     /// Whether it carries `replica_role`.
     pub role: bool,
 }
@@ -68,16 +71,9 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// The queues that exist: series of others are removed.
+/// The queues and Cohorts that exist, with their custom labels: series of others are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Existing {
-    /// ClusterQueues.
-    pub cluster_queues: BTreeSet<String>,
-    /// LocalQueues, by namespace and name.
-    pub local_queues: BTreeSet<(String, String)>,
-    /// Cohorts.
-    pub cohorts: BTreeSet<String>,
-}
+pub struct Existing(pub BTreeMap<ObjectRef, Vec<String>>);
 
 #[derive(Debug)]
 enum Vector {
@@ -109,6 +105,7 @@ impl Registry {
         let mut families = BTreeMap::new();
         for definition in definitions {
             let mut labels = definition.labels.clone();
+            labels.extend(definition.custom.iter().map(String::as_str));
             if definition.role {
                 labels.push(ROLE);
             }
@@ -172,7 +169,25 @@ impl Registry {
     /// Removes counters and histograms of queues and cohorts that do not exist.
     pub fn prune(&self, existing: &Existing) {
         for family in self.families.values() {
-            family.retain(|labels| existing.has(&family.definition.labels, labels));
+            family.retain(|labels| existing.has(&family.definition, labels));
+        }
+    }
+
+    /// What counters and histograms are about that does not exist, or has other custom labels.
+    pub fn doubtful(&self, existing: &Existing) -> Vec<ObjectRef> {
+        let mut found = BTreeSet::new();
+        for family in self.families.values().filter(|family| !matches!(family.vector, Vector::Gauge(_))) {
+            let series = family.series.lock().unwrap_or_else(PoisonError::into_inner);
+            let doubtful = series.iter().filter(|values| !existing.has(&family.definition, values));
+            found.extend(doubtful.filter_map(|values| subject(&family.definition.labels, values)));
+        }
+        found.into_iter().collect()
+    }
+
+    /// Removes every series of one ClusterQueue, LocalQueue or Cohort.
+    pub fn forget(&self, object: &ObjectRef) {
+        for family in self.families.values() {
+            family.retain(|labels| subject(&family.definition.labels, labels).as_ref() != Some(object));
         }
     }
 
@@ -219,17 +234,26 @@ impl Family {
 }
 
 impl Existing {
-    /// Whether the queue or cohort that a series is about exists. Series about nothing of the kind are kept.
-    fn has(&self, names: &[&str], values: &[String]) -> bool {
-        let value = |name: &str| names.iter().position(|n| *n == name).and_then(|i| values.get(i));
-        if let (Some(namespace), Some(name)) = (value("namespace"), value("name")) {
-            return self.local_queues.contains(&(namespace.clone(), name.clone()));
-        }
-        if let Some(queue) = value("cluster_queue").or_else(|| value("preempting_cluster_queue")) {
-            return self.cluster_queues.contains(queue);
-        }
-        value("cohort").is_none_or(|cohort| self.cohorts.contains(cohort))
+    /// Whether the queue or Cohort that a series is about exists, and has these custom labels. Series about nothing of the kind are kept.
+    fn has(&self, definition: &Definition, values: &[String]) -> bool {
+        let Some(object) = subject(&definition.labels, values) else { return true };
+        let Some(custom) = self.0.get(&object) else { return false };
+        let own = values.get(definition.labels.len()..).unwrap_or_default();
+        // Those of its Workloads may follow. A metric that has none of its own has fewer.
+        own.iter().zip(custom).take(definition.custom.len()).all(|(a, b)| a == b)
     }
+}
+
+/// What a series is about.
+fn subject(names: &[&str], values: &[String]) -> Option<ObjectRef> {
+    let value = |name: &str| names.iter().position(|n| *n == name).and_then(|i| values.get(i));
+    if let (Some(namespace), Some(name)) = (value("namespace"), value("name")) {
+        return Some(ObjectRef::namespaced(Kind::LocalQueue, namespace.as_str(), name.as_str()));
+    }
+    if let Some(queue) = value("cluster_queue").or_else(|| value("preempting_cluster_queue")) {
+        return Some(ObjectRef::cluster(Kind::ClusterQueue, queue.as_str()));
+    }
+    value("cohort").map(|cohort| ObjectRef::cluster(Kind::Cohort, cohort.as_str()))
 }
 
 #[cfg(test)]
@@ -237,7 +261,14 @@ mod tests {
     use super::*;
 
     fn define(name: &'static str, shape: Shape, labels: &[&'static str]) -> Definition {
-        Definition { name, help: "Help.".to_owned(), shape, labels: labels.to_vec(), role: true }
+        Definition {
+            name,
+            help: "Help.".to_owned(),
+            shape,
+            labels: labels.to_vec(),
+            custom: Vec::new(),
+            role: true,
+        }
     }
 
     fn registry() -> Registry {
@@ -287,21 +318,50 @@ mod tests {
     }
 
     #[test]
-    fn series_of_deleted_queues_are_removed() {
-        let registry = registry();
-        for queue in ["gone", "there"] {
-            registry.record(&sample("kueue_admitted_workloads_total", &[queue, ""], 1.0));
-            registry.record(&sample("kueue_execution_time_seconds", &[queue], 1.0));
-            registry.record(&sample("kueue_local_queue_admitted_workloads_total", &[queue, "ns"], 1.0));
+    fn series_of_deleted_queues_are_removed_when_the_engine_says_so_or_no_longer_knows_them() {
+        let cluster_queue = |name: &str| ObjectRef::cluster(Kind::ClusterQueue, name);
+        let local_queue = |name: &str| ObjectRef::namespaced(Kind::LocalQueue, "ns", name);
+        let (told, pruned) = (registry(), registry());
+        for registry in [&told, &pruned] {
+            for queue in ["gone", "there"] {
+                registry.record(&sample("kueue_admitted_workloads_total", &[queue, ""], 1.0));
+                registry.record(&sample("kueue_execution_time_seconds", &[queue], 1.0));
+                registry.record(&sample("kueue_local_queue_admitted_workloads_total", &[queue, "ns"], 1.0));
+            }
         }
-        registry.prune(&Existing {
-            cluster_queues: BTreeSet::from(["there".to_owned()]),
-            local_queues: BTreeSet::from([("ns".to_owned(), "there".to_owned())]),
-            cohorts: BTreeSet::new(),
-        });
+        told.forget(&cluster_queue("gone"));
+        told.forget(&local_queue("gone"));
+        let left = [cluster_queue("there"), local_queue("there")].map(|object| (object, Vec::new()));
+        pruned.prune(&Existing(BTreeMap::from(left)));
+        for registry in [told, pruned] {
+            let text = registry.text();
+            assert!(!text.contains("gone"), "{text}");
+            assert_eq!(text.matches("there").count(), 2 + 5, "{text}");
+            // Made anew under its old name, it begins at 0.
+            registry.record(&sample("kueue_execution_time_seconds", &["gone"], 1.0));
+            assert!(registry.text().contains(r#"_count{cluster_queue="gone",replica_role="follower"} 1"#));
+        }
+    }
+
+    #[test]
+    fn custom_labels_come_after_the_others_and_series_with_old_ones_are_removed() {
+        let metric = "kueue_local_queue_admitted_workloads_total";
+        let mut definition = define(metric, Shape::Counter, &["name", "namespace"]);
+        // The first is the queue's, the second its Workloads'.
+        definition.custom = vec!["custom_stage".to_owned(), "custom_class".to_owned()];
+        let registry = Registry::new(vec![definition], Role::Leader).unwrap();
+        for labels in [["lq", "ns", "old", "a"], ["lq", "ns", "new", "a"], ["lq", "ns", "new", "b"]] {
+            registry.record(&sample(metric, &labels, 1.0));
+        }
+        let queue = ObjectRef::namespaced(Kind::LocalQueue, "ns", "lq");
+        registry.prune(&Existing(BTreeMap::from([(queue.clone(), vec!["new".to_owned()])])));
         let text = registry.text();
-        assert!(!text.contains("gone"), "{text}");
-        assert_eq!(text.matches("there").count(), 2 + 5, "{text}");
+        assert!(!text.contains("old"), "{text}");
+        let line =
+            r#"{custom_class="b",custom_stage="new",name="lq",namespace="ns",replica_role="leader"} 1"#;
+        assert!(text.contains(line), "{text}");
+        registry.forget(&queue);
+        assert_eq!(registry.text(), "");
     }
 
     #[test]

@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::FutureExt;
+use sluice_api::config::CustomLabel;
 use sluice_engine::Engine;
-use sluice_engine::metrics::{METRICS, MetricKind};
+use sluice_engine::input::{Kind, ObjectRef};
+use sluice_engine::metrics::{
+    CLUSTER_QUEUE_STATUS, COHORT_INFO, GaugeValue, LOCAL_QUEUE_STATUS, METRICS, MetricKind,
+    Scrape as EngineScrape,
+};
+use tokio::sync::Mutex;
 
 use super::registry::{Definition, Existing, Registry, Role, Sample, Shape};
 use super::server::Scrape;
 use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, process};
-use crate::engine_thread::Handle;
+use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
 use crate::version;
 
@@ -23,20 +29,13 @@ fn wait_buckets(bounds: usize) -> Vec<f64> {
 /// Prometheus' default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The name in words.
-fn help(name: &str) -> String {
-    let words = name.trim_start_matches("kueue_").replace('_', " ");
-    let mut letters = words.chars();
-    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
-}
-
 /// The definitions of the engine's metrics.
-pub fn engine_definitions() -> Vec<Definition> {
+pub fn engine_definitions(custom: &[CustomLabel]) -> Vec<Definition> {
     METRICS
         .iter()
         .map(|metric| Definition {
             name: metric.name,
-            help: help(metric.name),
+            help: metric.help.to_owned(),
             shape: match metric.kind {
                 MetricKind::Counter => Shape::Counter,
                 MetricKind::Gauge => Shape::Gauge,
@@ -49,6 +48,7 @@ pub fn engine_definitions() -> Vec<Definition> {
                 }
             },
             labels: metric.labels.to_vec(),
+            custom: metric.custom_labels(custom),
             role: true,
         })
         .collect()
@@ -67,6 +67,8 @@ pub struct Scraper {
     pub lease: String,
     /// When the process started.
     pub started: SystemTime,
+    /// Held by the scrape that is under way.
+    pub turn: Arc<Mutex<()>>,
 }
 
 impl Scraper {
@@ -79,26 +81,51 @@ impl Scraper {
     }
 
     async fn scrape(&self) -> String {
-        let gauges: Vec<_> = METRICS.iter().filter(|m| m.kind == MetricKind::Gauge).map(|m| m.name).collect();
-        let ask = self.engine.ask(|engine| (engine.is_synced(), engine.metrics_snapshot()));
-        if let Some((synced, values)) = ask.await {
-            let samples: Vec<_> = values
-                .into_iter()
-                .map(|value| Sample {
-                    metric: value.metric,
-                    labels: value.labels.iter().map(ToString::to_string).collect(),
-                    value: value.value,
-                })
-                .collect();
+        // Gauges are set anew: one scrape at a time.
+        let _turn = self.turn.lock().await;
+        let pages = self
+            .engine
+            .pages(EngineScrape::default(), |scrape, engine: &mut Engine| engine.scrape(scrape, PAGE));
+        if let Some(scrape) = pages.await {
+            let complete = scrape.is_complete();
+            let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
             // An engine that was built anew knows no queue before it is told of them again.
-            if synced {
-                self.registry.prune(&existing(&samples));
+            if complete {
+                self.prune(existing(&samples)).await;
             }
-            self.registry.replace_gauges(&gauges, &samples);
+            let registry = Arc::clone(&self.registry);
+            blocking(move || registry.replace_gauges(&gauges(), &samples)).await;
         }
         self.registry.replace_gauges(&process::NAMES, &process::samples(self.started));
         self.registry.replace_gauges(&[EVENTS_DROPPED, MASTER, BUILD_INFO], &self.own());
-        self.registry.text()
+        let registry = Arc::clone(&self.registry);
+        blocking(move || registry.text()).await.unwrap_or_default()
+    }
+
+    /// Removes counters and histograms of queues and Cohorts that are gone. Of those that the scrape does not have the engine is asked once
+    /// more: they may have come, or got other labels, after it had passed them.
+    async fn prune(&self, mut existing: Existing) {
+        let doubtful = self.registry.doubtful(&existing);
+        for some in doubtful.chunks(PAGE) {
+            let some = some.to_vec();
+            let ask = self.engine.ask(move |engine| {
+                let labels = some.iter().map(|object| engine.series_labels(object)).collect::<Vec<_>>();
+                some.into_iter().zip(labels).collect::<Vec<_>>()
+            });
+            let Some(answers) = ask.await else { return };
+            for (object, labels) in answers {
+                match labels {
+                    Some(labels) => {
+                        let labels = labels.iter().map(ToString::to_string).collect();
+                        existing.0.insert(object, labels);
+                    }
+                    None => {
+                        existing.0.remove(&object);
+                    }
+                }
+            }
+        }
+        self.registry.prune(&existing);
     }
 
     fn own(&self) -> Vec<Sample> {
@@ -125,22 +152,42 @@ impl Scraper {
     }
 }
 
-/// The queues and cohorts that exist, as the gauges that every one of them has say.
+/// What takes long in a large world is not done on the threads that serve.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// The gauges of the engine.
+fn gauges() -> Vec<&'static str> {
+    METRICS.iter().filter(|m| m.kind == MetricKind::Gauge).map(|m| m.name).collect()
+}
+
+fn samples(scrape: EngineScrape) -> Vec<Sample> {
+    let sample = |value: GaugeValue| Sample {
+        metric: value.metric,
+        labels: value.labels.iter().map(ToString::to_string).collect(),
+        value: value.value,
+    };
+    scrape.into_values().map(sample).collect()
+}
+
+/// The queues and Cohorts that exist, with their custom labels, as the gauges say that every one of them has.
 fn existing(samples: &[Sample]) -> Existing {
     let mut existing = Existing::default();
     for sample in samples {
-        match (sample.metric, sample.labels.as_slice()) {
-            ("kueue_cluster_queue_status", [queue, ..]) => {
-                existing.cluster_queues.insert(queue.clone());
+        let (object, custom) = match (sample.metric, sample.labels.as_slice()) {
+            (CLUSTER_QUEUE_STATUS, [queue, _, custom @ ..]) => {
+                (ObjectRef::cluster(Kind::ClusterQueue, queue.as_str()), custom)
             }
-            ("kueue_local_queue_status", [name, namespace, ..]) => {
-                existing.local_queues.insert((namespace.clone(), name.clone()));
+            (LOCAL_QUEUE_STATUS, [name, namespace, _, custom @ ..]) => {
+                (ObjectRef::namespaced(Kind::LocalQueue, namespace.as_str(), name.as_str()), custom)
             }
-            ("kueue_cohort_info", [cohort, ..]) => {
-                existing.cohorts.insert(cohort.clone());
+            (COHORT_INFO, [cohort, _, _, custom @ ..]) => {
+                (ObjectRef::cluster(Kind::Cohort, cohort.as_str()), custom)
             }
-            _ => {}
-        }
+            _ => continue,
+        };
+        existing.0.insert(object, custom.to_vec());
     }
     existing
 }
@@ -150,12 +197,13 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use sluice_engine::input::{Input, Object, ObjectRef};
+    use sluice_engine::input::{Input, Object};
     use sluice_engine::metrics::FINISHED_WORKLOADS_TOTAL;
     use sluice_engine::{Effect, EngineConfig};
 
     use super::*;
     use crate::engine_thread::{self, Outlet};
+    use crate::supervise::tests::supervisor;
 
     #[test]
     fn bucket_families_are_the_references() {
@@ -163,11 +211,6 @@ mod tests {
         assert_eq!(fourteen[..4], [1.0, 2.5, 5.0, 10.0]);
         assert_eq!(fourteen.last(), Some(&10240.0));
         assert_eq!(wait_buckets(16).last(), Some(&40960.0));
-    }
-
-    #[test]
-    fn every_metric_has_a_help_text() {
-        assert_eq!(help("kueue_pending_workloads"), "Pending workloads.");
     }
 
     /// Takes everything.
@@ -183,11 +226,12 @@ mod tests {
     fn scraper(role: Role) -> Scraper {
         let build = || Engine::new(EngineConfig::default());
         Scraper {
-            engine: engine_thread::start(build, Drain, None).unwrap().0,
-            registry: Arc::new(Registry::new(super::super::definitions(), role).unwrap()),
+            engine: engine_thread::start(&supervisor().0, build, Drain, None).unwrap().0,
+            registry: Arc::new(Registry::new(super::super::definitions(&[]), role).unwrap()),
             events: None,
             lease: "lease".to_owned(),
             started: SystemTime::now(),
+            turn: Arc::default(),
         }
     }
 
@@ -211,6 +255,45 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_scrape_has_passed_before_it_came_is_not_pruned() {
+        let scraper = scraper(Role::Leader);
+        let queue = json!({"metadata": {"name": "new"}, "spec": {"resourceGroups": []}});
+        let queue = Object::ClusterQueue(Box::new(serde_json::from_value(queue).unwrap()));
+        scraper.engine.input(Input::Applied(queue));
+        scraper.engine.input(Input::Synced);
+        for name in ["gone", "new", "went"] {
+            let labels = vec![name.to_owned(), String::new()];
+            scraper.registry.record(&Sample { metric: FINISHED_WORKLOADS_TOTAL, labels, value: 1.0 });
+        }
+        // The scrape has one that has gone meanwhile, too.
+        let went = ObjectRef::cluster(Kind::ClusterQueue, "went");
+        scraper.prune(Existing([(went, Vec::new())].into())).await;
+        let text = scraper.registry.text();
+        assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("gone"), "{text}");
+        // The next scrape does not have that one.
+        let text = scraper.scrape().await;
+        assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("went"), "{text}");
+        scraper.engine.stop();
+    }
+
+    #[tokio::test]
+    async fn two_scrapes_at_once_both_say_everything() {
+        let scraper = scraper(Role::Leader);
+        for number in 0..50 {
+            let queue = json!({"metadata": {"name": format!("cq-{number}")}, "spec": {"resourceGroups": []}});
+            let queue = Object::ClusterQueue(Box::new(serde_json::from_value(queue).unwrap()));
+            scraper.engine.input(Input::Applied(queue));
+        }
+        scraper.engine.input(Input::Synced);
+        let texts = futures::future::join_all((0..4).map(|_| scraper.scrape())).await;
+        for text in texts {
+            let series = text.lines().filter(|line| line.starts_with("kueue_cluster_queue_status{"));
+            assert_eq!(series.count(), 150);
+        }
+        scraper.engine.stop();
+    }
+
+    #[tokio::test]
     async fn a_replica_without_leader_election_leads() {
         for (role, leads) in [(Role::Leader, 1), (Role::Standalone, 1), (Role::Follower, 0)] {
             let scraper = scraper(role);
@@ -223,7 +306,7 @@ mod tests {
 
     #[test]
     fn all_definitions_make_a_registry_and_every_gauge_of_an_empty_engine_fits() {
-        let registry = Registry::new(super::super::definitions(), Role::Follower).unwrap();
+        let registry = Registry::new(super::super::definitions(&[]), Role::Follower).unwrap();
         registry.replace_gauges(&[], &process::samples(SystemTime::now()));
         assert!(registry.text().contains("process_resident_memory_bytes"));
     }

@@ -1,8 +1,6 @@
 //! `/metrics` over TLS, for those whom the API server lets.
 
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header;
@@ -10,40 +8,30 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
 use futures::future::BoxFuture;
-use tracing::warn;
+use tokio::net::TcpListener;
 
 use super::access::{Access, guard};
-use crate::error_chain::Chain;
+use crate::serve::{self, Bounds, Tls};
 use crate::shutdown::Stop;
 
 /// Makes the text of a scrape.
 pub type Scrape = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Serves until stopped.
-pub async fn serve(listener: TcpListener, tls: RustlsConfig, access: Access, scrape: Scrape, mut stop: Stop) {
+pub async fn serve(
+    listener: TcpListener,
+    tls: Tls,
+    access: Access,
+    scrape: Scrape,
+    bounds: Bounds,
+    stop: Stop,
+) {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .layer(Extension(scrape))
         .layer(middleware::from_fn_with_state(Arc::new(access), guard));
-    let handle = Handle::new();
-    let stopping = handle.clone();
-    tokio::spawn(async move {
-        stop.stopped().await;
-        stopping.graceful_shutdown(Some(Duration::from_secs(1)));
-    });
-    let server = match axum_server::from_tcp_rustls(listener, tls) {
-        Ok(server) => server.handle(handle),
-        Err(error) => {
-            warn!(error = %Chain(&error), "the metrics server could not start");
-            return;
-        }
-    };
-    if let Err(error) = server.serve(router.into_make_service()).await {
-        warn!(error = %Chain(&error), "the metrics server ended");
-    }
+    serve::serve(listener, Some(tls), router, bounds, stop).await;
 }
 
 async fn metrics(Extension(scrape): Extension<Scrape>, State(()): State<()>) -> Response {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use sluice_ctl::print::{line, print};
 
 use super::{Outcome, Place, check, definitions, migrate_storage};
 use crate::client::{client, connection};
@@ -16,10 +17,10 @@ const EXAMPLES: usize = 10;
 /// `sluice migrate …`.
 #[derive(Debug, Subcommand)]
 pub enum MigrateCommand {
-    /// Report what is in the cluster, what would change, and what is not supported; changes nothing (exit code 3: something
-    /// has to be done first, or is not supported)
+    /// Report what is in the cluster, what would change, and what is not supported; nothing is written (exit code 3: something
+    /// is not supported, or has to be done first)
     Check(CheckArgs),
-    /// Rewrite all objects in the version that is stored now, and clean up storedVersions; can be interrupted and repeated
+    /// Rewrite all objects in the storage version, and clean up storedVersions; can be interrupted and repeated
     Storage(StorageArgs),
 }
 
@@ -37,7 +38,7 @@ pub struct CheckArgs {
     /// Where the cluster is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The namespace that the manager is in, or will be
+    /// The namespace of the manager
     #[arg(long, value_name = "NAME", default_value = "kueue-system")]
     pub namespace: String,
 }
@@ -48,7 +49,7 @@ pub struct StorageArgs {
     /// Where the cluster is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Objects that are listed at a time
+    /// How many objects are listed at a time
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=5000))]
     pub page_size: u32,
 }
@@ -59,7 +60,7 @@ pub async fn run(command: MigrateCommand) -> anyhow::Result<u8> {
         MigrateCommand::Check(args) => {
             let client = client(&connection(args.cluster.kubeconfig.as_deref()).await?)?;
             let report = check(&Place { client, namespace: args.namespace }).await?;
-            print!("{report}");
+            print(&report.to_string())?;
             Ok(if report.is_clear() { 0 } else { NOT_CLEAR })
         }
         MigrateCommand::Storage(args) => storage(&args).await,
@@ -71,23 +72,25 @@ async fn storage(args: &StorageArgs) -> anyhow::Result<u8> {
     let mut complete = true;
     for mut definition in definitions(&client).await? {
         let plural = definition.plural.clone();
-        let progress = |done| println!("{plural}: {done} rewritten so far");
+        // A closed pipe, or a full disk behind it, is no reason to stop halfway.
+        let progress = |done| drop(line(&format!("{plural}: {done} rewritten so far")));
         match migrate_storage(&client, &mut definition, args.page_size, progress).await? {
-            Outcome::Unknown => println!("{plural}: not in the cluster"),
-            Outcome::Clean => println!("{plural}: nothing to do"),
+            Outcome::Unknown => line(&format!("{plural}: not in the cluster"))?,
+            Outcome::Clean => line(&format!("{plural}: nothing to do"))?,
             Outcome::Done { objects, version } => {
-                println!("{plural}: done, {objects} rewritten; stored only in {version}");
+                line(&format!("{plural}: done, {objects} rewritten; stored only in {version}"))?;
             }
             Outcome::Refused { objects, failures } => {
                 complete = false;
-                println!("{plural}: {objects} rewritten, {} refused; storedVersions stays", failures.len());
+                let refused = failures.len();
+                line(&format!("{plural}: {objects} rewritten, {refused} refused; storedVersions stays"))?;
                 for failure in failures.iter().take(EXAMPLES) {
                     eprintln!("refused: {failure}");
                 }
             }
             Outcome::Changed => {
                 complete = false;
-                println!("{plural}: the definition changed meanwhile; run this again");
+                line(&format!("{plural}: the definition changed meanwhile; run this again"))?;
             }
         }
     }

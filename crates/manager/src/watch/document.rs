@@ -2,11 +2,8 @@
 //!
 //! Otherwise nothing is kept: a watch decodes what decisions need, and drops the rest before it is stored.
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -66,34 +63,5 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Documented<K> {
         let document = reduced(Value::deserialize(deserializer)?);
         let object = K::deserialize(&document).map_err(D::Error::custom)?;
         Ok(Self { object, document: Some(Box::new(document)) })
-    }
-}
-
-impl<K: Resource> Resource for Documented<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(of)
-    }
-
-    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(of)
-    }
-
-    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(of)
-    }
-
-    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(of)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.object.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.object.meta_mut()
     }
 }

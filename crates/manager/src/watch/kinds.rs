@@ -13,15 +13,15 @@ use sluice_api::job::JobKind;
 use sluice_api::{slim, v1beta2};
 use sluice_engine::input::{Kind, Object};
 
-use super::pump::{Decoded, Watched};
+use super::pump::Watched;
 use super::versions::OLDER;
 
 /// Implements [`Watched`] for types that the engine takes as they are.
 macro_rules! watched {
     ($($type:ty => $variant:ident),* $(,)?) => {
         $(impl Watched for $type {
-            fn decode(self) -> Decoded {
-                Decoded::Object(Object::$variant(Box::new(self)))
+            fn decode(self) -> Object {
+                Object::$variant(Box::new(self))
             }
         })*
     };
@@ -81,7 +81,7 @@ impl Resource for OlderProvisioningRequest {
 }
 
 impl Watched for OlderProvisioningRequest {
-    fn decode(self) -> Decoded {
+    fn decode(self) -> Object {
         self.0.decode()
     }
 }
@@ -183,8 +183,8 @@ impl<M: JobMarker> Resource for RawJob<M> {
 }
 
 impl<M: JobMarker> Watched for RawJob<M> {
-    fn decode(self) -> Decoded {
-        Decoded::Object(Object::Job(Box::new(sluice_jobs::observe(M::KIND, &self.value))))
+    fn decode(self) -> Object {
+        Object::Job(Box::new(sluice_jobs::observe(M::KIND, &self.value)))
     }
 }
 
@@ -202,7 +202,6 @@ mod tests {
         .unwrap();
         assert_eq!(job.meta().resource_version.as_deref(), Some("7"));
         assert!(job.value["metadata"].get("managedFields").is_none());
-        let Decoded::Object(object) = job.decode() else { unreachable!("jobs always decode") };
-        assert_eq!(object.object_ref().to_string(), "JobSet ns/a");
+        assert_eq!(job.decode().object_ref().to_string(), "JobSet ns/a");
     }
 }

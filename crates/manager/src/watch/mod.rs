@@ -2,8 +2,10 @@
 
 pub mod discovery;
 pub mod document;
+mod items;
 pub mod kinds;
 pub mod pods;
 pub mod pump;
+pub mod source;
 pub mod sync;
 pub mod versions;

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use kube::{Api, Client};
+use kube::Client;
 use sluice_api::slim;
 use sluice_engine::input::{Input, Kind, Object};
 use tokio::sync::watch;
 
-use super::document::Documented;
 use super::pump::{Feed, Shared, Sink, pump};
+use crate::intake::Place;
 
 /// Who may ask for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,13 +77,13 @@ const BOUND: &str = "spec.nodeName!=";
 /// A sink that notes on the way whether pods are needed; for queues only with `hotswap`.
 pub fn noting(sink: Sink, hotswap: bool) -> (Sink, watch::Receiver<Need>) {
     let (sender, receiver) = watch::channel(Need::default());
-    let noting = move |feed: Feed| {
+    let noting = move |feed: Feed, place: Place| {
         let seen = match &feed {
             Feed::Input(input, _) => Need::of(input, hotswap),
-            Feed::Synced(_) => Need::default(),
+            Feed::Poison(..) | Feed::Synced(_) => Need::default(),
         };
         // The queues come first: the pods are waited for only where somebody needs them.
-        sink(feed);
+        sink(feed, place);
         sender.send_if_modified(|need| {
             let before = std::mem::replace(need, need.and(seen));
             *need != before
@@ -98,13 +98,13 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
     loop {
         let now = *need.borrow_and_update();
         if now.is_needed() || asked == Pods::All {
-            pump(Api::<Documented<slim::Pod>>::all(client), Kind::Pod, false, shared).await;
+            pump::<slim::Pod>(client, Kind::Pod, false, shared).await;
             return;
         }
         if now.listed {
             let epoch = *shared.epoch.borrow();
             if shared.sync.absent(Kind::Pod) {
-                (shared.sink)(Feed::Synced(epoch));
+                (shared.sink)(Feed::Synced(epoch), Place::default());
             }
         }
         tokio::select! {
@@ -150,9 +150,9 @@ mod tests {
 
     /// Whether pods are needed after each of these.
     fn needed(feeds: impl IntoIterator<Item = Feed>) -> Vec<bool> {
-        let (sink, need) = noting(Arc::new(|_| {}), true);
+        let (sink, need) = noting(Arc::new(|_, _| {}), true);
         let told = feeds.into_iter().map(|feed| {
-            sink(feed);
+            sink(feed, Place::default());
             need.borrow().is_needed()
         });
         told.collect()
@@ -162,22 +162,23 @@ mod tests {
     fn a_queue_that_reclaims_out_of_its_cohort_asks_for_pods_and_everything_is_passed_on() {
         let passed = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&passed);
-        let (sink, need) = noting(Arc::new(move |_| *counted.lock().unwrap() += 1), true);
-        sink(queue(false));
+        let (sink, need) = noting(Arc::new(move |_, _| *counted.lock().unwrap() += 1), true);
+        sink(queue(false), Place::default());
         assert_eq!(*need.borrow(), Need::default());
-        sink(Feed::Input(Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None }, None));
+        let listed = Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None };
+        sink(Feed::Input(listed, None), Place::default());
         assert!(need.borrow().listed && !need.borrow().is_needed());
-        sink(queue(true));
+        sink(queue(true), Place::default());
         assert!(need.borrow().is_needed());
-        sink(queue(false));
+        sink(queue(false), Place::default());
         assert!(need.borrow().is_needed(), "once needed, they stay");
         assert_eq!(*passed.lock().unwrap(), 4);
     }
 
     #[test]
     fn without_hotswap_queues_do_not_ask_for_pods() {
-        let (sink, need) = noting(Arc::new(|_| {}), false);
-        sink(queue(true));
+        let (sink, need) = noting(Arc::new(|_, _| {}), false);
+        sink(queue(true), Place::default());
         assert!(!need.borrow().is_needed());
     }
 

@@ -1,25 +1,25 @@
-//! One watch: raw events of one kind, turned into inputs. `Init … InitDone` becomes a set difference.
+//! One watch: events of one kind, turned into inputs. `Init … InitDone` becomes a set difference.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::Api;
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Resource, ResourceExt};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::document::{Document, Documented};
+use super::source::{Error, Event, Meta, Seen, Source};
 use super::sync::SyncTracker;
 use crate::error_chain::Chain;
+use crate::intake::{Intake, Place};
 use crate::shutdown::Stop;
+use crate::supervise::{Supervisor, guarded};
 use crate::takeover::{self, Lists};
 
+/// What a name takes where an object is only named, in bytes.
+const NAME: usize = 128;
 /// The longest pause after failures: an API server that is back should not wait long for us.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -28,18 +28,22 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub enum Feed {
     /// For the engine; with the document of the object that it carries, while documents are kept.
     Input(Input, Document),
+    /// An object cannot be read without a panic.
+    Poison(ObjectRef, String),
     /// Everything has been listed in this epoch.
     Synced(u64),
 }
 
-/// Takes it to the engine.
-pub type Sink = Arc<dyn Fn(Feed) + Send + Sync>;
+/// Takes it to the engine, where it keeps its place until it is taken in.
+pub type Sink = Arc<dyn Fn(Feed, Place) + Send + Sync>;
 
 /// What every pump shares.
 #[derive(Clone)]
 pub struct Shared {
     /// Where inputs go.
     pub sink: Sink,
+    /// What waits for the engine.
+    pub intake: Intake,
     /// Which kinds were listed.
     pub sync: Arc<SyncTracker>,
     /// Changes when everything must be listed anew.
@@ -50,6 +54,8 @@ pub struct Shared {
     pub selector: Selector,
     /// Ends the pump.
     pub stop: Stop,
+    /// Watches over the pump.
+    pub supervisor: Supervisor,
 }
 
 /// Which objects of a kind are watched: all, where it says nothing.
@@ -78,45 +84,19 @@ pub enum Ended {
     Gone,
 }
 
-/// One decoded object, or what is known of one that could not be decoded.
-pub enum Decoded {
-    /// It is usable.
-    Object(Object),
-    /// It is malformed: what was known of it stays.
-    Malformed(String),
-}
-
 /// Something that a watch can deliver and that becomes an engine's object.
-pub trait Watched: Resource<DynamicType: Clone> + Clone + Debug + DeserializeOwned + Send + 'static {
-    /// Decodes it.
-    fn decode(self) -> Decoded;
-}
-
-impl<K> Watched for DeserializeGuard<K>
-where
-    K: Watched,
-    K::DynamicType: Clone,
-{
-    fn decode(self) -> Decoded {
-        match self.0 {
-            Ok(object) => object.decode(),
-            Err(invalid) => Decoded::Malformed(invalid.error),
-        }
-    }
+pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
+    /// Makes the object of it.
+    fn decode(self) -> Object;
 }
 
 /// Watches a kind until stopped or, if `optional`, until the kind is gone.
-pub async fn pump<K: Watched>(
-    api: Api<Documented<K>>,
-    kind: Kind,
-    optional: bool,
-    mut shared: Shared,
-) -> Ended {
+pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut shared: Shared) -> Ended {
     shared.lists.begin(kind);
     loop {
         let round = Round { epoch: *shared.epoch.borrow_and_update(), turn: shared.lists.turn() };
         debug!(kind = kind.plural(), ?round, "watching");
-        if let Some(ended) = run(&api, kind, optional, round, &mut shared).await {
+        if let Some(ended) = run::<K>(&client, kind, optional, round, &mut shared).await {
             shared.lists.end(kind);
             return ended;
         }
@@ -125,24 +105,18 @@ pub async fn pump<K: Watched>(
 
 /// Runs one watch; nothing when it must begin anew.
 async fn run<K: Watched>(
-    api: &Api<Documented<K>>,
+    client: &Client,
     kind: Kind,
     optional: bool,
     round: Round,
     shared: &mut Shared,
 ) -> Option<Ended> {
-    let Selector { fields, labels } = shared.selector;
-    let config = watcher::Config {
-        field_selector: fields.map(str::to_owned),
-        label_selector: labels.map(str::to_owned),
-        ..watcher::Config::default()
-    };
-    let mut stream = Box::pin(watcher(api.clone(), config));
+    let mut source = Source::new(client.clone(), &K::url_path(&(), None), shared.selector);
     let mut listing = Listing::default();
     let mut failures = 0_u32;
     loop {
         let event = tokio::select! {
-            event = stream.next() => event?,
+            event = source.next() => event,
             changed = shared.epoch.changed() => {
                 return changed.is_err().then_some(Ended::Stopped);
             }
@@ -152,11 +126,11 @@ async fn run<K: Watched>(
         match event {
             Ok(event) => {
                 failures = 0;
-                deliver(event, kind, round, shared, &mut listing);
+                deliver::<K>(event, kind, round, shared, &mut listing).await;
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                if optional && is_not_found(&error) {
+                if optional && error.is_not_found() {
                     return Some(Ended::Gone);
                 }
                 complain(kind, &error, failures);
@@ -174,79 +148,68 @@ async fn run<K: Watched>(
 #[derive(Default)]
 struct Listing {
     present: Vec<ObjectRef>,
-    /// The newest version in it. The list itself is at least as new; the watcher does not tell its version.
+    /// The newest version in it. The list itself is at least as new.
     as_of: u64,
 }
 
-fn deliver<K: Watched>(
-    event: Event<Documented<K>>,
-    kind: Kind,
-    round: Round,
-    shared: &Shared,
-    listing: &mut Listing,
-) {
+async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Shared, listing: &mut Listing) {
     match event {
         Event::Init => *listing = Listing::default(),
-        Event::InitApply(object) => {
-            let found = reference(&object, kind);
-            let version = object.resource_version().and_then(|version| version.parse().ok());
-            listing.as_of = listing.as_of.max(version.unwrap_or(0));
-            apply(object, &found, shared);
+        Event::InitApply(seen) => {
+            let found = reference(&seen.meta, kind);
+            listing.as_of = listing.as_of.max(seen.meta.resource_version.parse().unwrap_or(0));
+            apply::<K>(&seen, &found, shared).await;
             listing.present.push(found);
         }
         Event::InitDone => {
             let Listing { present, as_of } = std::mem::take(listing);
-            (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }, None));
+            let place = shared.intake.place(present.len() * NAME).await;
+            (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }, None), place);
             if shared.sync.listed(kind, round.epoch) {
-                (shared.sink)(Feed::Synced(round.epoch));
+                (shared.sink)(Feed::Synced(round.epoch), Place::default());
             }
             shared.lists.delivered(kind, round.turn);
         }
-        Event::Apply(object) => {
-            let found = reference(&object, kind);
-            apply(object, &found, shared);
+        Event::Apply(seen) => {
+            let found = reference(&seen.meta, kind);
+            apply::<K>(&seen, &found, shared).await;
         }
-        Event::Delete(object) => {
-            let uid = object.uid().map(Into::into);
-            let object = reference(&object, kind);
-            (shared.sink)(Feed::Input(Input::Deleted { object, uid }, None));
+        Event::Delete(Seen { meta, .. }) => {
+            let place = shared.intake.place(NAME).await;
+            let object = reference(&meta, kind);
+            let uid = (!meta.uid.is_empty()).then(|| meta.uid.into());
+            (shared.sink)(Feed::Input(Input::Deleted { object, uid }, None), place);
         }
     }
 }
 
-fn apply<K: Watched>(seen: Documented<K>, found: &ObjectRef, shared: &Shared) {
-    match seen.object.decode() {
-        Decoded::Object(object) => (shared.sink)(Feed::Input(Input::Applied(object), seen.document)),
-        Decoded::Malformed(why) => {
+/// Takes an object to the engine, decoded once there is room for it.
+async fn apply<K: Watched>(seen: &Seen, found: &ObjectRef, shared: &Shared) {
+    let place = shared.intake.place(seen.bytes()).await;
+    let read = guarded(|| {
+        let Documented { object, document } = seen.read::<Documented<K>>()?;
+        Ok::<_, serde_json::Error>((object.decode(), document))
+    });
+    match read {
+        Ok(Ok((object, document))) => (shared.sink)(Feed::Input(Input::Applied(object), document), place),
+        Ok(Err(why)) => {
             warn!(object = %found, %why, "malformed object: what was known of it stays in force");
         }
+        Err(panic) => (shared.sink)(Feed::Poison(found.clone(), panic), place),
     }
 }
 
-fn reference<K: Resource>(object: &K, kind: Kind) -> ObjectRef {
-    let meta = object.meta();
-    ObjectRef {
-        kind,
-        namespace: meta.namespace.as_deref().unwrap_or_default().into(),
-        name: meta.name.as_deref().unwrap_or_default().into(),
-    }
+fn reference(meta: &Meta, kind: Kind) -> ObjectRef {
+    ObjectRef { kind, namespace: meta.namespace.as_str().into(), name: meta.name.as_str().into() }
 }
 
 /// Loud at first, then about once a minute.
-fn complain(kind: Kind, error: &watcher::Error, failures: u32) {
-    let desync = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
-    if !desync && (failures <= 2 || failures.is_multiple_of(12)) {
+fn complain(kind: Kind, error: &Error, failures: u32) {
+    if !error.is_desync() && (failures <= 2 || failures.is_multiple_of(12)) {
         warn!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed; it goes on by itself");
     } else {
         debug!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed");
     }
-}
-
-fn is_not_found(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) = error else {
-        return false;
-    };
-    matches!(source, kube::Error::Api(status) if status.code == 404)
 }
 
 #[cfg(test)]
@@ -254,43 +217,105 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
+    use futures::FutureExt as _;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::json;
     use sluice_api::slim;
+
+    use crate::watch::source::tests::seen;
 
     fn shared() -> (Shared, Arc<Mutex<Vec<Feed>>>) {
         let inputs = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&inputs);
         let (_, stop) = crate::shutdown::pair();
         let shared = Shared {
-            sink: Arc::new(move |feed| seen.lock().unwrap().push(feed)),
+            sink: Arc::new(move |feed, _| seen.lock().unwrap().push(feed)),
+            intake: Intake::default(),
             sync: Arc::new(SyncTracker::new([Kind::Namespace])),
             epoch: watch::channel(0).1,
             lists: crate::takeover::pair().1,
             selector: Selector::default(),
             stop,
+            supervisor: crate::supervise::tests::supervisor().0,
         };
         (shared, inputs)
     }
 
-    fn namespace(name: &str) -> slim::Namespace {
-        let version = Some(if name == "a" { "7" } else { "5" }.to_owned());
-        let name = Some(name.to_owned());
-        slim::Namespace { metadata: ObjectMeta { name, resource_version: version, ..ObjectMeta::default() } }
+    fn namespace(name: &str) -> Seen {
+        let version = if name == "a" { "7" } else { "5" };
+        seen(&json!({"metadata": {"name": name, "resourceVersion": version}}))
     }
 
-    #[test]
-    fn a_list_ends_with_everything_that_is_present_and_completes_the_sync() {
+    /// A kind that cannot be read without a panic.
+    #[derive(serde::Deserialize)]
+    struct Poisonous(slim::Namespace);
+
+    impl Resource for Poisonous {
+        type DynamicType = ();
+        type Scope = <slim::Namespace as Resource>::Scope;
+
+        fn kind((): &()) -> std::borrow::Cow<'_, str> {
+            slim::Namespace::kind(&())
+        }
+
+        fn group((): &()) -> std::borrow::Cow<'_, str> {
+            slim::Namespace::group(&())
+        }
+
+        fn version((): &()) -> std::borrow::Cow<'_, str> {
+            slim::Namespace::version(&())
+        }
+
+        fn plural((): &()) -> std::borrow::Cow<'_, str> {
+            slim::Namespace::plural(&())
+        }
+
+        fn meta(&self) -> &ObjectMeta {
+            self.0.meta()
+        }
+
+        fn meta_mut(&mut self) -> &mut ObjectMeta {
+            self.0.meta_mut()
+        }
+    }
+
+    impl Watched for Poisonous {
+        fn decode(self) -> Object {
+            assert!(self.0.metadata.name.as_deref() != Some("a"), "a poisonous object");
+            self.0.decode()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_without_a_panic_is_set_aside_and_the_others_are_seen() {
+        let (shared, inputs) = shared();
+        let mut listing = Listing::default();
+        let object = |name| Event::InitApply(namespace(name));
+        for event in [Event::Init, object("a"), object("b"), Event::InitDone] {
+            deliver::<Poisonous>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
+        }
+        let seen = inputs.lock().unwrap();
+        let poison = ObjectRef::cluster(Kind::Namespace, "a");
+        assert_eq!(seen[0], Feed::Poison(poison.clone(), "a poisonous object".to_owned()));
+        assert!(matches!(&seen[1], Feed::Input(Input::Applied(o), _) if o.object_ref().name.as_ref() == "b"));
+        assert!(
+            matches!(&seen[2], Feed::Input(Input::Listed { present, .. }, _) if present.contains(&poison))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_list_ends_with_everything_that_is_present_and_completes_the_sync() {
         let (shared, inputs) = shared();
         let mut listing = Listing::default();
         let events = [
             Event::Init,
-            Event::InitApply(namespace("a").into()),
-            Event::InitApply(namespace("b").into()),
+            Event::InitApply(namespace("a")),
+            Event::InitApply(namespace("b")),
             Event::InitDone,
-            Event::Delete(namespace("b").into()),
+            Event::Delete(namespace("b")),
         ];
         for event in events {
-            deliver(event, Kind::Namespace, Round::default(), &shared, &mut listing);
+            deliver::<slim::Namespace>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
         }
         let at = |name: &str| ObjectRef::cluster(Kind::Namespace, name);
         let inputs = inputs.lock().unwrap();
@@ -305,20 +330,32 @@ mod tests {
         assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }, None));
     }
 
-    #[test]
-    fn a_malformed_object_is_left_as_it_was_known() {
+    #[tokio::test]
+    async fn a_watch_waits_while_too_much_waits_for_the_engine() {
+        let (shared, inputs) = shared();
+        let full = shared.intake.place(usize::MAX).await;
+        let (event, mut listing) = (Event::Apply(namespace("a")), Listing::default());
+        let mut delivered = Box::pin(deliver::<slim::Namespace>(
+            event,
+            Kind::Namespace,
+            Round::default(),
+            &shared,
+            &mut listing,
+        ));
+        assert!(delivered.as_mut().now_or_never().is_none());
+        assert!(inputs.lock().unwrap().is_empty());
+        drop(full);
+        delivered.await;
+        assert_eq!(inputs.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_malformed_object_is_left_as_it_was_known() {
         let (shared, inputs) = shared();
         let mut listing = Listing::default();
-        let invalid = kube::core::error_boundary::InvalidObject {
-            error: "wrong type".to_owned(),
-            metadata: ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() },
-        };
-        for event in [
-            Event::Init,
-            Event::InitApply(DeserializeGuard::<slim::Namespace>(Err(invalid)).into()),
-            Event::InitDone,
-        ] {
-            deliver(event, Kind::Namespace, Round::default(), &shared, &mut listing);
+        let malformed = seen(&json!({"metadata": {"name": "a", "labels": "wrong type"}}));
+        for event in [Event::Init, Event::InitApply(malformed), Event::InitDone] {
+            deliver::<slim::Namespace>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
         }
         let inputs = inputs.lock().unwrap();
         let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluice_engine::input::Kind;
-use tokio::sync::mpsc;
 
 use crate::shutdown::Stop;
+use crate::supervise::Supervisor;
 
 /// How far one kind is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl SyncTracker {
 pub async fn end_unless_synced(
     sync: Arc<SyncTracker>,
     limit: Duration,
-    fatal: mpsc::UnboundedSender<String>,
+    supervisor: Supervisor,
     mut stop: Stop,
 ) {
     if !stop.sleep(limit).await {
@@ -107,8 +107,7 @@ pub async fn end_unless_synced(
             "controller.cacheSyncTimeout of {limit:?} is over, and not listed yet: {}",
             missing.join(", ")
         );
-        // Nobody listens when it ends anyway.
-        let _ = fatal.send(why);
+        supervisor.fatal(why);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Admission and conversion webhooks.
 
+pub mod bounds;
 pub mod facts;
 pub mod review;
 pub mod reviewer;

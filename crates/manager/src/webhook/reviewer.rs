@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 use sluice_api::config::{Configuration, selector_matches};
-use sluice_api::conversion::{ConversionReview, convert_review};
+use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
@@ -21,6 +21,9 @@ use super::server::Reviewer;
 
 /// Where new pods of started JobSets are posted, upstream's path for pods.
 const PODS: &str = "/mutate--v1-pod";
+
+/// Where objects are posted to be converted.
+const CONVERT: &str = "/convert";
 
 /// A webhook of a job kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,24 +100,20 @@ impl Reviewers {
         answer(&request.uid, verdict)
     }
 
-    /// Whether the job belongs to one that is managed itself, and so is not to be managed twice.
+    /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
+    /// until it is, the job is one like any other, and its real owner lets it run.
     fn has_managed_owner(&self, request: &Request, facts: &Facts) -> bool {
-        let Some(kind) = owner_kind(&request.object).filter(|kind| self.kinds.contains(kind)) else {
+        let kind = owner_kind(&request.object).filter(|kind| self.kinds.contains(kind));
+        let Some((name, uid)) = controller(&request.object).filter(|_| kind == Some(JobKind::JobSet)) else {
+            // No kind makes jobs out of a batch Job.
             return false;
         };
-        if self.manage_jobs_without_queue_name {
-            let labels = facts.namespaces.get(&request.namespace);
-            return labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
-        }
-        let owner = controller_name(&request.object).unwrap_or_default().to_owned();
-        match kind {
-            // One that was not seen yet has just been made: its jobs are left to it, and to the engine.
-            JobKind::JobSet => {
-                facts.job_sets.get(&(request.namespace.clone(), owner)).copied().unwrap_or(true)
-            }
-            // No kind makes batch Jobs out of a batch Job.
-            JobKind::Job => false,
-        }
+        let owner = facts.job_sets.get(&(request.namespace.clone(), name.to_owned()));
+        let Some(owner) = owner.filter(|owner| *owner.uid == *uid) else { return false };
+        let labels = facts.namespaces.get(&request.namespace);
+        let all = self.manage_jobs_without_queue_name
+            && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        owner.queued || all
     }
 }
 
@@ -131,9 +130,11 @@ fn pod(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     answer(&request.uid, patched(mutate_pod(&request.object)))
 }
 
-fn controller_name(object: &Value) -> Option<&str> {
+/// Name and UID of an object's controller.
+fn controller(object: &Value) -> Option<(&str, &str)> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true)?["name"].as_str()
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    Some((owner["name"].as_str()?, owner["uid"].as_str()?))
 }
 
 /// Upstream's path scheme: `/mutate-<group with dashes>-<version>-<kind>`.
@@ -143,12 +144,20 @@ fn job_path(verb: &str, kind: JobKind) -> String {
 }
 
 impl Reviewer for Reviewers {
+    fn has(&self, path: &str) -> bool {
+        path == CONVERT
+            || path == PODS
+            || self.job_hooks.contains_key(path)
+            || WEBHOOKS.iter().any(|hook| hook.path == path)
+    }
+
+    fn most(&self, path: &str) -> usize {
+        if path == CONVERT { MAX_ANSWER } else { 0 }
+    }
+
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {
-        if path == "/convert" {
-            return Some(
-                serde_json::from_slice::<ConversionReview>(body)
-                    .and_then(|review| serde_json::to_vec(&convert_review(review))),
-            );
+        if path == CONVERT {
+            return Some(serde_json::from_slice::<ConversionReview>(body).and_then(answer_review));
         }
         if path == PODS {
             return Some(pod(body));
@@ -223,11 +232,14 @@ mod tests {
         queue.metadata.name = Some("default".to_owned());
         facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
         let set = |name: &str, labels: Value| {
-            let object = json!({"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": {}});
+            let uid = if name == "made-anew" { "other" } else { "u" };
+            let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels});
+            let object = json!({"metadata": metadata, "spec": {}});
             Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JobSet, &object))))
         };
         facts.note(&set("queued", json!({"kueue.x-k8s.io/queue-name": "q"})));
         facts.note(&set("plain", json!({})));
+        facts.note(&set("made-anew", json!({"kueue.x-k8s.io/queue-name": "q"})));
         let patched = |owner| {
             let answer = post(&reviewers, "/mutate-batch-v1-job", &job(&json!({}), owner));
             answer["response"]["patch"].is_string()
@@ -235,7 +247,26 @@ mod tests {
         assert!(patched(None));
         assert!(!patched(Some("queued")));
         assert!(patched(Some("plain")));
-        assert!(!patched(Some("just-made")));
+        // What only claims to have an owner is a job like any other.
+        assert!(patched(Some("made-anew")) && patched(Some("made-up")));
+    }
+
+    #[test]
+    fn a_made_up_owner_does_not_keep_a_job_from_being_suspended() {
+        let (reviewers, facts) = reviewers();
+        let elsewhere = json!({"metadata": {"name": "set", "namespace": "other", "uid": "u",
+            "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {}});
+        let elsewhere = sluice_jobs::observe(JobKind::JobSet, &elsewhere);
+        facts.note(&Input::Applied(Object::Job(Box::new(elsewhere))));
+        for api_version in ["jobset.x-k8s.io/v1alpha2", "jobset.x-k8s.io/v9", "batch/v1"] {
+            let mut job = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), Some("set"));
+            job["metadata"]["ownerReferences"][0]["apiVersion"] = json!(api_version);
+            if api_version == "batch/v1" {
+                job["metadata"]["ownerReferences"][0]["kind"] = json!("Job");
+            }
+            let answer = post(&reviewers, "/mutate-batch-v1-job", &job);
+            assert!(answer["response"]["patch"].is_string(), "{api_version}: {answer}");
+        }
     }
 
     #[test]
@@ -279,6 +310,8 @@ mod tests {
             ]
         );
         assert!(reviewers.review("/nope", b"{}").is_none());
+        assert!(!reviewers.has("/nope"));
+        assert!(paths.into_iter().chain([CONVERT, PODS]).all(|path| reviewers.has(path)));
     }
 
     #[test]

@@ -1,81 +1,108 @@
 //! The HTTPS side of the webhooks: one POST per review, answered from memory, on every replica.
 
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::Body;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
-use tokio::sync::Semaphore;
-use tracing::{debug, warn};
+use axum::{Router, body};
+use tokio::net::TcpListener;
+use tracing::{debug, error, warn};
 
-use crate::error_chain::Chain;
+use super::bounds::{Bounds, Refusal};
+use crate::serve::body::Keep;
+use crate::serve::{self, Entry, Tls};
 use crate::shutdown::Stop;
-
-/// A conversion request holds up to 500 objects of up to 1.5 MB each; real ones stay far below this.
-const BODY_BYTES: usize = 256 << 20;
-/// Reviews that are worked on at once: what large ones need of memory is bounded by this.
-const AT_ONCE: usize = 16;
 
 /// Answers reviews, without waiting for anything.
 pub trait Reviewer: Send + Sync + 'static {
+    /// Whether reviews are posted to this path.
+    fn has(&self, path: &str) -> bool;
+    /// The bytes that an answer on this path may have beyond those of the review.
+    fn most(&self, path: &str) -> usize;
     /// The answer to a review posted to `path`; nothing for an unknown path, an error for a body that is no review.
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>>;
 }
 
 struct Shared {
     reviewer: Arc<dyn Reviewer>,
-    slots: Semaphore,
+    bounds: Bounds,
 }
 
 /// Serves until stopped.
-pub async fn serve(listener: TcpListener, tls: RustlsConfig, reviewer: Arc<dyn Reviewer>, mut stop: Stop) {
-    let shared = Arc::new(Shared { reviewer, slots: Semaphore::new(AT_ONCE) });
-    let router =
-        Router::new().fallback(post(answer)).layer(DefaultBodyLimit::max(BODY_BYTES)).with_state(shared);
-    let handle = Handle::new();
-    let stopping = handle.clone();
-    tokio::spawn(async move {
-        stop.stopped().await;
-        stopping.graceful_shutdown(Some(Duration::from_secs(2)));
-    });
-    let server = match axum_server::from_tcp_rustls(listener, tls) {
-        Ok(server) => server.handle(handle),
-        Err(error) => {
-            warn!(error = %Chain(&error), "the webhook server could not start");
-            return;
+pub async fn serve(
+    listener: TcpListener,
+    tls: Tls,
+    reviewer: Arc<dyn Reviewer>,
+    bounds: serve::Bounds,
+    stop: Stop,
+) {
+    serve::serve(listener, Some(tls), router(reviewer), bounds, stop).await;
+}
+
+fn router(reviewer: Arc<dyn Reviewer>) -> Router {
+    let shared = Arc::new(Shared { reviewer, bounds: Bounds::default() });
+    Router::new().fallback(post(answer)).with_state(shared)
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    Extension(entry): Extension<Arc<Entry>>,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    let path = uri.path();
+    if !shared.reviewer.has(path) {
+        return unknown();
+    }
+    match reviewed(&shared, &entry, path, body).await {
+        Ok(response) => response,
+        Err(refusal) => {
+            warn!(%path, %refusal, "a review was not answered");
+            // What is left of the body is not read.
+            ([(header::CONNECTION, "close")], refusal).into_response()
         }
-    };
-    if let Err(error) = server.serve(router.into_make_service()).await {
-        warn!(error = %Chain(&error), "the webhook server ended");
     }
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, body: Bytes) -> Response {
-    let Ok(_slot) = shared.slots.acquire().await else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    };
+async fn reviewed(shared: &Arc<Shared>, entry: &Entry, path: &str, body: Body) -> Result<Response, Refusal> {
+    let (body, mut granted) = shared.bounds.read(body, entry).await?;
+    let turn = shared.bounds.turn(&body, shared.reviewer.most(path)).await?;
     let began = Instant::now();
-    let reviewer = Arc::clone(&shared.reviewer);
-    let path = uri.path().to_owned();
-    // A conversion of hundreds of objects takes a while: not on the threads that serve the others.
-    let outcome = tokio::task::spawn_blocking(move || (reviewer.review(&path, &body), path)).await;
-    let Ok((answer, path)) = outcome else {
-        return (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response();
+    let (reviewer, asked) = (Arc::clone(&shared.reviewer), path.to_owned());
+    // A large review takes a while: not on the threads that serve the others.
+    let review = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        reviewer.review(&asked, &body)
+    });
+    let outcome = match review.await {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            error!(%path, %panic, "a review failed");
+            return Ok((StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response());
+        }
     };
-    match answer {
-        Some(Ok(body)) => {
+    Ok(match outcome {
+        Some(Ok(answer)) => {
             let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             debug!(%path, us, "reviewed");
-            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+            shared.bounds.grant(&mut granted, answer.len(), entry).await?;
+            let mut response =
+                ([(header::CONTENT_TYPE, "application/json")], body::Bytes::from(answer)).into_response();
+            response.extensions_mut().insert(Keep(Arc::new(granted)));
+            response
         }
         Some(Err(error)) => (StatusCode::BAD_REQUEST, format!("not a review: {error}\n")).into_response(),
-        None => (StatusCode::NOT_FOUND, "no such webhook\n").into_response(),
-    }
+        None => unknown(),
+    })
 }
+
+fn unknown() -> Response {
+    (StatusCode::NOT_FOUND, "no such webhook\n").into_response()
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,11 @@ pub mod pace;
 pub mod request;
 mod template;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use kube::Client;
 use sluice_api::job::{JobKind, JobView};
 use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
@@ -16,10 +18,12 @@ use sluice_engine::input::{Object, ObjectRef, WriteError};
 use sluice_jobs::Step;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::api_call::{Call, CallError};
 use crate::error_chain::Chain;
+use crate::intake::{Intake, Place};
+use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
 use lanes::{Class, Lanes};
@@ -34,8 +38,22 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// What came of a write.
 pub type Answer = Result<Option<Object>, WriteError>;
 
-/// Takes answers to the engine: the generation, the write's name, the answer, and the document of the object in it.
-pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document) + Send + Sync>;
+/// Takes answers to the engine: the generation, the write's name, the answer, the document of the object in it, and its place there.
+pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document, Place) + Send + Sync>;
+
+/// Takes objects to the engine that a write on panicked, to be set aside, and the panic's message.
+pub type Poison = Arc<dyn Fn(ObjectRef, String) + Send + Sync>;
+
+/// Where what came of writes goes.
+#[derive(Clone)]
+pub struct Answering {
+    /// Answers.
+    pub answers: Answers,
+    /// Objects to be set aside.
+    pub poison: Poison,
+    /// What waits for the engine.
+    pub intake: Intake,
+}
 
 /// A write and the generation of the engine that wants it.
 type Job = (u64, WriteRequest);
@@ -50,6 +68,7 @@ enum Order {
 /// Takes writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Writer {
+    /// As long as the number of objects at most: the engine has one write per object open, and the next when that is answered.
     queue: mpsc::UnboundedSender<Order>,
     /// How many writes were taken; what became of how many is in `finished`.
     idle: watch::Receiver<bool>,
@@ -57,11 +76,18 @@ pub struct Writer {
 
 impl Writer {
     /// Starts the pool. A `qps` of 0 or less means no limit.
-    pub fn start(client: Client, versions: Versions, qps: f64, burst: u32, answers: Answers) -> Self {
+    pub fn start(
+        supervisor: &Supervisor,
+        client: Client,
+        versions: Versions,
+        qps: f64,
+        burst: u32,
+        answering: Answering,
+    ) -> Self {
         let (queue, orders) = mpsc::unbounded_channel();
         let (idle, is_idle) = watch::channel(true);
         let sender = Sender { client, versions, bucket: Bucket::new(qps, burst), started: Instant::now() };
-        tokio::spawn(pool(orders, idle, sender, answers));
+        supervisor.spawn("writer", pool(orders, idle, sender, answering));
         Self { queue, idle: is_idle }
     }
 
@@ -74,6 +100,12 @@ impl Writer {
     /// Drops everything that is queued or being sent: somebody else may write from now on. No answers come.
     pub fn abandon(&self) {
         let _ = self.queue.send(Order::Abandon);
+    }
+
+    /// Waits until nothing is queued or being sent, also because the pool is dead, but not longer than `limit`; whether that came about.
+    pub async fn is_quiet(mut self, limit: Duration) -> bool {
+        tokio::task::yield_now().await;
+        tokio::time::timeout(limit, self.idle.wait_for(|idle| *idle)).await.is_ok()
     }
 
     /// Waits until nothing is queued or being sent, but not longer than `limit`; whether that came about.
@@ -101,25 +133,45 @@ impl Sender {
     }
 }
 
+/// A write that was carried out.
+struct Done {
+    object: ObjectRef,
+    class: Class,
+    generation: u64,
+    id: EffectId,
+    answer: Answer,
+    document: Document,
+    place: Place,
+}
+
 async fn pool(
     mut orders: mpsc::UnboundedReceiver<Order>,
     idle: watch::Sender<bool>,
     mut sender: Sender,
-    answers: Answers,
+    answering: Answering,
 ) {
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
-    let mut running: JoinSet<(ObjectRef, Class, u64, EffectId, Answer, Document)> = JoinSet::new();
+    let mut running: JoinSet<Done> = JoinSet::new();
     let mut open = true;
     loop {
         while running.len() < IN_FLIGHT {
             let Some((object, class, (generation, request))) = lanes.pop() else { break };
             let (client, versions, wait) = (sender.client.clone(), sender.versions.clone(), sender.slot());
+            let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             running.spawn(async move {
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
-                let (outcome, document) = carry_out(&client, &versions, &request).await;
-                (object, class, generation, request.id, outcome, document)
+                let carrying_out = AssertUnwindSafe(carry_out(&client, &versions, &request)).catch_unwind();
+                let (answer, document, bytes) = carrying_out.await.unwrap_or_else(|panic| {
+                    let why = text(&*panic);
+                    error!(object = %request.object, purpose = ?request.purpose, why, "a write panicked");
+                    poison(request.object.clone(), why.clone());
+                    (Err(WriteError::Refused(format!("the write panicked: {why}"))), None, 0)
+                });
+                // While too much waits for the engine, no more than these is sent.
+                let place = intake.place(bytes).await;
+                Done { object, class, generation, id: request.id, answer, document, place }
             });
         }
         let resting = lanes.is_idle() && running.is_empty();
@@ -139,13 +191,13 @@ async fn pool(
                 None => open = false,
             },
             Some(done) = running.join_next() => {
-                let Ok((object, class, generation, id, outcome, document)) = done else {
-                    // Only a bug here can make a send panic; its lane then stays shut, and the log says so.
-                    warn!("a write ended abnormally");
-                    continue;
+                let Done { object, class, generation, id, answer, document, place } = match done {
+                    Ok(done) => done,
+                    // Its lane would stay shut: that ends the process.
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
                 lanes.done(&object, class);
-                answers(generation, id, outcome, document);
+                (answering.answers)(generation, id, answer, document, place);
             }
         }
     }
@@ -154,21 +206,27 @@ async fn pool(
 /// Whether a job waits for a write.
 fn class(request: &WriteRequest) -> Class {
     match request.purpose {
-        Purpose::QueueStatus | Purpose::PodsReady => Class::Background,
+        Purpose::QueueStatus | Purpose::PodsReady | Purpose::Bypassed | Purpose::ReleaseFinished => {
+            Class::Background
+        }
         _ => Class::Urgent,
     }
 }
 
-/// Sends one write, with its retries, and reads the answer.
-async fn carry_out(client: &Client, versions: &Versions, request: &WriteRequest) -> (Answer, Document) {
+/// Sends one write, with its retries, and reads the answer; with the length of its text.
+async fn carry_out(
+    client: &Client,
+    versions: &Versions,
+    request: &WriteRequest,
+) -> (Answer, Document, usize) {
     let object = &request.object;
     let began = Instant::now();
-    let mut answered = None;
+    let mut answered = Answered::default();
     let outcome = match plan(object, versions.of(object.kind), &request.write) {
         Err(error) => Err(error),
         Ok(Plan::One(call)) => match persist(client, &call).await {
             Ok(body) => {
-                answered = document::of(&body);
+                answered = Answered::with(&body);
                 answer(object.kind, &body)
             }
             Err(error) if is_done(&request.write, &error) => Ok(None),
@@ -185,7 +243,20 @@ async fn carry_out(client: &Client, versions: &Versions, request: &WriteRequest)
         }
         Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
     }
-    (outcome, answered)
+    (outcome, answered.document, answered.bytes)
+}
+
+/// What is kept of an answer beside what was decoded from it.
+#[derive(Default)]
+struct Answered {
+    document: Document,
+    bytes: usize,
+}
+
+impl Answered {
+    fn with(body: &[u8]) -> Self {
+        Self { document: document::of(body), bytes: body.len() }
+    }
 }
 
 /// Sends the steps of stopping a job, each pinned to the answer of the one before.
@@ -194,7 +265,7 @@ async fn stop(
     object: &ObjectRef,
     kind: JobKind,
     steps: Vec<Step>,
-    answered: &mut Document,
+    answered: &mut Answered,
 ) -> Answer {
     let mut last: Option<JobView> = None;
     for step in steps {
@@ -204,7 +275,7 @@ async fn stop(
         };
         match persist(client, &step_call(object, &step)).await {
             Ok(body) => {
-                *answered = document::of(&body);
+                *answered = Answered::with(&body);
                 last = Some(view(kind, &body)?);
             }
             Err(error) => {
@@ -241,3 +312,6 @@ async fn persist(client: &Client, call: &Call) -> Result<Vec<u8>, CallError> {
         tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

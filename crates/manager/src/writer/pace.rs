@@ -27,7 +27,11 @@ impl Bucket {
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
         self.tokens = (self.tokens + passed * self.qps).min(self.burst) - 1.0;
-        if self.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.tokens / self.qps) }
+        if self.tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        // The configuration's bounds keep far from what a Duration cannot say.
+        Duration::try_from_secs_f64(-self.tokens / self.qps).unwrap_or(Duration::MAX)
     }
 }
 
@@ -73,6 +77,21 @@ mod tests {
     fn no_rate_means_no_limit() {
         let mut bucket = Bucket::new(0.0, 1);
         assert!((0..1000).all(|_| bucket.take(Duration::ZERO).is_zero()));
+    }
+
+    #[test]
+    fn no_rate_is_too_large_or_too_small_to_count_with() {
+        for qps in [f64::MIN_POSITIVE, 1e-30, 1e30, f64::MAX, f64::INFINITY, f64::NAN] {
+            let mut bucket = Bucket::new(qps, u32::MAX);
+            for second in 0..3 {
+                bucket.take(Duration::from_secs(second));
+                bucket.take(Duration::MAX);
+            }
+            let mut bucket = Bucket::new(qps, 0);
+            let waits: Vec<_> = (0..3).map(|_| bucket.take(Duration::ZERO)).collect();
+            assert_eq!(waits[0], Duration::ZERO, "{qps}");
+            assert!(qps.is_nan() || waits[1] <= waits[2], "{qps}: {waits:?}");
+        }
     }
 
     #[test]

@@ -175,8 +175,36 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use axum::http::StatusCode;
+
     fn workload() -> ObjectRef {
         ObjectRef::namespaced(Kind::Workload, "ns", "job-a-12345")
+    }
+
+    #[test]
+    fn what_is_refused_for_good_is_told_from_what_passes() {
+        let of = |code: u16, reason: &str| {
+            let body = json!({"kind": "Status", "reason": reason, "message": "why"}).to_string();
+            failure(&Call::get("/x").refused(StatusCode::from_u16(code).unwrap(), None, body.as_bytes()))
+        };
+        for code in [400, 401, 403, 405, 413, 415, 422] {
+            assert!(matches!(of(code, "Any"), WriteError::Refused(_)), "{code}");
+        }
+        for code in [429, 500, 502, 503, 504] {
+            assert!(matches!(of(code, "Any"), WriteError::Transient(_)), "{code}");
+        }
+        assert!(matches!(of(404, "NotFound"), WriteError::NotFound(_)));
+        assert!(matches!(of(409, "Conflict"), WriteError::Conflict(_)));
+        assert!(matches!(of(409, "AlreadyExists"), WriteError::AlreadyExists(_)));
+        let entity =
+            Call::get("/x").refused(StatusCode::PAYLOAD_TOO_LARGE, None, b"request entity too large");
+        assert!(matches!(failure(&entity), WriteError::Refused(_)), "{entity}");
+        let timeout = CallError::Timeout {
+            method: Method::GET,
+            uri: "/x".to_owned(),
+            timeout: std::time::Duration::ZERO,
+        };
+        assert!(matches!(failure(&timeout), WriteError::Transient(_)));
     }
 
     fn only(plan: Plan) -> Call {

@@ -1,7 +1,9 @@
 //! Creates the PodTemplate of a pod set: the engine keeps no whole templates, so the Workload is read first.
 
 use axum::http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_api::v1beta2::Workload;
 use sluice_engine::TemplateSource;
@@ -12,7 +14,8 @@ use super::request::{collection, decode, failure, uri};
 use crate::api_call::{Call, Content};
 
 /// Reads the Workload, makes the template and creates it. One that is there already and belongs to the same Workload will
-/// do, once it names the same nodes; one of somebody else's is a conflict: it is about to go, or in the way.
+/// do, once it names the same nodes. One that is left over is deleted: were it changed instead, the garbage collector might remove it all the
+/// same, which knows it by its UID. One of somebody else's is a conflict: it is in the way.
 pub async fn create(client: &Client, object: &ObjectRef, source: &TemplateSource) -> Result<(), WriteError> {
     let version = object.kind.version();
     let workload = Call::get(uri(&source.workload, source.workload.kind.version(), None));
@@ -24,18 +27,32 @@ pub async fn create(client: &Client, object: &ObjectRef, source: &TemplateSource
     match persist(client, &call).await.map_err(|error| failure(&error)) {
         Ok(_) => Ok(()),
         Err(WriteError::AlreadyExists(why)) => {
-            let known = persist(client, &Call::get(uri(object, version, None))).await;
+            let here = uri(object, version, None);
+            let known = persist(client, &Call::get(here.clone())).await;
             let known: Value = decode(&known.map_err(|error| failure(&error))?)?;
-            if !belongs_to(&known, &source.uid) {
+            let then = if belongs_to(&known, &source.uid) {
+                let Some(patch) = correction(&known, &template) else { return Ok(()) };
+                Call::with_body(Method::PATCH, here, Content::MergePatch, &patch)
+            } else if let Some(options) = removal(&known, source) {
+                let remove = Call::with_body(Method::DELETE, here, Content::Json, &options);
+                match persist(client, &remove).await.map_err(|error| failure(&error)) {
+                    Ok(_) | Err(WriteError::NotFound(_)) => call,
+                    Err(error) => return Err(error),
+                }
+            } else {
                 return Err(WriteError::Conflict(why));
-            }
-            let Some(patch) = correction(&known, &template) else { return Ok(()) };
-            let call =
-                Call::with_body(Method::PATCH, uri(object, version, None), Content::MergePatch, &patch);
-            persist(client, &call).await.map(drop).map_err(|error| failure(&error))
+            };
+            persist(client, &then).await.map(drop).map_err(|error| failure(&error))
         }
         Err(error) => Err(error),
     }
+}
+
+/// How a template that is left over is deleted: just as it was seen; nothing if it is not ours to delete.
+fn removal(known: &Value, source: &TemplateSource) -> Option<Value> {
+    let metadata = ObjectMeta::deserialize(&known["metadata"]).ok()?;
+    let seen = json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version});
+    source.replaces(&metadata).then(|| json!({"propagationPolicy": "Background", "preconditions": seen}))
 }
 
 /// The strict patch that makes a template name the nodes that are wanted now; nothing if it does. It may be from an attempt whose request
@@ -68,6 +85,8 @@ fn belongs_to(template: &Value, uid: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sluice_engine::input::Kind;
+
     use super::*;
 
     #[test]
@@ -77,6 +96,41 @@ mod tests {
         assert!(!belongs_to(&template, "b"));
         template["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert!(!belongs_to(&template, "a"));
+    }
+
+    #[test]
+    fn only_a_template_that_is_left_over_is_deleted_and_only_as_it_was_seen() {
+        let source = TemplateSource {
+            workload: ObjectRef::namespaced(Kind::Workload, "ns", "w"),
+            uid: "u2".to_owned(),
+            pod_set: "main".to_owned(),
+            name: "ppt-w-check-1-main".to_owned(),
+            node_selector: Vec::new(),
+            tolerations: Vec::new(),
+        };
+        let template = |label: &str, kind: &str, name: &str, uid: &str| {
+            let owner =
+                json!({"apiVersion": "x/v1", "kind": kind, "name": name, "uid": uid, "controller": true});
+            json!({"metadata": {"uid": "t", "resourceVersion": "7", "labels": {label: "true"}, "ownerReferences": [owner]}})
+        };
+        let managed = sluice_api::labels::MANAGED;
+        let left = template(managed, "ProvisioningRequest", "w-check-1", "gone");
+        let options = removal(&left, &source).unwrap();
+        assert_eq!(options["preconditions"], json!({"uid": "t", "resourceVersion": "7"}));
+        assert!(removal(&template(managed, "Workload", "w", "u1"), &source).is_some(), "a former namesake's");
+        let mut going = left.clone();
+        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        for other in [
+            template("own", "ProvisioningRequest", "w-check-1", "gone"),
+            template(managed, "ProvisioningRequest", "w-check-2", "other"),
+            template(managed, "Workload", "w", "u2"),
+            template(managed, "Workload", "v", "u1"),
+            template(managed, "Job", "w", "u1"),
+            json!({"metadata": {"uid": "t", "labels": {managed: "true"}}}),
+            going,
+        ] {
+            assert_eq!(removal(&other, &source), None, "{other}");
+        }
     }
 
     #[test]

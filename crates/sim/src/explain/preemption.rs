@@ -108,6 +108,9 @@ impl Policies {
                     self.queue
                 )
             }
+            PreemptionOutlook::NotConsidered => {
+                "not considered: the flavor cannot serve another resource of the job either way".to_owned()
+            }
             PreemptionOutlook::NoCandidates => {
                 "considered, but no workload that the policies let it preempt makes room".to_owned()
             }

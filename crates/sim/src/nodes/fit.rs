@@ -4,23 +4,30 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use sluice_quantity::is_extended;
+
+use super::template::Amounts;
 use crate::json::text;
 
 /// Labels of a node.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Whether a node with these labels and taints is one that a pod may be on.
-pub(crate) fn allowed(pod: &Value, labels: &Labels, taints: &[Value]) -> bool {
+/// Whether a node with these labels and taints is one that a pod may be on, which asks for `requests`.
+pub(crate) fn allowed(pod: &Value, requests: &Amounts, labels: &Labels, taints: &[Value]) -> bool {
     let selector = pod["nodeSelector"].as_object();
     selector.into_iter().flatten().all(|(key, value)| labels.get(key).is_some_and(|is| is == text(value)))
         && required(pod, labels)
-        && taints.iter().all(|taint| tolerated(pod, taint))
+        && taints.iter().all(|taint| tolerated(pod, requests, taint))
 }
 
-/// Whether a pod puts up with a taint.
-pub(crate) fn tolerated(pod: &Value, taint: &Value) -> bool {
-    if taint["effect"] == "PreferNoSchedule" {
-        return true;
+/// Whether a pod puts up with a taint. As with the admission plugin `ExtendedResourceToleration`, which GKE's API servers run,
+/// a pod tolerates `NoSchedule` taints named after the devices that it asks for.
+pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool {
+    let key = text(&taint["key"]);
+    match text(&taint["effect"]) {
+        "PreferNoSchedule" => return true,
+        "NoSchedule" if is_extended(key) && requests.contains_key(key) => return true,
+        _ => {}
     }
     pod["tolerations"].as_array().into_iter().flatten().any(|t| {
         let key = text(&t["key"]);
@@ -80,10 +87,20 @@ mod tests {
     #[test]
     fn taints_need_tolerations() {
         let taint = json!({"key": "gpu", "value": "yes", "effect": "NoSchedule"});
-        assert!(!tolerated(&json!({}), &taint));
-        assert!(tolerated(&json!({"tolerations": [{"key": "gpu", "operator": "Exists"}]}), &taint));
-        assert!(tolerated(&json!({"tolerations": [{"key": "gpu", "value": "yes"}]}), &taint));
-        assert!(!tolerated(&json!({"tolerations": [{"key": "gpu", "value": "no"}]}), &taint));
+        let tolerated = |pod: Value, taint: &Value| tolerated(&pod, &Amounts::new(), taint);
+        assert!(!tolerated(json!({}), &taint));
+        assert!(tolerated(json!({"tolerations": [{"key": "gpu", "operator": "Exists"}]}), &taint));
+        assert!(tolerated(json!({"tolerations": [{"key": "gpu", "value": "yes"}]}), &taint));
+        assert!(!tolerated(json!({"tolerations": [{"key": "gpu", "value": "no"}]}), &taint));
+    }
+
+    #[test]
+    fn a_device_that_a_pod_asks_for_brings_its_toleration() {
+        let taint = |effect: &str| json!({"key": "google.com/tpu", "value": "present", "effect": effect});
+        let requests = |resource: &str| Amounts::from([(resource.to_owned(), 4)]);
+        assert!(tolerated(&json!({}), &requests("google.com/tpu"), &taint("NoSchedule")));
+        assert!(!tolerated(&json!({}), &requests("google.com/tpu"), &taint("NoExecute")));
+        assert!(!tolerated(&json!({}), &requests("nvidia.com/gpu"), &taint("NoSchedule")));
     }
 
     #[test]
@@ -94,9 +111,12 @@ mod tests {
         };
         let not_in =
             json!([{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["a", "b"]}]}]);
-        assert!(!allowed(&pod(not_in.clone()), &labels("a"), &[]));
-        assert!(allowed(&pod(not_in), &labels("c"), &[]));
-        assert!(!allowed(&pod(json!([{}])), &labels("a"), &[]), "a term that says nothing selects nothing");
+        assert!(!allowed(&pod(not_in.clone()), &Amounts::new(), &labels("a"), &[]));
+        assert!(allowed(&pod(not_in), &Amounts::new(), &labels("c"), &[]));
+        assert!(
+            !allowed(&pod(json!([{}])), &Amounts::new(), &labels("a"), &[]),
+            "a term that says nothing selects nothing"
+        );
     }
 
     #[test]

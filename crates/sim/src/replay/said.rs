@@ -17,6 +17,7 @@ pub(super) fn said(effect: &Effect) -> String {
             format!("event {kind} {}{action} of {object} ({uid}) by {reporter}: {}", event.reason, event.note)
         }
         Effect::Observe(seen) => format!("metric {}{:?} {}", seen.metric, seen.labels, seen.value),
+        Effect::SeriesGone(object) => format!("series of {object} gone"),
         Effect::Log(line) => format!("log {:?} {} {:?}", line.level, line.message, line.fields),
     }
 }

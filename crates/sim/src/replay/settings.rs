@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
-use sluice_engine::EngineConfig;
+use sluice_engine::{EngineConfig, Part};
 
 /// What the configuration file does not say about the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct EngineSettings {
     scheduling: bool,
     /// Whether it is the controller of provisioning checks.
     provisioning: bool,
+    /// The names of the parts that are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without: Vec<String>,
     /// Whether objects may make it panic on purpose.
     inject_panics: bool,
 }
@@ -25,6 +28,7 @@ impl From<&EngineConfig> for EngineSettings {
             frameworks: config.frameworks.iter().map(|kind| kind.framework().to_owned()).collect(),
             scheduling: config.scheduling,
             provisioning: config.provisioning,
+            without: config.without.iter().map(|part| part.name().to_owned()).collect(),
             inject_panics: config.inject_panics,
         }
     }
@@ -38,6 +42,10 @@ impl EngineSettings {
             frameworks: JobKind::ALL.into_iter().filter(named).collect(),
             scheduling: self.scheduling,
             provisioning: self.provisioning,
+            without: Part::ALL
+                .into_iter()
+                .filter(|part| self.without.iter().any(|n| n == part.name()))
+                .collect(),
             inject_panics: self.inject_panics,
             ..EngineConfig::from(configuration)
         }

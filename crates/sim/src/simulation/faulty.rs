@@ -56,6 +56,11 @@ impl Simulation {
         self.bad_day.as_ref()?.late.get(object).copied()
     }
 
+    /// When a manager last decided to give a Workload quota: for it, that counts from then on, although the write may be slow or fail.
+    pub fn decided_at(&self, workload: &ObjectRef) -> Option<Timestamp> {
+        self.bad_day.as_ref()?.decided.get(workload).copied()
+    }
+
     /// Whether it is still only a late write that gave a Workload quota, or started a job.
     fn is_still_late(&self, object: &ObjectRef) -> bool {
         let Some(value) = self.world.get(object) else { return false };
@@ -224,6 +229,9 @@ impl Simulation {
                 self.carry_out(&request);
                 continue;
             };
+            if request.purpose == Purpose::ReserveQuota {
+                day.decided.insert(request.object.clone(), now);
+            }
             match day.fate(now) {
                 Fate::Slow(wait) => {
                     let term = day.term;

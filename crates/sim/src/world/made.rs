@@ -1,5 +1,6 @@
 //! What the controller of provisioning checks makes: requests for nodes, and the templates that they name.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::Value;
 use sluice_api::v1beta2::Workload;
@@ -25,7 +26,8 @@ impl World {
         Ok(())
     }
 
-    /// Creates the PodTemplate of a Workload's pod set. One that is there already and belongs to the same Workload will do.
+    /// Creates the PodTemplate of a Workload's pod set. One that is there already and belongs to the same Workload will do; one that is left
+    /// over makes way.
     pub(super) fn create_template(
         &mut self,
         reference: &ObjectRef,
@@ -39,7 +41,13 @@ impl World {
         if let Some(known) = self.objects.get(reference) {
             let owners = known["metadata"]["ownerReferences"].as_array();
             let own = owners.is_some_and(|all| all.iter().any(|owner| owner["uid"] == *source.uid));
-            return if own { Ok(()) } else { Err(WriteError::Conflict(reference.to_string())) };
+            if own {
+                return Ok(());
+            }
+            if !source.replaces(&ObjectMeta::deserialize(&known["metadata"]).map_err(refused)?) {
+                return Err(WriteError::Conflict(reference.to_string()));
+            }
+            self.delete(reference);
         }
         self.create_document(reference, &serde_json::to_value(template).map_err(refused)?)
     }

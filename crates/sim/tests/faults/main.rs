@@ -1,6 +1,7 @@
 //! Bad days, drawn from seeds: what must hold holds at every step, and when they are over everything that can run runs.
 //!
-//! `cargo xtask sim --seed N` plays one of them and shows it.
+//! `cargo xtask sim --seed N` plays one of them and shows it. `FRESH_SECONDS=600 cargo test --release -p sluice-sim --test faults fresh` plays
+//! fresh ones for so long, and names each that fails; `FRESH_SEED` says where they begin.
 #![expect(clippy::panic, reason = "a test that cannot go on stops")]
 
 mod day;
@@ -26,7 +27,9 @@ fn quiet_days_keep_every_promise_to_the_second() {
 fn fixed_bad_days_stay_safe_and_alive() {
     let mut all = PerFault::default();
     let (mut admitted, mut preempted) = (0, 0);
-    for seed in 0..18 {
+    // The last ones: a write failed that gave quota, and by the objects alone, what was decided with it in mind looked wrong; one pod set left
+    // to the next what others had taken meanwhile.
+    for seed in (0..18).chain([4_100_038_153, 7_700_007_457]) {
         let day = lives(seed, PerFault::BAD);
         let counts = day.simulation.faults();
         all.lag += counts.lag;
@@ -60,15 +63,31 @@ fn fixed_bad_days_stay_safe_and_alive() {
     assert!(admitted > 100 && preempted > 5, "{admitted} admitted, {preempted} preempted");
 }
 
-#[test]
-fn fresh_bad_days_stay_safe_and_alive() {
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let (began, mut seed) = (Instant::now(), first);
-    while began.elapsed() < Duration::from_secs(8) {
-        println!("seed {seed}");
-        lives(seed, PerFault::BAD);
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is no number")))
+}
+
+/// Plays seeds that no run has seen, for so many seconds unless the environment says otherwise.
+fn fresh(seconds: u64, day: impl Fn(u64) -> Result<Day, String>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let first = number("FRESH_SEED").unwrap_or(now);
+    let at_most = Duration::from_secs(number("FRESH_SECONDS").unwrap_or(seconds));
+    let (began, mut seed, mut failures) = (Instant::now(), first, Vec::new());
+    while began.elapsed() < at_most {
+        if let Err(why) = day(seed) {
+            println!("{why}");
+            failures.push(why);
+        }
         seed += 1;
     }
+    println!("seeds {first} to {}: {} failed", seed - 1, failures.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn fresh_bad_days_stay_safe_and_alive() {
+    fresh(8, |seed| play(seed, PerFault::BAD));
 }
 
 fn machines_live(seed: u64, rates: PerFault) -> Day {
@@ -88,8 +107,11 @@ fn machines_fail_on_quiet_days() {
 fn machines_fail_on_bad_days() {
     let (mut moved, mut made_way) = (0, 0);
     // The last ones: pods whose end a lagging watch had not shown were taken for those of the next start; a replica took over that had not
-    // seen yet what its predecessor had admitted.
-    for seed in (0..24).chain([1043, 1167]) {
+    // seen yet what its predecessor had admitted; nodes came back of which the watch of Nodes told after that of Pods; a node was drained, and
+    // its pods were still seen there.
+    for seed in
+        (0..24).chain([1043, 1167, 7_800_001_575, 7_800_013_405, 7_800_015_654, 7_800_001_910, 7_800_003_242])
+    {
         let day = machines_live(seed, PerFault::BAD);
         let record = day.simulation.record();
         let of = |wanted: &str| {
@@ -107,13 +129,7 @@ fn machines_fail_on_bad_days() {
 
 #[test]
 fn machines_fail_on_fresh_days() {
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let (began, mut seed) = (Instant::now(), first);
-    while began.elapsed() < Duration::from_secs(4) {
-        println!("machines {seed}");
-        machines_live(seed, if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD });
-        seed += 1;
-    }
+    fresh(4, |seed| day::machines::play(seed, if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD }));
 }
 
 #[test]

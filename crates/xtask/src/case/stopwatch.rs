@@ -23,7 +23,8 @@ impl Stopwatch {
     }
 }
 
-fn now() -> Duration {
+/// CPU time of this thread so far.
+pub fn now() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))

@@ -312,7 +312,12 @@ fn fungibility(case: &Case) -> anyhow::Result<Fungibility> {
 /// Upstream's default gates with the case's overrides.
 fn gates(case: &Case) -> anyhow::Result<Gates> {
     // Kueue has no such gates: a case is about Kueue's rules, the loops that they allow included.
-    let mut gates = Gates { admit_only_free_quota: false, preemption_loop_guard: false, ..Gates::default() };
+    let mut gates = Gates {
+        admit_only_free_quota: false,
+        preemption_loop_guard: false,
+        requeue_reclaimers_on_borrowing: false,
+        ..Gates::default()
+    };
     for (name, &on) in &case.feature_gates {
         let gate = match name.as_str() {
             "PartialAdmission" => &mut gates.partial_admission,
@@ -328,6 +333,7 @@ fn gates(case: &Case) -> anyhow::Result<Gates> {
                 &mut gates.recompute_assignment_upon_preemption_targets_overlap
             }
             "QuotaCheckStrategy" => &mut gates.quota_check_strategy,
+            "RequeueReclaimersOnBorrowing" => &mut gates.requeue_reclaimers_on_borrowing,
             "AdmitOnlyFreeQuota" => &mut gates.admit_only_free_quota,
             "PreemptionLoopGuard" => &mut gates.preemption_loop_guard,
             other => bail!("feature gate {other} does not concern the engine's cases"),

@@ -1,5 +1,5 @@
-//! `KEEP=1`: the cluster lives on after the demo. A process in the background takes it over: it runs the JobSet stand-in, and
-//! stops everything when it is told to.
+//! `KEEP=1`: the cluster lives on after the demo. A process in the background takes it over: it runs the stand-in for the cluster
+//! autoscaler, and stops everything when it is told to.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -11,7 +11,6 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::autoscaler;
-use sluice_testkit::jobset::StandIn;
 use sluice_testkit::process::Watchdog;
 use sluice_testkit::wait::{eventually, look};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +35,7 @@ pub async fn hand_over(stage: Stage) -> Result<()> {
     let Stage { manager, jobset, autoscaler, plane } = stage;
     let folder = plane.folder().to_path_buf();
     let mut programs = plane.program_ids();
-    programs.push(manager.id());
+    programs.extend([manager.id(), jobset.id()]);
     let log = File::create(folder.join("logs/keeper.log")).context("opening the keeper's log")?;
     let mut command = Command::new(std::env::current_exe().context("asking for the running program")?);
     command.arg("demo-keeper").arg(&folder).args(programs.iter().map(u32::to_string));
@@ -48,7 +47,6 @@ pub async fn hand_over(stage: Stage) -> Result<()> {
         .stderr(outputs)
         .spawn()
         .context("starting the keeper")?;
-    drop(jobset);
     drop(autoscaler);
     let ready = ready_file(&folder);
     eventually("the keeper to take over", Duration::from_secs(20), || async {
@@ -58,6 +56,7 @@ pub async fn hand_over(stage: Stage) -> Result<()> {
     let logs = folder.join("logs");
     let kubeconfig = plane.kubeconfig_path();
     manager.hand_over();
+    jobset.hand_over();
     plane.hand_over();
     println!(
         "The cluster runs on. To use it (kubectl of the same version: {}):\n",
@@ -82,14 +81,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         let kubeconfig = args.folder.join("admin.kubeconfig");
-        let jobset = StandIn::start_without_crd(&kubeconfig)?;
         let autoscaler = autoscaler::StandIn::start(&kubeconfig, autoscaler::Served::Both).await?;
         fs::write(ready_file(&args.folder), "").context("telling that the keeper is in charge")?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        drop(jobset);
         drop(autoscaler);
         anyhow::Ok(())
     })?;

@@ -14,7 +14,7 @@ use clap::{ArgAction, Parser};
 use serde_json::json;
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::autoscaler;
-use sluice_testkit::jobset::StandIn;
+use sluice_testkit::jobset::Controller;
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, patient_client_of};
 use sluice_tests::story;
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,7 +67,7 @@ impl Narrator {
 /// The running parts. Dropped in this order: the manager first, so that it does not log complaints.
 struct Stage {
     manager: Manager,
-    jobset: StandIn,
+    jobset: Controller,
     autoscaler: autoscaler::StandIn,
     plane: ControlPlane,
 }
@@ -101,9 +101,9 @@ async fn set_up(narrator: &Narrator) -> Result<Stage> {
     tokio::task::spawn_blocking(sluice_testkit::binary).await.context("building sluice")??;
     let plane = ControlPlane::builder().complete().start().await?;
     narrator.say(&format!("etcd, API server, controller-manager, scheduler and kwok run: {}", plane.url()));
-    let jobset = StandIn::start(&plane.kubeconfig_path()).await?;
+    let jobset = Controller::start(&plane).await?;
     let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Both).await?;
-    narrator.say("stand-ins for JobSet's controller and the cluster autoscaler run");
+    narrator.say("JobSet's controller and a stand-in for the cluster autoscaler run");
     let setup = chart::install(&plane, Setup::new(&plane)?, &json!({})).await?;
     narrator.say("the chart is installed (no replica, webhooks by URL)");
     let manager = Manager::start(&plane, setup).await?;

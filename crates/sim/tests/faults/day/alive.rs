@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::Kind;
 use sluice_quantity::Amount;
-use sluice_sim::{Entry, Simulation, What};
+use sluice_sim::Simulation;
 
 use super::objects::{self, Seen};
 use super::oracle::assignment::{Scan, Verdict, nominate};
@@ -31,17 +31,18 @@ pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result
     }
     let mut stuck = stuck(&world, &seen);
     while let Some(undone) = undone(&world, &seen, &stuck) {
+        if several_searches(&world, &seen[&undone.key]) && is_made_possible(&world, &seen, &stuck, &undone) {
+            stuck.insert(undone.key);
+            continue;
+        }
         if undone.victims.is_empty() {
             return Err(format!("{} waits, and could be admitted", undone.key));
         }
-        if !undone.victims.iter().any(|victim| came_since(simulation, victim, &undone.key)) {
-            return Err(format!(
-                "{} waits, and could preempt {}",
-                undone.key,
-                objects::names(undone.victims.iter())
-            ));
-        }
-        stuck.insert(undone.key);
+        return Err(format!(
+            "{} waits, and could preempt {}",
+            undone.key,
+            objects::names(undone.victims.iter())
+        ));
     }
     Ok(())
 }
@@ -52,25 +53,34 @@ struct Undone {
     victims: Vec<Name>,
 }
 
-/// Whether somebody was admitted when another had been told for the last time why it waits. Who is parked is not looked at again because
-/// others are admitted, although those may borrow what it could then reclaim: only what makes room ends that (reference 06, 6.4).
-fn came_since(simulation: &Simulation, victim: &Name, waiting: &Name) -> bool {
-    let record = simulation.record();
-    let last = |key: &Name, is: fn(&What) -> bool| {
-        let job = objects::job_of(simulation, key)?;
-        let of = |entry: &&Entry| {
-            let of = entry.job.map(|index| &record.jobs[index]);
-            of.is_some_and(|of| (&*of.namespace, &*of.name) == (&*job.0, &*job.1)) && is(&entry.what)
-        };
-        record.entries.iter().rev().find(of).map(|entry| entry.at)
+/// Whether its victims are what lets it preempt them: without them it would not be admitted, so that nothing was left undone until they were.
+/// One pod set takes what the next one needs, unless others hold that: then it takes another flavor, and preempts for the next.
+fn is_made_possible(
+    world: &World,
+    seen: &BTreeMap<Name, Seen>,
+    stuck: &BTreeSet<Name>,
+    undone: &Undone,
+) -> bool {
+    let alone = |(key, seen): (&Name, &Seen)| {
+        let there = seen.held.is_some() && !undone.victims.contains(key) || *key == undone.key;
+        there.then(|| (key.clone(), seen.clone()))
     };
-    let told = last(waiting, |what| matches!(what, What::Waiting { .. }));
-    let came = last(victim, |what| matches!(what, What::Admitted { .. }));
-    came >= told
+    let before: BTreeMap<_, _> = seen.iter().filter_map(alone).collect();
+    let mut oracle = oracle(world, &before, stuck);
+    for now in 0..CYCLES {
+        if !oracle.has_heads() {
+            break;
+        }
+        let admitted = |outcome: &Outcome| matches!(outcome, Outcome::Admitted(_));
+        if oracle.cycle(now).iter().any(|entry| entry.key == undone.key && admitted(&entry.outcome)) {
+            return false;
+        }
+    }
+    !undone.victims.is_empty()
 }
 
-/// What the oracle would do first.
-fn undone(world: &World, seen: &BTreeMap<Name, Seen>, stuck: &BTreeSet<Name>) -> Option<Undone> {
+/// An oracle that knows what there is.
+fn oracle(world: &World, seen: &BTreeMap<Name, Seen>, stuck: &BTreeSet<Name>) -> Oracle {
     let mut oracle = Oracle::new(world.clone());
     oracle.only_free = true;
     for seen in seen.values() {
@@ -85,6 +95,12 @@ fn undone(world: &World, seen: &BTreeMap<Name, Seen>, stuck: &BTreeSet<Name>) ->
             _ => {}
         }
     }
+    oracle
+}
+
+/// What the oracle would do first.
+fn undone(world: &World, seen: &BTreeMap<Name, Seen>, stuck: &BTreeSet<Name>) -> Option<Undone> {
+    let mut oracle = oracle(world, seen, stuck);
     let evicted: Vec<Name> =
         oracle.held.values().filter(|h| h.evicted).map(|h| h.workload.key.clone()).collect();
     for now in 0..CYCLES {

@@ -148,6 +148,8 @@ pub struct Seen {
     /// It holds quota by a late write of a former leader, and its job has not been started: that may be beyond what there is.
     pub late: bool,
     pub finished: bool,
+    /// When a manager last decided to give it quota.
+    pub decided: Option<Timestamp>,
     /// Whether it may be admitted as far as it goes: active, not told to wait, no check failed, its queue is not stopped.
     pub may_run: bool,
     /// While it is evicted because of a preemption: the reason, and the preemptor's UID.
@@ -230,6 +232,7 @@ pub fn workload(simulation: &Simulation, reference: &ObjectRef, value: &Value) -
     Seen {
         held: reserved.then(|| held(value, &plain)),
         late: simulation.late_since(reference).is_some(),
+        decided: simulation.decided_at(reference),
         finished,
         may_run: spec["active"] != false
             && metadata["deletionTimestamp"].is_null()
@@ -248,13 +251,6 @@ pub fn workloads(simulation: &Simulation) -> BTreeMap<Name, Seen> {
     all.map(|(reference, value)| workload(simulation, reference, value))
         .map(|seen| (seen.plain.key.clone(), seen))
         .collect()
-}
-
-/// Namespace and name of the job that a Workload is of.
-pub fn job_of(simulation: &Simulation, workload: &str) -> Option<(String, String)> {
-    let (namespace, name) = workload.split_once('/')?;
-    let value = simulation.object(&ObjectRef::namespaced(Kind::Workload, namespace, name))?;
-    Some((namespace.to_owned(), text(&value["metadata"]["ownerReferences"][0]["name"]).to_owned()))
 }
 
 /// The names of a set of workloads, for people.

@@ -87,7 +87,8 @@ impl Safety {
         wrong
     }
 
-    /// Notes who uses more than its own. Who waits for its own victims counts as if it had come already (reference 06, 6.5 "processEntry").
+    /// Notes who uses more than its own. Who waits for its own victims counts as if it had come already (reference 06, 6.5 "processEntry"), and
+    /// so does whom the manager gave quota with a write that is under way, or that failed: for it, that was used when it decided on others.
     fn note_borrowers(&mut self, seen: &BTreeMap<Name, Seen>, now: Timestamp) {
         let tree = Tree::of(&self.world);
         let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
@@ -101,8 +102,10 @@ impl Safety {
         let says_so = |one: &Seen| {
             one.waits_for.as_ref().is_some_and(|(_, message)| message.contains("Pending the preemption"))
         };
-        let comes =
-            |one: &&Seen| one.held.is_none() && (preemptors.contains(&*one.plain.uid) || says_so(one));
+        let assumed = |one: &Seen| one.decided.is_some_and(|at| now.duration_since(at) <= self.stale);
+        let comes = |one: &&Seen| {
+            one.held.is_none() && (preemptors.contains(&*one.plain.uid) || says_so(one) || assumed(one))
+        };
         for one in seen.values().filter(comes) {
             let own = queue(&one.plain.queue);
             for node in std::iter::once(&own).chain(tree.ancestors(&own)) {

@@ -33,6 +33,7 @@ fn nodes(machines: &Machines) -> Vec<Value> {
         let labels = json!({"accelerator": "v6e", POOL: format!("p{pool}")});
         json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("p{pool}-{index}"), "labels": labels},
+            "spec": {"taints": [{"key": TPU, "value": "present", "effect": "NoSchedule"}]},
             "status": {"allocatable": {TPU: CHIPS.to_string(), "pods": "110"}},
         })
     };

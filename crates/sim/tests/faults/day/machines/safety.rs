@@ -5,13 +5,13 @@
 //! * where Hotswap acts, who is admitted finds room: all that holds quota, whoever admitted it, is at most what the healthy nodes
 //!   have, and what runs on lost ones for as long as it stays there.
 //!
-//! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Of the third, that is: at some one moment
-//! within the time that a watch of Nodes may lag and a write may take, there was room for all that hold quota now. So an admission
+//! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Of the third, that is: with the nodes of some
+//! moment and the pods of some moment within the time that a watch may lag and a write may take, there was room for all that hold quota now. So an admission
 //! that was decided while a node was well may be carried out after it failed; but what two leaders admit must have had room at
 //! once, and a leader may not be wrong about what was admitted before it led. By a clock that is two minutes behind, a node that is not
 //! ready counts for two minutes longer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -44,14 +44,15 @@ struct Seen {
     evicted: Option<(String, String, String)>,
 }
 
-/// For how many chips there is room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
-    /// What the nodes have that are well.
-    healthy: i64,
-    /// What pods have on the others, and keep.
-    lost: i64,
+/// The nodes that are well, and the chips that they have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Well {
+    nodes: BTreeSet<String>,
+    chips: i64,
 }
+
+/// The chips that pods have, by node.
+type OnNodes = BTreeMap<String, i64>;
 
 /// What is remembered from step to step.
 pub struct Safety {
@@ -60,8 +61,10 @@ pub struct Safety {
     /// For so long a manager may believe in a node that is not ready.
     wavers: SignedDuration,
     seen: BTreeMap<ObjectRef, Seen>,
-    /// What there was room for, newest last, each with the time since when it was so.
-    rooms: Vec<(Timestamp, Room)>,
+    /// The nodes, newest last, each with the time since when it was so.
+    nodes: Vec<(Timestamp, Well)>,
+    /// The pods, likewise: each kind is seen by a watch of its own.
+    pods: Vec<(Timestamp, OnNodes)>,
     /// When the brake last did not hold.
     free: Option<Timestamp>,
 }
@@ -123,13 +126,29 @@ fn is_well(node: &Value, now: Timestamp, wavers: SignedDuration) -> bool {
         && not_ready(node).is_none_or(|since| now.duration_since(since) < wavers)
 }
 
+/// What was so at some moment that is no longer ago.
+fn known<T>(history: &[(Timestamp, T)], now: Timestamp, ago: SignedDuration) -> impl Iterator<Item = &T> {
+    let ended = move |index: usize| history.get(index + 1).map_or(now, |(at, _)| *at);
+    let recent =
+        history.iter().enumerate().filter(move |(index, _)| now.duration_since(ended(*index)) <= ago);
+    recent.map(|(_, (_, was))| was)
+}
+
 impl Safety {
     pub fn new(rates: PerFault) -> Self {
         let quiet = rates == PerFault::NONE;
         let prompt = SignedDuration::from_secs(2);
         let (stale, nodes_stale) = if quiet { (prompt, prompt) } else { (STALE, NODES_STALE) };
         let wavers = if quiet { WAVERS } else { WAVERS + BEHIND };
-        Self { stale, nodes_stale, wavers, seen: BTreeMap::new(), rooms: Vec::new(), free: None }
+        Self {
+            stale,
+            nodes_stale,
+            wavers,
+            seen: BTreeMap::new(),
+            nodes: Vec::new(),
+            pods: Vec::new(),
+            free: None,
+        }
     }
 
     /// Everything that is and must not be, in words.
@@ -158,29 +177,34 @@ impl Safety {
     }
 
     fn look_at_nodes(&mut self, simulation: &Simulation, now: Timestamp) {
-        let (mut total, mut bad, mut healthy) = (0, 0, 0);
-        for (_, node) in simulation.objects(Kind::Node) {
+        let (mut total, mut bad) = (0, 0);
+        let mut well = Well { nodes: BTreeSet::new(), chips: 0 };
+        for (reference, node) in simulation.objects(Kind::Node) {
             total += 1;
             bad += usize::from(departs(node) || not_ready(node).is_some());
             if is_well(node, now, self.wavers) {
-                healthy += text(&node["status"]["allocatable"][TPU]).parse::<i64>().unwrap_or(0);
+                well.nodes.insert(reference.name.to_string());
+                well.chips += text(&node["status"]["allocatable"][TPU]).parse::<i64>().unwrap_or(0);
             }
         }
         if bad * 100 <= total * BRAKE {
             self.free = Some(now);
         }
-        let lost = simulation.objects(Kind::Pod).filter(|(_, pod)| {
-            let node = ObjectRef::cluster(Kind::Node, text(&pod["spec"]["nodeName"]));
-            simulation.object(&node).is_none_or(|node| !is_well(node, now, self.wavers))
-        });
-        // Each pod takes what a node has.
-        let lost = lost.map(|(_, pod)| &pod["spec"]["containers"][0]["resources"]["requests"][TPU]);
-        let lost = lost.map(|chips| text(chips).parse::<i64>().unwrap_or(0)).sum();
         // A flavor without any node is not limited by nodes: an autoscaler may begin with none.
-        let healthy = if total == 0 { i64::from(i32::MAX) } else { healthy };
-        let room = Room { healthy, lost };
-        if self.rooms.last().is_none_or(|(_, last)| *last != room) {
-            self.rooms.push((now, room));
+        if total == 0 {
+            well.chips = i64::from(i32::MAX);
+        }
+        let mut on = OnNodes::new();
+        for (_, pod) in simulation.objects(Kind::Pod) {
+            let chips = text(&pod["spec"]["containers"][0]["resources"]["requests"][TPU]);
+            *on.entry(text(&pod["spec"]["nodeName"]).to_owned()).or_default() +=
+                chips.parse::<i64>().unwrap_or(0);
+        }
+        if self.nodes.last().is_none_or(|(_, last)| *last != well) {
+            self.nodes.push((now, well));
+        }
+        if self.pods.last().is_none_or(|(_, last)| *last != on) {
+            self.pods.push((now, on));
         }
     }
 
@@ -210,11 +234,14 @@ impl Safety {
         admitted: &str,
     ) -> Option<String> {
         let held: i64 = all.values().filter(|one| one.holds).map(|one| one.chips).sum();
-        let ended = |index: usize| self.rooms.get(index + 1).map_or(now, |(at, _)| *at);
-        let known = self.rooms.iter().enumerate();
-        let known = known.filter(|(index, _)| now.duration_since(ended(*index)) <= self.nodes_stale);
-        let Room { healthy, lost } =
-            known.map(|(_, (_, room))| *room).max_by_key(|room| room.healthy + room.lost)?;
+        // Each pod takes what a node has.
+        let rooms = known(&self.nodes, now, self.nodes_stale).flat_map(|well| {
+            known(&self.pods, now, self.nodes_stale).map(|on| {
+                let others = on.iter().filter(|(node, _)| !well.nodes.contains(*node));
+                (well.chips, others.map(|(_, chips)| chips).sum::<i64>())
+            })
+        });
+        let (healthy, lost) = rooms.max_by_key(|(healthy, lost)| healthy + lost)?;
         (held > healthy + lost).then(|| {
             format!(
                 "{admitted} admitted: {held} chips are held, but the healthy nodes had {healthy} at most, with {lost} on the others"

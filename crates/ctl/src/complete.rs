@@ -1,0 +1,247 @@
+//! What a shell completes: words and flags from the command line's definition, names from the cluster and the kubeconfig.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args as _, FromArgMatches as _};
+use clap_complete::aot::Shell;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::Shells;
+use kube::config::Kubeconfig;
+use serde_json::Value;
+use sluice_engine::Kind;
+
+use crate::cluster::{collection, list};
+use crate::connection::ClusterArgs;
+use crate::resource::named;
+
+/// The program.
+const PROGRAM: &str = "kubectl-kueue";
+/// The name under which kubectl asks for completions.
+const FOR_KUBECTL: &str = "kubectl_complete-kueue";
+/// The variable by which a shell asks for completions.
+const VARIABLE: &str = "KUBECTL_KUEUE_COMPLETE";
+/// A shell does not wait longer for a completion.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What kubectl reads after the candidates: they are all there is, files are none.
+const NO_FILES: &str = ":4";
+
+/// The names of a kind's objects, in the namespace of the command line.
+pub fn names(kind: Kind) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| matching(current, of_cluster(kind)))
+}
+
+/// The names of the kind that the command line has named, for commands that are handed to kubectl.
+pub fn names_of_resource() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let kind = words().iter().rev().skip(1).find_map(|word| named(word));
+        matching(current, kind.map(of_cluster).unwrap_or_default())
+    })
+}
+
+/// The kinds that are handed to kubectl.
+pub fn resources() -> ArgValueCompleter {
+    let all = ["clusterqueue", "localqueue", "resourceflavor", "workload", "cohort", "topology"];
+    let more = ["admissioncheck", "provisioningrequestconfig", "workloadpriorityclass"];
+    ArgValueCompleter::new(move |current: &OsStr| {
+        matching(current, all.iter().chain(&more).map(ToString::to_string).collect())
+    })
+}
+
+/// The formats of `--output`.
+pub fn formats() -> ArgValueCompleter {
+    let all = ["name", "json", "yaml", "jsonpath=", "jsonpath-as-json=", "jsonpath-file="];
+    ArgValueCompleter::new(move |current: &OsStr| {
+        matching(current, all.iter().map(ToString::to_string).collect())
+    })
+}
+
+/// The namespaces of the cluster.
+pub fn namespaces() -> ArgValueCompleter {
+    names(Kind::Namespace)
+}
+
+/// The contexts of the kubeconfig.
+pub fn contexts() -> ArgValueCompleter {
+    of_kubeconfig(|file| file.contexts.iter().map(|one| one.name.clone()).collect())
+}
+
+/// The clusters of the kubeconfig.
+pub fn clusters() -> ArgValueCompleter {
+    of_kubeconfig(|file| file.clusters.iter().map(|one| one.name.clone()).collect())
+}
+
+/// The users of the kubeconfig.
+pub fn users() -> ArgValueCompleter {
+    of_kubeconfig(|file| file.auth_infos.iter().map(|one| one.name.clone()).collect())
+}
+
+fn of_kubeconfig(names: fn(&Kubeconfig) -> Vec<String>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let file = match connection(&words()).kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        matching(current, file.map(|file| names(&file)).unwrap_or_default())
+    })
+}
+
+fn matching(current: &OsStr, names: Vec<String>) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    names.into_iter().filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
+}
+
+/// The words of the command line that is being completed. A shell hands them over after `--`, kubectl as they are.
+fn words() -> Vec<String> {
+    let mut all = std::env::args();
+    let by_kubectl = all.next().is_some_and(|program| is_for_kubectl(program.as_ref()));
+    let all: Vec<String> = all.collect();
+    match all.iter().position(|word| word == "--").filter(|_| !by_kubectl) {
+        Some(at) => all[at + 1..].iter().skip(1).cloned().collect(),
+        None => all,
+    }
+}
+
+/// The connection flags of a command line that need not be complete.
+fn connection(words: &[String]) -> ClusterArgs {
+    let command = ClusterArgs::augment_args(clap::Command::new(PROGRAM));
+    let known = |word: &str| {
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        command.get_arguments().find(|flag| match name.strip_prefix("--") {
+            Some(long) => flag.get_long() == Some(long),
+            None => flag.get_short().is_some_and(|short| name == format!("-{short}")),
+        })
+    };
+    let mut kept = vec![PROGRAM.to_owned()];
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        let Some(flag) = known(word) else { continue };
+        kept.push(word.clone());
+        if flag.get_action().takes_values() && !word.contains('=') {
+            kept.extend(rest.next().cloned());
+        }
+    }
+    let matches = command.clone().ignore_errors(true).try_get_matches_from(kept);
+    matches.ok().and_then(|matches| ClusterArgs::from_arg_matches(&matches).ok()).unwrap_or_default()
+}
+
+/// The names of a kind's objects; none if the cluster does not answer soon.
+fn of_cluster(kind: Kind) -> Vec<String> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Vec::new();
+    };
+    let asking = async {
+        let person = connection(&words()).connect().await.ok()?;
+        let found = list(&person.client, &collection(kind, Some(&person.namespace)), "").await.ok()?;
+        let name = |object: &Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        Some(found.iter().filter_map(name).collect())
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, asking).await })
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+}
+
+fn is_for_kubectl(program: &OsStr) -> bool {
+    std::path::Path::new(program).file_stem().is_some_and(|name| name == FOR_KUBECTL)
+}
+
+/// Answers a shell, or kubectl, that asks for completions. True if one did: then nothing else is to be done.
+///
+/// # Errors
+/// When the answer cannot be written.
+pub fn answer(command: impl Fn() -> clap::Command) -> anyhow::Result<bool> {
+    let mut args = std::env::args_os();
+    if args.next().is_some_and(|program| is_for_kubectl(&program)) {
+        crate::print::print(&for_kubectl(command(), args.collect())?)?;
+        return Ok(true);
+    }
+    let completing = clap_complete::CompleteEnv::with_factory(command).var(VARIABLE);
+    // A shell that asks in the wrong way gets no completions, and no message between what is typed.
+    Ok(completing.try_complete(std::env::args_os(), None).unwrap_or(true))
+}
+
+/// The candidates for the last of the words, as kubectl reads them: one a line, then a directive.
+fn for_kubectl(mut command: clap::Command, words: Vec<OsString>) -> anyhow::Result<String> {
+    let args: Vec<OsString> = std::iter::once(PROGRAM.into()).chain(words).collect();
+    let last = args.len() - 1;
+    let found = clap_complete::engine::complete(&mut command, args, last, None)?;
+    let mut text = String::new();
+    for candidate in &found {
+        let value = candidate.get_value().to_string_lossy();
+        // Writing into a String does not fail.
+        let _ = match candidate.get_help() {
+            Some(help) => writeln!(text, "{value}\t{}", help.to_string().lines().next().unwrap_or_default()),
+            None => writeln!(text, "{value}"),
+        };
+    }
+    Ok(text + NO_FILES + "\n")
+}
+
+/// The script that has a shell complete `kubectl-kueue`.
+///
+/// # Errors
+/// When there is no script for the shell.
+pub fn script(shell: Shell) -> anyhow::Result<String> {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name).with_context(|| format!("there is no completion for {name}"))?;
+    let mut script = Vec::new();
+    completer.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)?;
+    Ok(String::from_utf8_lossy(&script).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Plugin;
+    use clap::{CommandFactory as _, ValueEnum as _};
+
+    #[test]
+    fn every_shell_has_a_script() {
+        for shell in Shell::value_variants() {
+            let script = script(*shell).unwrap();
+            assert!(script.contains(PROGRAM) && script.contains(VARIABLE), "{shell}: {script}");
+        }
+    }
+
+    #[test]
+    fn kubectl_reads_one_candidate_a_line() {
+        let complete = |line: &str| {
+            let words = line.split(' ').map(Into::into).collect();
+            for_kubectl(Plugin::command(), words).unwrap()
+        };
+        assert_eq!(complete("li"), "list\tList queues, Workloads, flavors or pods\n:4\n");
+        for (line, expected) in [
+            ("list work", "workload"),
+            ("list kueuew", "kueueworkload"),
+            ("stop workload --dry-run ser", "server"),
+            ("list workload --status quota", "quotareserved"),
+            ("create clusterqueue --lend", "--lending-limit"),
+            ("list workload --as-g", "--as-group"),
+            ("resume cq a -o jsonp", "jsonpath="),
+            ("get local", "localqueue"),
+        ] {
+            let candidates = complete(line);
+            let found = candidates.lines().any(|line| line.split('\t').next() == Some(expected));
+            assert!(found, "{line}: {candidates}");
+        }
+    }
+
+    #[test]
+    fn names_come_from_the_kubeconfig_that_the_line_names() {
+        let words: Vec<String> =
+            "list wl --kubeconfig k --context=c -n team -l a=b --as-group x --insecure-skip-tls-verify --as"
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect();
+        let found = connection(&words);
+        assert_eq!(found.kubeconfig.as_deref(), Some("k".as_ref()));
+        assert_eq!((found.context.as_deref(), found.namespace.as_deref()), (Some("c"), Some("team")));
+        assert_eq!((found.as_group.len(), found.insecure_skip_tls_verify, found.as_user), (1, true, None));
+    }
+}

@@ -1,0 +1,133 @@
+//! What hangs on what: which Workloads, jobs and statuses are looked at again when something else changed.
+//!
+//! Before everything was seen once, Workloads and jobs need no marks of this kind: all of them are looked at then.
+
+use std::sync::Arc;
+
+use sluice_api::v1beta2::{ClusterQueueSpec, ResourceGroup};
+use sluice_core::{Name, WorkloadKey};
+
+use crate::engine::Engine;
+use crate::ingest::limits::LimitSummary;
+use crate::input::{Kind, ObjectRef};
+
+impl Engine {
+    /// Marks a Workload, and the job that it belongs to.
+    pub(crate) fn touch_workload(&mut self, key: &WorkloadKey) {
+        if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
+            self.dirty.jobs.insert(job);
+        }
+        self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
+        self.dirty.workloads.insert(key.clone());
+    }
+
+    /// Quota, flavors or checks changed. Whose figures that changes the core says.
+    pub(crate) fn quota_changed(&mut self) {
+        self.stir();
+        self.hotswap_stale();
+    }
+
+    /// Marks what a ClusterQueue names: whether that is in use decides on its finalizer.
+    pub(crate) fn mark_named_by(&mut self, spec: &ClusterQueueSpec) {
+        self.mark_flavors_of(&spec.resource_groups);
+        for rule in spec.admission_checks_strategy.iter().flat_map(|strategy| &strategy.admission_checks) {
+            self.mark_if_there(Kind::AdmissionCheck, &rule.name);
+        }
+    }
+
+    /// Marks the flavors that a ClusterQueue or Cohort names.
+    pub(crate) fn mark_flavors_of(&mut self, groups: &[ResourceGroup]) {
+        for flavor in groups.iter().flat_map(|group| &group.flavors) {
+            self.mark_if_there(Kind::ResourceFlavor, &flavor.name);
+        }
+    }
+
+    /// Marks the Topology that a flavor names.
+    pub(crate) fn mark_topology(&mut self, name: Option<&str>) {
+        if let Some(name) = name {
+            self.mark_if_there(Kind::Topology, name);
+        }
+    }
+
+    fn mark_if_there(&mut self, kind: Kind, name: &str) {
+        let object = ObjectRef::cluster(kind, name);
+        if self.world.has(&object) {
+            self.dirty.statuses.insert(object);
+        }
+    }
+
+    /// The limits of a namespace changed.
+    pub(crate) fn limits_changed(&mut self, namespace: &Name) {
+        let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
+        let summary = LimitSummary::of(ranges);
+        self.world.limits.insert(Arc::clone(namespace), summary);
+        self.mark_pending_workloads(Some(namespace));
+        self.hotswap_stale();
+    }
+
+    /// Marks the Workloads that wait, in one namespace or all.
+    pub(crate) fn mark_pending_workloads(&mut self, namespace: Option<&Name>) {
+        if !self.synced {
+            return;
+        }
+        let world = &self.world;
+        let waiting = |entry: &crate::world::WorkloadEntry| entry.status().admission.is_none();
+        if let Some(namespace) = namespace {
+            let of_namespace = world.workloads_in(namespace).filter(|(_, entry)| waiting(entry));
+            self.dirty.workloads.extend(of_namespace.map(|(key, _)| key.clone()));
+        } else {
+            let all = world.workloads.iter().filter(|(_, entry)| waiting(entry));
+            self.dirty.workloads.extend(all.map(|(key, _)| key.clone()));
+        }
+    }
+
+    /// Marks one LocalQueue and its Workloads.
+    pub(crate) fn mark_workloads_of_queue(&mut self, queue: &(Name, Name)) {
+        if !self.synced {
+            return;
+        }
+        self.dirty.workloads.extend(self.world.by_queue.get(queue).into_iter().flatten().cloned());
+        let reference = ObjectRef::namespaced(Kind::LocalQueue, Arc::clone(&queue.0), Arc::clone(&queue.1));
+        self.dirty.statuses.insert(reference);
+    }
+
+    /// Marks all LocalQueues that point to a ClusterQueue, and their Workloads.
+    pub(crate) fn mark_workloads_of_cluster_queue(&mut self, name: &Name) {
+        if !self.synced {
+            return;
+        }
+        let queues: Vec<_> = self.world.queues_into(name).cloned().collect();
+        for queue in queues {
+            self.mark_workloads_of_queue(&queue);
+        }
+    }
+
+    /// Marks the jobs of a namespace.
+    pub(crate) fn mark_jobs_in(&mut self, namespace: &Name) {
+        if self.synced {
+            self.dirty.jobs.extend(self.world.jobs_in(namespace).cloned());
+        }
+    }
+
+    /// A WorkloadPriorityClass changed.
+    pub(crate) fn priority_class_changed(&mut self, name: &str) {
+        if !self.synced {
+            return;
+        }
+        let refers = |entry: &crate::world::WorkloadEntry| {
+            entry.object.spec.priority_class_ref.as_ref().is_some_and(|class| class.name == name)
+        };
+        let referring = self.world.workloads.iter().filter(|(_, entry)| refers(entry));
+        self.dirty.workloads.extend(referring.map(|(key, _)| key.clone()));
+        self.untold_jobs();
+    }
+
+    /// Marks the jobs that something kept from getting a Workload.
+    pub(crate) fn untold_jobs(&mut self) {
+        if !self.synced {
+            return;
+        }
+        let troubled = self.world.jobs.iter().filter(|(_, e)| e.told.is_some());
+        self.dirty.jobs.extend(troubled.map(|(key, _)| key.clone()));
+    }
+}

@@ -1,0 +1,134 @@
+//! What manages a job: itself, by its queue name or by the configuration, or a job above it that its owner references lead to.
+//!
+//! An owner reference is a user's word. It counts only where the owner exists by name in the job's own namespace, with that kind and UID.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::job::{JobKind, JobView};
+
+use super::workload::later;
+use crate::effect::{EventType, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::scheduling::{self, selector};
+use crate::ingest::workload::is;
+use crate::outbox::event;
+use crate::reporter;
+use crate::world::JobKey;
+
+/// How many owners are looked at.
+const MAX_NESTING: usize = 10;
+/// For so many seconds after a job was made its owner may still have to be seen: jobs of several kinds come by several watches.
+const OWNER_WAIT_SECONDS: i64 = 10;
+
+/// What stands above a job.
+enum Ancestor {
+    /// Nothing that is managed.
+    None,
+    /// A managed job.
+    Managed(JobKey),
+    /// An owner of an integrated kind that has not been seen.
+    Unknown,
+    /// More owners than are looked at.
+    TooDeep,
+}
+
+/// Who answers for a job.
+pub(super) enum Standing {
+    /// Nothing of ours.
+    Unmanaged,
+    /// The job has a Workload of its own.
+    Own,
+    /// It runs on the Workload of this job above it.
+    Part(JobKey),
+    /// Its owner may yet be seen, until then.
+    Unverified(Timestamp),
+    /// It has more owners than are looked at.
+    TooDeep,
+}
+
+impl Engine {
+    /// Who answers for a job now.
+    pub(super) fn standing(&self, view: &JobView) -> Standing {
+        let alone = || if self.manages_itself(view) { Standing::Own } else { Standing::Unmanaged };
+        match self.ancestor(view) {
+            Ancestor::None => alone(),
+            Ancestor::Managed(above) => {
+                // A job that asks for a queue itself is a part only of one that makes such jobs.
+                let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
+                let made = parent.is_some_and(|parent| parent.view.made(view).is_some());
+                if self.manages_itself(view) && !made { Standing::Own } else { Standing::Part(above) }
+            }
+            Ancestor::Unknown => {
+                let until = later(view.created, OWNER_WAIT_SECONDS);
+                if until > self.now { Standing::Unverified(until) } else { alone() }
+            }
+            Ancestor::TooDeep => Standing::TooDeep,
+        }
+    }
+
+    /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are.
+    pub(super) fn manages_itself(&self, view: &JobView) -> bool {
+        view.queue_name.is_some()
+            || (self.config.manage_jobs_without_queue_name && self.manages_namespace(&view.job.namespace))
+    }
+
+    /// Whether jobs of a namespace are managed.
+    pub(super) fn manages_namespace(&self, namespace: &str) -> bool {
+        let Some(wanted) = &self.config.managed_jobs_namespace_selector else { return true };
+        let labels =
+            self.world.namespaces.get(namespace).map(|n| n.metadata.labels.clone().unwrap_or_default());
+        let (Some(labels), Some(wanted)) = (labels, selector(wanted)) else { return false };
+        scheduling::matches(&wanted, &labels)
+    }
+
+    /// The managed job above a job, if there is one.
+    fn ancestor(&self, view: &JobView) -> Ancestor {
+        let mut controller = view.controller.as_ref();
+        for _ in 0..MAX_NESTING {
+            let Some(owner) = controller else { return Ancestor::None };
+            let kind = JobKind::from_owner(&owner.api_version, &owner.kind);
+            let Some(kind) = kind.filter(|kind| self.config.frameworks.contains(kind)) else {
+                return Ancestor::None;
+            };
+            let namespace = Arc::clone(&view.job.namespace);
+            let key = JobKey { kind, namespace, name: owner.name.as_str().into() };
+            let above = self.world.jobs.get(&key).map(|entry| &entry.view);
+            let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) else {
+                return Ancestor::Unknown;
+            };
+            if self.manages_itself(above) {
+                return Ancestor::Managed(key);
+            }
+            controller = above.controller.as_ref();
+        }
+        Ancestor::TooDeep
+    }
+
+    /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
+    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &JobKey) {
+        let above = &self.world.jobs[ancestor].view.job.uid;
+        let admitted = self.world.owned(above).iter().any(|w| {
+            let status = &self.world.workloads[w].object.status;
+            is(status, Type::Admitted) && !is(status, Type::Finished)
+        });
+        // What is being deleted gets no more pods, and its controller does not look at it otherwise.
+        if admitted || view.suspended || view.finished.is_some() || view.deleting {
+            for workload in self.world.owned(&view.job.uid) {
+                self.delete_workload(&workload, Vec::new());
+            }
+            return;
+        }
+        let note = "Kueue managed child job suspended";
+        let told =
+            event(&key.object(), &view.job.uid, EventType::Normal, "Suspended", note, reporter(key.kind));
+        let write = Write::SuspendJob { view: Arc::clone(view) };
+        self.write_job(key, Purpose::SuspendJob, write, vec![told]);
+    }
+
+    /// Looks at a job again when the time for its owner to be seen is over.
+    pub(super) fn wait_for_owner(&mut self, key: &JobKey, until: Timestamp) {
+        self.wake_at(until, Alarm::Job(key.clone()));
+    }
+}

@@ -1,0 +1,54 @@
+//! What a former admission left in the jobs that a job's controller made.
+//!
+//! A controller that merges templates into the jobs that it made, as JobSet's does, takes nothing out of them: node selectors of the flavor
+//! before would keep their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
+
+use std::sync::Arc;
+
+use sluice_api::job::{JobView, PodSetInfo};
+
+use crate::effect::{Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::outbox::log;
+use crate::world::JobKey;
+
+impl Engine {
+    /// Deletes the suspended jobs of a job that is to start with these infos that carry more than that; says whether the start must wait.
+    pub(super) fn sweep_children(&mut self, key: &JobKey, view: &JobView, infos: &[PodSetInfo]) -> bool {
+        let children = self.world.children.get(&view.job.uid).into_iter().flatten();
+        let children: Vec<_> = children.filter(|child| child.namespace == key.namespace).cloned().collect();
+        let mut waits = false;
+        for child in children {
+            let Some(entry) = self.world.jobs.get(&child) else { continue };
+            let made = &entry.view;
+            let Some(set) = view.made(made).filter(|_| made.finished.is_none()) else { continue };
+            if made.deleting || entry.open.is_some() {
+                waits = true;
+                continue;
+            }
+            let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
+            // One that nobody has changed is as its controller made it: deleting it would bring back the same.
+            if made.generation <= 1 || !made.has_more_than(set, info) {
+                continue;
+            }
+            waits = true;
+            if !made.suspended {
+                // Its controller suspends it, or it is stopped by us.
+                continue;
+            }
+            if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+                self.wake_at(until, Alarm::Job(key.clone()));
+                continue;
+            }
+            let uid = Arc::clone(&made.job.uid);
+            let then = vec![log(
+                Level::Info,
+                "job of a former admission deleted",
+                &[("job", &child.object()), ("owner", &key.object())],
+            )];
+            let write = Write::Delete { uid: Some(uid), grace_period_seconds: None };
+            self.write_job(&child, Purpose::DeleteChild, write, then);
+        }
+        waits
+    }
+}

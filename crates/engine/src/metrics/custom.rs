@@ -1,0 +1,283 @@
+//! Custom labels of metrics (`metrics.customLabels`): values come from labels and annotations of ClusterQueues, Cohorts, LocalQueues and
+//! Workloads, and follow their changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_api::config::{CustomLabel, SourceKind};
+use sluice_api::{labels, slim};
+
+use super::{
+    ADMITTED_ACTIVE_WORKLOADS, COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS,
+    LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS, LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS,
+    LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, METRICS, Metric, PENDING_WORKLOADS, WORKLOAD_CREATION_LATENCY,
+};
+use crate::effect::{Effect, Observation};
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+
+/// A longer value, which only an annotation can have, is not told apart.
+const MAX_VALUE: usize = 253;
+
+use SourceKind::{ClusterQueue, Cohort, LocalQueue, Workload};
+
+impl Metric {
+    /// The kinds whose custom labels it has, in the order of the labels.
+    pub fn sources(&self) -> &'static [SourceKind] {
+        match self.name {
+            PENDING_WORKLOADS | ADMITTED_ACTIVE_WORKLOADS => &[ClusterQueue, Workload],
+            LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL
+            | LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS
+            | LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS => &[LocalQueue, Workload],
+            COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS => &[ClusterQueue],
+            WORKLOAD_CREATION_LATENCY => &[LocalQueue],
+            _ if self.has("namespace") => &[LocalQueue],
+            _ if self.has("cluster_queue") || self.has("preempting_cluster_queue") => &[ClusterQueue],
+            _ if self.has("cohort") => &[Cohort],
+            _ => &[],
+        }
+    }
+
+    /// The names of its custom labels.
+    pub fn custom_labels(&self, entries: &[CustomLabel]) -> Vec<String> {
+        let of = |kind: &SourceKind| {
+            let kind = *kind;
+            entries.iter().filter(move |e| e.source_kind == kind).map(|e| format!("custom_{}", e.name))
+        };
+        self.sources().iter().flat_map(of).collect()
+    }
+
+    fn has(&self, label: &str) -> bool {
+        self.labels.contains(&label)
+    }
+
+    /// The ClusterQueue, LocalQueue or Cohort that a series is about, as its labels say.
+    fn subject(&self, values: &[Arc<str>]) -> Option<ObjectRef> {
+        let value = |label: &str| {
+            let at = self.labels.iter().position(|name| *name == label)?;
+            values.get(at).cloned()
+        };
+        if let (Some(namespace), Some(name)) = (value("namespace"), value("name")) {
+            return Some(ObjectRef::namespaced(Kind::LocalQueue, namespace, name));
+        }
+        if let Some(queue) = value("cluster_queue").or_else(|| value("preempting_cluster_queue")) {
+            return Some(ObjectRef::cluster(Kind::ClusterQueue, queue));
+        }
+        value("cohort").map(|cohort| ObjectRef::cluster(Kind::Cohort, cohort))
+    }
+}
+
+/// What is configured, and the values of the objects as they were seen last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Custom {
+    entries: Vec<CustomLabel>,
+    metrics: BTreeMap<&'static str, &'static Metric>,
+    values: BTreeMap<ObjectRef, Vec<Arc<str>>>,
+}
+
+impl Custom {
+    pub fn new(entries: &[CustomLabel]) -> Self {
+        Self {
+            entries: entries.to_vec(),
+            metrics: METRICS.iter().map(|metric| (metric.name, metric)).collect(),
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a kind has custom labels.
+    pub fn reads(&self, kind: SourceKind) -> bool {
+        self.entries.iter().any(|entry| entry.source_kind == kind)
+    }
+
+    /// The values of one object.
+    fn read(&self, kind: SourceKind, metadata: &ObjectMeta) -> Vec<Arc<str>> {
+        let value = |entry: &CustomLabel| -> Arc<str> {
+            let (of, key) = match (&entry.source_annotation_key, &entry.source_label_key) {
+                (Some(key), _) => (&metadata.annotations, key),
+                (None, Some(key)) => (&metadata.labels, key),
+                (None, None) => (&metadata.labels, &entry.name),
+            };
+            let value = of.as_ref().and_then(|of| of.get(key)).map_or("", String::as_str);
+            let tracked = entry.tracked_values.is_empty() || entry.tracked_values.iter().any(|t| t == value);
+            Arc::from(if tracked && value.len() <= MAX_VALUE { value } else { labels::UNTRACKED_VALUE })
+        };
+        self.entries.iter().filter(|entry| entry.source_kind == kind).map(value).collect()
+    }
+
+    /// The values of a Workload.
+    pub fn of_workload(&self, object: &slim::Workload) -> Vec<Arc<str>> {
+        if self.entries.is_empty() { Vec::new() } else { self.read(Workload, &object.metadata) }
+    }
+
+    /// The values of a ClusterQueue, LocalQueue or Cohort; empty ones of an object that was not seen.
+    pub fn of(&self, object: &ObjectRef) -> Vec<Arc<str>> {
+        let kind = match object.kind {
+            Kind::ClusterQueue => ClusterQueue,
+            Kind::LocalQueue => LocalQueue,
+            _ => Cohort,
+        };
+        self.values.get(object).cloned().unwrap_or_else(|| self.read(kind, &ObjectMeta::default()))
+    }
+
+    /// Appends the custom labels of a series: those of what it is about, or what `given` says where its labels do not name it; then
+    /// those of the Workload, which `given` says.
+    pub fn complete(&self, metric: &str, values: &mut Vec<Arc<str>>, given: &[Arc<str>]) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let Some(metric) = self.metrics.get(metric) else { return };
+        let named =
+            !matches!(metric.name, COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS | WORKLOAD_CREATION_LATENCY);
+        if named
+            && !metric.sources().is_empty()
+            && let Some(subject) = metric.subject(values)
+        {
+            values.extend(self.of(&subject));
+        }
+        values.extend(given.iter().cloned());
+    }
+}
+
+impl Engine {
+    /// Takes in the labels of a ClusterQueue, LocalQueue or Cohort. When they change, what was counted under the old ones goes.
+    pub(crate) fn observe_custom_labels(&mut self, object: &ObjectRef, metadata: &ObjectMeta) {
+        let kind = match object.kind {
+            Kind::ClusterQueue => ClusterQueue,
+            Kind::LocalQueue => LocalQueue,
+            _ => Cohort,
+        };
+        if !self.custom.reads(kind) {
+            return;
+        }
+        let values = self.custom.read(kind, metadata);
+        let before = self.custom.values.insert(object.clone(), values.clone());
+        let changed = before.map_or_else(
+            // A Cohort that was only named has series; an engine that was built anew knows nothing yet of those there are.
+            || self.synced && values.iter().any(|value| !value.is_empty()),
+            |before| before != values,
+        );
+        if changed {
+            self.outbox.push(Effect::SeriesGone(object.clone()));
+        }
+    }
+
+    /// The custom labels of the series of a ClusterQueue, LocalQueue or Cohort; nothing if it has no series.
+    pub fn series_labels(&self, object: &ObjectRef) -> Option<Vec<Arc<str>>> {
+        let exists = match object.kind {
+            Kind::LocalQueue => {
+                let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+                self.world
+                    .local_queues
+                    .get(&key)
+                    .is_some_and(|queue| self.config.local_queue_metrics.enable && self.is_measured(queue))
+            }
+            Kind::ClusterQueue => self.world.cluster_queues.contains_key(&object.name),
+            // Those that are only named have series, too.
+            _ => !self.deleted_cohorts.contains(&object.name) && self.scheduler.has_cohort(&object.name),
+        };
+        exists.then(|| self.custom.of(object))
+    }
+
+    /// A ClusterQueue, LocalQueue or Cohort is gone: so are its series, at once. One that is made anew begins at 0.
+    pub(crate) fn forget_series(&mut self, object: &ObjectRef) {
+        let known = match object.kind {
+            Kind::ClusterQueue => self.world.cluster_queues.contains_key(&object.name),
+            Kind::LocalQueue => {
+                let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+                self.world.local_queues.contains_key(&key)
+            }
+            Kind::Cohort => self.world.cohorts.contains_key(&object.name),
+            _ => false,
+        };
+        if !known {
+            return;
+        }
+        self.custom.values.remove(object);
+        self.outbox.push(Effect::SeriesGone(object.clone()));
+    }
+
+    /// Hands out all effects since the last call; observations get their custom labels. What is observed of a queue that is gone
+    /// meanwhile, or of a Cohort whose object is gone, is left out: it would be counted for the next one of that name.
+    pub(crate) fn hand_out(&mut self) -> Vec<Effect> {
+        let mut effects = self.outbox.take();
+        effects.retain_mut(|effect| match effect {
+            Effect::Observe(seen) => {
+                let exists = self.is_about_something(seen);
+                let given = std::mem::take(&mut seen.custom);
+                self.custom.complete(seen.metric, &mut seen.labels, &given);
+                exists
+            }
+            _ => true,
+        });
+        effects
+    }
+
+    fn is_about_something(&self, seen: &Observation) -> bool {
+        let Some(subject) = self.custom.metrics.get(seen.metric).and_then(|m| m.subject(&seen.labels)) else {
+            return true;
+        };
+        match subject.kind {
+            Kind::ClusterQueue => self.world.cluster_queues.contains_key(&subject.name),
+            Kind::LocalQueue => self.world.local_queues.contains_key(&(subject.namespace, subject.name)),
+            _ => !self.deleted_cohorts.contains(&subject.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_label_of_a_metric_looks_like_a_custom_one() {
+        let labels = METRICS.iter().flat_map(|metric| metric.labels);
+        assert!(
+            labels.clone().all(|label| !label.starts_with("custom_")),
+            "{:?}",
+            labels.collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn labels_of_workloads_are_on_five_metrics_alone() {
+        let with: Vec<_> =
+            METRICS.iter().filter(|m| m.sources().contains(&Workload)).map(|m| m.name).collect();
+        assert_eq!(
+            with,
+            [
+                "kueue_local_queue_admitted_workloads_total",
+                "kueue_local_queue_admission_wait_time_seconds",
+                "kueue_pending_workloads",
+                "kueue_admitted_active_workloads",
+                "kueue_local_queue_admitted_active_workloads",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_tracked_and_what_is_too_long_is_one_value() {
+        let entry = |name: &str, annotation: Option<&str>, tracked: &[&str]| CustomLabel {
+            name: name.to_owned(),
+            source_label_key: None,
+            source_annotation_key: annotation.map(str::to_owned),
+            source_kind: ClusterQueue,
+            tracked_values: tracked.iter().map(ToString::to_string).collect(),
+        };
+        let custom = Custom::new(&[
+            entry("team", None, &["a", "b"]),
+            entry("room", Some("example.com/room"), &[]),
+            entry("none", None, &[]),
+        ]);
+        let read = |team: &str, room: &str| {
+            let metadata = ObjectMeta {
+                labels: Some(BTreeMap::from([("team".to_owned(), team.to_owned())])),
+                annotations: Some(BTreeMap::from([("example.com/room".to_owned(), room.to_owned())])),
+                ..ObjectMeta::default()
+            };
+            custom.read(ClusterQueue, &metadata).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(read("a", "12"), ["a", "12", ""]);
+        assert_eq!(read("c", &"x".repeat(254)), [labels::UNTRACKED_VALUE, labels::UNTRACKED_VALUE, ""]);
+    }
+}

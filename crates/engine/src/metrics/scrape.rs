@@ -1,0 +1,213 @@
+//! The gauges, page by page: the largest world has some hundred thousand series, and the engine does not stop for all of them at once.
+//!
+//! Each object is looked at once during a scrape, as it is at that moment: every series is right at some moment of the scrape, and what is
+//! counted over the Workloads counts each of them once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_api::gates::Gate;
+use sluice_core::{Name, WorkloadKey};
+
+use super::counts::Counts;
+use super::{Custom, GaugeValue, OBJECTS_SET_ASIDE, number};
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+use crate::world::after;
+
+/// So many numbers that are only added up are as much work as one series.
+pub(super) const LIGHT: usize = 32;
+
+/// What was looked at last.
+#[derive(Clone, Debug)]
+enum At {
+    Workload(Option<WorkloadKey>),
+    ClusterQueue(Option<Name>),
+    LocalQueue(Option<(Name, Name)>),
+    /// Cohorts that have an object, for their names and those of their parents.
+    Named(Option<Name>),
+    Cohorts,
+    End,
+}
+
+/// By Cohort: what the ClusterQueues below have admitted, by their custom labels. Nothing is known of those that are only named.
+type Cohorts = BTreeMap<Name, Option<BTreeMap<Vec<Arc<str>>, usize>>>;
+
+/// A scrape that is under way.
+#[derive(Clone, Debug)]
+pub struct Scrape {
+    at: At,
+    counts: Counts,
+    cohorts: Cohorts,
+    pages: Vec<Vec<GaugeValue>>,
+    complete: bool,
+    largest: usize,
+}
+
+impl Default for Scrape {
+    fn default() -> Self {
+        Self {
+            at: At::Workload(None),
+            counts: Counts::default(),
+            cohorts: Cohorts::default(),
+            pages: Vec::new(),
+            complete: true,
+            largest: 0,
+        }
+    }
+}
+
+impl Scrape {
+    /// Whether it has the whole world: the engine had seen everything, all the time.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The most that was looked at for one page: objects and series.
+    pub fn largest_page(&self) -> usize {
+        self.largest
+    }
+
+    /// The gauges.
+    pub fn into_values(self) -> impl Iterator<Item = GaugeValue> {
+        self.pages.into_iter().flatten()
+    }
+}
+
+/// Collects gauges, with their custom labels, and counts how much was looked at.
+pub(super) struct Page<'a> {
+    values: Vec<GaugeValue>,
+    looks: usize,
+    custom: &'a Custom,
+}
+
+impl Page<'_> {
+    pub fn add(&mut self, metric: &'static str, labels: &[&str], value: f64) {
+        self.add_with(metric, labels, value, &[]);
+    }
+
+    /// The same with custom labels that the others do not tell.
+    pub fn add_with(&mut self, metric: &'static str, labels: &[&str], value: f64, custom: &[Arc<str>]) {
+        let mut labels = labels.iter().map(|l| Arc::from(*l)).collect();
+        self.custom.complete(metric, &mut labels, custom);
+        self.values.push(GaugeValue { metric, labels, value });
+        self.looks += 1;
+    }
+
+    /// So much was looked at beside the series.
+    pub fn looked_at(&mut self, much: usize) {
+        self.looks += much;
+    }
+}
+
+impl Engine {
+    /// Every gauge as it is now. What is not in it any more has no series any more.
+    pub fn metrics_snapshot(&self) -> Vec<GaugeValue> {
+        let mut scrape = Scrape::default();
+        while !self.scrape(&mut scrape, usize::MAX) {}
+        scrape.into_values().collect()
+    }
+
+    /// The next page of a scrape; whether it was the last. A page ends with the object at which `most` objects and series were looked at.
+    /// Before everything was seen once, there are no queues.
+    pub fn scrape(&self, scrape: &mut Scrape, most: usize) -> bool {
+        let most = most.max(1);
+        if !self.synced {
+            scrape.complete = false;
+            scrape.at = At::End;
+        }
+        let mut page = Page { values: Vec::new(), looks: 0, custom: &self.custom };
+        while page.looks < most && !matches!(scrape.at, At::End) {
+            scrape.at = match std::mem::replace(&mut scrape.at, At::End) {
+                At::Workload(last) => {
+                    self.scrape_workloads(last.as_ref(), &mut scrape.counts, most, &mut page)
+                }
+                At::ClusterQueue(last) => self.scrape_cluster_queue(last.as_ref(), scrape, &mut page),
+                At::LocalQueue(last) => self.scrape_local_queue(last.as_ref(), scrape, &mut page),
+                At::Named(last) => self.scrape_cohort_names(last.as_ref(), &mut scrape.cohorts, &mut page),
+                At::Cohorts => match scrape.cohorts.pop_first() {
+                    Some((name, admitted)) => {
+                        page.looked_at(1);
+                        self.cohort_gauges(&name, admitted, &mut page);
+                        At::Cohorts
+                    }
+                    None => At::End,
+                },
+                At::End => At::End,
+            };
+        }
+        let done = matches!(scrape.at, At::End) && page.looks < most;
+        if done {
+            if let Some(counted) = scrape.counts.queues.remove("") {
+                Self::gauges_of_no_queue(counted, &mut page);
+            }
+            page.add(OBJECTS_SET_ASIDE, &[], number(self.aside.len()));
+        }
+        scrape.largest = scrape.largest.max(page.looks);
+        scrape.pages.push(page.values);
+        done
+    }
+
+    fn scrape_workloads(
+        &self,
+        last: Option<&WorkloadKey>,
+        counts: &mut Counts,
+        most: usize,
+        page: &mut Page<'_>,
+    ) -> At {
+        for (key, entry) in after(&self.world.workloads, last) {
+            self.count_workload(key, entry, counts);
+            page.looked_at(1);
+            if page.looks >= most {
+                return At::Workload(Some(key.clone()));
+            }
+        }
+        At::ClusterQueue(None)
+    }
+
+    fn scrape_cluster_queue(&self, last: Option<&Name>, scrape: &mut Scrape, page: &mut Page<'_>) -> At {
+        let Some((name, queue)) = after(&self.world.cluster_queues, last).next() else {
+            return At::LocalQueue(None);
+        };
+        page.looked_at(1);
+        let counted = scrape.counts.queues.remove(name).unwrap_or_default();
+        self.cluster_queue_gauges(name, queue, counted, page);
+        if self.config.on(Gate::MetricsForCohorts) {
+            let admitted = self.scheduler.admitted_of(name);
+            let labels = self.custom.of(&ObjectRef::cluster(Kind::ClusterQueue, Arc::clone(name)));
+            for cohort in self.cohorts_above(name) {
+                let of = scrape.cohorts.entry(cohort).or_default().get_or_insert_default();
+                *of.entry(labels.clone()).or_default() += admitted;
+            }
+        }
+        At::ClusterQueue(Some(Name::clone(name)))
+    }
+
+    fn scrape_local_queue(
+        &self,
+        last: Option<&(Name, Name)>,
+        scrape: &mut Scrape,
+        page: &mut Page<'_>,
+    ) -> At {
+        let next = after(&self.world.local_queues, last).next();
+        let Some((key, queue)) = next.filter(|_| self.config.local_queue_metrics.enable) else {
+            return if self.config.on(Gate::MetricsForCohorts) { At::Named(None) } else { At::End };
+        };
+        page.looked_at(1);
+        if self.is_measured(queue) {
+            let counted = scrape.counts.local_queues.remove(key).unwrap_or_default();
+            self.local_queue_gauges(key, queue, counted, page);
+        }
+        At::LocalQueue(Some(key.clone()))
+    }
+
+    fn scrape_cohort_names(&self, last: Option<&Name>, cohorts: &mut Cohorts, page: &mut Page<'_>) -> At {
+        let Some((name, cohort)) = after(&self.world.cohorts, last).next() else { return At::Cohorts };
+        page.looked_at(1);
+        cohorts.entry(Name::clone(name)).or_default();
+        if let Some(parent) = cohort.spec.parent_name.as_deref() {
+            cohorts.entry(Name::from(parent)).or_default();
+        }
+        At::Named(Some(Name::clone(name)))
+    }
+}

@@ -1,0 +1,197 @@
+//! Writes that fail: when they are tried again, and how the object says why.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::effect::{EventType, Purpose};
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef, WriteError};
+use crate::outbox::{Open, event};
+use crate::world::{JobKey, workload_ref};
+use crate::{REPORTER_WORKLOAD, answers, provisioning, reporter};
+
+/// After so long without a failure the next one is the first.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
+
+/// How writes on one object fare.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Retry {
+    /// Failures in a row.
+    pub failures: u32,
+    /// Not before this time.
+    pub until: Option<Timestamp>,
+    /// The last failure was a conflict: a newer version of the object ends the wait.
+    pub conflict: bool,
+    /// What failed last: nothing else ends the row.
+    purpose: Option<Purpose>,
+    /// What an event said of it.
+    told: Option<String>,
+}
+
+impl Retry {
+    /// Whether writes must still wait.
+    pub fn waits(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
+
+    /// Counts a failure and says until when to wait.
+    pub fn failed(&mut self, purpose: Purpose, error: &WriteError, now: Timestamp) -> Timestamp {
+        let (base_ms, most_ms): (i64, i64) = match error {
+            WriteError::Conflict(_) => (50, 60_000),
+            WriteError::Transient(_) | WriteError::NotFound(_) => (1_000, 60_000),
+            WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
+                (5_000, 300_000)
+            }
+        };
+        if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
+            self.failures = 0;
+        }
+        let wait = base_ms.saturating_mul(1 << self.failures.min(16)).min(most_ms);
+        let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
+        self.failures = self.failures.saturating_add(1);
+        self.conflict = matches!(error, WriteError::Conflict(_));
+        self.until = Some(until);
+        self.purpose = Some(purpose);
+        until
+    }
+
+    /// A write succeeded. If another one failed before, that is no reason to try the other one at once: the two may take turns for
+    /// ever.
+    pub fn succeeded(&mut self, purpose: Purpose) {
+        // Looking at an object says nothing of how writes on it fare.
+        if purpose != Purpose::Read && self.purpose.is_none_or(|failed| failed == purpose) {
+            *self = Self::default();
+        }
+    }
+
+    /// A newer version of the object was seen.
+    pub fn seen_newer(&mut self) {
+        if self.conflict {
+            self.until = None;
+        }
+    }
+
+    /// Whether the last failure is to be told, as `note`: a refusal at once, what passes by itself once it does not; each text
+    /// once.
+    fn tells(&mut self, error: &WriteError, note: &str) -> bool {
+        let patience = match error {
+            WriteError::Refused(_) | WriteError::NotFound(_) => 1,
+            WriteError::AlreadyExists(_) | WriteError::Transient(_) => 3,
+            WriteError::Conflict(_) => 8,
+            WriteError::Unstartable(_) => return false,
+        };
+        if self.failures < patience || self.told.as_deref() == Some(note) {
+            return false;
+        }
+        self.told = Some(note.to_owned());
+        true
+    }
+}
+
+impl Engine {
+    /// Says on the object, or on what it was to be made for, why a write fails.
+    pub(crate) fn tell_failure(&mut self, open: &Open, error: &WriteError) {
+        let creates = answers::creates(open);
+        if matches!(error, WriteError::NotFound(_)) && !creates {
+            // What is gone needs no write.
+            return;
+        }
+        let (reason, verb) = match open.purpose {
+            _ if creates => ("FailedCreate", "creating"),
+            Purpose::DeleteWorkload | Purpose::DeleteJob | Purpose::DeleteRequest | Purpose::DeletePod => {
+                ("FailedDelete", "deleting")
+            }
+            Purpose::Read => return,
+            _ => ("FailedUpdate", "updating"),
+        };
+        let Some((subject, uid, reporter)) = self.subject(open) else { return };
+        let note = format!("Error {verb} {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
+        if self.retry_of(open).is_some_and(|retry| retry.tells(error, &note)) {
+            self.outbox.push(event(&subject, &uid, EventType::Warning, reason, note, reporter));
+        }
+    }
+
+    /// On which object a failure is told: one that exists.
+    fn subject(&self, open: &Open) -> Option<(ObjectRef, Arc<str>, &'static str)> {
+        let of_job = |key: &JobKey| {
+            let uid = Arc::clone(&self.world.jobs.get(key)?.view.job.uid);
+            Some((key.object(), uid, reporter(key.kind)))
+        };
+        if let Some(key) = &open.job {
+            return of_job(key);
+        }
+        let object = &open.object;
+        let of = |uid: Option<&str>| Some((object.clone(), Arc::from(uid?), REPORTER_WORKLOAD));
+        match object.kind {
+            Kind::Job(_) => of_job(&answers::job_key(object)?),
+            Kind::Workload => {
+                let entry = self.world.workloads.get(&answers::workload_key(object))?;
+                Some((object.clone(), entry.uid(), REPORTER_WORKLOAD))
+            }
+            Kind::ProvisioningRequest | Kind::PodTemplate => {
+                let key = self.made.owners.get(object)?;
+                let entry = self.world.workloads.get(key)?;
+                Some((workload_ref(key), entry.uid(), provisioning::REPORTER))
+            }
+            Kind::Pod => {
+                let uid = self.terminating_uid(object)?;
+                Some((object.clone(), uid, REPORTER_WORKLOAD))
+            }
+            Kind::LocalQueue => {
+                let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+                of(self.world.local_queues.get(&key)?.metadata.uid.as_deref())
+            }
+            Kind::Cohort => of(self.world.cohorts.get(&object.name)?.metadata.uid.as_deref()),
+            _ => of(self.protected(object)?.uid.as_deref()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn refused() -> WriteError {
+        WriteError::Refused("no".to_owned())
+    }
+
+    #[test]
+    fn the_success_of_another_write_does_not_end_the_row() {
+        let mut retry = Retry::default();
+        let mut now = T0;
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let until = retry.failed(Purpose::ReserveQuota, &refused(), now);
+            waits.push(until.duration_since(now).as_secs());
+            now = until;
+            retry.succeeded(Purpose::Pend);
+            retry.succeeded(Purpose::Read);
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
+        retry.succeeded(Purpose::ReserveQuota);
+        assert_eq!(retry.failures, 0);
+        retry.failed(Purpose::Pend, &refused(), now);
+        retry.failed(Purpose::Pend, &refused(), now);
+        let later = now.checked_add(SignedDuration::from_hours(1)).unwrap();
+        let until = retry.failed(Purpose::Pend, &refused(), later);
+        assert_eq!(until.duration_since(later).as_secs(), 5, "that was long ago");
+    }
+
+    #[test]
+    fn each_text_is_told_once_and_what_passes_by_itself_only_when_it_lasts() {
+        let mut retry = Retry::default();
+        retry.failed(Purpose::Pend, &refused(), T0);
+        assert!(retry.tells(&refused(), "a"));
+        assert!(!retry.tells(&refused(), "a"));
+        assert!(retry.tells(&refused(), "b"));
+        let conflict = WriteError::Conflict("meanwhile".to_owned());
+        assert!(!retry.tells(&conflict, "c"));
+        for _ in 0..10 {
+            retry.failed(Purpose::Pend, &conflict, T0);
+        }
+        assert!(retry.tells(&conflict, "c"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The quota of a stopped job is free once its own controller has answered the stop: until then it may have made pods that its status does
+//! not show.
+
+use jiff::Timestamp;
+use serde_json::json;
+use sluice_api::job::JobKind;
+use sluice_engine::{EngineConfig, Purpose, WriteError};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition};
+use crate::pods::{controlled, evict, runs};
+
+/// `old` waited for some seconds, in which its controller saw that it is suspended, and was just admitted; `new` waits for its quota.
+fn started(kind: JobKind) -> Cluster {
+    started_with(kind, 2)
+}
+
+/// The same with so many pods.
+fn started_with(kind: JobKind, pods: i32) -> Cluster {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    let mut old = job("team-a", "old", "lq", pods, "1");
+    old.job.kind = kind;
+    c.api.add_job(old);
+    says(&mut c, "old", true);
+    c.advance(5);
+    c.api.simple(&pods.to_string(), &json!({}));
+    c.settle();
+    assert!(!c.api.job("old").view.suspended);
+    c.api.add_job(job("team-a", "new", "lq", 2, "1"));
+    c.settle();
+    assert!(!runs(&c, "new"));
+    c
+}
+
+/// The controller of a job says whether it is suspended.
+fn says(c: &mut Cluster, job: &str, suspended: bool) {
+    let now = c.now;
+    c.api.edit_job(job, |j| {
+        j.view.suspended_condition = Some((suspended, now));
+        j.view.active = !suspended;
+    });
+    c.settle();
+}
+
+/// A Job of the JobSet `old`, as the controller of that keeps it.
+fn child(c: &mut Cluster, name: &str, suspended: bool, generation: i64, since: Timestamp) {
+    let mut child = job("team-a", name, "", 1, "1");
+    (child.suspended, child.generation) = (suspended, generation);
+    child.suspended_condition = Some((true, since));
+    controlled(c, &mut child);
+    c.api.add_job(child);
+    c.settle();
+}
+
+#[test]
+fn a_job_that_was_stopped_before_its_controller_looked_holds_its_quota_until_that_answers() {
+    for (kind, restart) in [(JobKind::Job, false), (JobKind::Job, true), (JobKind::JobSet, false)] {
+        let mut c = started(kind);
+        evict(&mut c);
+        if restart {
+            c.restart();
+            c.settle();
+        }
+        assert!(!runs(&c, "new"), "{kind:?}: it may have made pods, and says so after they were deleted");
+        c.advance(3);
+        assert!(!runs(&c, "new"));
+        says(&mut c, "old", false);
+        assert!(!runs(&c, "new"), "it says late that it made some");
+        says(&mut c, "old", true);
+        assert!(runs(&c, "new"), "{kind:?}");
+    }
+}
+
+#[test]
+fn an_answer_in_the_second_of_the_start_counts_if_the_job_was_seen_to_run() {
+    let mut c = started(JobKind::Job);
+    says(&mut c, "old", false);
+    evict(&mut c);
+    c.api.edit_job("old", |j| j.view.active = false);
+    c.settle();
+    assert!(!runs(&c, "new"), "no pod is active, as all failed, and others may follow");
+    says(&mut c, "old", true);
+    assert!(runs(&c, "new"));
+}
+
+#[test]
+fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
+    for kind in JobKind::ALL {
+        let mut c = started(kind);
+        evict(&mut c);
+        // 5 s, and 50 ms for each of its two pods.
+        c.advance(5);
+        assert!(!runs(&c, "new"));
+        c.advance(1);
+        assert!(runs(&c, "new"), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_large_job_has_more_time_to_answer_and_not_without_end() {
+    let mut c = started_with(JobKind::Job, 1_000);
+    evict(&mut c);
+    c.advance(29);
+    assert!(!runs(&c, "new"));
+    c.advance(1);
+    assert!(runs(&c, "new"));
+}
+
+#[test]
+fn the_jobs_of_a_jobset_answer_too() {
+    let mut c = started(JobKind::JobSet);
+    says(&mut c, "old", false);
+    let before = c.now - jiff::SignedDuration::from_secs(60);
+    child(&mut c, "a", false, 2, before);
+    // It waits for the others, and was never let run.
+    child(&mut c, "b", true, 1, before);
+    evict(&mut c);
+    c.advance(2);
+    says(&mut c, "old", true);
+    assert!(!runs(&c, "new"), "one of its Jobs was not told yet");
+    c.api.edit_job("a", |j| (j.view.suspended, j.view.generation) = (true, 3));
+    c.settle();
+    assert!(!runs(&c, "new"), "and has not answered yet");
+    says(&mut c, "a", true);
+    assert!(runs(&c, "new"));
+}
+
+#[test]
+fn a_job_that_was_admitted_and_never_started_needs_no_answer() {
+    let mut c = Cluster::plain();
+    c.api.add_job(job("team-a", "old", "lq", 2, "1"));
+    says(&mut c, "old", true);
+    c.advance(5);
+    c.fail.extend((0..9).map(|_| (Purpose::StartJob, WriteError::Transient("no answer came".to_owned()))));
+    c.api.simple("2", &json!({}));
+    c.settle();
+    c.api.add_job(job("team-a", "new", "lq", 2, "1"));
+    c.settle();
+    assert_eq!(condition(&c.workload("old"), "Admitted"), "True");
+    assert!(c.api.job("old").view.suspended);
+    c.fail.clear();
+    evict(&mut c);
+    // The failed start is looked at again after a while.
+    c.advance(20);
+    assert!(runs(&c, "new"));
+}

@@ -1,0 +1,57 @@
+//! A job that is moved to another queue does not run on the quota of its former one.
+
+use serde_json::json;
+use sluice_engine::{EngineConfig, ObjectRef, Purpose};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition, told};
+
+fn cluster() -> Cluster {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("1", &json!({}));
+    c
+}
+
+#[test]
+fn a_job_that_moves_to_another_queue_while_it_is_stopped_gives_its_quota_back_first() {
+    let mut c = cluster();
+    c.api.cluster_queue("other", "default", "1", &json!({}));
+    c.api.local_queue("team-a", "other", "other");
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.pods_vanish = false;
+    c.api.edit_job("a", |job| {
+        (job.view.suspended, job.stopping_pods) = (true, true);
+        job.view.queue_name = Some("other".to_owned());
+    });
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True", "its pods still use the quota");
+    assert!(c.api.job("a").view.suspended, "and it is not let run on it");
+    c.pods_vanish = true;
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
+    assert_eq!(w.status.clone().unwrap().admission.unwrap().cluster_queue, "other");
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(told(&w, "Evicted"), "", "nothing took it away");
+}
+
+#[test]
+fn a_job_that_moves_to_another_queue_and_is_let_go_on_at_once_does_not_run_on_its_former_quota() {
+    let mut c = cluster();
+    c.api.cluster_queue("other", "default", "1", &json!({}));
+    c.api.local_queue("team-a", "other", "other");
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    // Suspended with another queue, and unsuspended: it is only seen afterwards.
+    c.api.edit_job("a", |job| job.view.queue_name = Some("other".to_owned()));
+    c.settle();
+    let stopped = |(_, purpose): &&(ObjectRef, Purpose)| *purpose == Purpose::StopJob;
+    assert_eq!(c.writes.iter().filter(stopped).count(), 1);
+    let w = c.workload("a");
+    assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
+    assert_eq!(w.status.clone().unwrap().admission.unwrap().cluster_queue, "other");
+    assert!(!c.api.job("a").view.suspended);
+}

@@ -1,0 +1,106 @@
+//! Jobs of which some pods ended before they were stopped.
+
+use serde_json::json;
+use sluice_engine::{Kind, ObjectRef};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition, told};
+
+/// Two pods run in a queue of two; one succeeds; the queue drains, and takes jobs again.
+fn drained(count: i32, done: i32, min_count: Option<i32>) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    let mut view = job("team-a", "a", "lq", count, "1");
+    view.pod_sets[0].min_count = min_count;
+    c.api.add_job(view);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended, "{}", told(&c.workload("a"), "QuotaReserved"));
+    c.api.edit_job("a", |job| job.view.reclaimable = vec![("main".to_owned(), done)]);
+    c.settle();
+    stop_queue(&mut c, "HoldAndDrain");
+    assert!(c.api.job("a").view.suspended);
+    c
+}
+
+fn stop_queue(c: &mut Cluster, policy: &str) {
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": policy}}));
+    c.settle();
+}
+
+#[test]
+fn a_job_that_completed_some_pods_starts_again_with_the_rest() {
+    for (done, restart) in [(1, false), (1, true), (2, false)] {
+        let mut c = drained(2, done, None);
+        if restart {
+            c.restart();
+            c.settle();
+        }
+        stop_queue(&mut c, "None");
+        let w = c.workload("a");
+        assert_eq!((condition(&w, "Admitted"), told(&w, "Finished")), ("True".to_owned(), String::new()));
+        let assigned = &w.status.unwrap().admission.unwrap().pod_set_assignments[0];
+        assert_eq!(assigned.count, Some(2 - done), "only what is left is admitted");
+        let job = c.api.job("a");
+        assert!(!job.view.suspended, "{done} of 2 done");
+        assert_eq!(job.view.pod_sets[0].count, 2, "the job's own number stays");
+        if restart {
+            c.restart();
+            c.settle();
+        }
+        assert_eq!(c.notes("Stopped").len(), 1, "it goes on: {:?}", c.notes("Stopped"));
+        c.api.finish_job("a", true);
+        c.settle();
+        assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+    }
+}
+
+#[test]
+fn a_job_that_may_run_with_fewer_pods_gets_its_own_number_back() {
+    // Two of four run; one of all its completions is left when it is stopped.
+    let mut c = drained(4, 3, Some(1));
+    assert_eq!(c.api.job("a").view.pod_sets[0].count, 4, "restored");
+    stop_queue(&mut c, "None");
+    let w = c.workload("a");
+    assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(1));
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(c.api.job("a").view.pod_sets[0].count, 1);
+    stop_queue(&mut c, "HoldAndDrain");
+    assert_eq!(c.api.job("a").view.pod_sets[0].count, 4);
+}
+
+#[test]
+fn a_job_whose_ended_pods_are_to_run_again_is_admitted_anew_for_all_of_them() {
+    let mut c = drained(2, 1, None);
+    c.slow = Some(sluice_engine::Purpose::StartJob);
+    stop_queue(&mut c, "None");
+    assert_eq!(c.workload("a").status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(1));
+    // What had succeeded was removed before it was started.
+    c.api.edit_job("a", |job| job.view.reclaimable.clear());
+    c.release();
+    let w = c.workload("a");
+    assert_eq!(told(&w, "Finished"), "", "it is not given up");
+    assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2));
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_job_that_is_ending_is_neither_stopped_nor_started() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.edit_job("a", |job| (job.view.active, job.view.ending) = (false, true));
+    stop_queue(&mut c, "HoldAndDrain");
+    assert!(!c.api.job("a").view.suspended && c.notes("Stopped").is_empty());
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "True");
+    c.api.finish_job("a", true);
+    c.settle();
+    assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+    // One that ended while it was stopped, and is admitted once more.
+    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    c.api.edit_job("b", |job| job.view.ending = true);
+    stop_queue(&mut c, "None");
+    assert_eq!(condition(&c.workload("b"), "Admitted"), "True");
+    assert!(c.api.job("b").view.suspended);
+}

@@ -1,0 +1,472 @@
+//! A job that is managed and not admitted does not run, whatever else is wrong with it.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
+
+use crate::model::build::{job, template};
+use crate::model::{Cluster, condition};
+
+fn with(config: EngineConfig) -> Cluster {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config });
+    c.api.namespace("team-a", &[("managed", "yes")]);
+    c.api.namespace("team-b", &[]);
+    c.api.simple("1", &json!({}));
+    c.api.local_queue("team-b", "lq", "cq");
+    c
+}
+
+fn cluster() -> Cluster {
+    with(EngineConfig::default())
+}
+
+/// Puts a job there that a user lets run.
+fn running(c: &mut Cluster, mut view: JobView) {
+    let name = view.job.name.to_string();
+    (view.suspended, view.active) = (false, true);
+    c.api.add_job(view);
+    c.api.edit_job(&name, |job| job.started_by_user = true);
+}
+
+/// A Workload of one pod, with this owner.
+fn workload(c: &mut Cluster, name: &str, queue: &str, owner: &Value) -> ObjectRef {
+    let template = serde_json::to_value(template("1")).unwrap();
+    let owners: Vec<_> = Some(owner).into_iter().filter(|owner| !owner.is_null()).collect();
+    c.api.put(
+        Kind::Workload,
+        json!({
+            "metadata": {"name": name, "namespace": "team-a", "ownerReferences": owners,
+                "finalizers": ["kueue.x-k8s.io/resource-in-use"]},
+            "spec": {"queueName": queue, "active": true,
+                "podSets": [{"name": "main", "count": 1, "template": template}]},
+        }),
+    )
+}
+
+fn owner(kind: JobKind, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "name": name, "uid": uid, "controller": true})
+}
+
+fn set(c: &mut Cluster, workload: &ObjectRef, types: &[&str]) {
+    let conditions: Vec<_> = types
+        .iter()
+        .map(|kind| {
+            json!({"type": kind, "status": "True", "reason": "Test", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        })
+        .collect();
+    let assignments =
+        json!([{"name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}}]);
+    let reserved = types.contains(&"QuotaReserved");
+    c.api.edit_status(workload, |status| {
+        *status = json!({"conditions": conditions});
+        if reserved {
+            status["admission"] = json!({"clusterQueue": "cq", "podSetAssignments": assignments});
+        }
+    });
+}
+
+const ADMITTED: [&str; 2] = ["QuotaReserved", "Admitted"];
+
+/// The writes that stopped a job.
+fn halts(c: &Cluster, name: &str) -> usize {
+    let stops = |(object, purpose): &&(ObjectRef, Purpose)| {
+        *object.name == *name && matches!(purpose, Purpose::StopJob | Purpose::SuspendJob)
+    };
+    c.writes.iter().filter(stops).count()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    None,
+    /// A UID that nothing has.
+    MadeUp,
+    /// The UID of a managed JobSet in another namespace.
+    Elsewhere,
+    /// A managed JobSet's name with another UID.
+    WrongUid,
+    /// A managed JobSet in a version that nothing serves, which made no such job.
+    Unserved,
+    /// A JobSet without a queue.
+    Unmanaged,
+    /// A managed JobSet whose Workload waits.
+    Waiting,
+    /// A managed JobSet whose Workload is admitted.
+    Admitted,
+    /// A batch Job that is admitted: those make no jobs.
+    Job,
+    /// Itself.
+    Itself,
+}
+
+const OWNERS: [Owner; 10] = [
+    Owner::None,
+    Owner::MadeUp,
+    Owner::Elsewhere,
+    Owner::WrongUid,
+    Owner::Unserved,
+    Owner::Unmanaged,
+    Owner::Waiting,
+    Owner::Admitted,
+    Owner::Job,
+    Owner::Itself,
+];
+
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
+struct State {
+    owner: Owner,
+    /// Whether the name is one that the owner would give.
+    named_as_made: bool,
+    queue: Option<&'static str>,
+    unnamed_managed: bool,
+    namespace: &'static str,
+    prebuilt: Option<&'static str>,
+    own: Option<Vec<&'static str>>,
+    invalid: bool,
+    deleting: bool,
+    finished: bool,
+    stopping: bool,
+    class: bool,
+    too_many: bool,
+    old: bool,
+}
+
+prop_compose! {
+    fn states()(
+        owner in prop::sample::select(OWNERS.to_vec()),
+        named_as_made: bool,
+        queue in prop::option::of(prop::sample::select(vec!["lq", "missing"])),
+        unnamed_managed: bool,
+        namespace in prop::sample::select(vec!["team-a", "team-a", "team-b"]),
+        prebuilt in prop::option::of(prop::sample::select(vec!["nowhere", "others", "finished", "leaving", "free", "own"])),
+        own in prop::option::of(prop::sample::select(vec![
+            vec![], vec!["QuotaReserved"], ADMITTED.to_vec(), vec!["QuotaReserved", "Admitted", "Finished"], vec!["Finished"],
+        ])),
+        flags in any::<[bool; 7]>(),
+    ) -> State {
+        let [invalid, deleting, finished, stopping, class, too_many, old] = flags;
+        State { owner, named_as_made, queue, unnamed_managed, namespace, prebuilt, own, invalid, deleting, finished, stopping, class, too_many, old }
+    }
+}
+
+impl State {
+    fn managed_itself(&self) -> bool {
+        self.queue.is_some() || (self.unnamed_managed && self.namespace == "team-a")
+    }
+
+    /// Whether the job runs on the Workload of the JobSet above.
+    fn is_part(&self) -> bool {
+        let beside = self.namespace == "team-a";
+        let managed = match self.owner {
+            Owner::Waiting | Owner::Admitted | Owner::Unserved | Owner::Job => beside,
+            // With this, every job is managed.
+            Owner::Unmanaged => beside && self.unnamed_managed,
+            Owner::Elsewhere => !beside,
+            _ => false,
+        };
+        let made = self.named_as_made && !matches!(self.owner, Owner::Job | Owner::Elsewhere);
+        managed && (made || !self.managed_itself())
+    }
+
+    fn is_admitted(&self) -> bool {
+        if self.is_part() {
+            return !matches!(self.owner, Owner::Waiting | Owner::Unmanaged | Owner::Elsewhere);
+        }
+        let own = self.own.as_ref().is_some_and(|types| *types == ADMITTED);
+        own && self.namespace == "team-a" && self.prebuilt.is_none_or(|name| name == "own")
+    }
+
+    fn is_to_be_stopped(&self) -> bool {
+        if self.is_part() {
+            // The controller of a job that is being deleted does not look whether it is suspended.
+            return !self.is_admitted() && !self.finished && !self.deleting;
+        }
+        self.managed_itself() && !self.is_admitted() && !self.finished
+    }
+
+    fn play(&self) -> Cluster {
+        let selector = serde_json::from_value(json!({"matchLabels": {"managed": "yes"}})).unwrap();
+        let mut c = with(EngineConfig {
+            manage_jobs_without_queue_name: self.unnamed_managed,
+            managed_jobs_namespace_selector: Some(selector),
+            ..EngineConfig::default()
+        });
+        let queue = |of: Owner| if of == Owner::Unmanaged { "" } else { "lq" };
+        for (namespace, name, kind) in [
+            ("team-a", "set", JobKind::JobSet),
+            ("team-b", "far", JobKind::JobSet),
+            ("team-a", "plain", JobKind::Job),
+        ] {
+            let mut above = job(namespace, name, queue(self.owner), 1, "1");
+            above.job.kind = kind;
+            c.api.add_job(above);
+        }
+        let uid = |c: &Cluster, name: &str| c.api.job(name).view.job.uid.to_string();
+        let set_uid = uid(&c, "set");
+        if matches!(self.owner, Owner::Admitted | Owner::Unserved) {
+            let of = workload(&mut c, "of-set", "lq", &owner(JobKind::JobSet, "set", &set_uid));
+            set(&mut c, &of, &ADMITTED);
+        }
+        if self.owner == Owner::Job {
+            let plain = uid(&c, "plain");
+            let of = workload(&mut c, "of-plain", "lq", &owner(JobKind::Job, "plain", &plain));
+            set(&mut c, &of, &ADMITTED);
+        }
+        let others = workload(&mut c, "others", "lq", &owner(JobKind::Job, "other", "u-other"));
+        set(&mut c, &others, &ADMITTED);
+        let finished = workload(&mut c, "finished", "lq", &Value::Null);
+        set(&mut c, &finished, &["Finished"]);
+        let leaving = workload(&mut c, "leaving", "lq", &Value::Null);
+        c.api.delete(&leaving);
+        workload(&mut c, "free", "elsewhere", &Value::Null);
+        let name = if self.named_as_made { "set-main-0" } else { "a" };
+        let mut view = job(self.namespace, name, self.queue.unwrap_or_default(), 1, "1");
+        let (kind, owner_name, owner_uid) = match self.owner {
+            Owner::None => (JobKind::JobSet, "", String::new()),
+            Owner::MadeUp => (JobKind::JobSet, "made-up", "made-up".to_owned()),
+            Owner::Elsewhere => (JobKind::JobSet, "far", uid(&c, "far")),
+            Owner::WrongUid => (JobKind::JobSet, "set", "made-up".to_owned()),
+            Owner::Job => (JobKind::Job, "plain", uid(&c, "plain")),
+            Owner::Itself => (JobKind::Job, name, String::new()),
+            _ => (JobKind::JobSet, "set", set_uid),
+        };
+        let api_version = match self.owner {
+            Owner::Unserved => "jobset.x-k8s.io/v9",
+            _ => kind.api_version(),
+        };
+        view.controller = (self.owner != Owner::None).then(|| ControllerRef {
+            api_version: api_version.to_owned(),
+            kind: kind.kind().to_owned(),
+            name: owner_name.to_owned(),
+            uid: owner_uid,
+        });
+        view.prebuilt_workload = self.prebuilt.map(str::to_owned);
+        view.invalid = self.invalid.then(|| "it cannot be read".to_owned());
+        view.deleting = self.deleting;
+        view.stopping = self.stopping;
+        view.workload_priority_class = self.class.then(|| "missing".to_owned());
+        view.finished = self.finished.then(|| JobFinished { success: true, message: String::new() });
+        if self.too_many {
+            view.pod_sets.clear();
+            view.invalid = Some("too many pod sets: 19, at most 18".to_owned());
+        }
+        running(&mut c, view);
+        let own_uid = uid(&c, name);
+        let (now, old) = (c.now, self.old);
+        c.api.edit_job(name, |job| {
+            if let Some(owner) = job.view.controller.as_mut().filter(|owner| owner.uid.is_empty()) {
+                owner.uid.clone_from(&own_uid);
+            }
+            job.view.created = if old { jiff::Timestamp::UNIX_EPOCH } else { now };
+        });
+        if let Some(types) = &self.own {
+            let of =
+                workload(&mut c, "own", self.queue.unwrap_or("lq"), &owner(JobKind::Job, name, &own_uid));
+            set(&mut c, &of, types);
+        }
+        // A manager that starts now sees all of it at once: so it is, too, if the webhook was down when the job was made.
+        c.restart();
+        c
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #[test]
+    fn a_managed_job_that_is_not_admitted_does_not_run(state in states()) {
+        let mut c = state.play();
+        let name = if state.named_as_made { "set-main-0" } else { "a" };
+        for effect in c.engine.take_effects() {
+            if let sluice_engine::Effect::Write(request) = effect {
+                c.writes.push((request.object, request.purpose));
+            }
+        }
+        prop_assert_eq!(halts(&c, name), usize::from(state.is_to_be_stopped()), "{:#?}", c.writes);
+    }
+}
+
+#[test]
+fn a_prebuilt_workload_of_another_job_lets_nothing_run() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "rightful", "lq", 1, "1"));
+    c.settle();
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.prebuilt_workload = c.workload("rightful").metadata.name;
+    let others = view.prebuilt_workload.clone().unwrap();
+    running(&mut c, view);
+    c.settle();
+    assert!(c.api.job("a").view.suspended && !c.api.job("rightful").view.suspended);
+    let trouble = format!("The prebuilt workload team-a/{others} belongs to another job");
+    assert_eq!(c.notes("Stopped"), [trouble.as_str()]);
+    assert_eq!(c.notes("ErrWorkloadCompose"), [trouble.as_str()], "why it waits");
+    // As often as it is tried.
+    c.api.edit_job("a", |job| (job.view.suspended, job.started_by_user) = (false, true));
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!(c.notes("Stopped").len(), 2);
+}
+
+#[test]
+fn a_workload_that_has_finished_lets_nothing_run() {
+    let mut c = cluster();
+    let finished = workload(&mut c, "done", "lq", &Value::Null);
+    set(&mut c, &finished, &["Finished"]);
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.prebuilt_workload = Some("done".to_owned());
+    running(&mut c, view);
+    // Its own, which was admitted once and failed to start.
+    c.fail.push_back((
+        Purpose::StartJob,
+        sluice_engine::WriteError::Unstartable("the label l is there".to_owned()),
+    ));
+    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(condition(&c.workload("b"), "Finished"), "True");
+    c.api.edit_job("b", |job| (job.view.suspended, job.started_by_user) = (false, true));
+    c.settle();
+    assert!(c.api.job("a").view.suspended, "a");
+    assert!(
+        c.api.job("b").view.suspended,
+        "b: {:?} {:?}",
+        c.workload("b").status,
+        c.api.workloads_of(&c.api.job("b").view.job.uid).len()
+    );
+    let name = c.workload("b").metadata.name.unwrap();
+    assert_eq!(
+        c.notes("Stopped"),
+        [
+            "The prebuilt workload team-a/done has finished",
+            &format!("The workload team-a/{name} has finished")
+        ]
+    );
+}
+
+#[test]
+fn a_prebuilt_workload_that_is_being_deleted_is_not_taken_over() {
+    let mut c = cluster();
+    let leaving = workload(&mut c, "leaving", "lq", &Value::Null);
+    c.api.edit(&leaving, &json!({"metadata": {"finalizers": ["example.com/other"]}}));
+    c.api.delete(&leaving);
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.prebuilt_workload = Some("leaving".to_owned());
+    running(&mut c, view);
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!(c.notes("ErrWorkloadCompose"), ["The prebuilt workload team-a/leaving is being deleted"]);
+}
+
+#[test]
+fn a_job_is_charged_to_its_own_queue_and_not_to_that_of_its_prebuilt_workload() {
+    let mut c = cluster();
+    c.api.cluster_queue("other", "default", "1", &json!({}));
+    c.api.local_queue("team-a", "other", "other");
+    workload(&mut c, "mine", "other", &Value::Null);
+    c.settle();
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.prebuilt_workload = Some("mine".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(w.spec.queue_name.as_deref(), Some("lq"));
+    assert_eq!(w.status.unwrap().admission.unwrap().cluster_queue, "cq");
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_job_that_leaves_its_queue_keeps_its_quota_until_its_pods_are_gone() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.pods_vanish = false;
+    c.api.edit_job("a", |job| {
+        (job.view.suspended, job.stopping_pods) = (true, true);
+        job.view.queue_name = None;
+    });
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    c.pods_vanish = true;
+    c.settle();
+    assert!(c.api.workloads().is_empty());
+}
+
+#[test]
+fn a_job_with_a_queue_in_a_namespace_that_is_not_managed_stays_suspended() {
+    let selector = serde_json::from_value(json!({"matchLabels": {"managed": "yes"}})).unwrap();
+    let mut c =
+        with(EngineConfig { managed_jobs_namespace_selector: Some(selector), ..EngineConfig::default() });
+    running(&mut c, job("team-b", "b", "lq", 1, "1"));
+    c.settle();
+    assert!(c.api.job("b").view.suspended && c.api.workloads().is_empty());
+    assert_eq!(
+        c.notes("ErrWorkloadCompose"),
+        ["The job stays suspended: managedJobsNamespaceSelector does not select the namespace team-b"]
+    );
+    c.api.edit(
+        &ObjectRef::cluster(Kind::Namespace, "team-b"),
+        &json!({"metadata": {"labels": {"managed": "yes"}}}),
+    );
+    c.settle();
+    assert!(!c.api.job("b").view.suspended, "it was admitted once its namespace was selected");
+    // One that runs on its quota is not forgotten when its namespace is selected no longer.
+    c.api.edit(
+        &ObjectRef::cluster(Kind::Namespace, "team-b"),
+        &json!({"metadata": {"labels": {"managed": "no"}}}),
+    );
+    c.settle();
+    c.api.finish_job("b", true);
+    c.settle();
+    assert_eq!(condition(&c.workload("b"), "Finished"), "True");
+}
+
+#[test]
+fn a_job_whose_owner_never_appears_is_a_job_of_its_own() {
+    let mut c = cluster();
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.controller = Some(ControllerRef {
+        api_version: "jobset.x-k8s.io/v9".to_owned(),
+        kind: "JobSet".to_owned(),
+        name: "made-up".to_owned(),
+        uid: "made-up".to_owned(),
+    });
+    running(&mut c, view);
+    c.settle();
+    assert!(c.api.job("a").view.suspended && c.api.workloads().is_empty(), "its owner may yet be seen");
+    c.advance(11);
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+}
+
+#[test]
+fn children_of_a_job_set_run_on_its_quota_as_soon_as_it_is_seen() {
+    let mut c = cluster();
+    let mut set = job("team-a", "set", "lq", 1, "1");
+    set.job.kind = JobKind::JobSet;
+    c.api.add_job(set);
+    c.settle();
+    assert!(!c.api.job("set").view.suspended);
+    let controller = |uid: &str| {
+        Some(ControllerRef {
+            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
+            kind: "JobSet".to_owned(),
+            name: "set".to_owned(),
+            uid: uid.to_owned(),
+        })
+    };
+    let uid = c.api.job("set").view.job.uid.to_string();
+    // One that the JobSet's controller made, and one that copies its owner reference and asks for a queue.
+    for (name, queue) in [("set-main-0", ""), ("copy", "lq")] {
+        let mut child = job("team-a", name, queue, 1, "1");
+        child.controller = controller(&uid);
+        running(&mut c, child);
+    }
+    c.settle();
+    assert!(!c.api.job("set-main-0").view.suspended && c.api.job("copy").view.suspended);
+    assert_eq!(halts(&c, "set-main-0"), 0);
+    assert_eq!(condition(&c.workload("copy"), "QuotaReserved"), "False");
+    // The same after a restart that sees the children first.
+    c.restart_without(&[Kind::Job(JobKind::JobSet)]);
+    c.settle();
+    assert!(!c.api.job("set-main-0").view.suspended && c.api.job("copy").view.suspended);
+}

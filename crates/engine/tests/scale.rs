@@ -1,0 +1,216 @@
+//! What large worlds cost, as counts: start-up grows with the number of objects, and a change costs what hangs on it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, ObjectRef, Work, Write};
+
+mod big;
+
+use big::{FLAVORS, Size};
+
+/// Inputs between two cycles.
+const BATCH: usize = 64;
+
+/// Tells an engine something, with a cycle after each batch. Answers of writes do not come.
+fn tell(engine: &mut Engine, inputs: Vec<Input>) {
+    for (at, input) in inputs.into_iter().enumerate() {
+        engine.apply(big::now(), input);
+        if at % BATCH == BATCH - 1 {
+            engine.cycle(big::now());
+        }
+    }
+    rest(engine);
+}
+
+fn rest(engine: &mut Engine) {
+    engine.cycle(big::now());
+    while engine.has_work() {
+        engine.cycle(big::now());
+    }
+}
+
+fn size(queues: usize) -> Size {
+    Size { queues, workloads: 4, admitted: 1 }
+}
+
+fn leader() -> Engine {
+    let mut engine = Engine::new(EngineConfig::default());
+    engine.apply(big::now(), Input::Leader(true));
+    engine
+}
+
+/// What a leader does to take in a world, and the allocations that it makes.
+fn start_up(queues: usize, backwards: bool) -> (Work, u64) {
+    let mut objects = big::objects(size(queues));
+    if backwards {
+        objects.reverse();
+    }
+    let inputs = big::start(objects);
+    let mut engine = leader();
+    let allocated = allocation_counter::measure(|| tell(&mut engine, inputs));
+    (engine.work(), allocated.count_total)
+}
+
+/// What a change costs an engine.
+fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
+    let before = engine.work();
+    tell(engine, inputs);
+    let after = engine.work();
+    Work {
+        statuses: after.statuses - before.statuses,
+        workloads: after.workloads - before.workloads,
+        jobs: after.jobs - before.jobs,
+        rebuilt_nodes: after.rebuilt_nodes - before.rebuilt_nodes,
+        evaluations: after.evaluations - before.evaluations,
+        hotswap_steps: after.hotswap_steps - before.hotswap_steps,
+    }
+}
+
+#[test]
+fn start_up_grows_with_the_number_of_objects_and_not_faster() {
+    for backwards in [false, true] {
+        let (small, small_allocations) = start_up(500, backwards);
+        let (large, large_allocations) = start_up(1_000, backwards);
+        // Flavors, the check and the Cohorts have a look, too.
+        let most = 2 * 1_000 + FLAVORS as u64 + 1 + 52;
+        assert!(large.statuses <= most, "{} statuses for 2,000 queues", large.statuses);
+        assert!(large.rebuilt_nodes <= 2 * small.rebuilt_nodes, "{small:?} {large:?}");
+        assert!(large.workloads <= 2 * small.workloads + 4, "{small:?} {large:?}");
+        assert!(large.evaluations <= 2 * small.evaluations + 4, "{small:?} {large:?}");
+        let growth = large_allocations * 100 / small_allocations;
+        assert!(growth <= 210, "{small_allocations} allocations, then {large_allocations}");
+    }
+}
+
+#[test]
+fn before_everything_was_seen_and_without_the_lease_no_status_is_worked_out() {
+    let mut inputs = big::start(big::objects(size(100)));
+    let synced = inputs.pop();
+    let mut engine = leader();
+    tell(&mut engine, inputs);
+    assert_eq!(engine.work(), Work::default());
+    tell(&mut engine, synced.into_iter().collect());
+    assert!(engine.work().statuses >= 200);
+
+    let mut standby = Engine::new(EngineConfig::default());
+    tell(&mut standby, big::start(big::objects(size(100))));
+    assert_eq!(standby.work().statuses, 0);
+    let taken_over = cost(&mut standby, vec![Input::Leader(true)]);
+    assert!((200..=300).contains(&taken_over.statuses), "{taken_over:?}");
+    assert!(taken_over.rebuilt_nodes == 0, "{taken_over:?}");
+}
+
+/// Lets an engine write the statuses and finalizers of queues, flavors and checks, as an API server would take them, until it rests.
+fn write_all(engine: &mut Engine, objects: &[Object]) {
+    let mut known: BTreeMap<ObjectRef, Value> = BTreeMap::new();
+    for object in objects {
+        if let Some(value) = to_value(object) {
+            known.insert(object.object_ref(), value);
+        }
+    }
+    for version in 2.. {
+        let mut writes = Vec::new();
+        for effect in engine.cycle(big::now()) {
+            if let Effect::Write(write) = effect {
+                writes.push(write);
+            }
+        }
+        let mut any = engine.has_work();
+        for write in writes {
+            let (Write::MergePatch { body, .. }, Some(value)) = (write.write, known.get_mut(&write.object))
+            else {
+                continue;
+            };
+            merge(value, body);
+            value["metadata"]["resourceVersion"] = version.to_string().into();
+            let result = Ok(Some(from_value(write.object.kind, value)));
+            engine.apply(big::now(), Input::Written { id: write.id, result });
+            any = true;
+        }
+        if !any {
+            return;
+        }
+    }
+}
+
+fn merge(into: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch;
+        return;
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            into.as_object_mut().expect("an object").remove(&key);
+        } else if into.get(&key).is_some_and(Value::is_object) {
+            merge(&mut into[&key], value);
+        } else if key != "resourceVersion" {
+            into[&key] = value;
+        }
+    }
+}
+
+fn to_value(object: &Object) -> Option<Value> {
+    let value = match object {
+        Object::ClusterQueue(o) => serde_json::to_value(o),
+        Object::LocalQueue(o) => serde_json::to_value(o),
+        Object::ResourceFlavor(o) => serde_json::to_value(o),
+        Object::AdmissionCheck(o) => serde_json::to_value(o),
+        _ => return None,
+    };
+    Some(value.expect("the object encodes"))
+}
+
+fn from_value(kind: Kind, value: &Value) -> Object {
+    fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+        serde_json::from_value(value.clone()).expect("the object decodes")
+    }
+    match kind {
+        Kind::ClusterQueue => Object::ClusterQueue(typed(value)),
+        Kind::LocalQueue => Object::LocalQueue(typed(value)),
+        Kind::ResourceFlavor => Object::ResourceFlavor(typed(value)),
+        _ => Object::AdmissionCheck(typed(value)),
+    }
+}
+
+#[test]
+fn a_change_costs_what_hangs_on_it() {
+    let queues: usize = 200;
+    let objects = big::objects(size(queues));
+    let mut engine = Engine::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    engine.apply(big::now(), Input::Leader(true));
+    tell(&mut engine, big::start(Vec::new()));
+    for object in objects.clone() {
+        engine.apply(big::now(), Input::Applied(object));
+    }
+    write_all(&mut engine, &objects);
+    let mut cost = |input: Input| cost(&mut engine, vec![input]);
+
+    assert_eq!(cost(Input::Tick), Work::default());
+    let flavor = cost(Input::Applied(big::flavor(3, "b")));
+    // What is parked in the tree is tried again, so that each ClusterQueue is looked at; but no LocalQueue.
+    assert!((1..=queues as u64 + 1).contains(&flavor.statuses), "{flavor:?}");
+    assert!(flavor.evaluations <= queues as u64, "{flavor:?}");
+    assert_eq!((flavor.rebuilt_nodes, flavor.workloads), (0, 0), "{flavor:?}");
+    let check = cost(Input::Applied(big::check("checked", false)));
+    assert_eq!((check.statuses, check.workloads, check.rebuilt_nodes), (1, 0, 0), "{check:?}");
+    let same = cost(Input::Applied(big::cluster_queue(5, 2)));
+    assert!(same.statuses <= 1 && same.workloads == 0 && same.rebuilt_nodes == 0, "{same:?}");
+    let local = cost(Input::Deleted { object: reference(7), uid: None });
+    // What is parked in the tree may be tried again, as above.
+    assert!(local.statuses <= queues as u64 && (1..=4).contains(&local.workloads), "{local:?}");
+}
+
+fn reference(queue: usize) -> ObjectRef {
+    ObjectRef::namespaced(Kind::LocalQueue, format!("team-{}", queue / 10), format!("lq-{queue}"))
+}
+
+#[test]
+fn queues_that_come_together_rebuild_their_tree_once() {
+    let mut engine = leader();
+    tell(&mut engine, big::start(big::objects(size(100))));
+    let more = (100..150).map(|queue| Input::Applied(big::cluster_queue(queue, 1))).collect();
+    let work = cost(&mut engine, more);
+    // The top, the Cohorts and the ClusterQueues.
+    assert!(work.rebuilt_nodes <= 1 + 8 + 150, "{work:?}");
+}

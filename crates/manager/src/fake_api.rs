@@ -1,0 +1,35 @@
+//! A stand-in for the API server inside of the test's process: what the real parts of the manager send comes to a function.
+
+use std::future::Future;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use kube::Client;
+use serde_json::{Value, json};
+
+/// A client whose requests `answer` answers. A panic of `answer` is one of the task that sent the request.
+pub(crate) fn client<A>(answer: impl Fn(Method, Uri, Bytes) -> A + Clone + Send + Sync + 'static) -> Client
+where
+    A: Future<Output = Response> + Send + 'static,
+{
+    Client::new(Router::new().fallback(answer), "default")
+}
+
+/// An object or a list.
+pub(crate) fn found(value: &Value) -> Response {
+    Response::new(Body::from(value.to_string()))
+}
+
+/// A Status.
+pub(crate) fn failed(code: u16, reason: &str) -> Response {
+    let status =
+        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason});
+    (StatusCode::from_u16(code).unwrap(), status.to_string()).into_response()
+}
+
+/// A list of one page.
+pub(crate) fn list(version: &str, items: &[Value]) -> Value {
+    json!({"metadata": {"resourceVersion": version}, "items": items})
+}

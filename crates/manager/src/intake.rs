@@ -1,0 +1,68 @@
+//! How much may wait for the engine: watches stop reading, and writes keep their answers, while too much does. Nothing is dropped.
+//!
+//! What the manager itself says (who leads, that a list is complete, questions) is small, seldom, and never waits.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What may wait, in kilobytes of the text that it was decoded from.
+const ROOM: u32 = 8 << 10;
+/// What the smallest input counts for: so many wait at most, too.
+const LEAST: u32 = 4;
+
+/// The room for what waits. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Intake(Arc<Semaphore>);
+
+/// A place in it, until it is dropped; the default takes none.
+#[derive(Debug, Default)]
+pub struct Place(#[expect(dead_code, reason = "held, not read")] Option<OwnedSemaphorePermit>);
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(ROOM as usize)))
+    }
+}
+
+impl Intake {
+    /// Waits for a place for something of so many bytes.
+    pub async fn place(&self, bytes: usize) -> Place {
+        let wanted = u32::try_from(bytes >> 10).unwrap_or(ROOM).clamp(LEAST, ROOM);
+        // The semaphore is never closed.
+        Place(Arc::clone(&self.0).acquire_many_owned(wanted).await.ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    // Without a runtime, which would make it yield now and then.
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_in_number() {
+        let intake = Intake::default();
+        let mut places = Vec::new();
+        while let Some(place) = intake.place(0).now_or_never() {
+            places.push(place);
+        }
+        assert_eq!(places.len(), 2048);
+        places.clear();
+        while let Some(place) = intake.place(1 << 20).now_or_never() {
+            places.push(place);
+        }
+        assert_eq!(places.len(), 8);
+        places.pop();
+        assert!(intake.place(1 << 20).now_or_never().is_some(), "room that is free is given out again");
+    }
+
+    #[tokio::test]
+    async fn what_is_larger_than_all_room_waits_for_all_of_it() {
+        let intake = Intake::default();
+        let small = intake.place(1).await;
+        assert!(intake.place(usize::MAX).now_or_never().is_none());
+        drop(small);
+        assert!(intake.place(usize::MAX).now_or_never().is_some());
+    }
+}

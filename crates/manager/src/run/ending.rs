@@ -1,0 +1,141 @@
+//! What the process does while its parts run, and in which order it takes them apart.
+
+use std::time::Duration;
+
+use sluice_engine::input::Input;
+use tokio::task::JoinError;
+use tracing::{error, info, warn};
+
+use super::Running;
+use crate::lease::Standing;
+use crate::metrics::registry::Role;
+use crate::shutdown::Stopper;
+use crate::signals::Signals;
+
+/// Writes may take this long after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Everything else may take this long after that.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Running {
+    pub(super) async fn until_the_end(mut self, stopper: Stopper) -> anyhow::Result<u8> {
+        match self.ending().await? {
+            Ending::Asked => {
+                self.stop_gracefully(stopper).await;
+                Ok(0)
+            }
+            Ending::Fatal(why) => {
+                error!(%why, "ending");
+                self.give_up().await;
+                Ok(1)
+            }
+        }
+    }
+
+    /// Does what the election and the lists ask for, until there is a reason to end.
+    pub(super) async fn ending(&mut self) -> anyhow::Result<Ending> {
+        let mut signals = Signals::new()?;
+        loop {
+            tokio::select! {
+                name = signals.next() => {
+                    info!(signal = name, "stopping");
+                    return Ok(Ending::Asked);
+                }
+                Ok(()) = self.standing.changed() => self.standing_changed(),
+                () = self.takeover.caught_up() => self.lead(),
+                Some((why, answer)) = self.losses.recv() => {
+                    self.step_down(&why).await;
+                    // The election waits for this.
+                    let _ = answer.send(());
+                }
+                // It goes on until it is told to stop, which was not yet.
+                ended = &mut self.election => return Ok(Ending::Fatal(self.why_the_election_ended(ended))),
+                Some(why) = self.fatal.recv() => return Ok(Ending::Fatal(why)),
+            }
+        }
+    }
+
+    /// A panic in it was told before it ended.
+    fn why_the_election_ended(&mut self, ended: Result<(), JoinError>) -> String {
+        self.fatal.try_recv().unwrap_or_else(|_| match ended {
+            Ok(()) => "the election ended".to_owned(),
+            Err(error) => format!("the election failed: {error}"),
+        })
+    }
+
+    fn standing_changed(&mut self) {
+        if *self.standing.borrow_and_update() == Standing::Leading {
+            if self.elected {
+                self.registry.set_role(Role::Leader);
+            }
+            self.takeover.ask();
+        }
+    }
+
+    /// What was written by whoever led before is known.
+    fn lead(&self) {
+        if *self.standing.borrow() == Standing::Leading {
+            self.engine.input(Input::Leader(true));
+        }
+    }
+
+    /// Another replica may lead from now on: what is not written yet must not be. Everything is listed again, and the process
+    /// stays: it answers webhooks, and leads again when it holds the lease again.
+    async fn step_down(&mut self, why: &str) {
+        error!(%why, "leadership is lost: following from now on");
+        // A list that is under way is of a term that is over.
+        self.takeover.ask();
+        self.writer.abandon();
+        self.engine.step_down();
+        // What the engine emitted before has reached the writer once this is answered.
+        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        self.writer.abandon();
+        self.registry.set_role(Role::Follower);
+    }
+
+    /// A part of the process is dead: nothing more is written, so that the lease can be given back at once.
+    pub(super) async fn give_up(self) {
+        self.engine.step_down();
+        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        self.writer.abandon();
+        if !self.writer.is_quiet(PATIENCE).await {
+            warn!("a write is under way still: the lease is not released, and expires by itself");
+            return;
+        }
+        self.release.stop();
+        if !self.election.is_finished() {
+            let _ = tokio::time::timeout(PATIENCE, self.election).await;
+        }
+    }
+
+    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the doors.
+    async fn stop_gracefully(self, stopper: Stopper) {
+        self.engine.input(Input::Leader(false));
+        // What the engine emitted before is with the writer once this is answered.
+        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        if !self.writer.drain(DRAIN).await {
+            warn!("not all writes were answered in time");
+        }
+        self.release.stop();
+        let _ = tokio::time::timeout(PATIENCE, self.election).await;
+        stopper.stop();
+        self.engine.stop();
+        let engine_thread = self.engine_thread;
+        let joined = tokio::task::spawn_blocking(move || engine_thread.join());
+        let _ = tokio::time::timeout(PATIENCE, joined).await;
+        let _ = tokio::time::timeout(Duration::from_millis(500), self.events).await;
+        for task in self.tasks {
+            let _ = tokio::time::timeout(Duration::from_millis(500), task).await;
+        }
+        info!("stopped");
+    }
+}
+
+/// Why the process ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// By a signal.
+    Asked,
+    /// A part of it is dead.
+    Fatal(String),
+}

@@ -1,0 +1,51 @@
+//! Settings of the election and of TLS, from their sections of the configuration.
+
+use super::{
+    Client, Election, JoinHandle, Loss, Parts, Standing, Stop, Supervisor, TlsOptions, lease, mpsc, warn,
+    watch,
+};
+
+impl Parts {
+    pub(super) fn election(
+        &self,
+        supervisor: &Supervisor,
+        client: Client,
+        stop: Stop,
+        losses: mpsc::UnboundedSender<Loss>,
+    ) -> (JoinHandle<()>, watch::Receiver<Standing>) {
+        let section = &self.configuration.leader_election;
+        let namespace = if section.resource_namespace.is_empty() {
+            self.configuration.namespace.clone()
+        } else {
+            section.resource_namespace.clone()
+        };
+        let settings = lease::Settings {
+            namespace,
+            name: section.resource_name.clone(),
+            identity: lease::identity(),
+            lease_duration: section.lease_duration.as_std(),
+            renew_deadline: section.renew_deadline.as_std(),
+            retry_period: section.retry_period.as_std(),
+        };
+        let (election, standing) = Election::new(client, settings);
+        let elect = section.leader_elect;
+        let task = supervisor.until(stop.clone()).spawn("lease", async move {
+            if elect { election.run(stop, losses).await } else { election.stand_alone(stop).await }
+        });
+        (task, standing)
+    }
+
+    pub(super) fn tls(&self) -> TlsOptions {
+        let Some(tls) = &self.configuration.tls else { return TlsOptions::default() };
+        let least = Some(tls.min_version.as_str()).filter(|version| !version.is_empty());
+        let (options, unknown) = TlsOptions::narrowed(least, &tls.cipher_suites);
+        if !unknown.is_empty() {
+            warn!(suites = %unknown.join(", "), "cipher suites that are not available are left out");
+        }
+        let (options, unknown) = options.with_curves(&tls.curve_preferences);
+        if !unknown.is_empty() {
+            warn!(curves = %unknown.join(", "), "curves that are not available are left out");
+        }
+        options
+    }
+}

@@ -1,0 +1,132 @@
+//! The process's end, with all parts but the servers running on a stand-in for the API server.
+
+use std::future::pending;
+
+use axum::body::Bytes;
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use serde_json::{Value, json};
+use sluice_api::config::Environment;
+use tokio::sync::Notify;
+
+use super::ending::Ending;
+use super::*;
+use crate::fake_api::{self, failed, found, list};
+use crate::watch::pods::Pods;
+
+/// What the stand-in has: a lease, and a request on which the part that sends it panics.
+struct Server {
+    lease: watch::Sender<Value>,
+    poisonous: &'static str,
+    poisoned: Notify,
+}
+
+impl Server {
+    fn new(poisonous: &'static str) -> Arc<Self> {
+        Arc::new(Self { lease: watch::Sender::new(Value::Null), poisonous, poisoned: Notify::new() })
+    }
+
+    fn client(self: &Arc<Self>) -> Client {
+        let server = Arc::clone(self);
+        fake_api::client(move |method, uri, body| Arc::clone(&server).answer(method, uri, body))
+    }
+
+    async fn answer(self: Arc<Self>, method: Method, uri: Uri, body: Bytes) -> Response {
+        if uri.path() == self.poisonous {
+            self.poisoned.notified().await;
+            panic!("a bug at {}", uri.path());
+        }
+        if uri.path().contains("/leases") {
+            if method != Method::GET {
+                let mut lease: Value = serde_json::from_slice(&body).unwrap();
+                lease["metadata"]["resourceVersion"] = json!("1");
+                self.lease.send_replace(lease);
+            }
+            let lease = self.lease.borrow();
+            return if lease.is_null() { failed(404, "NotFound") } else { found(&lease) };
+        }
+        if uri.query().is_some_and(|query| query.contains("watch=")) {
+            pending::<()>().await;
+        }
+        if uri.path() == "/apis/kueue.x-k8s.io/v1beta2" {
+            return found(&json!({"resources": []}));
+        }
+        found(&list("1", &[]))
+    }
+
+    fn holder(&self) -> String {
+        self.lease.borrow()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    async fn is_held(&self) {
+        self.lease
+            .subscribe()
+            .wait_for(|lease| {
+                lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
+            })
+            .await
+            .unwrap();
+    }
+}
+
+fn start(server: &Arc<Server>) -> (Running, Stopper) {
+    let environment = Environment::default();
+    let (mut configuration, _) = Configuration::defaults_in(&environment).unwrap();
+    configuration.health.health_probe_bind_address.clear();
+    configuration.metrics.bind_address.clear();
+    let controllers = Controllers::parse("*,-webhooks,-certificates").unwrap();
+    let (stopper, stop) = pair();
+    let (client, shares) = (server.client(), descriptors::shares());
+    let parts =
+        Parts { configuration, controllers, client, stop, inject_panics: false, record: None, shares };
+    assert_eq!(parts.pods(), Pods::ForQueues);
+    (parts.start(server.client()).unwrap(), stopper)
+}
+
+/// Why the process ends, once it leads, and whether the part that panicked was told of.
+async fn end(poisonous: &'static str) -> (Running, Arc<Server>, Ending) {
+    let server = Server::new(poisonous);
+    let (mut running, _stopper) = start(&server);
+    let panics = async {
+        server.is_held().await;
+        server.poisoned.notify_one();
+    };
+    let (ending, ()) = tokio::join!(running.ending(), panics);
+    (running, server, ending.unwrap())
+}
+
+#[tokio::test]
+async fn a_panic_in_a_watch_ends_the_process_with_its_reason_and_gives_the_lease_back() {
+    let (running, server, ending) = end("/api/v1/nodes").await;
+    assert_eq!(ending, Ending::Fatal("the task nodes panicked: a bug at /api/v1/nodes".to_owned()));
+    assert!(!server.holder().is_empty());
+    running.give_up().await;
+    assert_eq!(server.holder(), "", "the next leader need not wait until the lease expires");
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_asked_for_is_exit_code_1() {
+    let server = Server::new("/apis/kueue.x-k8s.io/v1beta2");
+    let (running, stopper) = start(&server);
+    let panics = async {
+        server.is_held().await;
+        server.poisoned.notify_one();
+    };
+    let (code, ()) = tokio::join!(running.until_the_end(stopper), panics);
+    assert_eq!((code.unwrap(), server.holder().as_str()), (1, ""));
+}
+
+#[tokio::test]
+async fn a_panic_in_the_election_is_the_reason_and_not_that_it_ended() {
+    // Either may be noticed first.
+    for _ in 0..8 {
+        let server = Server::new(
+            "/apis/coordination.k8s.io/v1/namespaces/kueue-system/leases/c1f6bfd2.kueue.x-k8s.io",
+        );
+        let (mut running, _stopper) = start(&server);
+        server.poisoned.notify_one();
+        let Ending::Fatal(why) = running.ending().await.unwrap() else { panic!("it was not asked to end") };
+        assert!(why.starts_with("the task lease panicked: a bug at "), "{why}");
+        running.give_up().await;
+    }
+}

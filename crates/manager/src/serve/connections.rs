@@ -1,0 +1,240 @@
+//! The connections of a server and what each is busy with: which one gives way when there are too many, and until when each must
+//! have got on. Pure: the caller gives the time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+/// What a connection is busy with, in the order in which connections give way to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// No request has come yet: the TLS handshake, the head of the first request.
+    Opening,
+    /// Between two requests.
+    Idle,
+    /// The body of a request comes in.
+    Receiving,
+    /// The answer goes out.
+    Sending,
+    /// The answer is made.
+    Answering,
+}
+
+/// How long a connection may stay in a phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Until the first request.
+    pub opening: Duration,
+    /// Until the next request.
+    pub idle: Duration,
+    /// For the body of a request.
+    pub receiving: Duration,
+    /// For an answer.
+    pub sending: Duration,
+    /// How long a new connection is left alone before it gives way to a newer one: its request may be on the way.
+    pub settling: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            opening: Duration::from_secs(10),
+            // Go's clients drop an idle connection after 90 s: they should be first.
+            idle: Duration::from_secs(100),
+            // The API server waits for a webhook 30 s at most.
+            receiving: Duration::from_secs(15),
+            sending: Duration::from_secs(30),
+            settling: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Patience {
+    fn of(&self, phase: Phase) -> Option<Duration> {
+        match phase {
+            Phase::Opening => Some(self.opening),
+            Phase::Idle => Some(self.idle),
+            Phase::Receiving => Some(self.receiving),
+            Phase::Sending => Some(self.sending),
+            Phase::Answering => None,
+        }
+    }
+}
+
+/// Names a connection; grows, so that the order is that of arrival.
+pub type Id = u64;
+
+#[derive(Debug)]
+struct Connection {
+    phase: Phase,
+    since: Instant,
+    shed: bool,
+    /// Told when the phase changes and when the connection is shed.
+    news: Arc<Notify>,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on, at least until this moment.
+    Until(Instant),
+    /// It goes on.
+    Open,
+    /// It must end.
+    Over,
+}
+
+/// The connections of one server.
+#[derive(Debug, Default)]
+pub struct Connections {
+    open: BTreeMap<Id, Connection>,
+    next: Id,
+    patience: Patience,
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(patience: Patience) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
+    /// A connection came.
+    pub fn add(&mut self, now: Instant) -> (Id, Arc<Notify>) {
+        let (id, news) = (self.next, Arc::new(Notify::new()));
+        self.next += 1;
+        let news_of = Arc::clone(&news);
+        self.open.insert(id, Connection { phase: Phase::Opening, since: now, shed: false, news: news_of });
+        (id, news)
+    }
+
+    /// A connection ended.
+    pub fn remove(&mut self, id: Id) {
+        self.open.remove(&id);
+    }
+
+    /// A connection began something else.
+    pub fn enter(&mut self, id: Id, phase: Phase, now: Instant) {
+        if let Some(connection) = self.open.get_mut(&id)
+            && connection.phase != phase
+        {
+            (connection.phase, connection.since) = (phase, now);
+            connection.news.notify_one();
+        }
+    }
+
+    /// The body of a request came in, or is not wanted.
+    pub fn received(&mut self, id: Id, now: Instant) {
+        if self.open.get(&id).is_some_and(|connection| connection.phase == Phase::Receiving) {
+            self.enter(id, Phase::Answering, now);
+        }
+    }
+
+    /// Whether a connection may go on.
+    pub fn fate(&self, id: Id, now: Instant) -> Fate {
+        let Some(connection) = self.open.get(&id).filter(|c| !c.shed) else { return Fate::Over };
+        match self.patience.of(connection.phase) {
+            None => Fate::Open,
+            Some(patience) if now.saturating_duration_since(connection.since) >= patience => Fate::Over,
+            Some(patience) => Fate::Until(connection.since + patience),
+        }
+    }
+
+    /// Ends the connection that is missed least: among those of the first phase, the one that has been in it longest. One whose
+    /// request is being answered never gives way. Whether there was one: if not, one may settle soon, or be done.
+    pub fn shed(&mut self, now: Instant) -> bool {
+        self.shed_first(now, |_, phase| phase < Phase::Answering)
+    }
+
+    /// Ends the connection that has been receiving or sending longest, but for `this` one: it holds memory.
+    pub fn shed_slowest(&mut self, this: Id, now: Instant) -> bool {
+        self.shed_first(now, |id, phase| id != this && matches!(phase, Phase::Receiving | Phase::Sending))
+    }
+
+    fn shed_first(&mut self, now: Instant, may: impl Fn(Id, Phase) -> bool) -> bool {
+        let open = self.open.iter_mut().filter(|(id, c)| !c.shed && may(**id, c.phase));
+        let Some((_, first)) = open.min_by_key(|(id, c)| (c.phase, c.since, **id)) else { return false };
+        let age = now.saturating_duration_since(first.since);
+        if first.phase == Phase::Opening && age < self.patience.settling {
+            return false;
+        }
+        first.shed = true;
+        first.news.notify_one();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_one_that_never_asked_gives_way_first_and_one_that_is_answered_never() {
+        let (mut connections, start) = (Connections::new(Patience::default()), Instant::now());
+        let ids: Vec<_> = (0..6).map(|second| connections.add(at(start, second)).0).collect();
+        connections.enter(ids[0], Phase::Answering, at(start, 6));
+        connections.enter(ids[1], Phase::Idle, at(start, 7));
+        connections.enter(ids[2], Phase::Receiving, at(start, 6));
+        connections.enter(ids[3], Phase::Sending, at(start, 6));
+        let over = |connections: &Connections| {
+            let now = at(start, 8);
+            ids.iter().filter(|id| connections.fate(**id, now) == Fate::Over).copied().collect::<Vec<_>>()
+        };
+        let mut order = Vec::new();
+        while connections.shed(at(start, 8)) {
+            let gone: Vec<_> = over(&connections).into_iter().filter(|id| !order.contains(id)).collect();
+            order.extend(gone);
+        }
+        assert_eq!(order, [4, 5, 1, 2, 3], "the oldest of the openers first; 0 is being answered");
+    }
+
+    #[test]
+    fn a_new_one_has_a_moment_to_ask_and_those_of_use_do_not_go_instead() {
+        let patience = Patience::default();
+        let (mut connections, start) = (Connections::new(patience), Instant::now());
+        let (used, _) = connections.add(start);
+        connections.enter(used, Phase::Idle, start);
+        let (new, _) = connections.add(start);
+        assert!(!connections.shed(start));
+        assert!(connections.shed(start + patience.settling));
+        assert_eq!(connections.fate(new, start), Fate::Over);
+        assert_ne!(connections.fate(used, start), Fate::Over);
+    }
+
+    #[test]
+    fn what_holds_memory_gives_way_oldest_first_but_not_the_one_that_asks() {
+        let (mut connections, start) = (Connections::new(Patience::default()), Instant::now());
+        let ids: Vec<_> = (0..4).map(|_| connections.add(start).0).collect();
+        connections.enter(ids[1], Phase::Receiving, at(start, 1));
+        connections.enter(ids[2], Phase::Receiving, at(start, 2));
+        assert!(connections.shed_slowest(ids[1], at(start, 3)));
+        assert_eq!(connections.fate(ids[2], at(start, 3)), Fate::Over);
+        assert!(!connections.shed_slowest(ids[1], at(start, 3)), "only idle ones are left");
+    }
+
+    #[test]
+    fn each_phase_has_its_time_and_a_change_begins_it_anew() {
+        let patience = Patience::default();
+        let (mut connections, start) = (Connections::new(patience), Instant::now());
+        let (id, news) = connections.add(start);
+        assert_eq!(connections.fate(id, start), Fate::Until(start + patience.opening));
+        assert_eq!(connections.fate(id, start + patience.opening), Fate::Over);
+        connections.enter(id, Phase::Receiving, at(start, 3));
+        assert!(futures::FutureExt::now_or_never(news.notified()).is_some());
+        assert_eq!(connections.fate(id, at(start, 3)), Fate::Until(at(start, 3) + patience.receiving));
+        connections.enter(id, Phase::Receiving, at(start, 9));
+        assert_eq!(connections.fate(id, at(start, 3) + patience.receiving), Fate::Over);
+        connections.enter(id, Phase::Answering, at(start, 4));
+        assert_eq!(connections.fate(id, at(start, 100_000)), Fate::Open);
+        connections.enter(id, Phase::Idle, at(start, 5));
+        connections.received(id, at(start, 6));
+        assert!(matches!(connections.fate(id, at(start, 6)), Fate::Until(_)), "a late end of a body is none");
+        connections.remove(id);
+        assert_eq!(connections.fate(id, start), Fate::Over);
+    }
+}

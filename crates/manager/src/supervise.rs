@@ -1,0 +1,166 @@
+//! Tasks and threads that the process cannot do without: one that panics, or ends before it is told to, ends the process with its
+//! reason. A manager that went on with a part of it dead would lead and not do what a leader does.
+//!
+//! Everything here is started through a [`Supervisor`]; clippy refuses the bare functions (`clippy.toml`).
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use futures::FutureExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::shutdown::Stop;
+
+/// Starts tasks and threads. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    fatal: mpsc::UnboundedSender<String>,
+    stop: Stop,
+}
+
+impl Supervisor {
+    /// `fatal` is told the reason for which the process must end; once `stop` was given tasks may end.
+    pub fn new(fatal: mpsc::UnboundedSender<String>, stop: Stop) -> Self {
+        Self { fatal, stop }
+    }
+
+    /// The same for tasks that another signal ends.
+    #[must_use]
+    pub fn until(&self, stop: Stop) -> Self {
+        Self { fatal: self.fatal.clone(), stop }
+    }
+
+    /// Ends the process.
+    pub fn fatal(&self, why: String) {
+        // The receiver lives as long as the process is meant to.
+        let _ = self.fatal.send(why);
+    }
+
+    /// Starts a task that goes on until the stop.
+    pub fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let supervisor = self.clone();
+        self.spawn_finite(name, async move {
+            task.await;
+            supervisor.ended("task", name);
+        })
+    }
+
+    /// Starts a task that may end.
+    #[expect(clippy::disallowed_methods, reason = "this is what watches over it")]
+    pub fn spawn_finite(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let supervisor = self.clone();
+        tokio::spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+                supervisor.fatal(format!("the task {name} panicked: {}", text(&*panic)));
+            }
+        })
+    }
+
+    /// Starts a thread that goes on until the stop.
+    pub fn thread(
+        &self,
+        name: &'static str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<thread::JoinHandle<()>> {
+        let supervisor = self.clone();
+        self.thread_finite(name, move || {
+            work();
+            supervisor.ended("thread", name);
+        })
+    }
+
+    /// Starts a thread that may end.
+    #[expect(clippy::disallowed_methods, reason = "this is what watches over it")]
+    pub fn thread_finite(
+        &self,
+        name: &'static str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<thread::JoinHandle<()>> {
+        let supervisor = self.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                supervisor.fatal(format!("the thread {name} panicked: {}", text(&*panic)));
+            }
+        })
+    }
+
+    fn ended(&self, what: &str, name: &str) {
+        if !self.stop.is_stopped() {
+            self.fatal(format!("the {what} {name} ended"));
+        }
+    }
+}
+
+/// What came of `work` on one object, or the message of its panic. It must leave nothing half done that outlives it.
+pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text(&*panic))
+}
+
+/// A panic's message.
+pub fn text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_else(|| "panic without a message".to_owned())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::shutdown::{Stopper, pair};
+
+    /// A supervisor, and what it would end the process with.
+    pub(crate) fn supervisor() -> (Supervisor, mpsc::UnboundedReceiver<String>, Stopper) {
+        let (fatal, fatals) = mpsc::unbounded_channel();
+        let (stopper, stop) = pair();
+        (Supervisor::new(fatal, stop), fatals, stopper)
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_or_ends_is_fatal() {
+        let (supervisor, mut fatals, _stopper) = supervisor();
+        supervisor.spawn("watch", async { panic!("a bug") });
+        assert_eq!(fatals.recv().await.unwrap(), "the task watch panicked: a bug");
+        supervisor.spawn("lease", async {});
+        assert_eq!(fatals.recv().await.unwrap(), "the task lease ended");
+        supervisor.spawn_finite("event", async { panic!("{}", 7) });
+        assert_eq!(fatals.recv().await.unwrap(), "the task event panicked: 7");
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_panics_or_ends_is_fatal() {
+        let (supervisor, mut fatals, _stopper) = supervisor();
+        supervisor.thread("engine", || panic!("a bug")).unwrap();
+        assert_eq!(fatals.recv().await.unwrap(), "the thread engine panicked: a bug");
+        supervisor.thread("engine", || {}).unwrap();
+        assert_eq!(fatals.recv().await.unwrap(), "the thread engine ended");
+    }
+
+    #[tokio::test]
+    async fn what_ends_when_it_is_told_to_or_may_is_not_fatal() {
+        let (supervisor, mut fatals, stopper) = supervisor();
+        supervisor.spawn_finite("event", async {}).await.unwrap();
+        supervisor.thread_finite("record", || {}).unwrap().join().unwrap();
+        stopper.stop();
+        supervisor.spawn("watch", async {}).await.unwrap();
+        assert!(fatals.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_panic_on_one_object_is_an_answer() {
+        assert_eq!(guarded(|| 1), Ok(1));
+        assert_eq!(guarded(|| -> u8 { panic!("poison") }), Err("poison".to_owned()));
+    }
+}

@@ -1,0 +1,363 @@
+//! Lists a kind, then watches it from there, for as long as it is asked: texts of objects, one at a time.
+//!
+//! `kube::runtime::watcher` holds a page of a list four times over, as bytes, as text and decoded: 500 objects of up to a megabyte and a
+//! half. Here an object is cut out of the answer as it comes in, and no more is read until it is taken.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
+use kube::Client;
+use kube::api::{ListParams, WatchParams};
+use kube::core::Request;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::items::Items;
+use super::pump::Selector;
+
+/// Objects in a page of a list. It bounds the API server's work, not our memory.
+const PAGE: u32 = 500;
+/// The API server ends a watch after this time.
+const WATCH: u32 = 290;
+/// A connection on which nothing came for longer is dead: a watch that the server has not ended.
+const SILENCE: Duration = Duration::from_secs(WATCH as u64 + 5);
+/// The same for a list: the API server's own limit of a request.
+const LIST_SILENCE: Duration = Duration::from_mins(1);
+
+/// Why there is no event. The next call goes on: with the same watch, another one, or a list.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The list was refused, or not answered.
+    #[error("listing")]
+    List(#[source] kube::Error),
+    /// The watch was refused, or not answered.
+    #[error("watching")]
+    Watch(#[source] kube::Error),
+    /// The answer ended, or stopped, before its end.
+    #[error("the answer broke off")]
+    Broken(#[source] std::io::Error),
+    /// The API server ended the watch.
+    #[error("the watch ended: {message} ({code})")]
+    Ended {
+        /// The HTTP code; 410 means that changes were missed.
+        code: u64,
+        /// Why.
+        message: String,
+    },
+    /// The answer is not one.
+    #[error("the answer cannot be read")]
+    Malformed(#[source] serde_json::Error),
+    /// The answer does not say at which version it is.
+    #[error("the answer has no resourceVersion")]
+    NoVersion,
+}
+
+impl Error {
+    /// Whether the kind does not exist.
+    pub fn is_not_found(&self) -> bool {
+        let (Self::List(source) | Self::Watch(source)) = self else { return false };
+        matches!(source, kube::Error::Api(status) if status.code == 404)
+    }
+
+    /// Whether everything is listed again because changes were missed, which is nothing to worry about.
+    pub fn is_desync(&self) -> bool {
+        match self {
+            Self::Ended { code, .. } => *code == 410,
+            Self::Watch(kube::Error::Api(status)) => status.code == 410,
+            _ => false,
+        }
+    }
+}
+
+/// What there is to tell.
+#[derive(Debug)]
+pub enum Event {
+    /// A list begins.
+    Init,
+    /// An object of it.
+    InitApply(Seen),
+    /// It is complete.
+    InitDone,
+    /// An object was made or has changed.
+    Apply(Seen),
+    /// An object was deleted; this was its last state.
+    Delete(Seen),
+}
+
+/// What every object says of itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Meta {
+    /// Its name.
+    pub name: String,
+    /// Its namespace, if it is in one.
+    pub namespace: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// Where in a list the next page begins.
+    #[serde(rename = "continue")]
+    next_page: String,
+}
+
+/// Something with metadata.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    metadata: Meta,
+    // Of a Status. Other objects may have anything there.
+    code: Value,
+    message: Value,
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+struct Line<T> {
+    #[serde(rename = "type", default)]
+    type_: String,
+    object: T,
+}
+
+/// An object that was not decoded yet.
+#[derive(Debug)]
+pub struct Seen {
+    /// What it says of itself.
+    pub meta: Meta,
+    text: Vec<u8>,
+    /// The text is a line of a watch.
+    line: bool,
+}
+
+impl Seen {
+    fn item(text: Vec<u8>) -> Result<Self, Error> {
+        let head: Head = serde_json::from_slice(&text).map_err(Error::Malformed)?;
+        Ok(Self { meta: head.metadata, text, line: false })
+    }
+
+    /// The length of its text.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Decodes it.
+    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        if self.line {
+            serde_json::from_slice::<Line<T>>(&self.text).map(|line| line.object)
+        } else {
+            serde_json::from_slice(&self.text)
+        }
+    }
+}
+
+type Asked = axum::http::Request<Vec<u8>>;
+type Body = Pin<Box<dyn AsyncBufRead + Send>>;
+
+/// How far it is.
+#[derive(Default)]
+enum State {
+    #[default]
+    Empty,
+    /// A page is wanted: the first, or the one after.
+    Page { after: Option<String> },
+    /// A page comes in.
+    Paging { body: Body, items: Items },
+    /// Everything up to a version is known.
+    Known { version: String },
+    /// Changes come in.
+    Watching { version: String, body: Body, lines: Lines },
+}
+
+/// The source of one kind's objects.
+pub struct Source {
+    client: Client,
+    request: Request,
+    selector: Selector,
+    state: State,
+}
+
+impl Source {
+    /// Nothing is known yet.
+    pub fn new(client: Client, path: &str, selector: Selector) -> Self {
+        Self { client, request: Request::new(path), selector, state: State::Empty }
+    }
+
+    /// The next event. It is not to be asked again when it was dropped halfway.
+    pub async fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            // After an error without another state, everything is listed again.
+            match std::mem::take(&mut self.state) {
+                State::Empty => {
+                    self.state = State::Page { after: None };
+                    return Ok(Event::Init);
+                }
+                State::Page { after } => {
+                    let request = self.list(after).map_err(Error::List)?;
+                    let body = send(self.client.clone(), request).await.map_err(Error::List)?;
+                    self.state = State::Paging { body, items: Items::default() };
+                }
+                State::Paging { mut body, mut items } => {
+                    if let Some(text) = items.next() {
+                        let seen = Seen::item(text)?;
+                        self.state = State::Paging { body, items };
+                        return Ok(Event::InitApply(seen));
+                    }
+                    if read(&mut body, LIST_SILENCE, |piece| items.take_in(piece)).await? {
+                        self.state = State::Paging { body, items };
+                        continue;
+                    }
+                    let head: Head = serde_json::from_slice(items.around()).map_err(Error::Malformed)?;
+                    let Meta { resource_version: version, next_page, .. } = head.metadata;
+                    if !next_page.is_empty() {
+                        self.state = State::Page { after: Some(next_page) };
+                    } else if version.is_empty() {
+                        return Err(Error::NoVersion);
+                    } else {
+                        self.state = State::Known { version };
+                        return Ok(Event::InitDone);
+                    }
+                }
+                State::Known { version } => {
+                    let request = self.watch(&version).map_err(Error::Watch)?;
+                    match send(self.client.clone(), request).await.map_err(Error::Watch) {
+                        Ok(body) => self.state = State::Watching { version, body, lines: Lines::default() },
+                        Err(error) => return Err(self.from(version, error)),
+                    }
+                }
+                State::Watching { version, mut body, mut lines } => {
+                    let Some(line) = lines.complete.pop_front() else {
+                        self.state = match read(&mut body, SILENCE, |piece| lines.take_in(piece)).await {
+                            Ok(true) => State::Watching { version, body, lines },
+                            Ok(false) => State::Known { version },
+                            Err(error) => return Err(self.from(version, error)),
+                        };
+                        continue;
+                    };
+                    let heard = heard(line)?;
+                    let version = heard.version().unwrap_or(version);
+                    self.state = State::Watching { version, body, lines };
+                    match heard {
+                        Heard::Event(event) => return Ok(event),
+                        Heard::Bookmark(_) => {}
+                        Heard::Error(error) => {
+                            if error.is_desync() {
+                                self.state = State::Empty;
+                            }
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Another watch is to go on from a version, unless changes since then are lost.
+    fn from(&mut self, version: String, error: Error) -> Error {
+        if !error.is_desync() {
+            self.state = State::Known { version };
+        }
+        error
+    }
+
+    fn list(&self, after: Option<String>) -> Result<Asked, kube::Error> {
+        let Selector { fields, labels } = self.selector;
+        let parameters = ListParams {
+            field_selector: fields.map(str::to_owned),
+            label_selector: labels.map(str::to_owned),
+            limit: Some(PAGE),
+            continue_token: after,
+            ..ListParams::default()
+        };
+        self.request.list(&parameters).map_err(kube::Error::BuildRequest)
+    }
+
+    fn watch(&self, version: &str) -> Result<Asked, kube::Error> {
+        let Selector { fields, labels } = self.selector;
+        let parameters = WatchParams {
+            field_selector: fields.map(str::to_owned),
+            label_selector: labels.map(str::to_owned),
+            timeout: Some(WATCH),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        self.request.watch(&parameters, version).map_err(kube::Error::BuildRequest)
+    }
+}
+
+async fn send(client: Client, request: Asked) -> Result<Body, kube::Error> {
+    let answer = tokio::time::timeout(LIST_SILENCE, client.request_stream(request));
+    let silent = |_| kube::Error::Service("no answer in time".into());
+    Ok(Box::pin(answer.await.map_err(silent)??))
+}
+
+/// What comes in, cut into lines.
+#[derive(Default)]
+struct Lines {
+    complete: VecDeque<Vec<u8>>,
+    /// The line that is incomplete.
+    line: Vec<u8>,
+}
+
+impl Lines {
+    fn take_in(&mut self, piece: &[u8]) {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.complete.push_back(std::mem::take(&mut self.line));
+            }
+        }
+    }
+}
+
+/// Takes in what has come; false at the end.
+async fn read(body: &mut Body, limit: Duration, take: impl FnOnce(&[u8])) -> Result<bool, Error> {
+    let piece = match tokio::time::timeout(limit, body.fill_buf()).await {
+        Ok(piece) => piece.map_err(Error::Broken)?,
+        Err(_) => return Err(Error::Broken(std::io::ErrorKind::TimedOut.into())),
+    };
+    let bytes = piece.len();
+    take(piece);
+    body.as_mut().consume(bytes);
+    Ok(bytes > 0)
+}
+
+/// What a line of a watch says.
+enum Heard {
+    Event(Event),
+    Bookmark(String),
+    Error(Error),
+}
+
+impl Heard {
+    /// The version up to which all is known.
+    fn version(&self) -> Option<String> {
+        match self {
+            Self::Event(Event::Apply(seen) | Event::Delete(seen)) => Some(seen.meta.resource_version.clone()),
+            Self::Bookmark(version) => Some(version.clone()),
+            Self::Event(_) | Self::Error(_) => None,
+        }
+    }
+}
+
+fn heard(text: Vec<u8>) -> Result<Heard, Error> {
+    let Line { type_, object: Head { metadata: meta, code, message } } =
+        serde_json::from_slice(&text).map_err(Error::Malformed)?;
+    if type_ == "ERROR" {
+        let message = message.as_str().unwrap_or_default().to_owned();
+        return Ok(Heard::Error(Error::Ended { code: code.as_u64().unwrap_or(0), message }));
+    }
+    if meta.resource_version.is_empty() {
+        return Err(Error::NoVersion);
+    }
+    Ok(match type_.as_str() {
+        "BOOKMARK" => Heard::Bookmark(meta.resource_version),
+        "DELETED" => Heard::Event(Event::Delete(Seen { meta, text, line: true })),
+        _ => Heard::Event(Event::Apply(Seen { meta, text, line: true })),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

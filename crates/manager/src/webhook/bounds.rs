@@ -1,0 +1,231 @@
+//! How much a review may take of this process: bytes on the wire, memory, and time to wait for either.
+//!
+//! The API server takes requests of at most 3 MiB and stores objects of at most 1.5 MiB (etcd's limit). An admission review has the
+//! object as it shall be and as it is, so 4.5 MiB and a few kB about the request, and some more where JSON writes a character in
+//! several. A conversion review has one object: the API server decodes and converts lists item by item. What is larger was not sent
+//! by an API server, or is answered with 413, which the API server reports as the failure of the webhook.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::serve::Entry;
+
+/// The bytes of a review.
+pub const BODY_BYTES: usize = 8 << 20;
+/// The bytes of all reviews that are being received, worked on or answered, and of the answers.
+const ALL_BODIES: usize = 32 << 20;
+/// The memory of all reviews that are being worked on, as [`weight`] has it.
+const ALL_WORK: usize = 64 << 20;
+/// How long a review waits for its turn. The API server waits 10 s for an answer by default.
+const TURN: Duration = Duration::from_secs(5);
+
+/// What a JSON object takes in memory, at least: a node of its map; or the Rust struct that is read from it.
+const OBJECT: usize = 960;
+/// What any other value takes.
+const VALUE: usize = 64;
+/// How many times a text is there while a review is worked on, beside its body: read, converted, and in the buffer of the answer, which
+/// grows by doubling.
+const COPIES: usize = 4;
+
+/// Why a review is not worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its body is too long.
+    #[error("the review is larger than {} MiB", BODY_BYTES >> 20)]
+    TooLong,
+    /// Its values would take too much memory.
+    #[error("the review has too many values")]
+    TooMany,
+    /// Too much is being worked on.
+    #[error("too many reviews at once")]
+    Busy,
+    /// The body broke off.
+    #[error("the review is incomplete")]
+    Incomplete,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::TooLong | Self::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Incomplete => StatusCode::BAD_REQUEST,
+        };
+        (status, format!("{self}\n")).into_response()
+    }
+}
+
+/// What is left for reviews.
+#[derive(Debug)]
+pub struct Bounds {
+    bodies: Arc<Semaphore>,
+    work: Arc<Semaphore>,
+    patience: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            bodies: Arc::new(Semaphore::new(ALL_BODIES)),
+            work: Arc::new(Semaphore::new(ALL_WORK)),
+            patience: TURN,
+        }
+    }
+}
+
+/// Memory that was granted; given back when dropped.
+#[derive(Debug, Default)]
+pub struct Granted(Option<OwnedSemaphorePermit>);
+
+impl Granted {
+    fn add(&mut self, more: OwnedSemaphorePermit) {
+        match &mut self.0 {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+}
+
+impl Bounds {
+    /// Reads a body. Its bytes are granted as they come: what a request only announces keeps nothing from others. When none are
+    /// left, the slowest of the others gives way.
+    pub async fn read(&self, body: Body, entry: &Entry) -> Result<(Vec<u8>, Granted), Refusal> {
+        let announced = hyper::body::Body::size_hint(&body);
+        if announced.lower() > BODY_BYTES as u64 {
+            return Err(Refusal::TooLong);
+        }
+        let (mut read, mut granted) = (Vec::new(), Granted::default());
+        let mut pieces = body.into_data_stream();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|_| Refusal::Incomplete)?;
+            if read.len() + piece.len() > BODY_BYTES {
+                return Err(Refusal::TooLong);
+            }
+            self.grant(&mut granted, read.len() + piece.len(), entry).await?;
+            if read.is_empty() {
+                // Announced, and at most BODY_BYTES: memory that is not written to is not taken.
+                read.reserve_exact(usize::try_from(announced.lower()).unwrap_or(0));
+            }
+            read.extend_from_slice(&piece);
+        }
+        Ok((read, granted))
+    }
+
+    /// Grants what is missing up to so many bytes.
+    pub async fn grant(&self, granted: &mut Granted, bytes: usize, entry: &Entry) -> Result<(), Refusal> {
+        let missing = bytes.saturating_sub(granted.bytes());
+        if missing == 0 {
+            return Ok(());
+        }
+        let missing = u32::try_from(missing).map_err(|_| Refusal::TooLong)?;
+        if let Ok(more) = Arc::clone(&self.bodies).try_acquire_many_owned(missing) {
+            granted.add(more);
+            return Ok(());
+        }
+        entry.make_room();
+        let more =
+            tokio::time::timeout(self.patience, Arc::clone(&self.bodies).acquire_many_owned(missing)).await;
+        granted.add(more.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)?);
+        Ok(())
+    }
+
+    /// Waits until the review may be worked on. An answer may take `most` bytes, however short the review is.
+    pub async fn turn(&self, body: &[u8], most: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let weight = weight(body).saturating_add(most);
+        if weight > ALL_WORK {
+            return Err(Refusal::TooMany);
+        }
+        let weight = u32::try_from(weight).map_err(|_| Refusal::TooMany)?;
+        let turn =
+            tokio::time::timeout(self.patience, Arc::clone(&self.work).acquire_many_owned(weight)).await;
+        turn.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)
+    }
+}
+
+/// The memory that a JSON text takes once it is read, at most, without reading it. A few bytes of text can stand for a hundred times
+/// as much.
+fn weight(json: &[u8]) -> usize {
+    let (mut weight, mut text) = (json.len().saturating_mul(COPIES), false);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => text = !text,
+            b'\\' if text => {
+                bytes.next();
+            }
+            b'{' if !text => weight += OBJECT,
+            b'[' | b',' | b':' if !text => weight += VALUE,
+            _ => {}
+        }
+    }
+    weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use sluice_api::conversion::MAX_ANSWER;
+
+    #[test]
+    fn small_texts_that_become_large_weigh_what_they_become() {
+        assert_eq!(weight(b"{}"), 2 * COPIES + OBJECT);
+        assert_eq!(weight(br#"["{,:[\"{","x"]"#), 15 * COPIES + 2 * VALUE, "nothing inside of a text counts");
+        let objects = format!("[{}]", vec![r#"{"":0}"#; 1000].join(","));
+        assert!(weight(objects.as_bytes()) > 700 * 1000);
+        let lists = format!("[{}]", vec!["[]"; 1000].join(","));
+        assert!(weight(lists.as_bytes()) > 2 * VALUE * 1000 - VALUE);
+    }
+
+    #[tokio::test]
+    async fn reviews_as_they_are_have_a_turn_and_bombs_have_none() {
+        let bounds = Bounds::default();
+        let pods: Vec<_> = (0..8)
+            .map(|n| {
+                let env: Vec<_> = (0..500).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(100)})).collect();
+                let container = json!({"name": "c", "image": "i", "env": env});
+                json!({"name": format!("p{n}"), "count": 1, "template": {"spec": {"containers": [container]}}})
+            })
+            .collect();
+        let object = json!({"kind": "Workload", "spec": {"podSets": pods}});
+        let review = json!({"request": {"uid": "u", "object": object, "oldObject": object}}).to_string();
+        assert!(review.len() > 1 << 20);
+        let turn = bounds.turn(review.as_bytes(), 0).await.unwrap();
+        assert!(turn.num_permits() > review.len());
+        let bomb = format!("[{}]", vec![r#"{"":0}"#; 200_000].join(","));
+        assert!(bomb.len() < BODY_BYTES);
+        assert_eq!(bounds.turn(bomb.as_bytes(), 0).await.unwrap_err(), Refusal::TooMany);
+    }
+
+    #[tokio::test]
+    async fn a_review_that_has_no_turn_in_time_is_told_so() {
+        let bounds = Bounds { patience: Duration::from_millis(1), ..Bounds::default() };
+        let most = format!("[{}]", vec!["{}"; ALL_WORK / (OBJECT + VALUE + 3 * COPIES) - 1].join(","));
+        let turn = bounds.turn(most.as_bytes(), 0).await.unwrap();
+        let second = br"[{},{},{},{},{},{},{},{}]";
+        assert_eq!(bounds.turn(second, 0).await.unwrap_err(), Refusal::Busy);
+        drop(turn);
+        assert!(bounds.turn(second, 0).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn answers_that_may_be_large_are_not_made_all_at_once() {
+        let bounds = Bounds { patience: Duration::from_millis(1), ..Bounds::default() };
+        let turns =
+            [bounds.turn(b"{}", MAX_ANSWER).await.unwrap(), bounds.turn(b"{}", MAX_ANSWER).await.unwrap()];
+        assert_eq!(bounds.turn(b"{}", MAX_ANSWER).await.unwrap_err(), Refusal::Busy);
+        assert!(bounds.turn(b"{}", 0).await.is_ok(), "what has a short answer goes on");
+        drop(turns);
+        assert!(bounds.turn(b"{}", MAX_ANSWER).await.is_ok());
+    }
+}

@@ -1,0 +1,76 @@
+//! The real pool, on a stand-in for the API server.
+
+use std::sync::Mutex;
+
+use axum::body::Bytes;
+use axum::http::{Method, Uri};
+use serde_json::json;
+use sluice_engine::input::Kind;
+
+use super::*;
+use crate::fake_api::{self, found};
+use crate::supervise::tests::supervisor;
+
+type Seen<T> = Arc<Mutex<Vec<T>>>;
+
+fn request(id: u64, name: &str) -> WriteRequest {
+    let write = Write::MergePatch {
+        subresource: None,
+        body: json!({"metadata": {"labels": {"id": id.to_string()}}}),
+    };
+    let object = ObjectRef::namespaced(Kind::Workload, "ns", name);
+    WriteRequest { id: EffectId(id), object, purpose: Purpose::UpdateWorkload, write }
+}
+
+#[tokio::test]
+async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
+    let client = fake_api::client(|_: Method, uri: Uri, body: Bytes| async move {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        assert!(!(name == "poison" && body.contains("\"1\"")), "a bug in a write");
+        found(
+            &json!({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
+        )
+    });
+    let (told, mut answered) = mpsc::unbounded_channel();
+    let aside: Seen<(String, String)> = Arc::default();
+    let noted = Arc::clone(&aside);
+    let answering = Answering {
+        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer)).unwrap()),
+        poison: Arc::new(move |object, why| noted.lock().unwrap().push((object.to_string(), why))),
+        intake: Intake::default(),
+    };
+    let (supervisor, mut fatals, _stopper) = supervisor();
+    let writer = Writer::start(&supervisor, client, Versions::default(), 0.0, 0, answering);
+    for request in [request(1, "poison"), request(2, "poison"), request(3, "other")] {
+        writer.write(0, request);
+    }
+    let mut answers = std::collections::BTreeMap::new();
+    while answers.len() < 3 {
+        let (id, answer) = answered.recv().await.unwrap();
+        answers.insert(id, answer);
+    }
+    let refused = WriteError::Refused("the write panicked: a bug in a write".to_owned());
+    assert_eq!(answers[&1], Err(refused), "the engine learns what became of each write");
+    assert!(answers[&2].is_ok(), "the lane is open: {:?}", answers[&2]);
+    assert!(answers[&3].is_ok());
+    let poison = ("Workload ns/poison".to_owned(), "a bug in a write".to_owned());
+    assert_eq!(*aside.lock().unwrap(), [poison]);
+    assert!(writer.clone().is_quiet(Duration::from_secs(5)).await);
+    assert!(fatals.try_recv().is_err(), "one object does not end the process");
+}
+
+#[tokio::test]
+async fn a_panic_of_the_pool_itself_ends_the_process() {
+    let client = fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(404, "NotFound") });
+    let answering = Answering {
+        answers: Arc::new(|_, _, _, _, _| panic!("a bug in the pool")),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    let (supervisor, mut fatals, _stopper) = supervisor();
+    let writer = Writer::start(&supervisor, client, Versions::default(), 0.0, 0, answering);
+    writer.write(0, request(1, "a"));
+    assert_eq!(fatals.recv().await.unwrap(), "the task writer panicked: a bug in the pool");
+    assert!(writer.is_quiet(Duration::from_secs(5)).await, "who gives up need not wait for a dead pool");
+}

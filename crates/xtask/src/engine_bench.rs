@@ -1,0 +1,298 @@
+//! The whole engine on large worlds, objects in and effects out: start-up, takeover, one event of each kind, a cycle with nothing to do,
+//! the gauges, and memory per object.
+//!
+//! Each world is measured in a process of its own (`xtask engine QUEUES`). Times are CPU time and are reported; counts and
+//! allocations are the same on every machine and have budgets.
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use sluice_engine::effect::Effect;
+use sluice_engine::input::{Input, Kind, ObjectRef};
+use sluice_engine::metrics::Scrape;
+use sluice_engine::{Accounting, Engine, EngineConfig, State};
+
+use crate::bench::InstructionBudget;
+use crate::case::stopwatch::Stopwatch;
+
+#[path = "../../engine/tests/big/mod.rs"]
+mod big;
+
+/// Measure the whole engine on a world of so many ClusterQueues, as JSON.
+#[derive(clap::Args)]
+pub struct Args {
+    /// ClusterQueues, each with a LocalQueue and ten Workloads.
+    queues: usize,
+}
+
+/// Inputs between two cycles, as the manager takes them.
+const BATCH: usize = 4_096;
+
+/// What one step cost.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Step {
+    /// CPU time in microseconds.
+    us: f64,
+    allocations: u64,
+    effects: u64,
+    statuses: u64,
+    workloads: u64,
+    evaluations: u64,
+    rebuilt_nodes: u64,
+    /// Of what is asked page by page: CPU time of the longest page, and what it looked at.
+    longest_us: f64,
+    largest_page: u64,
+}
+
+/// The figures of one world.
+#[derive(Debug, Deserialize, Serialize)]
+struct Figures {
+    objects: usize,
+    steps: BTreeMap<String, Step>,
+    bytes_per_object: f64,
+    peak_rss_mib: f64,
+}
+
+/// What a step may cost at most, in `tests/performance/budgets.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// ClusterQueues of the world.
+    queues: usize,
+    bytes_per_object: f64,
+    /// By step.
+    step: BTreeMap<String, StepBudget>,
+    /// Of all steps, on the world of a number of queues: one that callgrind plays quickly.
+    instructions: Option<Instructions>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Instructions {
+    queues: usize,
+    #[serde(flatten)]
+    budget: InstructionBudget,
+}
+
+impl Budget {
+    /// The world whose instructions are counted, and how many there may be.
+    pub fn instructions(&self) -> Option<(usize, &InstructionBudget)> {
+        self.instructions.as_ref().map(|counted| (counted.queues, &counted.budget))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepBudget {
+    allocations: u64,
+    #[serde(default)]
+    effects: u64,
+    #[serde(default)]
+    statuses: u64,
+    #[serde(default)]
+    evaluations: u64,
+    #[serde(default)]
+    rebuilt_nodes: u64,
+    /// What one page looks at.
+    #[serde(default)]
+    largest_page: u64,
+    /// A goal, not a budget: of the longest page where there are pages.
+    goal_ms: Option<f64>,
+}
+
+/// Measures one world.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    println!("{}", serde_json::to_string(&measure(args.queues))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the worlds of the budgets, prints a table of each, and notes what is over its budget.
+pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
+    for (name, budget) in budgets {
+        let output = Command::new(std::env::current_exe()?)
+            .args(["engine", &budget.queues.to_string()])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("measure a world")?;
+        let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+        println!(
+            "engine, {name}: {} ClusterQueues, {} objects; {:.0} bytes per object (at most {}), peak {:.0} MiB",
+            budget.queues,
+            figures.objects,
+            figures.bytes_per_object,
+            budget.bytes_per_object,
+            figures.peak_rss_mib
+        );
+        if figures.bytes_per_object > budget.bytes_per_object {
+            failures.push(format!("engine {name}: {:.0} bytes per object", figures.bytes_per_object));
+        }
+        println!(
+            "{:<28} {:>12} {:>11} | {:>22} {:>18} {:>18} {:>18} {:>18}",
+            "step", "CPU", "at a time", "allocations", "effects", "statuses", "evaluations", "nodes rebuilt"
+        );
+        for (step, most) in &budget.step {
+            let cost = figures.steps.get(step).with_context(|| format!("the step {step}"))?;
+            let counts = [
+                ("allocations", cost.allocations, most.allocations),
+                ("effects", cost.effects, most.effects),
+                ("statuses", cost.statuses, most.statuses),
+                ("evaluations", cost.evaluations, most.evaluations),
+                ("nodes rebuilt", cost.rebuilt_nodes, most.rebuilt_nodes),
+                ("looks for a page", cost.largest_page, most.largest_page),
+            ];
+            let text = counts.map(|(_, count, most)| format!("{count} ({most})"));
+            let stretch = if cost.longest_us > 0.0 { cost.longest_us } else { cost.us };
+            let slow = most.goal_ms.is_some_and(|goal| stretch > goal * 1_000.0);
+            println!(
+                "{step:<28} {:>9.2} ms {:>7.2} ms{} | {:>22} {:>18} {:>18} {:>18} {:>18}",
+                cost.us / 1_000.0,
+                stretch / 1_000.0,
+                if slow { '*' } else { ' ' },
+                text[0],
+                text[1],
+                text[2],
+                text[3],
+                text[4]
+            );
+            for (what, count, most) in counts.into_iter().filter(|(_, count, most)| count > most) {
+                failures.push(format!("engine {name}, {step}: {count} {what}, at most {most}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An engine under measurement.
+struct Bench {
+    engine: Engine,
+    steps: BTreeMap<String, Step>,
+}
+
+impl Bench {
+    /// Measures what inputs cost with all cycles that follow. Answers of writes do not come.
+    fn step(&mut self, name: &str, inputs: Vec<Input>) {
+        let before = self.engine.work();
+        let mut effects = 0;
+        let watch = Stopwatch::start();
+        let engine = &mut self.engine;
+        let allocated = allocation_counter::measure(|| {
+            for (at, input) in inputs.into_iter().enumerate() {
+                engine.apply(big::now(), input);
+                if at % BATCH == BATCH - 1 {
+                    effects += count(&engine.cycle(big::now()));
+                }
+            }
+            effects += count(&engine.cycle(big::now()));
+            while engine.has_work() {
+                effects += count(&engine.cycle(big::now()));
+            }
+        });
+        let (us, after) = (watch.elapsed().as_secs_f64() * 1e6, self.engine.work());
+        let step = Step {
+            us,
+            allocations: allocated.count_total,
+            effects,
+            statuses: after.statuses - before.statuses,
+            workloads: after.workloads - before.workloads,
+            evaluations: after.evaluations - before.evaluations,
+            rebuilt_nodes: after.rebuilt_nodes - before.rebuilt_nodes,
+            ..Step::default()
+        };
+        self.steps.insert(name.to_owned(), step);
+    }
+}
+
+/// Looks for one page, as the manager asks for it.
+const PAGE: usize = 250;
+
+impl Bench {
+    /// What is asked page by page: all pages, and the longest one. The gauges that the configuration can have are all there.
+    fn pages(&mut self) {
+        let engine = &self.engine;
+        // What is asked is kept to the end: giving memory back is not the engine's work.
+        let mut accounting = None;
+        if let Some((key, _)) = engine.workloads().last() {
+            let accounting =
+                accounting.insert(Accounting::new(Some(Kind::Workload), &key.namespace, &key.name));
+            let step = turn(|| engine.account_page(accounting, PAGE));
+            self.steps.insert("page explain".to_owned(), step);
+        }
+        let mut state = State::default();
+        self.steps.insert("page /debug/state".to_owned(), turn(|| engine.state_page(&mut state, PAGE)));
+        let mut scrape = Scrape::default();
+        let mut step = turn(|| engine.scrape(&mut scrape, PAGE));
+        step.largest_page = u64::try_from(scrape.largest_page()).unwrap_or(u64::MAX);
+        step.effects = u64::try_from(scrape.into_values().count()).unwrap_or(u64::MAX);
+        self.steps.insert("page gauges".to_owned(), step);
+    }
+}
+
+/// Turns pages until the last.
+fn turn(mut page: impl FnMut() -> bool) -> Step {
+    let (mut step, mut done) = (Step::default(), false);
+    let allocated = allocation_counter::measure(|| {
+        while !done {
+            let watch = Stopwatch::start();
+            done = page();
+            let us = watch.elapsed().as_secs_f64() * 1e6;
+            step.us += us;
+            step.longest_us = step.longest_us.max(us);
+        }
+    });
+    step.allocations = allocated.count_total;
+    step
+}
+
+fn count(effects: &[Effect]) -> u64 {
+    u64::try_from(effects.len()).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures")]
+fn measure(queues: usize) -> Figures {
+    let size = big::Size { queues, workloads: 10, admitted: 2 };
+    let objects = big::objects(size);
+    let number = objects.len();
+    let inputs = big::start(objects);
+    // With every gauge that there can be.
+    let config = EngineConfig { cluster_queue_resource_metrics: true, ..EngineConfig::default() };
+    let mut bench = Bench { engine: Engine::new(config), steps: BTreeMap::new() };
+    bench.step("1 start-up of a standby", inputs);
+    // The same once more, to see what stays: what comes in is part of it then.
+    let mut fresh = None;
+    let held = allocation_counter::measure(|| {
+        let mut engine = Engine::new(EngineConfig::default());
+        for input in big::start(big::objects(size)) {
+            engine.apply(big::now(), input);
+        }
+        engine.cycle(big::now());
+        fresh = Some(engine);
+    });
+    drop(fresh);
+    bench.step("2 takeover", vec![Input::Leader(true)]);
+    bench.step("3 a cycle without news", vec![Input::Tick]);
+    let middle = queues / 2;
+    let local =
+        ObjectRef::namespaced(Kind::LocalQueue, format!("team-{}", middle / 10), format!("lq-{middle}"));
+    let ended = big::workload(middle, 0, true).object_ref();
+    let events = [
+        ("event: Workload comes", Input::Applied(big::workload(middle, 99, false))),
+        ("event: admitted one ends", Input::Deleted { object: ended, uid: None }),
+        ("event: ClusterQueue's quota", Input::Applied(big::cluster_queue(middle, 9))),
+        ("event: flavor", Input::Applied(big::flavor(3, "b"))),
+        ("event: check", Input::Applied(big::check("checked", false))),
+        ("event: Cohort", Input::Applied(big::cohort(1_000_000))),
+        ("event: LocalQueue goes", Input::Deleted { object: local, uid: None }),
+        ("event: LocalQueue comes", Input::Applied(big::local_queue(middle))),
+    ];
+    for (name, input) in events {
+        bench.step(name, vec![input]);
+    }
+    bench.pages();
+    Figures {
+        objects: number,
+        bytes_per_object: held.bytes_current as f64 / number as f64,
+        steps: bench.steps,
+        peak_rss_mib: crate::case::peak_rss_mib().unwrap_or(0.0),
+    }
+}

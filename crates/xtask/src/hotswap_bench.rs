@@ -1,0 +1,110 @@
+//! The search for room for displaced work when hundreds of node pools fail at once: how long the engine looks at a stretch.
+//!
+//! Pools of two nodes with a JobSet each; of the first half, whose JobSets have the higher priority, all but one fail. It is measured in a
+//! process of its own (`xtask hotswap POOLS`). Times are CPU time and are reported; steps have a budget.
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use sluice_engine::EngineConfig;
+
+use crate::bed::Bed;
+use crate::case::stopwatch;
+
+/// Measure the search for room while half of so many node pools fail, as JSON.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Pools that fail; there is one more, and as many that stay.
+    failing: usize,
+}
+
+/// The figures of one world.
+#[derive(Debug, Deserialize, Serialize)]
+struct Figures {
+    /// The longest cycle.
+    longest_ms: f64,
+    /// Nodes and Workloads that one cycle looked at, at most.
+    steps: u64,
+    /// All that were looked at.
+    all_steps: u64,
+    /// JobSets that were moved.
+    moved: usize,
+}
+
+/// What it may cost at most, in `tests/performance/budgets.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    failing: usize,
+    steps: u64,
+    all_steps: u64,
+    /// A goal, not a budget.
+    goal_ms: f64,
+}
+
+/// Measures one world.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    println!("{}", serde_json::to_string(&measure(args.failing))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the worlds of the budgets, and notes what is over its budget.
+pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
+    for (name, budget) in budgets {
+        let output = Command::new(std::env::current_exe()?)
+            .args(["hotswap", &budget.failing.to_string()])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("measure a world")?;
+        let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+        println!(
+            "hotswap, {name}: {} pools fail, {} JobSets moved; longest cycle {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} in all ({})",
+            budget.failing,
+            figures.moved,
+            figures.longest_ms,
+            if figures.longest_ms > budget.goal_ms { "*" } else { "" },
+            budget.goal_ms,
+            figures.steps,
+            budget.steps,
+            figures.all_steps,
+            budget.all_steps
+        );
+        for (what, count, most) in [
+            ("steps in a cycle", figures.steps, budget.steps),
+            ("steps in all", figures.all_steps, budget.all_steps),
+        ] {
+            if count > most {
+                failures.push(format!("hotswap {name}: {count} {what}, at most {most}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(failing: usize) -> Figures {
+    let half = failing + 1;
+    let mut bed = Bed::with(EngineConfig::default());
+    bed.c.checked = false;
+    bed.page_queue(i64::try_from(half * 16).unwrap_or(i64::MAX));
+    let names: Vec<String> = (0..2 * half).map(|pool| format!("p{pool:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&names, 2);
+    for (pool, name) in names.iter().enumerate() {
+        bed.sized_jobset(name, "q", if pool < half { "high" } else { "low" }, 1, 2);
+    }
+    bed.settle();
+    bed.fail(&names[1..half]);
+    let before = bed.c.engine.work().hotswap_steps;
+    bed.c.most_steps = 0;
+    bed.c.clock = stopwatch::now;
+    bed.pass(45);
+    let moved = names.iter().filter(|name| bed.runs(name) && !bed.evictions(name).is_empty()).count();
+    Figures {
+        longest_ms: bed.c.longest.as_secs_f64() * 1e3,
+        steps: bed.c.most_steps,
+        all_steps: bed.c.engine.work().hotswap_steps - before,
+        moved,
+    }
+}

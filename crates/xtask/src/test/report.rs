@@ -1,0 +1,168 @@
+//! What came of the tests, as text.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::plan::Program;
+use super::run;
+
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 10;
+
+/// What one program printed.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    name: String,
+    /// Name and time of each test.
+    tests: Vec<(String, Duration)>,
+    /// What failed tests said, and the list of their names.
+    failures: String,
+    /// The line `test result: …`.
+    result: String,
+    good: bool,
+    took: Duration,
+}
+
+impl Outcome {
+    /// Of a program that prints nothing yet.
+    pub fn of(program: &Program) -> Self {
+        let unit = program.package.replace('-', "_") == program.target;
+        let name =
+            if unit { program.target.clone() } else { format!("{}::{}", program.package, program.target) };
+        Self { name, ..Self::default() }
+    }
+
+    /// Takes a line of its standard output.
+    pub fn read(&mut self, line: &str) {
+        if let Some((name, good, took)) = run::test(line) {
+            if !good {
+                println!("FAILED: {} {name}", self.name);
+            }
+            self.tests.push((format!("{} {name}", self.name), took));
+        } else if line.starts_with("test result: ") {
+            line.clone_into(&mut self.result);
+        } else if line == "failures:" || !self.failures.is_empty() {
+            self.failures.push_str(line);
+            self.failures.push('\n');
+        }
+    }
+
+    /// Takes how it ended.
+    pub fn end(&mut self, good: bool, took: Duration, errors: &str) {
+        (self.good, self.took) = (good, took);
+        if !good && self.result.is_empty() {
+            // It died: no result says how many tests it took along.
+            self.failures.push_str(errors);
+            "test result: FAILED. 0 passed; 1 failed; 0 ignored; the program died"
+                .clone_into(&mut self.result);
+        }
+    }
+
+    /// The result with the program's name, and what failed tests said.
+    pub fn text(&self) -> String {
+        let (Self { name, result, failures, .. }, took) = (self, self.took.as_secs_f64());
+        format!("{failures}{name}, {took:.1} s\n{result}\n")
+    }
+}
+
+/// What came of all programs.
+#[derive(Debug, Default)]
+pub struct Report {
+    outcomes: Vec<Outcome>,
+    doc_tests: Option<bool>,
+}
+
+impl Report {
+    /// Adds a program.
+    pub fn add(&mut self, outcome: Outcome) {
+        self.outcomes.push(outcome);
+    }
+
+    /// Adds the examples in comments.
+    pub fn doc_tests(&mut self, good: bool) {
+        self.doc_tests = Some(good);
+    }
+
+    /// Whether nothing failed.
+    pub fn is_good(&self) -> bool {
+        self.doc_tests != Some(false) && self.outcomes.iter().all(|outcome| outcome.good)
+    }
+
+    /// The programs that failed, the slowest tests, and how long it took beside how long it should at most.
+    pub fn text(&self, built: Duration, took: Duration, goal: Duration) -> String {
+        let mut text = String::from("\n");
+        for bad in self.outcomes.iter().filter(|outcome| !outcome.good) {
+            let _ = writeln!(text, "FAILED: {}: {}", bad.name, bad.result);
+        }
+        if self.doc_tests == Some(false) {
+            text.push_str("FAILED: examples in comments\n");
+        }
+        let mut tests: Vec<_> = self.outcomes.iter().flat_map(|outcome| &outcome.tests).collect();
+        tests.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let _ = writeln!(
+            text,
+            "{} tests: built in {:.0} s, run in {:.0} s; together they should take {} s at most. The slowest:",
+            tests.len(),
+            built.as_secs_f64(),
+            took.as_secs_f64(),
+            goal.as_secs(),
+        );
+        for (name, took) in tests.into_iter().take(SLOWEST) {
+            let _ = writeln!(text, "{:7.1} s  {name}", took.as_secs_f64());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(lines: &str) -> Outcome {
+        let mut outcome = Outcome { name: "p".to_owned(), good: true, ..Outcome::default() };
+        lines.lines().for_each(|line| outcome.read(line));
+        outcome
+    }
+
+    #[test]
+    fn the_slowest_tests_are_named_slowest_first() {
+        let mut report = Report::default();
+        let lines: Vec<_> = (1..=12).map(|n| format!("test t{n} ... ok <{n}.000s>\n")).collect();
+        let lines = lines.concat();
+        report.add(outcome(&lines));
+        let text = report.text(Duration::from_secs(3), Duration::from_secs(4), Duration::from_secs(9));
+        assert!(
+            text.contains("12 tests: built in 3 s, run in 4 s; together they should take 9 s at most."),
+            "{text}"
+        );
+        let named: Vec<_> = text.lines().filter(|line| line.contains(" s  ")).collect();
+        assert_eq!((named.len(), named[0], named[9]), (10, "   12.0 s  p t12", "    3.0 s  p t3"));
+    }
+
+    #[test]
+    fn what_failed_is_shown_and_makes_the_whole_fail() {
+        let mut bad = outcome(
+            "test a ... FAILED <0.100s>\nfailures:\n---- a stdout ----\nno\nfailures:\n    a\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s",
+        );
+        bad.end(false, Duration::from_secs(1), "");
+        let text = bad.text();
+        assert!(
+            text.contains("---- a stdout ----\nno\n") && text.contains("\ntest result: FAILED."),
+            "{text}"
+        );
+        let mut report = Report::default();
+        report.add(bad);
+        assert!(!report.is_good());
+    }
+
+    #[test]
+    fn a_program_that_dies_counts_as_a_failure() {
+        let mut dead = outcome("test a ... ok <0.100s>");
+        dead.end(false, Duration::from_secs(1), "Segmentation fault");
+        assert!(
+            dead.text().contains("Segmentation fault")
+                && dead.text().contains("test result: FAILED. 0 passed; 1 failed")
+        );
+    }
+}

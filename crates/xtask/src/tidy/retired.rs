@@ -1,0 +1,123 @@
+//! Retired terms, and turns of phrase that are hard to read: refused in the areas that have been cleaned.
+//!
+//! To clean another area, rename what is in it and add its path to [`AREAS`].
+
+use std::collections::BTreeMap;
+
+/// Files and folders that are clean. A folder ends with a slash.
+const AREAS: &[&str] = &[
+    "README.md",
+    "CHANGELOG.md",
+    "Makefile",
+    "charts/",
+    "crates/core/src/",
+    "docs/",
+    "examples/",
+    "tests/compat/deviations.md",
+];
+
+/// A term that is retired, and what to write instead. Matched as a whole word; parts of names that underscores join count as words.
+const TERMS: &[(&str, &str)] = &[
+    ("parked", "inadmissible (in a queue) or inactive"),
+    ("Lane", "equivalence class"),
+    ("Demand", "usage or requests"),
+    ("Held", "usage"),
+    ("Pick", "assignment"),
+    ("stir", "request_cycle"),
+    ("restless", "cycle_needed"),
+    ("untold", "pending_message"),
+    ("take_back", "revoke_reservation"),
+    ("let_go", "release or forget"),
+    ("obey_checks", "the name of what it does"),
+    ("Stranded", "displaced"),
+    ("Nearness", "proximity"),
+    ("Outlook", "free capacity or preemption possibility"),
+    ("uneasy", "the name of the condition"),
+    ("BadDay", "fault"),
+    ("Fate", "outcome"),
+    ("is_so", "the name of the condition"),
+    ("nodes_happen", "the name of the event"),
+    ("carry_out_so", "the name of what it does"),
+    ("lead_unless_kueue_does", "the name of what it does"),
+];
+
+/// A turn of phrase that is retired, and what to write instead. Matched without regard to case, between word boundaries.
+const PHRASES: &[(&str, &str)] = &[
+    ("whoever", "name the person or program"),
+    ("whichever", "name it"),
+    ("somebody", "name the person or program"),
+    ("nobody", "say what does not happen"),
+    ("everybody", "name who or what"),
+    ("anybody", "name who or what"),
+    ("is told of", "say what it receives"),
+    ("of a kind of kueue's", "of a kind of Kueue"),
+    ("those that stand there", "name the state"),
+    ("mildest reason", "the least severe reason"),
+    ("without a word", "without a message"),
+    ("is nothing free", "if nothing is free"),
+    ("would that not be enough", "if that is not enough"),
+    ("be it", "whether"),
+    ("lest", "so that … not"),
+];
+
+/// Findings for each retired word in the areas.
+pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_clean(path)) {
+        for (number, line) in text.lines().enumerate() {
+            for (word, instead) in in_line(line) {
+                findings.push(format!("{path}:{}: {word:?} is retired: {instead}", number + 1));
+            }
+        }
+    }
+    findings
+}
+
+fn is_clean(path: &str) -> bool {
+    AREAS.iter().any(|area| if area.ends_with('/') { path.starts_with(area) } else { path == *area })
+}
+
+fn in_line(line: &str) -> Vec<(&'static str, &'static str)> {
+    let lower = line.to_lowercase();
+    let terms = TERMS.iter().filter(|(term, _)| has_word(line, term, true));
+    let phrases = PHRASES.iter().filter(|(phrase, _)| has_word(&lower, phrase, false));
+    terms.chain(phrases).copied().collect()
+}
+
+/// Whether `word` is in `line` with no letter or digit on either side, nor an underscore unless those separate words.
+fn has_word(line: &str, word: &str, underscores_separate: bool) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || (c == '_' && !underscores_separate);
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(inside) && !after.is_some_and(inside)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> Vec<String> {
+        check(&BTreeMap::from([(path.to_owned(), text.to_owned())]))
+    }
+
+    #[test]
+    fn a_retired_term_is_refused_where_an_area_is_clean() {
+        let found = findings("docs/a.md", "fine\nThe Workload is parked.\n");
+        assert_eq!(found, ["docs/a.md:2: \"parked\" is retired: inadmissible (in a queue) or inactive"]);
+        assert!(findings("elsewhere/a.rs", "parked").is_empty());
+        assert_eq!(findings("tests/compat/deviations.md", "parked").len(), 1);
+    }
+
+    #[test]
+    fn names_joined_by_underscores_count_and_longer_words_do_not() {
+        assert_eq!(findings("README.md", "`parked_workloads`").len(), 1);
+        assert!(findings("README.md", "sparked, Laned, blest, busybody").is_empty());
+    }
+
+    #[test]
+    fn phrases_are_found_in_any_case() {
+        assert_eq!(findings("CHANGELOG.md", "Whoever asks is told of it.").len(), 2);
+    }
+}

@@ -1,0 +1,396 @@
+//! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
+
+mod objects;
+mod quota;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use sluice_testkit::etcd::Change;
+
+use objects::{Job, Pod, Workload};
+use quota::Quotas;
+
+const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
+const CLUSTER_QUEUES: &str = "/registry/kueue.x-k8s.io/clusterqueues/";
+const COHORTS: &str = "/registry/kueue.x-k8s.io/cohorts/";
+const JOBS: &str = "/registry/jobs/";
+const JOBSETS: &str = "/registry/jobset.x-k8s.io/jobsets/";
+const PODS: &str = "/registry/pods/";
+
+/// Whether the changes of a key are looked at.
+pub fn is_relevant(key: &str) -> bool {
+    [WORKLOADS, CLUSTER_QUEUES, COHORTS, JOBS, JOBSETS, PODS].iter().any(|kind| key.starts_with(kind))
+}
+
+/// The key of a Job.
+pub fn job_key(namespace: &str, name: &str) -> String {
+    format!("{JOBS}{namespace}/{name}")
+}
+
+/// The key of a JobSet.
+pub fn jobset_key(namespace: &str, name: &str) -> String {
+    format!("{JOBSETS}{namespace}/{name}")
+}
+
+/// What was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// Quota is held twice for one job, or given anew without an eviction.
+    AdmittedTwice,
+    /// A queue or a cohort is above its limits.
+    AboveQuota,
+    /// A job runs that has no admitted Workload.
+    RunsUnadmitted,
+    /// Quota is given back while pods run on it.
+    FreedTooEarly,
+    /// A job did not end, or ended without the user's will.
+    Lost,
+    /// Something is left of what is gone.
+    LeftBehind,
+}
+
+/// One moment at which a rule was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The rule.
+    pub rule: Rule,
+    /// When.
+    pub revision: u64,
+    /// The object.
+    pub key: String,
+    /// What held.
+    pub text: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rule, revision, key, text } = self;
+        write!(f, "{rule:?} at revision {revision}, {key}: {text}")
+    }
+}
+
+/// What a history contains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Changes that were looked at.
+    pub changes: usize,
+    /// Jobs with a queue that were made.
+    pub jobs: usize,
+    /// Those that completed or failed.
+    pub finished: usize,
+    /// Those that the user deleted before.
+    pub deleted: usize,
+    /// Times that a job began to run.
+    pub started: usize,
+    /// Times that a Workload was admitted.
+    pub admissions: usize,
+    /// Times that one was evicted.
+    pub evictions: usize,
+    /// Evictions of Workloads some of whose pods had completed.
+    pub evictions_of_partly_completed: usize,
+    /// Times that quota was free before the pods were gone of a job that was started and stopped before its own controller had ever looked at
+    /// it: nothing in its status says so.
+    pub freed_unseen: usize,
+}
+
+/// The world at one revision, and what was broken until then.
+#[derive(Debug, Default)]
+pub struct Checker {
+    workloads: BTreeMap<String, Workload>,
+    /// Workloads by the UID of their job.
+    of_job: BTreeMap<String, BTreeSet<String>>,
+    jobs: BTreeMap<String, Job>,
+    keys: BTreeMap<String, String>,
+    pods: BTreeMap<String, Pod>,
+    quotas: Quotas,
+    /// Jobs whose deletion the user asked for.
+    unwanted: BTreeSet<String>,
+    /// Jobs that have not ended yet.
+    open: BTreeSet<String>,
+    /// Jobs whose controller has seen them run since they last began to.
+    seen_running: BTreeSet<String>,
+    account: Account,
+    violations: Vec<Violation>,
+    revision: u64,
+}
+
+impl Checker {
+    /// What was broken so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// What happened so far.
+    pub fn account(&self) -> Account {
+        self.account
+    }
+
+    /// The last change that was looked at.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Jobs that are there and have not ended, by key.
+    pub fn open(&self) -> &BTreeSet<String> {
+        &self.open
+    }
+
+    /// The user is about to delete this job.
+    pub fn expect_deletion(&mut self, key: &str) {
+        self.unwanted.insert(key.to_owned());
+    }
+
+    /// Looks at the next change.
+    pub fn observe(&mut self, change: &Change) -> Result<()> {
+        self.revision = change.revision;
+        self.account.changes += 1;
+        let Change { key, object, .. } = change;
+        let object = object.as_ref();
+        if key.starts_with(WORKLOADS) {
+            self.workload(key, object)
+        } else if let Some(name) = key.strip_prefix(CLUSTER_QUEUES) {
+            self.quotas.set_queue(name, object)
+        } else if let Some(name) = key.strip_prefix(COHORTS) {
+            self.quotas.set_cohort(name, object)
+        } else if key.starts_with(PODS) {
+            self.pod(key, object);
+            Ok(())
+        } else {
+            self.job(key, object);
+            Ok(())
+        }
+        .with_context(|| format!("reading {key} at revision {}", self.revision))
+    }
+
+    /// At the end, when nothing is to happen any more and all jobs are still there: every one has ended, and no quota is in use.
+    pub fn rest(&mut self) {
+        for key in self.open.clone() {
+            self.note(Rule::Lost, &key, "it has not ended".to_owned());
+        }
+        for text in self.quotas.in_use() {
+            self.note(Rule::LeftBehind, "", format!("quota is in use: {text}"));
+        }
+    }
+
+    /// After all jobs were deleted: nothing is left.
+    pub fn nothing_left(&mut self) {
+        let left: Vec<_> =
+            self.workloads.keys().chain(self.jobs.keys()).chain(self.pods.keys()).cloned().collect();
+        for key in left {
+            self.note(Rule::LeftBehind, &key, "it is left".to_owned());
+        }
+    }
+
+    /// The quota that is in use, as text.
+    pub fn in_use(&self) -> Vec<String> {
+        self.quotas.in_use()
+    }
+
+    /// How many objects there are.
+    pub fn objects(&self) -> usize {
+        self.workloads.len() + self.jobs.len() + self.pods.len()
+    }
+
+    fn note(&mut self, rule: Rule, key: &str, text: String) {
+        self.violations.push(Violation { rule, revision: self.revision, key: key.to_owned(), text });
+    }
+
+    /// The Workloads of a job, by its UID.
+    fn workloads_of(&self, uid: &str) -> impl Iterator<Item = (&String, &Workload)> {
+        let keys = self.of_job.get(uid).into_iter().flatten();
+        keys.filter_map(|key| Some((key, self.workloads.get(key)?)))
+    }
+
+    fn job(&mut self, key: &str, object: Option<&Value>) {
+        let before = self.jobs.get(key).cloned();
+        let Some(object) = object else {
+            if let Some(before) = self.jobs.remove(key) {
+                self.keys.remove(&before.uid);
+                self.job_is_gone(key);
+            }
+            return;
+        };
+        let job = Job::read(object);
+        if let Some(old) = before.as_ref().filter(|old| old.uid != job.uid) {
+            self.keys.remove(&old.uid);
+            self.job_is_gone(key);
+        }
+        let before = before.filter(|old| old.uid == job.uid);
+        self.keys.insert(job.uid.clone(), key.to_owned());
+        self.jobs.insert(key.to_owned(), job.clone());
+        if !job.queued {
+            return;
+        }
+        if before.is_none() {
+            self.account.jobs += 1;
+            self.open.insert(key.to_owned());
+        }
+        if job.finished && self.open.remove(key) {
+            self.account.finished += 1;
+        }
+        if job.runs() && !before.as_ref().is_some_and(Job::runs) {
+            self.seen_running.remove(key);
+        } else if job.seen_running {
+            self.seen_running.insert(key.to_owned());
+        }
+        if job.runs() {
+            let began = !before.is_some_and(|before| before.runs());
+            self.account.started += usize::from(began);
+            let covered = self
+                .workloads_of(&job.uid)
+                .any(|(_, workload)| workload.covers() && !(began && workload.evicted));
+            if !covered {
+                let text = if began { "it begins to run" } else { "it runs" };
+                self.note(Rule::RunsUnadmitted, key, format!("{text}, and has no admitted Workload"));
+            }
+        }
+    }
+
+    fn job_is_gone(&mut self, key: &str) {
+        self.seen_running.remove(key);
+        if self.open.remove(key) {
+            if self.unwanted.contains(key) {
+                self.account.deleted += 1;
+            } else {
+                self.note(Rule::Lost, key, "it is deleted, and has not ended".to_owned());
+            }
+        }
+    }
+
+    fn pod(&mut self, key: &str, object: Option<&Value>) {
+        match object {
+            Some(object) => drop(self.pods.insert(key.to_owned(), Pod::read(object))),
+            None => drop(self.pods.remove(key)),
+        }
+    }
+
+    fn workload(&mut self, key: &str, object: Option<&Value>) -> Result<()> {
+        let now = object.map(Workload::read).transpose()?;
+        let before = self.workloads.remove(key);
+        if let Some(before) = &before {
+            if let Some(admission) = &before.admission {
+                self.quotas.add(&admission.queue, &before.usage, -1);
+            }
+            self.link(key, before, false);
+        }
+        if let Some(now) = &now {
+            if let Some(admission) = &now.admission {
+                self.quotas.add(&admission.queue, &now.usage, 1);
+            }
+            self.link(key, now, true);
+            self.workloads.insert(key.to_owned(), now.clone());
+        }
+        let same = |old: &Workload| now.as_ref().is_some_and(|now| now.uid == old.uid);
+        if let Some(before) = before.as_ref().filter(|before| !same(before)) {
+            self.quota_is_freed(key, before, None);
+        }
+        let before = before.filter(same).unwrap_or_default();
+        let Some(now) = now else { return Ok(()) };
+        self.count(&before, &now);
+        if now.reserved && before.reserved && now.admission != before.admission {
+            self.note(Rule::AdmittedTwice, key, "its admission changes without an eviction".to_owned());
+        }
+        if now.admitted && !before.admitted && now.finished {
+            self.note(Rule::AdmittedTwice, key, "it is admitted after it finished".to_owned());
+        }
+        if now.reserved && !now.finished && (!before.reserved || before.job != now.job) {
+            self.is_the_only_one(key, &now);
+        }
+        self.is_within_limits(key, &before, &now);
+        self.quota_is_freed(key, &before, Some(&now));
+        Ok(())
+    }
+
+    fn link(&mut self, key: &str, workload: &Workload, there: bool) {
+        let Some(job) = &workload.job else { return };
+        let keys = self.of_job.entry(job.clone()).or_default();
+        if there {
+            keys.insert(key.to_owned());
+        } else {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.of_job.remove(job);
+            }
+        }
+    }
+
+    fn count(&mut self, before: &Workload, now: &Workload) {
+        if now.admitted && !before.admitted {
+            self.account.admissions += 1;
+        }
+        if now.evicted && !before.evicted {
+            self.account.evictions += 1;
+        }
+        if now.evicted && before.reserved && !now.reserved && now.partly_completed {
+            self.account.evictions_of_partly_completed += 1;
+        }
+    }
+
+    fn is_the_only_one(&mut self, key: &str, workload: &Workload) {
+        let Some(job) = &workload.job else { return };
+        let others: Vec<_> = self
+            .workloads_of(job)
+            .filter(|(other, workload)| *other != key && workload.reserved && !workload.finished)
+            .map(|(other, _)| other.clone())
+            .collect();
+        if !others.is_empty() {
+            self.note(Rule::AdmittedTwice, key, format!("its job holds quota by {others:?}, too"));
+        }
+    }
+
+    fn is_within_limits(&mut self, key: &str, before: &Workload, now: &Workload) {
+        let Some(admission) = &now.admission else { return };
+        let same_queue = before.admission.as_ref().is_some_and(|old| old.queue == admission.queue);
+        for (resource, amount) in &now.usage {
+            let held = before.usage.get(resource).copied().unwrap_or_default();
+            // Less is always right, also when a limit was lowered meanwhile.
+            if same_queue && *amount <= held {
+                continue;
+            }
+            if let Some(text) = self.quotas.above(&admission.queue, resource) {
+                self.note(Rule::AboveQuota, key, text);
+            }
+        }
+    }
+
+    /// A Workload no longer covers its job, or no longer holds quota: nothing may run on it.
+    fn quota_is_freed(&mut self, key: &str, before: &Workload, now: Option<&Workload>) {
+        let Some(uid) = &before.job else { return };
+        let Some(job_key) = self.keys.get(uid).cloned() else { return };
+        let job = self.jobs[&job_key].clone();
+        let covers = now.is_some_and(Workload::covers);
+        if before.covers() && !covers && job.runs() {
+            let covered = self.workloads_of(uid).any(|(_, workload)| workload.covers());
+            if !covered {
+                self.note(Rule::RunsUnadmitted, &job_key, format!("it runs, and {key} is admitted no more"));
+            }
+        }
+        let reserved = now.is_some_and(|now| now.reserved && !now.finished);
+        if before.reserved && !before.finished && !reserved && !job.deleting {
+            let live = self.live_pods(uid);
+            if live.is_empty() || job.finished {
+                return;
+            }
+            if self.seen_running.contains(&job_key) || job.says_suspended {
+                self.note(Rule::FreedTooEarly, key, format!("its quota is free, and {live:?} run"));
+            } else {
+                self.account.freed_unseen += 1;
+            }
+        }
+    }
+
+    /// The pods of a job, and of the Jobs of a JobSet, that run or will.
+    fn live_pods(&self, uid: &str) -> Vec<String> {
+        let of_job = |owner: &str| {
+            let owner_of_owner =
+                || self.keys.get(owner).and_then(|key| self.jobs.get(key)).and_then(|job| job.owner.clone());
+            owner == uid || owner_of_owner().as_deref() == Some(uid)
+        };
+        let live = self.pods.iter().filter(|(_, pod)| pod.live && pod.owner.as_deref().is_some_and(of_job));
+        live.map(|(key, _)| key.clone()).collect()
+    }
+}

@@ -1,0 +1,258 @@
+//! Histories that break each rule, and one that breaks none.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A history that is written as the API server would.
+#[derive(Default)]
+struct History(Vec<Change>);
+
+const JOB: &str = "/registry/jobs/ns/j";
+const WORKLOAD: &str = "/registry/kueue.x-k8s.io/workloads/ns/w";
+const OTHER: &str = "/registry/kueue.x-k8s.io/workloads/ns/x";
+const POD: &str = "/registry/pods/ns/p";
+const ADMITTED: &[&str] = &["QuotaReserved", "Admitted"];
+const EVICTED: &[&str] = &["QuotaReserved", "Admitted", "Evicted"];
+
+fn conditions(held: &[&str]) -> Value {
+    held.iter().map(|kind| json!({"type": kind, "status": "True"})).collect()
+}
+
+impl History {
+    /// With a ClusterQueue of two processors.
+    fn new() -> Self {
+        let flavors = json!([{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 2}]}]);
+        let spec = json!({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]});
+        Self::default().put("/registry/kueue.x-k8s.io/clusterqueues/cq", json!({"spec": spec}))
+    }
+
+    fn put(mut self, key: &str, object: Value) -> Self {
+        let revision = self.0.len() as u64 + 1;
+        self.0.push(Change { revision, key: key.to_owned(), object: Some(object) });
+        self
+    }
+
+    fn delete(mut self, key: &str) -> Self {
+        let revision = self.0.len() as u64 + 1;
+        self.0.push(Change { revision, key: key.to_owned(), object: None });
+        self
+    }
+
+    fn job(self, suspend: bool, held: &[&str]) -> Self {
+        let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
+        let metadata = json!({"uid": "j", "labels": labels});
+        self.put(
+            JOB,
+            json!({"metadata": metadata, "spec": {"suspend": suspend}, "status": {"conditions": conditions(held)}}),
+        )
+    }
+
+    fn workload(self, key: &str, held: &[&str], pods: u32) -> Self {
+        self.workload_with(key, held, pods, 0)
+    }
+
+    /// One that asks for two pods or more, with an admission of a processor for each of `pods`.
+    fn workload_with(self, key: &str, held: &[&str], pods: u32, reclaimable: u32) -> Self {
+        let asked = pods.max(2);
+        let set = json!({
+            "name": "main", "count": pods, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": pods.to_string()},
+        });
+        let admission = json!({"clusterQueue": "cq", "podSetAssignments": [set]});
+        let mut status = json!({"conditions": conditions(held)});
+        if held.contains(&"QuotaReserved") {
+            status["admission"] = admission;
+        }
+        if reclaimable > 0 {
+            status["reclaimablePods"] = json!([{"name": "main", "count": reclaimable}]);
+        }
+        let owners = json!([{"uid": "j", "controller": true}]);
+        let spec = json!({"podSets": [{"name": "main", "count": asked}]});
+        let metadata = json!({"uid": key, "ownerReferences": owners});
+        self.put(key, json!({"metadata": metadata, "spec": spec, "status": status}))
+    }
+
+    fn pod(self, phase: &str) -> Self {
+        let owners = json!([{"uid": "j", "controller": true}]);
+        self.put(
+            POD,
+            json!({"metadata": {"uid": "p", "ownerReferences": owners}, "status": {"phase": phase}}),
+        )
+    }
+
+    fn play(&self, checker: &mut Checker) {
+        self.0.iter().for_each(|change| checker.observe(change).unwrap());
+    }
+
+    fn checked(self) -> Checker {
+        let mut checker = Checker::default();
+        self.play(&mut checker);
+        checker
+    }
+
+    /// The rules that are broken, with the texts.
+    fn broken(self) -> Vec<(Rule, String)> {
+        let checker = self.checked();
+        checker.violations().iter().map(|one| (one.rule, one.text.clone())).collect()
+    }
+}
+
+#[track_caller]
+fn assert_broken(history: History, rule: Rule, text: &str) {
+    let broken = history.broken();
+    assert!(broken.iter().any(|(which, told)| *which == rule && told.contains(text)), "{broken:?}");
+}
+
+/// A Job that is preempted once, with one of its pods done, and completes.
+fn quiet_life() -> History {
+    History::new()
+        .job(true, &[])
+        .workload(WORKLOAD, &[], 2)
+        .workload(WORKLOAD, ADMITTED, 2)
+        .job(false, &[])
+        .pod("Running")
+        .workload_with(WORKLOAD, ADMITTED, 2, 1)
+        .workload_with(WORKLOAD, EVICTED, 2, 1)
+        .job(true, &[])
+        .delete(POD)
+        .workload_with(WORKLOAD, &["Evicted"], 2, 1)
+        .workload_with(WORKLOAD, ADMITTED, 1, 1)
+        .job(false, &[])
+        .pod("Succeeded")
+        .job(false, &["Complete"])
+        .workload(WORKLOAD, &["QuotaReserved", "Admitted", "Finished"], 1)
+}
+
+#[test]
+fn a_quiet_life_breaks_nothing_and_is_accounted_for() {
+    let mut checker = quiet_life().checked();
+    checker.rest();
+    assert_eq!(checker.violations().len(), 0, "{:?}", checker.violations());
+    let account = checker.account();
+    assert_eq!((account.jobs, account.finished, account.deleted), (1, 1, 0));
+    assert_eq!((account.started, account.admissions, account.evictions), (2, 2, 1));
+    assert_eq!(account.evictions_of_partly_completed, 1);
+    let end = History::default().delete(JOB).delete(WORKLOAD).delete(POD);
+    end.play(&mut checker);
+    checker.nothing_left();
+    assert_eq!(checker.violations().len(), 0, "{:?}", checker.violations());
+}
+
+#[test]
+fn a_job_that_holds_quota_twice_is_noticed() {
+    let twice = History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).workload(OTHER, ADMITTED, 1);
+    assert_broken(twice, Rule::AdmittedTwice, "holds quota by");
+    let anew = History::new().workload(WORKLOAD, ADMITTED, 1).workload(WORKLOAD, ADMITTED, 2);
+    assert_broken(anew, Rule::AdmittedTwice, "changes without an eviction");
+    let finished = ["QuotaReserved", "Admitted", "Finished"];
+    let late = History::new().workload(WORKLOAD, &["Finished"], 1).workload(WORKLOAD, &finished, 1);
+    assert_broken(late, Rule::AdmittedTwice, "after it finished");
+}
+
+#[test]
+fn a_queue_above_its_quota_is_noticed_and_reclaimable_pods_do_not_count() {
+    assert_broken(History::new().workload(WORKLOAD, ADMITTED, 3), Rule::AboveQuota, "3000 of 2000");
+    let both = History::new().workload_with(WORKLOAD, ADMITTED, 2, 1);
+    assert_broken(both.workload(OTHER, &["QuotaReserved"], 2), Rule::AboveQuota, "3000 of 2000");
+    let other_job = |history: History| {
+        let mut history = history.workload(OTHER, &["QuotaReserved"], 1);
+        let object = history.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["metadata"]["ownerReferences"][0]["uid"] = json!("k");
+        history
+    };
+    let shared = other_job(History::new().workload_with(WORKLOAD, ADMITTED, 2, 1));
+    assert_eq!(shared.broken(), []);
+    // Admitted for the one pod that is left, it uses that one's share.
+    let left = other_job(History::new().workload_with(WORKLOAD, ADMITTED, 1, 1));
+    assert_eq!(left.checked().in_use(), ["cq: 2000 thousandths of f cpu"]);
+    // A pod that is needed again counts again.
+    let back = other_job(History::new().workload_with(WORKLOAD, ADMITTED, 2, 1));
+    assert_broken(back.workload(WORKLOAD, ADMITTED, 2), Rule::AboveQuota, "3000 of 2000");
+}
+
+#[test]
+fn a_job_that_runs_unadmitted_is_noticed() {
+    let begins = "it begins to run";
+    assert_broken(History::new().job(false, &[]), Rule::RunsUnadmitted, begins);
+    let reserved = History::new().workload(WORKLOAD, &["QuotaReserved"], 1).job(false, &[]);
+    assert_broken(reserved, Rule::RunsUnadmitted, begins);
+    let evicted = History::new().workload(WORKLOAD, EVICTED, 1).job(false, &[]);
+    assert_broken(evicted, Rule::RunsUnadmitted, begins);
+    let running = || History::new().workload(WORKLOAD, ADMITTED, 1).job(false, &[]);
+    assert_broken(running().workload(WORKLOAD, &["Evicted"], 1), Rule::RunsUnadmitted, "admitted no more");
+    assert_broken(running().delete(WORKLOAD), Rule::RunsUnadmitted, "admitted no more");
+    let finished = running().workload(WORKLOAD, &["QuotaReserved", "Admitted", "Finished"], 1);
+    assert_broken(finished, Rule::RunsUnadmitted, "admitted no more");
+    // Another job's Workload covers nothing.
+    let mut others = History::new().workload(WORKLOAD, ADMITTED, 1);
+    let object = others.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+    object["metadata"]["ownerReferences"][0]["uid"] = json!("k");
+    assert_broken(others.job(false, &[]), Rule::RunsUnadmitted, begins);
+    assert_eq!(running().workload(WORKLOAD, EVICTED, 1).broken(), [], "it is about to be stopped");
+}
+
+#[test]
+fn quota_that_is_free_while_pods_run_is_noticed() {
+    let started = || History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]);
+    let stopped = || {
+        let mut runs = started().job(false, &[]);
+        let object = runs.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["status"]["active"] = json!(1);
+        runs.pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &[])
+    };
+    let freed = stopped().workload(WORKLOAD, &["Evicted"], 1);
+    assert_broken(freed, Rule::FreedTooEarly, "/registry/pods/ns/p");
+    assert_broken(stopped().delete(WORKLOAD), Rule::FreedTooEarly, "/registry/pods/ns/p");
+    assert_eq!(stopped().pod("Failed").workload(WORKLOAD, &["Evicted"], 1).broken(), []);
+    // The answer to the stop is missing: what the controller says is from before the start.
+    let unanswered = started().pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &["Suspended"]);
+    assert_broken(unanswered.workload(WORKLOAD, &["Evicted"], 1), Rule::FreedTooEarly, "/registry/pods/ns/p");
+    // A job at which its controller has never looked shows nothing: that is counted apart.
+    let unseen = started().pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &[]);
+    let checker = unseen.workload(WORKLOAD, &["Evicted"], 1).checked();
+    assert_eq!((checker.violations().len(), checker.account().freed_unseen), (0, 1));
+}
+
+#[test]
+fn the_pods_of_a_jobsets_jobs_are_its_own() {
+    let set = |suspend: bool| {
+        let metadata = json!({"uid": "j", "labels": {"kueue.x-k8s.io/queue-name": "lq"}});
+        json!({"metadata": metadata, "spec": {"suspend": suspend}})
+    };
+    let mut resumed = set(false);
+    resumed["status"]["conditions"] = json!([{"type": "Suspended", "status": "False"}]);
+    let pod = json!({"metadata": {"ownerReferences": [{"uid": "c", "controller": true}]}, "status": {"phase": "Running"}});
+    let child = json!({"metadata": {"uid": "c", "ownerReferences": [{"uid": "j", "controller": true}]}});
+    let history = History::new()
+        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", set(true))
+        .workload(WORKLOAD, ADMITTED, 1)
+        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", set(false))
+        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", resumed)
+        .put(JOB, child)
+        .put(POD, pod)
+        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", set(true))
+        .workload(WORKLOAD, &["Evicted"], 1);
+    assert_broken(history, Rule::FreedTooEarly, "/registry/pods/ns/p");
+}
+
+#[test]
+fn a_job_that_does_not_end_is_lost() {
+    let mut checker = History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).checked();
+    checker.rest();
+    let broken: Vec<_> = checker.violations().iter().map(|one| one.rule).collect();
+    assert_eq!(broken, [Rule::Lost, Rule::LeftBehind], "{:?}", checker.violations());
+    assert_broken(History::new().job(true, &[]).delete(JOB), Rule::Lost, "has not ended");
+    let mut wanted = Checker::default();
+    wanted.expect_deletion(JOB);
+    History::new().job(true, &[]).delete(JOB).play(&mut wanted);
+    wanted.rest();
+    assert!(wanted.violations().is_empty() && wanted.account().deleted == 1);
+}
+
+#[test]
+fn what_is_left_of_deleted_jobs_is_noticed() {
+    let mut checker = quiet_life().delete(JOB).checked();
+    checker.nothing_left();
+    let left: Vec<_> = checker.violations().iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(left, [WORKLOAD, POD]);
+}

@@ -1,0 +1,276 @@
+//! The users: they do what the plan says, and try again what an outage refuses.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_testkit::workloads;
+
+use super::checker::{job_key, jobset_key};
+use super::plan::{Act, JobPlan, Shape};
+use super::recorder::Recorder;
+use super::world::{NAMESPACES, QUEUES};
+use crate::place::QUEUE_NAME;
+
+/// How long a user tries again.
+const PATIENCE: Duration = Duration::from_mins(3);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a user waits for one answer.
+const ANSWER: Duration = Duration::from_secs(35);
+/// A pod with this runs so many seconds at most, and at least as many as `run-seconds` says.
+const AT_MOST: &str = "sluice.dev/run-seconds-at-most";
+
+/// What users need.
+pub(super) struct Users<'a> {
+    pub client: Client,
+    pub recorder: &'a Recorder,
+    /// How many jobs may be open at a time.
+    pub window: usize,
+    /// Finished jobs go away by themselves after this many seconds.
+    pub ttl: Option<u32>,
+}
+
+/// What came of a request in the end.
+enum Outcome<T> {
+    Done(T),
+    /// The API server does not want it; trying again is of no use.
+    Refused(String),
+}
+
+impl Users<'_> {
+    /// Does everything, in order; stops making jobs at the deadline. The jobs that were made.
+    pub async fn work(&self, acts: Vec<Act>, deadline: Instant) -> Result<Vec<JobPlan>> {
+        let mut made: Vec<JobPlan> = Vec::new();
+        let mut late = false;
+        for act in acts {
+            late = late || Instant::now() > deadline;
+            // What was stopped is let go on in any case.
+            if late && !matches!(act, Act::Activate { .. } | Act::Resume { .. }) {
+                continue;
+            }
+            match act {
+                Act::Make(job) => {
+                    self.wait_for_room().await?;
+                    self.make(&job).await?;
+                    made.push(job);
+                }
+                Act::Delete { job, foreground } => self.delete(&made[job], foreground).await?,
+                Act::Reprioritize { job, priority } => {
+                    let patch = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": priority}}});
+                    let api = self.jobs(&made[job]);
+                    self.patch(&api, &made[job].name, &patch).await?;
+                }
+                Act::Deactivate { job } => self.set_active(&made[job], false).await?,
+                Act::Activate { job } if job < made.len() => self.set_active(&made[job], true).await?,
+                Act::Activate { .. } => {}
+                Act::Hold { queue, drain } => {
+                    self.stop_policy(queue, if drain { "HoldAndDrain" } else { "Hold" }).await?;
+                }
+                Act::Resume { queue } => self.stop_policy(queue, "None").await?,
+            }
+        }
+        Ok(made)
+    }
+
+    /// Deletes all jobs that are left.
+    pub async fn delete_all(&self) -> Result<()> {
+        let all = ListParams::default();
+        let open = |key: &str| self.recorder.checker(|checker| checker.expect_deletion(key));
+        for namespace in NAMESPACES {
+            for (api, is_set) in
+                [(jobs(&self.client, namespace), false), (sets(&self.client, namespace), true)]
+            {
+                let listed = self.try_until("listing jobs", || api.list(&all)).await?;
+                let Outcome::Done(listed) = listed else { continue };
+                for job in listed.items.iter().filter(|job| job.labels().contains_key(QUEUE_NAME)) {
+                    let name = job.name_any();
+                    open(&if is_set { jobset_key(namespace, &name) } else { job_key(namespace, &name) });
+                    let params = DeleteParams::background();
+                    self.try_until("deleting a job", || api.delete(&name, &params)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_for_room(&self) -> Result<()> {
+        loop {
+            self.recorder.check()?;
+            if self.recorder.checker(|checker| checker.open().len()) < self.window {
+                return Ok(());
+            }
+            tokio::time::sleep(PAUSE / 4).await;
+        }
+    }
+
+    fn jobs(&self, job: &JobPlan) -> Api<DynamicObject> {
+        if job.shape == Shape::Set {
+            sets(&self.client, job.namespace)
+        } else {
+            jobs(&self.client, job.namespace)
+        }
+    }
+
+    async fn make(&self, job: &JobPlan) -> Result<()> {
+        let manifest = manifest(job, self.ttl);
+        let object: DynamicObject = serde_json::from_value(manifest.clone())?;
+        if job.shape != Shape::Set {
+            // A typing mistake here would make the load lighter than it looks.
+            serde_json::from_value::<Job>(manifest)?;
+        }
+        let (api, params) = (self.jobs(job), PostParams::default());
+        match self.try_until("making a job", || api.create(&params, &object)).await? {
+            Outcome::Refused(why) if !why.contains("AlreadyExists") => {
+                bail!("{} is refused: {why}", job.name)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn delete(&self, job: &JobPlan, foreground: bool) -> Result<()> {
+        self.recorder.checker(|checker| checker.expect_deletion(&key(job)));
+        let params = if foreground { DeleteParams::foreground() } else { DeleteParams::background() };
+        let api = self.jobs(job);
+        self.try_until("deleting a job", || api.delete(&job.name, &params)).await?;
+        Ok(())
+    }
+
+    async fn set_active(&self, job: &JobPlan, active: bool) -> Result<()> {
+        let api = workloads::namespaced(&self.client, job.namespace, "Workload", "workloads");
+        let all = ListParams::default();
+        let Outcome::Done(listed) = self.try_until("listing Workloads", || api.list(&all)).await? else {
+            return Ok(());
+        };
+        let owned =
+            |workload: &DynamicObject| workload.owner_references().iter().any(|owner| owner.name == job.name);
+        let Some(workload) = listed.items.into_iter().find(owned) else { return Ok(()) };
+        let name = workload.name_any();
+        self.patch(&api, &name, &json!({"spec": {"active": active}})).await
+    }
+
+    async fn stop_policy(&self, queue: &str, policy: &str) -> Result<()> {
+        let queues = workloads::all(&self.client, "ClusterQueue", "clusterqueues");
+        debug_assert!(QUEUES.contains(&queue));
+        self.patch(&queues, queue, &json!({"spec": {"stopPolicy": policy}})).await
+    }
+
+    /// A change that may be refused, as that of a job which is gone.
+    async fn patch(&self, api: &Api<DynamicObject>, name: &str, patch: &Value) -> Result<()> {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        self.try_until("changing an object", || api.patch(name, &params, &patch)).await?;
+        Ok(())
+    }
+
+    async fn try_until<T, F>(&self, what: &str, attempt: impl Fn() -> F) -> Result<Outcome<T>>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let started = Instant::now();
+        loop {
+            let seen = match tokio::time::timeout(ANSWER, attempt()).await {
+                Ok(Ok(done)) => return Ok(Outcome::Done(done)),
+                Ok(Err(kube::Error::Api(status))) if [400, 403, 404, 422].contains(&status.code) => {
+                    return Ok(Outcome::Refused(format!("{}: {}", status.reason, status.message)));
+                }
+                Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {
+                    return Ok(Outcome::Refused(status.reason.clone()));
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
+            if started.elapsed() > PATIENCE {
+                bail!("{what}: not within {PATIENCE:?}: {seen}");
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn key(job: &JobPlan) -> String {
+    if job.shape == Shape::Set {
+        jobset_key(job.namespace, &job.name)
+    } else {
+        job_key(job.namespace, &job.name)
+    }
+}
+
+fn jobs(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("batch", "v1", "Job"), "jobs");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+fn sets(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("jobset.x-k8s.io", "v1alpha2", "JobSet");
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind, "jobsets"))
+}
+
+fn seconds(thousandths: u64) -> String {
+    format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000)
+}
+
+fn template(job: &JobPlan) -> Value {
+    let mut annotations = json!({"sluice.dev/run-seconds": seconds(job.runs)});
+    match job.shape {
+        Shape::Ragged => annotations[AT_MOST] = json!(seconds(job.runs * 5)),
+        Shape::Fails => annotations["sluice.dev/fail-after-seconds"] = json!(seconds(job.runs)),
+        _ => {}
+    }
+    let requests = json!({"cpu": format!("{}m", job.cpu), "memory": "64Mi"});
+    json!({
+        "metadata": {"annotations": annotations},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
+        },
+    })
+}
+
+fn manifest(job: &JobPlan, ttl: Option<u32>) -> Value {
+    let mut metadata =
+        json!({"name": job.name, "namespace": job.namespace, "labels": {QUEUE_NAME: job.queue}});
+    if let Some(priority) = job.priority {
+        metadata["labels"]["kueue.x-k8s.io/priority-class"] = json!(priority);
+    }
+    // Pods that are stopped to make room must not count as failures of the job.
+    let limit = if job.shape == Shape::Fails { 0 } else { 1_000 };
+    let one = |pods: u64| {
+        json!({
+            "parallelism": pods,
+            "completions": pods,
+            "backoffLimit": limit,
+            "template": template(job),
+        })
+    };
+    if job.shape == Shape::Set {
+        let (driver, workers) = (one(1), one(job.pods - 1));
+        let spec = json!({"replicatedJobs": [
+            {"name": "driver", "replicas": 1, "template": {"spec": driver}},
+            {"name": "workers", "replicas": 1, "template": {"spec": workers}},
+        ]});
+        let mut set = json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec,
+        });
+        if let Some(ttl) = ttl {
+            set["spec"]["ttlSecondsAfterFinished"] = json!(ttl);
+        }
+        return set;
+    }
+    let mut spec = one(job.pods);
+    match job.shape {
+        Shape::Waves => spec["completions"] = json!(job.pods * 2 + 1),
+        Shape::Indexed => spec["completionMode"] = json!("Indexed"),
+        Shape::Partial => metadata["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "1"}),
+        _ => {}
+    }
+    if let Some(ttl) = ttl {
+        spec["ttlSecondsAfterFinished"] = json!(ttl);
+    }
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+}

@@ -1,0 +1,230 @@
+//! What a seed means: which jobs are made in which order, what their users do to them, and which faults happen. Pure: the same seed and size
+//! give the same plan.
+
+use std::time::Duration;
+
+use sluice_testkit::{Disruption, Harm, Part};
+
+use super::dice::Dice;
+use super::world::{NAMESPACES, PRIORITIES, QUEUES};
+
+/// How a job comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shape {
+    /// All pods at once.
+    Plain,
+    /// More completions than pods at once.
+    Waves,
+    /// With indexes.
+    Indexed,
+    /// Its pods end at different times: some have completed when it is preempted.
+    Ragged,
+    /// Its first pod fails, and it with that.
+    Fails,
+    /// It runs with fewer pods if it must.
+    Partial,
+    /// A JobSet of two kinds of Jobs.
+    Set,
+}
+
+/// The shapes of Jobs.
+const SHAPES: [Shape; 8] = [
+    Shape::Plain,
+    Shape::Waves,
+    Shape::Indexed,
+    Shape::Ragged,
+    Shape::Ragged,
+    Shape::Fails,
+    Shape::Partial,
+    Shape::Set,
+];
+
+/// A job that a user makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct JobPlan {
+    pub name: String,
+    pub namespace: &'static str,
+    pub queue: &'static str,
+    pub shape: Shape,
+    /// At once.
+    pub pods: u64,
+    /// Thousandths of a processor for each pod.
+    pub cpu: u64,
+    /// How long a pod runs, in thousandths of a second.
+    pub runs: u64,
+    pub priority: Option<&'static str>,
+}
+
+/// What users do between two jobs. Numbers are those of jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Make(JobPlan),
+    Delete { job: usize, foreground: bool },
+    Reprioritize { job: usize, priority: &'static str },
+    Deactivate { job: usize },
+    Activate { job: usize },
+    Hold { queue: &'static str, drain: bool },
+    Resume { queue: &'static str },
+}
+
+/// Which replicas a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Leader,
+    Follower,
+    Both,
+}
+
+/// What happens to the managers and the control plane.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    /// SIGKILL; a new start after this time.
+    Kill(Whom, Duration),
+    /// SIGTERM, and a new start.
+    Restart(Whom),
+    /// The leader stands still until another leads, and comes back.
+    FreezeLeader,
+    /// The leader does not reach the API server until another leads.
+    CutLeader,
+    /// A program of the plane stands still.
+    Freeze(Part, Duration),
+    /// A program of the plane is killed and starts again.
+    Replace(Part),
+    /// Requests are harmed.
+    Disrupt(Whom, Disruption),
+    /// Every connection breaks.
+    DropConnections,
+}
+
+/// What users do, in order.
+pub(super) fn acts(seed: u64, jobs: usize) -> Vec<Act> {
+    let mut dice = Dice::new(seed, 1);
+    let mut acts = Vec::new();
+    // What must be taken back later: after this many jobs.
+    let mut later: Vec<(usize, Act)> = Vec::new();
+    for number in 0..jobs {
+        acts.push(Act::Make(job(&mut dice, number)));
+        let (due, rest) = later.into_iter().partition(|(when, _)| *when <= number);
+        later = rest;
+        acts.extend(Vec::into_iter(due).map(|(_, act)| act));
+        // One that is about to start, runs, or waits, as it may be.
+        let recent = number.saturating_sub(dice.index(12));
+        match dice.below(20) {
+            0 | 1 => acts.push(Act::Delete { job: recent, foreground: dice.one_in(2) }),
+            2 => acts.push(Act::Reprioritize { job: recent, priority: dice.pick(&PRIORITIES).0 }),
+            3 => {
+                acts.push(Act::Deactivate { job: recent });
+                later.push((number + 6, Act::Activate { job: recent }));
+            }
+            4 if later.iter().all(|(_, act)| !matches!(act, Act::Resume { .. })) => {
+                let queue = dice.pick(&QUEUES);
+                acts.push(Act::Hold { queue, drain: dice.one_in(2) });
+                later.push((number + 8, Act::Resume { queue }));
+            }
+            _ => {}
+        }
+    }
+    acts.extend(later.into_iter().map(|(_, act)| act));
+    acts
+}
+
+fn job(dice: &mut Dice, number: usize) -> JobPlan {
+    let shape = *dice.pick(&SHAPES);
+    let pods = dice.between(1, 4).max(if shape == Shape::Plain { 1 } else { 2 });
+    // At most three processors in all: every queue has that for itself.
+    let cpu = *dice.pick(&[250, 500, 750]);
+    let runs = dice.between(2, 16) * 100;
+    let priority = dice.one_in(2).then(|| dice.pick(&PRIORITIES).0);
+    let (namespace, queue) = (*dice.pick(&NAMESPACES), *dice.pick(&QUEUES));
+    JobPlan { name: format!("job-{number}"), namespace, queue, shape, pods, cpu, runs, priority }
+}
+
+/// Every kind of fault once, in an order of its own each time.
+pub(super) fn faults(dice: &mut Dice) -> Vec<Fault> {
+    let span = |dice: &mut Dice, least, most| Duration::from_millis(dice.between(least, most));
+    let mut faults = vec![
+        Fault::Kill(Whom::Leader, span(dice, 0, 1_500)),
+        Fault::Kill(Whom::Leader, span(dice, 0, 200)),
+        Fault::Kill(Whom::Follower, span(dice, 0, 1_500)),
+        Fault::Kill(Whom::Both, span(dice, 0, 1_500)),
+        Fault::Restart(Whom::Leader),
+        Fault::FreezeLeader,
+        Fault::CutLeader,
+        Fault::Freeze(Part::ApiServer, span(dice, 300, 3_500)),
+        Fault::Freeze(Part::Etcd, span(dice, 300, 3_500)),
+        Fault::Replace(Part::ApiServer),
+        Fault::Replace(Part::Etcd),
+        Fault::DropConnections,
+    ];
+    let harms = [
+        (Harm::Refuse(429), 2),
+        (Harm::Refuse(500), 2),
+        (Harm::Refuse(503), 2),
+        (Harm::Refuse(409), 2),
+        (Harm::Refuse(410), 1),
+        (Harm::ExpireWatch, 1),
+        (Harm::LoseAnswer, 3),
+        (Harm::LoseRequest, 3),
+        (Harm::Slow(span(dice, 50, 800)), 1),
+    ];
+    for (harm, one_in) in harms {
+        let disruption = Disruption { harm, one_in, period: span(dice, 500, 2_500) };
+        faults.push(Fault::Disrupt(*dice.pick(&[Whom::Leader, Whom::Both]), disruption));
+    }
+    dice.shuffle(&mut faults);
+    faults
+}
+
+/// The pause before the next fault.
+pub(super) fn pause(dice: &mut Dice) -> Duration {
+    Duration::from_millis(dice.between(50, 1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_always_means_the_same() {
+        assert_eq!(acts(7, 200), acts(7, 200));
+        assert_ne!(acts(7, 200), acts(8, 200));
+        let told = |seed| format!("{:?}", faults(&mut Dice::new(seed, 2)));
+        assert_eq!(told(7), told(7));
+        assert_ne!(told(7), told(8));
+    }
+
+    #[test]
+    fn everything_happens_and_what_is_stopped_is_let_go_on() {
+        let acts = acts(1, 300);
+        let shapes: BTreeSet<_> = acts
+            .iter()
+            .filter_map(|act| if let Act::Make(job) = act { Some(job.shape) } else { None })
+            .collect();
+        assert_eq!(shapes.len(), 7, "{shapes:?}");
+        let (mut held, mut inactive, mut deleted) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let mut ever = (0, 0);
+        for act in &acts {
+            match act {
+                Act::Hold { queue, .. } => ever.0 += usize::from(held.insert(*queue)),
+                Act::Resume { queue } => assert!(held.remove(queue)),
+                Act::Deactivate { job } => ever.1 += usize::from(inactive.insert(*job)),
+                Act::Activate { job } => drop(inactive.remove(job)),
+                Act::Delete { .. } => deleted += 1,
+                _ => {}
+            }
+        }
+        assert!(held.is_empty() && inactive.is_empty());
+        assert!(ever.0 > 0 && ever.1 > 0 && deleted > 0, "{ever:?} {deleted}");
+    }
+
+    #[test]
+    fn every_job_fits_into_its_queue() {
+        for act in acts(3, 500) {
+            if let Act::Make(job) = act {
+                assert!(job.pods * job.cpu <= 3_000, "{job:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One day from its beginning to its judgement.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use sluice_testkit::etcd::STORE_JSON;
+use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::{ControlPlane, jobset};
+
+use super::checker::{Account, Rule, Violation};
+use super::fleet::{Fleet, Memory};
+use super::load::Users;
+use super::recorder::Recorder;
+use super::{faults, plan, pods, world};
+
+/// How much memory a manager may use above what it uses with queues and without jobs.
+const MEMORY: u64 = 128 << 20;
+/// How long no job may end, with faults over and jobs open, before those are lost.
+const STANDSTILL: Duration = Duration::from_mins(2);
+/// How long it may take until everything that was deleted is gone.
+const CLEAN_UP: Duration = Duration::from_mins(2);
+/// How long the status of Workloads may lag behind that of their jobs.
+const REST: Duration = Duration::from_secs(30);
+
+/// How large a day is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// What happens is this seed's.
+    pub seed: u64,
+    /// How many jobs are made.
+    pub jobs: usize,
+    /// How many of them are open at a time.
+    pub window: usize,
+    /// How many times as large the quotas are as for one job in each queue.
+    pub scale: u32,
+    /// No job is made after this time.
+    pub at_most: Duration,
+}
+
+/// What a day came to.
+#[derive(Debug)]
+pub struct Report {
+    size: Size,
+    account: Account,
+    violations: Vec<Violation>,
+    faults: usize,
+    harmed: usize,
+    ended: usize,
+    panics: Vec<String>,
+    memory: Memory,
+    made: usize,
+    took: Duration,
+}
+
+impl Report {
+    /// Everything that must not be, as text.
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures: Vec<_> = self.violations.iter().map(ToString::to_string).collect();
+        if self.account.jobs != self.made {
+            failures.push(format!("{} jobs were made, and {} were seen", self.made, self.account.jobs));
+        }
+        let above = self.above_idle();
+        if above > MEMORY {
+            failures.push(format!("{} MiB above idle, and {} are allowed", above >> 20, MEMORY >> 20));
+        }
+        failures.extend(self.panics.iter().map(|line| format!("a panic: {line}")));
+        failures
+    }
+
+    fn above_idle(&self) -> u64 {
+        self.memory.peak.saturating_sub(self.memory.idle)
+    }
+
+    fn broken(&self, rule: Rule) -> usize {
+        self.violations.iter().filter(|violation| violation.rule == rule).count()
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { size, account, .. } = self;
+        writeln!(f, "SOAK_SEED={} SOAK_JOBS={}, {} s", size.seed, size.jobs, self.took.as_secs())?;
+        let Account { jobs, finished, deleted, started, admissions, evictions, .. } = account;
+        writeln!(f, "jobs {jobs}: {finished} ended, {deleted} deleted before")?;
+        let partly = account.evictions_of_partly_completed;
+        writeln!(
+            f,
+            "started {started}, admissions {admissions}, evictions {evictions} ({partly} partly completed)"
+        )?;
+        writeln!(f, "faults {}, requests harmed {}, changes {}", self.faults, self.harmed, account.changes)?;
+        writeln!(
+            f,
+            "lost {}, admitted twice {}, above quota {}, running unadmitted {}, freed too early {}, left behind {}",
+            self.broken(Rule::Lost),
+            self.broken(Rule::AdmittedTwice),
+            self.broken(Rule::AboveQuota),
+            self.broken(Rule::RunsUnadmitted),
+            self.broken(Rule::FreedTooEarly),
+            self.broken(Rule::LeftBehind),
+        )?;
+        let unseen = account.freed_unseen;
+        writeln!(
+            f,
+            "started and stopped before its own controller ever looked, and freed before its pods were gone: {unseen}"
+        )?;
+        let (idle, peak) = (self.memory.idle >> 20, self.memory.peak >> 20);
+        write!(f, "memory {idle} MiB idle, {peak} MiB at most; {} ends of a manager by itself", self.ended)
+    }
+}
+
+/// Plays a day. What it leaves for people (the recording, the logs) is in the folder.
+pub async fn run(size: Size, folder: &Path) -> Result<Report> {
+    let began = Instant::now();
+    std::fs::create_dir_all(folder).context("making the folder of the recording")?;
+    let plane = ControlPlane::builder().complete().api_server_flag(STORE_JSON).start().await?;
+    let plane = Arc::new(plane);
+    let _jobsets = jobset::Controller::start(&plane).await?;
+    let recorder = Recorder::start(&plane, &folder.join("recording.jsonl"))?;
+    let fleet = Fleet::start(Arc::clone(&plane)).await?;
+    let client = plane.client().await?;
+    world::make(&plane, &client, size.scale).await?;
+    fleet.settle().await?;
+    fleet.load_begins();
+
+    let ttl = (size.jobs > 500).then_some(20);
+    let nudging = client.clone();
+    let users = Users { client, recorder: &recorder, window: size.window, ttl };
+    let (over, count) = (AtomicBool::new(false), AtomicUsize::default());
+    let acts = plan::acts(size.seed, size.jobs);
+    let load = async {
+        let made = users.work(acts, Instant::now() + size.at_most).await;
+        println!("all jobs are made");
+        over.store(true, Ordering::Relaxed);
+        made
+    };
+    let troubles = faults::play(size.seed, &plane, &fleet, &over, &count);
+    let day = async { tokio::try_join!(load, troubles) };
+    let end = async {
+        let (made, ()) = day.await?;
+        fleet.proxies.iter().for_each(sluice_testkit::FaultProxy::heal);
+        wait_for_the_end(&recorder).await?;
+        fleet.settle().await?;
+        recorder.catch_up().await?;
+        wait_for_rest(&recorder).await?;
+        recorder.checker(super::checker::Checker::rest);
+        users.delete_all().await?;
+        wait_until_gone(&recorder).await?;
+        recorder.catch_up().await?;
+        recorder.checker(super::checker::Checker::nothing_left);
+        anyhow::Ok(made)
+    };
+    let made = tokio::select! {
+        made = end => made,
+        never = pods::keep_moving(nudging) => match never {},
+    };
+    keep_logs(&fleet, folder)?;
+    let (account, violations) =
+        recorder.checker(|checker| (checker.account(), checker.violations().to_vec()));
+    let made = match made {
+        Ok(made) => made.len(),
+        Err(error) => bail!("{error:#}; broken until then: {violations:#?}"),
+    };
+    Ok(Report {
+        size,
+        account,
+        violations,
+        faults: count.load(Ordering::Relaxed),
+        harmed: fleet.proxies.iter().map(sluice_testkit::FaultProxy::harmed).sum(),
+        ended: fleet.ended(),
+        panics: fleet.panics()?,
+        memory: fleet.memory(),
+        made,
+        took: began.elapsed(),
+    })
+}
+
+/// Waits until every job has ended, as long as some do.
+async fn wait_for_the_end(recorder: &Recorder) -> Result<()> {
+    let (mut last, mut since) = (usize::MAX, Instant::now());
+    loop {
+        recorder.check()?;
+        let open = recorder.checker(|checker| checker.open().len());
+        if open == 0 || since.elapsed() > STANDSTILL {
+            return Ok(());
+        }
+        if open != last {
+            (last, since) = (open, Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Quota is given back a moment after the job has ended. What is still held then is judged by the checker.
+async fn wait_for_rest(recorder: &Recorder) -> Result<()> {
+    let waited = eventually("no quota to be in use", REST, || async {
+        let used = recorder.checker(|checker| checker.in_use());
+        Ok(if used.is_empty() { Look::Done(()) } else { Look::NotYet(used.join(", ")) })
+    });
+    // The checker names what is in use.
+    let _ = waited.await;
+    recorder.check()
+}
+
+async fn wait_until_gone(recorder: &Recorder) -> Result<()> {
+    let waited = eventually("everything to be gone", CLEAN_UP, || async {
+        let left = recorder.checker(|checker| checker.objects());
+        Ok(if left == 0 { Look::Done(()) } else { Look::NotYet(left.to_string()) })
+    });
+    // The checker names what is left.
+    let _ = waited.await;
+    recorder.check()
+}
+
+/// The managers' logs, beside the recording.
+fn keep_logs(fleet: &Fleet, folder: &Path) -> Result<()> {
+    for (number, log) in fleet.logs().into_iter().enumerate() {
+        let to: PathBuf = folder.join(format!("manager-{number}.log"));
+        std::fs::copy(&log, &to).context("keeping a log")?;
+    }
+    let mut note = String::new();
+    writeln!(
+        note,
+        "recording.jsonl has every change that etcd stored; revisions are those of the findings."
+    )?;
+    std::fs::write(folder.join("README"), note).context("writing a note")
+}

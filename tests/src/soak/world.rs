@@ -1,0 +1,124 @@
+//! Queues that borrow, lend and take back from each other.
+
+use anyhow::Result;
+use kube::Client;
+use serde_json::{Value, json};
+use sluice_testkit::{ControlPlane, nodes, workloads};
+
+use crate::place::create;
+
+/// Where users work.
+pub(super) const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
+/// The ClusterQueues; each has a LocalQueue of its name in each namespace.
+pub(super) const QUEUES: [&str; 5] = ["research-a", "research-b", "production", "batch", "alone"];
+/// The priority classes.
+pub(super) const PRIORITIES: [(&str, i32); 3] = [("low", -10), ("high", 100), ("urgent", 1_000)];
+/// The label of nodes that flavors choose.
+const KIND: &str = "example.com/kind";
+
+fn resources(scale: u32, cpu: u32, more: &Value) -> Value {
+    let one = |name: &str, amount: Value| {
+        let mut resource = json!({"name": name, "nominalQuota": amount});
+        if name == "cpu" {
+            for (key, value) in more.as_object().into_iter().flatten() {
+                resource[key] = json!(value.as_u64().unwrap_or_default() * u64::from(scale));
+            }
+        }
+        resource
+    };
+    json!([one("cpu", json!(cpu * scale)), one("memory", json!("64Gi"))])
+}
+
+fn group(scale: u32, flavors: &[(&str, u32, Value)]) -> Value {
+    let flavors: Vec<_> = flavors
+        .iter()
+        .map(|(name, cpu, more)| json!({"name": name, "resources": resources(scale, *cpu, more)}))
+        .collect();
+    json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
+}
+
+/// Makes the nodes and everything of Kueue's. All quotas and limits are `scale` times as large as the smallest job that fills a queue needs.
+pub(super) async fn make(plane: &ControlPlane, client: &Client, scale: u32) -> Result<()> {
+    for kind in ["reserved", "spot"] {
+        nodes::pool(kind, 4).label(KIND, kind).make(client).await?;
+        let spec = json!({"nodeLabels": {KIND: kind}});
+        let flavor = json!({"metadata": {"name": kind}, "spec": spec});
+        create(&workloads::all(client, "ResourceFlavor", "resourceflavors"), flavor).await?;
+    }
+    let classes = workloads::all(client, "WorkloadPriorityClass", "workloadpriorityclasses");
+    for (name, value) in PRIORITIES {
+        create(&classes, json!({"metadata": {"name": name}, "value": value})).await?;
+    }
+    cohorts(client, scale).await?;
+    queues(client, scale).await?;
+    for namespace in NAMESPACES {
+        plane.make_namespace(namespace).await?;
+        let local = workloads::namespaced(client, namespace, "LocalQueue", "localqueues");
+        for queue in QUEUES {
+            let spec = json!({"clusterQueue": queue});
+            create(&local, json!({"metadata": {"name": queue}, "spec": spec})).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn cohorts(client: &Client, scale: u32) -> Result<()> {
+    let cohorts = workloads::all(client, "Cohort", "cohorts");
+    let none = json!({});
+    let group = |flavors: &[_]| group(scale, flavors);
+    let own = group(&[("reserved", 1, none.clone())]);
+    create(&cohorts, json!({"metadata": {"name": "company"}, "spec": {"resourceGroups": own}})).await?;
+    let limited = group(&[("reserved", 0, json!({"borrowingLimit": 3}))]);
+    let research = json!({"parentName": "company", "resourceGroups": limited});
+    create(&cohorts, json!({"metadata": {"name": "research"}, "spec": research})).await
+}
+
+async fn queues(client: &Client, scale: u32) -> Result<()> {
+    let none = json!({});
+    let group = |flavors: &[_]| group(scale, flavors);
+    let all = [
+        (
+            "research-a",
+            json!({
+                "cohortName": "research",
+                "resourceGroups": group(&[("reserved", 3, none.clone())]),
+                "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+            }),
+        ),
+        (
+            "research-b",
+            json!({
+                "cohortName": "research",
+                "resourceGroups": group(&[("reserved", 3, json!({"borrowingLimit": 2, "lendingLimit": 2}))]),
+                "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"},
+            }),
+        ),
+        (
+            "production",
+            json!({
+                "cohortName": "company",
+                "resourceGroups": group(&[("reserved", 3, none.clone()), ("spot", 3, none.clone())]),
+                "preemption": {
+                    "withinClusterQueue": "LowerPriority",
+                    "reclaimWithinCohort": "Any",
+                    "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 0},
+                },
+            }),
+        ),
+        ("batch", json!({"cohortName": "company", "resourceGroups": group(&[("spot", 3, none.clone())])})),
+        (
+            "alone",
+            json!({
+                "resourceGroups": group(&[("spot", 4, none)]),
+                "preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"},
+                "queueingStrategy": "StrictFIFO",
+            }),
+        ),
+    ];
+    let queues = workloads::all(client, "ClusterQueue", "clusterqueues");
+    for (name, mut spec) in all {
+        spec["namespaceSelector"] = json!({});
+        create(&queues, json!({"metadata": {"name": name}, "spec": spec})).await?;
+    }
+    Ok(())
+}

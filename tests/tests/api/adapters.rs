@@ -1,0 +1,249 @@
+//! The adapters' patches on a real API server: what it accepts, what it refuses, and that nothing is left behind.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Toleration;
+use kube::Client;
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
+use sluice_jobs::{Patch, Step, observe, start, stop, suspend};
+use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::{nodes, shared};
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Jobs of one kind in one namespace.
+struct Scene {
+    client: Client,
+    namespace: &'static str,
+    kind: JobKind,
+}
+
+async fn scene(namespace: &'static str, kind: JobKind) -> Scene {
+    let plane = shared().await.unwrap();
+    plane.make_namespace(namespace).await.unwrap();
+    Scene { client: plane.client().await.unwrap(), namespace, kind }
+}
+
+impl Scene {
+    fn path(&self, name: &str) -> String {
+        let (api, plural) = (self.kind.api_version(), self.kind.plural());
+        format!("/apis/{api}/namespaces/{}/{plural}{name}", self.namespace)
+    }
+
+    /// Sends a request; a refusal gives its code.
+    async fn send(&self, method: &str, path: &str, content: &str, body: &Value) -> Result<Value, u16> {
+        let request = http::Request::builder().method(method).uri(path).header("Content-Type", content);
+        let request = request.body(serde_json::to_vec(body).unwrap()).unwrap();
+        match self.client.request::<Value>(request).await {
+            Ok(object) => Ok(object),
+            Err(kube::Error::Api(status)) => Err(status.code),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn create(&self, mut object: Value) -> Value {
+        object["apiVersion"] = json!(self.kind.api_version());
+        object["kind"] = json!(self.kind.kind());
+        self.send("POST", &self.path(""), "application/json", &object).await.unwrap()
+    }
+
+    async fn patch(&self, name: &str, step: &Step) -> Result<Value, u16> {
+        let subresource = step.subresource.map(|name| format!("/{name}")).unwrap_or_default();
+        let path = self.path(&format!("/{name}{subresource}"));
+        self.send("PATCH", &path, step.patch.content_type(), &step.patch.body()).await
+    }
+
+    async fn get(&self, name: &str) -> Value {
+        self.send("GET", &self.path(&format!("/{name}")), "application/json", &Value::Null).await.unwrap()
+    }
+
+    /// Makes a patch of what there is and sends it, again if something else was faster, or if the Job still has active
+    /// pods, while which the API server refuses changes of its template.
+    async fn act(&self, name: &str, make: impl Fn(&JobView) -> Step) -> Value {
+        eventually(&format!("{name}: a patch is taken"), DEADLINE, || async {
+            let object = self.get(name).await;
+            let active = object["status"]["active"].as_i64().unwrap_or(0);
+            match self.patch(name, &make(&observe(self.kind, &object))).await {
+                Ok(object) => Ok(Look::Done(object)),
+                Err(409) => Ok(Look::NotYet("conflict".to_owned())),
+                Err(422) if active > 0 => Ok(Look::NotYet(format!("{active} active pods"))),
+                Err(code) => Ok(Look::Never(format!("{code} on {object}"))),
+            }
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until the view of a job is as it should be.
+    async fn wait(&self, name: &str, what: &str, holds: impl Fn(&JobView) -> bool) -> JobView {
+        eventually(&format!("{name}: {what}"), DEADLINE, || async {
+            let object = self.get(name).await;
+            Ok(look(holds(&observe(self.kind, &object)), object["status"].to_string()))
+        })
+        .await
+        .unwrap();
+        observe(self.kind, &self.get(name).await)
+    }
+}
+
+fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// What admission adds: the pool's label, a label, a toleration.
+fn additions(view: &JobView, pool: &str) -> Vec<PodSetInfo> {
+    let scheduling = PodScheduling {
+        labels: map(&[("kueue.x-k8s.io/podset", "x")]),
+        node_selector: map(&[("test-pool", pool)]),
+        tolerations: vec![Toleration {
+            key: Some("spot".to_owned()),
+            operator: Some("Exists".to_owned()),
+            ..Toleration::default()
+        }],
+        ..PodScheduling::default()
+    };
+    let info = |set: &sluice_api::job::JobPodSet| PodSetInfo {
+        name: set.name.clone(),
+        count: set.min_count.unwrap_or(set.count),
+        scheduling: scheduling.clone(),
+    };
+    view.pod_sets.iter().map(info).collect()
+}
+
+/// What the Workload keeps of the templates.
+fn originals(view: &JobView) -> Vec<PodSetInfo> {
+    let info = |set: &sluice_api::job::JobPodSet| {
+        let metadata = set.template.as_ref().unwrap().metadata.clone().unwrap_or_default();
+        let labels = metadata.labels.unwrap_or_default();
+        PodSetInfo {
+            name: set.name.clone(),
+            count: set.count,
+            scheduling: PodScheduling { labels, ..set.scheduling.clone() },
+        }
+    };
+    view.pod_sets.iter().map(info).collect()
+}
+
+fn job(name: &str, annotations: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"suspend": true, "parallelism": 2, "completions": 2, "template": {
+            "metadata": {"labels": {"app": "x"}, "annotations": annotations},
+            "spec": {"restartPolicy": "Never", "nodeSelector": {"disk": "ssd"},
+                "containers": [{"name": "c", "image": "example.com/none"}]}}}
+    })
+}
+
+fn jobset(name: &str) -> Value {
+    let group = |name: &str, template: Value| {
+        json!({"name": name, "replicas": 1,
+            "template": {"spec": {"parallelism": 1, "completions": 1, "template": template}}})
+    };
+    let containers = json!([{"name": "c", "image": "example.com/none", "resources": {"limits": {"cpu": 1}}}]);
+    json!({
+        "metadata": {"name": name},
+        "spec": {"suspend": true, "replicatedJobs": [
+            group("bare", json!({"spec": {"containers": containers}})),
+            group("full", json!({"metadata": {"annotations": {"a/b": "c"}},
+                "spec": {"nodeSelector": {"disk": "ssd"}, "containers": containers}}))]}
+    })
+}
+
+fn step(patch: Patch) -> Step {
+    Step { subresource: None, patch }
+}
+
+#[tokio::test]
+async fn a_patch_of_what_was_not_seen_is_a_conflict() {
+    for (kind, namespace, object) in [
+        (JobKind::Job, "adapters-stale-job", job("stale", &json!({}))),
+        (JobKind::JobSet, "adapters-stale-set", jobset("stale")),
+    ] {
+        let scene = scene(namespace, kind).await;
+        let seen = observe(kind, &scene.create(object).await);
+        let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+        scene.patch("stale", &step(label)).await.unwrap();
+        let begin = step(start(&seen, &originals(&seen)).unwrap());
+        assert_eq!(scene.patch("stale", &begin).await, Err(409), "{kind:?}: start");
+        assert_eq!(scene.patch("stale", &stop(&seen, &[])[0]).await, Err(409), "{kind:?}: stop");
+        assert_eq!(scene.patch("stale", &suspend(&seen)).await, Err(409), "{kind:?}: suspend");
+        let now = scene.act("stale", |view| begin.clone().pinned(&view.resource_version)).await;
+        assert_eq!(now["spec"]["suspend"], false, "{kind:?}: pinned anew");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() {
+    let scene = scene("adapters-stop", JobKind::Job).await;
+    let pool = nodes::pool("adapters-stop", 1).label("disk", "ssd").label("test-pool", "adapters-stop");
+    pool.make(&scene.client).await.unwrap();
+    for done in 0..=3 {
+        let name = format!("cut-{done}");
+        let annotations = json!({"kueue.x-k8s.io/job-min-parallelism": "1", "sluice.dev/run-seconds": "600"});
+        let created = scene.create(job(&name, &annotations)).await;
+        let original = observe(JobKind::Job, &created);
+        let additions = additions(&original, "adapters-stop");
+        scene.act(&name, |view| step(start(view, &additions).unwrap())).await;
+        let running = scene.wait(&name, "one pod is ready", |view| view.active && view.pods_ready).await;
+        assert!(!running.suspended);
+        assert_eq!(running.pod_sets[0].count, 1);
+
+        // The manager dies after `done` steps. Each is taken from what the API server has, as the next manager does it.
+        let whole = originals(&original);
+        let next = |view: &JobView| stop(view, &whole)[0].clone().pinned(&view.resource_version);
+        for n in 0..done {
+            let now = scene.act(&name, next).await;
+            assert_eq!(observe(JobKind::Job, &now).suspended, n == 2, "after step {n}");
+        }
+        while !observe(JobKind::Job, &scene.get(&name).await).suspended {
+            scene.act(&name, next).await;
+        }
+        let view = scene.wait(&name, "no pods", |view| view.suspended && !view.active).await;
+        assert_eq!(view.pod_sets, original.pod_sets);
+        let stored = scene.get(&name).await;
+        assert_eq!(stored["spec"], created["spec"]);
+        assert_eq!(stored["metadata"]["annotations"], created["metadata"]["annotations"]);
+    }
+}
+
+#[tokio::test]
+async fn a_jobset_is_restored_by_one_patch() {
+    let scene = scene("adapters-jobset", JobKind::JobSet).await;
+    let created = scene.create(jobset("restored")).await;
+    let original = observe(JobKind::JobSet, &created);
+    let additions = additions(&original, "nowhere");
+    let started = scene.act("restored", |view| step(start(view, &additions).unwrap())).await;
+    let selector = "/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector/test-pool";
+    assert_eq!(started.pointer(selector), Some(&json!("nowhere")));
+    let running = scene.wait("restored", "active", |view| view.active).await;
+    assert!(!running.suspended && !running.pods_ready);
+    let whole = originals(&original);
+    assert_eq!(stop(&running, &whole).len(), 1);
+    let stopped = scene.act("restored", |view| stop(view, &whole).remove(0)).await;
+    let view = scene.wait("restored", "no pods", |view| view.suspended && !view.active).await;
+    assert_eq!(view.pod_sets.len(), original.pod_sets.len());
+    for (now, before) in view.pod_sets.iter().zip(&original.pod_sets) {
+        assert_eq!(now.scheduling, before.scheduling);
+        assert_eq!((now.count, now.containers_hash), (before.count, before.containers_hash));
+    }
+    let second = "/spec/replicatedJobs/1";
+    assert_eq!(stopped.pointer(second), created.pointer(second));
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_is_seen() {
+    let scene = scene("adapters-end", JobKind::Job).await;
+    let pool = nodes::pool("adapters-end", 1).label("disk", "ssd").label("test-pool", "adapters-end");
+    pool.make(&scene.client).await.unwrap();
+    let created = scene.create(job("ends", &json!({"sluice.dev/run-seconds": "1"}))).await;
+    let additions = additions(&observe(JobKind::Job, &created), "adapters-end");
+    scene.act("ends", |view| step(start(view, &additions).unwrap())).await;
+    let view = scene.wait("ends", "finished", |view| view.finished.is_some()).await;
+    assert!(view.finished.unwrap().success);
+    assert!(!view.active);
+    assert_eq!(view.reclaimable, [("main".to_owned(), 2)]);
+}

@@ -1,0 +1,130 @@
+//! Kueue's configuration files with every field at its default: `sluice config check` accepts them in both versions and says what it cannot do,
+//! and the manager starts with them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_testkit::assets::workspace;
+use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart};
+
+fn file(version: &str) -> PathBuf {
+    workspace().join(format!("crates/api/tests/data/config/{version}.yaml"))
+}
+
+fn check(file: &Path, more: &[&str]) -> Output {
+    Command::new(binary().unwrap()).args(["config", "check"]).arg(file).args(more).output().unwrap()
+}
+
+#[test]
+fn config_check_prints_what_is_in_force_and_names_what_is_not_built() {
+    for version in ["v1beta1", "v1beta2"] {
+        let output = check(&file(version), &[]);
+        let (stdout, stderr) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(output.status.success(), "{version}: {stderr}");
+        let effective: Value = serde_saphyr::from_str(&stdout).unwrap();
+        assert_eq!(effective["apiVersion"], "config.kueue.x-k8s.io/v1beta2", "{version}");
+        assert_eq!(effective["leaderElection"]["resourceName"], "c1f6bfd2.kueue.x-k8s.io");
+        let gates = "these feature gates are on, but what they switch is not built yet: ";
+        assert_eq!(stderr.matches(gates).count(), 1, "{version}: {stderr}");
+        assert!(stderr.contains("MultiKueue"), "{version}: {stderr}");
+        // Only the default list of v1beta1 names it.
+        let not_built = "\"ray.io/rayjob\" is not built: objects of this kind that name a queue are refused";
+        assert_eq!(stderr.contains(not_built), version == "v1beta1", "{stderr}");
+        // What is in force can be checked again and stays as it is.
+        let folder = tempfile::tempdir().unwrap();
+        let again = folder.path().join("again.yaml");
+        std::fs::write(&again, &stdout).unwrap();
+        assert_eq!(String::from_utf8(check(&again, &[]).stdout).unwrap(), stdout, "{version}");
+    }
+}
+
+#[test]
+fn config_check_refuses_with_the_path_of_every_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong.yaml");
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwebhook: {prot: 1}\n\
+                multiKueue: {origin: here}\nclientConnection: {qps: fast}\n";
+    std::fs::write(&wrong, text).unwrap();
+    let output = check(&wrong, &[]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for path in ["webhook.prot", "multiKueue.origin: not built yet", "clientConnection.qps"] {
+        assert!(stderr.contains(path), "{path}: {stderr}");
+    }
+    let unknown = check(&file("v1beta2"), &["--feature-gates", "NoSuchGate=true"]);
+    assert!(!unknown.status.success());
+    let stderr = String::from_utf8(unknown.stderr).unwrap();
+    assert!(stderr.contains("unrecognized feature gate: NoSuchGate"), "{stderr}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(binary().unwrap());
+    let output = command.args(["config", "check"]).arg(file("v1beta2")).stdout(writer).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn gates_lists_every_gate() {
+    let output = Command::new(binary().unwrap()).arg("gates").output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    for gate in sluice_api::gates::Gate::ALL {
+        assert!(table.contains(&format!("\n{} ", gate.name())), "{}", gate.name());
+    }
+}
+
+#[tokio::test]
+async fn the_manager_starts_with_every_field_at_its_default() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    for version in ["v1beta1", "v1beta2"] {
+        let setup = Setup::new(&plane).unwrap();
+        let text = std::fs::read_to_string(file(version)).unwrap();
+        let configuration: Value = serde_saphyr::from_str(&text).unwrap();
+        // Only where it listens is other than the default: more than one manager runs on this machine.
+        let here = json!({
+            "health": setup.configuration["health"],
+            "metrics": setup.configuration["metrics"],
+            "webhook": {"port": setup.webhook, "host": "127.0.0.1", "certDir": null},
+        });
+        let setup = Setup { configuration, ..setup }.with(&here);
+        // The chart brings the admission policy that the default list of v1beta1 needs.
+        let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+        let manager = Manager::start(&plane, setup).await.unwrap();
+        let log = manager.log().unwrap();
+        assert_eq!(log.matches("what they switch is not built yet").count(), 1, "{log}");
+        let refused = "objects of this kind that name a queue are refused";
+        assert_eq!(log.contains(refused), version == "v1beta1", "{log}");
+        let (_, status) = manager.stop().await.unwrap();
+        assert!(status.success(), "{version}");
+    }
+    plane.stop();
+}
+
+#[tokio::test]
+async fn a_manager_that_has_not_seen_everything_in_time_ends_and_says_what_is_missing() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    plane.make_namespace(chart::NAMESPACE).await.unwrap();
+    // Without any definition there is nothing to list.
+    let limit = json!({"controller": {"cacheSyncTimeout": 1_000_000_000}});
+    let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap().with(&limit)).await.unwrap();
+    let status = eventually("the manager to end", Duration::from_mins(1), || {
+        let ended = manager.ended();
+        async move { Ok(ended.map_or_else(|| Look::NotYet("it runs".to_owned()), Look::Done)) }
+    })
+    .await
+    .unwrap();
+    let log = manager.log().unwrap();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("controller.cacheSyncTimeout of 1s is over, and not listed yet: "), "{log}");
+    assert!(log.contains("clusterqueues"), "{log}");
+    plane.stop();
+}

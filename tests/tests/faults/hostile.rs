@@ -1,0 +1,39 @@
+//! A tenant who tries to get past the queues by every means that a user of batch jobs has. Whatever is tried: a job that is not admitted does not
+//! run (or not for longer than it takes to stop it), quota holds, and the jobs of other tenants go on.
+//!
+//! Each story has a tenant and a namespace of its own; all are played side by side, as most of their time is spent waiting for what must not
+//! happen. All quota of the queue that the tenants share is in use by the victim, so that a hostile job in it must never run.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+
+mod bed;
+mod huge;
+mod owners;
+mod quantities;
+mod queues;
+mod unsuspended;
+mod workloads;
+
+#[tokio::test]
+async fn a_hostile_tenant_gains_nothing() {
+    let stories = [
+        huge::huge_objects_wait_like_others_or_are_refused().boxed_local(),
+        owners::an_owner_that_is_not_there_admits_nothing().boxed_local(),
+        owners::a_real_owner_admits_only_what_it_made().boxed_local(),
+        quantities::odd_quantities_are_refused_or_wait_or_count().boxed_local(),
+        queues::a_queue_that_is_named_by_annotation_is_a_queue().boxed_local(),
+        queues::a_queue_name_that_changes_takes_no_quota_along().boxed_local(),
+        queues::a_running_job_that_takes_its_queue_name_off_keeps_no_quota_for_nothing().boxed_local(),
+        unsuspended::a_job_that_is_unsuspended_by_hand_is_stopped_in_every_state().boxed_local(),
+        unsuspended::a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_anew().boxed_local(),
+        unsuspended::a_job_whose_quota_is_reserved_waits_for_its_checks().boxed_local(),
+        unsuspended::a_job_that_is_finishing_gets_no_more_pods().boxed_local(),
+        workloads::a_workload_that_is_not_the_jobs_own_admits_nothing().boxed_local(),
+        workloads::a_batch_user_writes_no_workload().boxed_local(),
+        workloads::whoever_may_write_workloads_still_lets_nothing_run_beyond_quota().boxed_local(),
+    ];
+    join_all(stories).await;
+}

@@ -1,0 +1,247 @@
+//! The plane, the victim and the hostile tenant.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::Client;
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use serde_json::{Value, json};
+use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
+use tokio::sync::OnceCell;
+
+/// For how long something is looked at that must not happen: several rounds of every controller.
+const WATCHED: Duration = Duration::from_secs(2);
+/// The queue of all tenants, whose quota the victim holds.
+pub const SHARED: &str = "shared";
+/// The queue of a tenant's own, of two processors.
+pub const OWN: &str = "lq";
+
+pub struct Bed {
+    pub plane: ControlPlane,
+    _jobsets: jobset::Controller,
+    manager: Manager,
+    victim: String,
+}
+
+static BED: OnceCell<Bed> = OnceCell::const_new();
+
+/// The plane lives as long as the test process; the watchdog stops it with that.
+pub async fn bed() -> &'static Bed {
+    BED.get_or_init(|| async {
+        let plane = ControlPlane::builder().complete().start().await.unwrap();
+        let client = plane.client().await.unwrap();
+        let jobsets = jobset::Controller::start(&plane).await.unwrap();
+        nodes::pool("plain", 4).make(&client).await.unwrap();
+        let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+        let manager = Manager::start(&plane, setup).await.unwrap();
+        crds::wait_until_converting(&client).await.unwrap();
+        let bystander = Place::new(&plane, "victim", 2).await.unwrap();
+        bystander.make_job(&job("precious", OWN, 1, 2, 36_000)).await.unwrap();
+        bystander.wait_until("precious", true).await.unwrap();
+        let workload = bystander.workload("precious").await.unwrap();
+        let victim = workload["metadata"]["uid"].as_str().unwrap().to_owned();
+        drop(bystander);
+        Bed { plane, _jobsets: jobsets, manager, victim }
+    })
+    .await
+}
+
+/// A tenant: an account with the rights of a batch user in a namespace of its own.
+pub struct Tenant {
+    pub place: Place<'static>,
+    /// With the tenant's rights.
+    pub user: Client,
+}
+
+/// What runs without an admitted Workload.
+struct Unadmitted {
+    /// Jobs and JobSets that are not suspended.
+    jobs: Vec<String>,
+    pods: Vec<String>,
+}
+
+/// A new tenant, with a queue of its own and one that is shared with the victim.
+pub async fn tenant(name: &str) -> Tenant {
+    let bed = bed().await;
+    let place = Place::new(&bed.plane, name, 2).await.unwrap();
+    place.local_queue(SHARED, "victim").await.unwrap();
+    let bindings: Api<RoleBinding> = Api::namespaced(place.client.clone(), name);
+    let binding = json!({
+        "metadata": {"name": "batch-user"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kueue-batch-user-role"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": name, "name": "default"}],
+    });
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let kubeconfig = bed.plane.kubeconfig_for_service_account(name, "default").await.unwrap();
+    Tenant { place, user: client_of(&kubeconfig).await.unwrap() }
+}
+
+/// A Job in a queue that begins unsuspended: what a hostile tenant would like to run.
+pub fn attack(name: &str, queue: &str) -> Value {
+    let mut job = job(name, queue, 1, 1, 36_000);
+    job["spec"]["suspend"] = json!(false);
+    job
+}
+
+/// A JobSet with so many kinds of Jobs of one pod each.
+pub fn set(name: &str, queue: &str, kinds: usize) -> Value {
+    let template = job("t", queue, 1, 1, 36_000)["spec"].clone();
+    let kinds: Vec<_> = (0..kinds)
+        .map(|kind| json!({"name": format!("k{kind}"), "replicas": 1, "template": {"spec": template}}))
+        .collect();
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": name, "labels": {QUEUE_NAME: queue}},
+        "spec": {"suspend": false, "replicatedJobs": kinds},
+    })
+}
+
+fn api_of(client: &Client, namespace: &str, object: &Value) -> Api<DynamicObject> {
+    let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or_default();
+    let kind = object["kind"].as_str().unwrap();
+    let kind_of = GroupVersionKind::gvk(group, version, kind);
+    let plural = format!("{}s", kind.to_lowercase());
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind_of, &plural))
+}
+
+impl Tenant {
+    /// Makes an object with the tenant's rights.
+    pub async fn make(&self, object: &Value) -> kube::Result<Value> {
+        let api = api_of(&self.user, &self.place.name, object);
+        let made =
+            api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await?;
+        Ok(serde_json::to_value(made).unwrap())
+    }
+
+    /// Changes a Job with the tenant's rights.
+    pub async fn patch(&self, name: &str, patch: Value) -> kube::Result<Value> {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
+        let api = api_of(&self.user, &self.place.name, &job);
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(serde_json::to_value(patched).unwrap())
+    }
+
+    /// A Job in the tenant's own queue that runs.
+    pub async fn running(&self, name: &str) -> Value {
+        self.make(&job(name, OWN, 1, 1, 36_000)).await.unwrap();
+        self.place.wait_until(name, true).await.unwrap();
+        serde_json::to_value(self.place.jobs().get(name).await.unwrap()).unwrap()
+    }
+
+    /// A Job in the shared queue that waits.
+    pub async fn waiting(&self, name: &str) -> Value {
+        self.make(&attack(name, SHARED)).await.unwrap();
+        self.place.wait_for_condition(name, "QuotaReserved", "False").await.unwrap();
+        serde_json::to_value(self.place.jobs().get(name).await.unwrap()).unwrap()
+    }
+
+    /// What runs here that has no admitted Workload of its own.
+    async fn unadmitted(&self) -> Result<Unadmitted> {
+        let (client, namespace) = (&self.place.client, &self.place.name);
+        let mut admitted = BTreeSet::new();
+        for workload in workloads::list(client, namespace).await? {
+            if workloads::holds(&workload, "Admitted") && !workloads::holds(&workload, "Finished") {
+                let owners = workload["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+                let owner = owners.iter().find(|owner| owner["controller"] == true);
+                admitted.extend(owner.and_then(|owner| owner["uid"].as_str()).map(str::to_owned));
+            }
+        }
+        let (mut jobs, mut running) = (Vec::new(), Vec::new());
+        // Sets before their Jobs, and Jobs before their pods: what runs by an admission above is admitted, too.
+        let kinds = [
+            json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}),
+            json!({"apiVersion": "batch/v1", "kind": "Job"}),
+        ];
+        for kind in kinds {
+            for job in api_of(client, namespace, &kind).list(&ListParams::default()).await?.items {
+                let job = serde_json::to_value(job)?;
+                let text = |pointer: &str| {
+                    job.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+                };
+                let over =
+                    ["Complete", "Failed", "Completed"].iter().any(|kind| workloads::holds(&job, kind));
+                let parent = text("/metadata/ownerReferences/0/uid");
+                // A made-up owner is not in this set: only what an admission lets run is.
+                let real = text("/metadata/ownerReferences/0/name");
+                let child = !real.is_empty()
+                    && text("/metadata/name").starts_with(&real)
+                    && admitted.contains(&parent);
+                let queued = job["metadata"]["labels"][QUEUE_NAME].is_string();
+                if child && !queued {
+                    admitted.insert(text("/metadata/uid"));
+                }
+                if job["spec"]["suspend"] != true && !over && !admitted.contains(&text("/metadata/uid")) {
+                    jobs.push(format!("{} {}", text("/kind"), text("/metadata/name")));
+                }
+            }
+        }
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        for pod in pods.list(&ListParams::default()).await?.items {
+            let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+            let owners = pod.metadata.owner_references.unwrap_or_default();
+            let owner = owners.first().map(|owner| owner.uid.clone()).unwrap_or_default();
+            let over = phase == "Succeeded" || phase == "Failed" || pod.metadata.deletion_timestamp.is_some();
+            if !over && !admitted.contains(&owner) {
+                running.push(format!("pod {}", pod.metadata.name.unwrap_or_default()));
+            }
+        }
+        Ok(Unadmitted { jobs, pods: running })
+    }
+
+    /// Nothing runs here that is not admitted, now or a moment later; quota holds, and the victim's job goes on.
+    ///
+    /// The Job controller may make pods a moment after their Job was suspended, as it sees that late. They go as soon as it does: a pod is
+    /// looked for at the beginning and at the end, and a Job that is not suspended all the time between.
+    pub async fn gained_nothing(&self) {
+        self.is_stopped().await;
+        consistently("no job to run unadmitted", WATCHED, || async {
+            let jobs = self.unadmitted().await?.jobs;
+            Ok(look(jobs.is_empty(), format!("{jobs:?}")))
+        })
+        .await
+        .unwrap();
+        self.is_stopped().await;
+        let bed = bed().await;
+        for queue in ["victim", &self.place.name] {
+            let status = self.place.cluster_queues().get(queue).await.unwrap().data["status"].clone();
+            let total = status["flavorsReservation"][0]["resources"][0]["total"].clone();
+            let total = total.as_str().map_or_else(|| total.to_string(), str::to_owned);
+            assert!(["0", "1", "2"].contains(&total.as_str()) || total.ends_with('m'), "{queue}: {status}");
+        }
+        let workload = workloads::of_job(&self.place.client, "victim", "precious").await.unwrap().unwrap();
+        assert_eq!(workload["metadata"]["uid"].as_str(), Some(bed.victim.as_str()));
+        assert!(workloads::holds(&workload, "Admitted") && !workloads::holds(&workload, "Evicted"));
+        let (status, text) = bed.manager.health("/debug/audit?pause=true").await.unwrap();
+        assert_eq!((status, text.as_str()), (200, "no differences\n"));
+    }
+
+    async fn is_stopped(&self) {
+        eventually("everything unadmitted to be stopped", DEADLINE, || async {
+            let Unadmitted { jobs, pods } = self.unadmitted().await?;
+            Ok(look(jobs.is_empty() && pods.is_empty(), format!("{jobs:?} {pods:?}")))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Others' jobs go on being admitted.
+    pub async fn others_go_on(&self) {
+        self.running("after").await;
+    }
+}
+
+/// Whether the API server, a webhook or RBAC refuses a request.
+pub fn refused<T: std::fmt::Debug>(answer: kube::Result<T>) -> bool {
+    match answer {
+        Ok(_) => false,
+        Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => true,
+        Err(other) => unreachable!("it fails in another way: {other}"),
+    }
+}

@@ -1,0 +1,34 @@
+//! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The seed is printed, and replayed with
+//! `SOAK_SEED=<seed> make day`.
+
+#![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use sluice_tests::soak::{Size, run};
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is no number"))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_job_ends_and_none_runs_unadmitted_whatever_happens() {
+    let jobs = number("SOAK_JOBS", 70);
+    let size = Size {
+        seed: number("SOAK_SEED", 1),
+        jobs: usize::try_from(jobs).unwrap(),
+        window: if jobs > 500 { 240 } else { 24 },
+        scale: if jobs > 500 { 4 } else { 1 },
+        at_most: Duration::from_secs(60 * number("SOAK_MINUTES", 24 * 60)),
+    };
+    println!("SOAK_SEED={} SOAK_JOBS={jobs}", size.seed);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{}", size.seed));
+    let report = Box::pin(run(size, &folder)).await.unwrap();
+    println!("{report}");
+    let failures = report.failures();
+    assert!(failures.is_empty(), "{report}\n{}\nsee {}", failures.join("\n"), folder.display());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

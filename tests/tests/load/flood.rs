@@ -1,0 +1,295 @@
+//! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers. The
+//! manager's memory stays near what it was, its health is told at once, its lease is kept, and honest reviews are answered. Then it starts
+//! in a cluster that is full of large Jobs which are none of its business.
+//!
+//! All of it under the chart's memory limit (in a real cgroup where the machine lets one be made) and with few descriptors.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use http::Request;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::client::Body;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
+use sluice_tests::place::{Place, job};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// How much memory the manager may use above what it uses at rest.
+const MEMORY: u64 = 128 << 20;
+/// How long a look at its health may take: the kubelet's own patience is a second.
+const HEALTH: Duration = Duration::from_secs(1);
+/// How long an honest request may take under the flood: the API server's patience with a webhook.
+const HONEST: Duration = Duration::from_secs(10);
+/// How long each kind of flood lasts.
+const PERIOD: Duration = Duration::from_secs(4);
+
+/// How much a start may take above that, with [`STRANGE_JOBS`] of a megabyte.
+const START: u64 = 64 << 20;
+/// Jobs without a queue.
+const STRANGE_JOBS: usize = 98;
+/// The memory limit of the chart, and no more descriptors than many systems give.
+const LIMITS: Limits = Limits { memory: 512 << 20, files: 1024 };
+
+fn bomb() -> Vec<u8> {
+    let slices = json!([{"domainCount": 8_000_000, "valuesPerLevel": [{"universal": "x"}], "podCounts": {"universal": 1}}]);
+    let set = json!({"topologyAssignment": {"levels": ["a"], "slices": slices}});
+    let workload = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"},
+        "status": {"admission": {"podSetAssignments": [set]}},
+    });
+    conversion(&[workload]).to_string().into_bytes()
+}
+
+fn conversion(objects: &[Value]) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {
+        "uid": "u", "desiredAPIVersion": "kueue.x-k8s.io/v1beta1", "objects": objects,
+    }})
+}
+
+/// A body of so many bytes that is one small object.
+fn large(bytes: usize) -> Vec<u8> {
+    let metadata = json!({"name": "w", "annotations": {"a": "x".repeat(bytes)}});
+    let object = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": "c"}});
+    conversion(&[object]).to_string().into_bytes()
+}
+
+/// Many small values, which take far more memory than their text.
+fn dense() -> Vec<u8> {
+    let text = format!("[{}]", vec![r#"{"":0}"#; 1_000_000].join(","));
+    text.into_bytes()
+}
+
+/// Anyone who reaches the port.
+fn stranger(port: u16) -> Client {
+    let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+    config.default_retry = false;
+    config.accept_invalid_certs = true;
+    Client::try_from(config).unwrap()
+}
+
+async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
+    let request =
+        Request::post(path).header("content-type", "application/json").body(Body::from(body)).unwrap();
+    let answer = client.send(request).await.ok()?;
+    let status = answer.status().as_u16();
+    // The whole answer: what is not read is not sent.
+    drop(answer.into_body().collect_bytes().await);
+    Some(status)
+}
+
+/// What was seen of the manager during a flood.
+#[derive(Debug, Default)]
+struct Seen {
+    slowest_health: Duration,
+    unhealthy: usize,
+    looks: usize,
+    most_memory: u64,
+}
+
+/// Looks at health and memory until it is told to stop.
+async fn observe(manager: &Manager, over: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    while !over.load(Ordering::Relaxed) {
+        pace.tick().await;
+        let began = Instant::now();
+        let answer = tokio::time::timeout(HEALTH * 5, manager.health("/healthz")).await;
+        seen.slowest_health = seen.slowest_health.max(began.elapsed());
+        seen.unhealthy += usize::from(!matches!(answer, Ok(Ok((200, _)))));
+        seen.looks += 1;
+        seen.most_memory = seen.most_memory.max(manager.anonymous_memory().unwrap());
+    }
+    seen
+}
+
+async fn lease(client: &Client) -> (String, String) {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), chart::NAMESPACE);
+    let spec = leases.get("c1f6bfd2.kueue.x-k8s.io").await.unwrap().spec.unwrap();
+    (spec.holder_identity.unwrap_or_default(), format!("{:?}", spec.renew_time))
+}
+
+/// A user whose requests go through the webhooks: a Job is defaulted, and a Workload list is converted. How long the slowest took.
+async fn honest(place: &Place<'_>, name: &str) -> Duration {
+    let began = Instant::now();
+    place.make_job(&job(name, "lq", 1, 1, 3_600)).await.unwrap();
+    let made = began.elapsed();
+    let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta1", "LocalQueue");
+    let older: Api<DynamicObject> = Api::namespaced_with(
+        place.client.clone(),
+        &place.name,
+        &ApiResource::from_gvk_with_plural(&kind, "localqueues"),
+    );
+    let began = Instant::now();
+    older.get("lq").await.unwrap();
+    made.max(began.elapsed())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Flood {
+    /// Connections without a byte, and with the first bytes of a handshake.
+    HalfOpen,
+    /// Bodies that the API server would never send, and the largest that it could.
+    Large,
+    /// Small requests with large answers.
+    Bombs,
+    /// Many small values.
+    Dense,
+}
+
+/// Floods the port for a while. How many requests or connections there were.
+async fn flood(kind: Flood, port: u16) -> usize {
+    let count = Arc::new(AtomicUsize::default());
+    let mut held = Vec::new();
+    match kind {
+        Flood::HalfOpen => {
+            let until = Instant::now() + PERIOD;
+            for number in 0..3_000 {
+                let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                if number % 2 == 0 {
+                    // A record of 512 bytes is announced, and never comes. A closed connection is no news here.
+                    let _ = stream.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).await;
+                }
+                count.fetch_add(1, Ordering::Relaxed);
+                held.push(stream);
+            }
+            tokio::time::sleep_until(until.into()).await;
+        }
+        Flood::Large | Flood::Bombs | Flood::Dense => {
+            let bodies: Vec<Vec<u8>> = match kind {
+                Flood::Large => vec![large(12 << 20), large(3 << 20), large(6 << 20)],
+                Flood::Bombs => vec![bomb()],
+                _ => vec![dense()],
+            };
+            let bodies = Arc::new(bodies);
+            let until = Instant::now() + PERIOD;
+            let tasks: Vec<_> = (0..16)
+                .map(|worker| {
+                    let (count, bodies) = (Arc::clone(&count), Arc::clone(&bodies));
+                    tokio::spawn(async move {
+                        let client = stranger(port);
+                        for turn in worker.. {
+                            let body = bodies[turn % bodies.len()].clone();
+                            let left = until.saturating_duration_since(Instant::now());
+                            if left.is_zero()
+                                || tokio::time::timeout(left, post(&client, "/convert", body)).await.is_err()
+                            {
+                                return;
+                            }
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        }
+    }
+    drop(held);
+    count.load(Ordering::Relaxed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership() {
+    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
+    let client = plane.client().await.unwrap();
+    let setup = Setup::new(&plane).unwrap().limited(LIMITS);
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let mut manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+    let here = Place::new(&plane, "honest", 100_000).await.unwrap();
+    honest(&here, "before").await;
+    here.wait_until("before", true).await.unwrap();
+    let idle = manager.anonymous_memory().unwrap();
+    let (leader, _) = lease(&client).await;
+    let port = manager.setup().webhook;
+
+    for kind in [Flood::HalfOpen, Flood::Large, Flood::Bombs, Flood::Dense] {
+        let over = AtomicBool::new(false);
+        let (_, renewed) = lease(&client).await;
+        let attack = async {
+            let count = flood(kind, port).await;
+            over.store(true, Ordering::Relaxed);
+            count
+        };
+        let name = format!("{kind:?}").to_lowercase();
+        let users = async {
+            let mut slowest = Duration::ZERO;
+            let mut number = 0;
+            while !over.load(Ordering::Relaxed) {
+                number += 1;
+                slowest = slowest.max(honest(&here, &format!("{name}-{number}")).await);
+            }
+            (slowest, number)
+        };
+        let (count, seen, (slowest, served)) = tokio::join!(attack, observe(&manager, &over), users);
+        let above = seen.most_memory.saturating_sub(idle);
+        println!(
+            "{kind:?}: {count}, {} MiB above idle, {served} honest, slowest {slowest:?}; {seen:?}",
+            above >> 20
+        );
+        assert!(above <= MEMORY, "{kind:?}: {} MiB above idle", above >> 20);
+        assert!(count > 0, "{kind:?} was no flood");
+        assert_eq!(seen.unhealthy, 0, "{kind:?}: {seen:?}");
+        assert!(seen.looks > 10 && seen.slowest_health < HEALTH, "{kind:?}: {seen:?}");
+        assert!(served > 0 && slowest < HONEST, "{kind:?}: {served} in {slowest:?}");
+        let (holder, now) = lease(&client).await;
+        assert!(holder == leader && now != renewed, "{kind:?}: {holder} leads, {now}");
+        assert_eq!(manager.ended(), None, "{kind:?}");
+        // What was made meanwhile is admitted.
+        here.wait_until(&format!("{name}-1"), true).await.unwrap();
+    }
+    // The memory is not kept.
+    eventually("memory to come back", HONEST, || async {
+        let above = manager.anonymous_memory()?.saturating_sub(idle);
+        Ok(if above < MEMORY / 2 { Look::Done(()) } else { Look::NotYet(format!("{} MiB", above >> 20)) })
+    })
+    .await
+    .unwrap();
+    large_jobs(&here, &plane, manager, idle).await;
+}
+
+/// A megabyte in the template of a Job, and no queue.
+fn large_job(number: usize) -> Value {
+    let mut job = job(&format!("strange-{number}"), "", 1, 1, 3_600);
+    job["metadata"]["labels"] = json!({});
+    job["spec"]["suspend"] = json!(true);
+    job["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1_000_000)]);
+    job
+}
+
+/// A manager sees large Jobs that it does not manage: one after the other, then all of them at its start.
+async fn large_jobs(here: &Place<'_>, plane: &ControlPlane, manager: Manager, idle: u64) {
+    for number in 0..STRANGE_JOBS {
+        here.make_job(&large_job(number)).await.unwrap();
+    }
+    here.job("behind-them", "lq", 1).await.unwrap();
+    here.wait_until("behind-them", true).await.unwrap();
+    let above = manager.anonymous_memory().unwrap().saturating_sub(idle);
+    println!("{STRANGE_JOBS} large Jobs: {} MiB above idle", above >> 20);
+    assert!(above <= START, "{} MiB above idle", above >> 20);
+
+    let setup = manager.setup().clone();
+    manager.stop().await.unwrap();
+    let manager = Manager::launch(plane, setup).await.unwrap();
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    let (began, mut most, mut ready) = (Instant::now(), 0, false);
+    while !ready {
+        assert!(began.elapsed() < HONEST * 6, "not ready:\n{}", manager.log_tail(20));
+        looks.tick().await;
+        most = most.max(manager.anonymous_memory().unwrap());
+        ready = matches!(manager.health("/readyz").await, Ok((200, _)));
+    }
+    let above = most.saturating_sub(idle);
+    println!("a start with {STRANGE_JOBS} large Jobs: {} MiB above idle, {:?}", above >> 20, began.elapsed());
+    assert!(above <= START, "{} MiB above idle", above >> 20);
+    manager.stop().await.unwrap();
+}

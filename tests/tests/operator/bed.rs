@@ -1,0 +1,31 @@
+//! The plane that the tests of this binary share, with a manager as the chart sets it up.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use serde_json::json;
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes, shared};
+use tokio::sync::OnceCell;
+
+/// The plane and its manager live as long as the test process; the watchdog stops them with it.
+pub struct Bed {
+    /// Complete, with the JobSet controller and nodes for every pod that asks for processors.
+    pub plane: &'static ControlPlane,
+    /// No test stops it.
+    pub manager: Manager,
+}
+
+static BED: OnceCell<Bed> = OnceCell::const_new();
+
+/// The bed, made when the first test asks for it. Each test has a namespace, flavors and queues with names of its own.
+pub async fn bed() -> &'static Bed {
+    BED.get_or_init(|| async {
+        let plane = shared().await.unwrap();
+        let client = plane.client().await.unwrap();
+        nodes::pool("plain", 4).make(&client).await.unwrap();
+        let setup = chart::install(plane, Setup::new(plane).unwrap(), &json!({})).await.unwrap();
+        let manager = Manager::start(plane, setup).await.unwrap();
+        crds::wait_until_converting(&client).await.unwrap();
+        Bed { plane, manager }
+    })
+    .await
+}

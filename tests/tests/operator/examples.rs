@@ -1,0 +1,83 @@
+//! Every example, played on a control plane with the installed chart, the manager under the chart's ServiceAccount, the
+//! JobSet controller and a stand-in for the cluster autoscaler.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+use std::sync::{Mutex, PoisonError};
+
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, jobset};
+use sluice_tests::story;
+use tokio::sync::Semaphore;
+
+/// A plane with everything that an example needs.
+struct Bed {
+    plane: ControlPlane,
+    _manager: Manager,
+    _controllers: (autoscaler::StandIn, jobset::Controller),
+}
+
+/// The beds on which nobody plays. The examples share names of cluster-scoped objects, so each has a plane for itself for as long as it
+/// plays; there are as many as examples were ever played at a time. The watchdog stops them with the test process.
+static FREE: Mutex<Vec<Bed>> = Mutex::new(Vec::new());
+
+fn free() -> std::sync::MutexGuard<'static, Vec<Bed>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn new_bed() -> Bed {
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    let jobsets = jobset::Controller::start(&plane).await.unwrap();
+    let served = autoscaler::Served::Both;
+    let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
+    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &serde_json::json!({})).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    Bed { plane, _manager: manager, _controllers: (autoscaler, jobsets) }
+}
+
+/// How many play at a time: a bed costs more than waiting for one.
+static PLAYS: Semaphore = Semaphore::const_new(2);
+
+async fn play(example: &str) {
+    let _turn = PLAYS.acquire().await.unwrap();
+    let waiting = free().pop();
+    let bed = match waiting {
+        Some(bed) => bed,
+        None => new_bed().await,
+    };
+    let folder = assets::workspace().join("examples").join(example);
+    let played = story::play_all(&bed.plane, &folder).await;
+    free().push(bed);
+    if let Err(error) = played {
+        panic!("{error:#}");
+    }
+}
+
+#[tokio::test]
+async fn tpu_multislice_runs_in_the_order_of_one_file_and_in_the_order_of_the_page() {
+    play("tpu-multislice").await;
+}
+
+#[tokio::test]
+async fn tpu_preemption_evicts_the_low_priority_jobset_which_finishes_afterwards() {
+    play("tpu-preemption").await;
+}
+
+#[tokio::test]
+async fn cohort_borrowing_lends_reclaims_and_keeps_a_part_at_home() {
+    play("cohort-borrowing").await;
+}
+
+#[tokio::test]
+async fn gpu_flavors_are_chosen_by_taints_order_and_borrowing() {
+    play("gpu-flavors").await;
+}
+
+#[tokio::test]
+async fn hotswap_manifests_apply_verbatim_and_are_found_by_their_annotation() {
+    play("hotswap").await;
+}
+
+#[tokio::test]
+async fn dws_asks_for_nodes_and_starts_when_they_are_there() {
+    play("dws").await;
+}

@@ -1,0 +1,208 @@
+//! JobSets that wait in queues and are run by the real JobSet controller, by all of its policies.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::jobset::{JobSet, JobSetStatus};
+use sluice_testkit::wait::{eventually, look};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, patch, told};
+
+use crate::bed::bed;
+
+/// A group of Jobs of two pods with one processor each.
+fn group(name: &str, replicas: u32, annotations: &Value, more: &Value) -> Value {
+    let container = json!({"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}});
+    let pods = json!({
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]},
+    });
+    let job = json!({"spec": {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": pods}});
+    let mut group = json!({"name": name, "replicas": replicas, "template": job});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        group[key] = value.clone();
+    }
+    group
+}
+
+fn runs(seconds: &str) -> Value {
+    json!({"sluice.dev/run-seconds": seconds})
+}
+
+fn jobset(name: &str, groups: &[Value], more: &Value) -> JobSet {
+    let mut spec = json!({"replicatedJobs": groups});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let labels = json!({QUEUE_NAME: "lq"});
+    serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": spec})).unwrap()
+}
+
+async fn wait(
+    place: &Place<'_>,
+    name: &str,
+    what: &str,
+    holds: impl Fn(&JobSetStatus) -> bool,
+) -> JobSetStatus {
+    let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
+    eventually(&format!("{name}: {what}"), DEADLINE, || async {
+        let status = jobsets.get(name).await?.status.unwrap_or_default();
+        Ok(look(holds(&status), serde_json::to_string(&status)?))
+    })
+    .await
+    .unwrap();
+    jobsets.get(name).await.unwrap().status.unwrap()
+}
+
+async fn make(place: &Place<'_>, jobset: &JobSet) -> kube::Result<JobSet> {
+    let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
+    jobsets.create(&PostParams::default(), jobset).await
+}
+
+/// When the first pod of a group was made.
+async fn began(place: &Place<'_>, jobset: &str, group: &str) -> Option<jiff::Timestamp> {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.name);
+    let selector =
+        format!("jobset.sigs.k8s.io/jobset-name={jobset},jobset.sigs.k8s.io/replicatedjob-name={group}");
+    let pods = pods.list(&ListParams::default().labels(&selector)).await.unwrap();
+    pods.into_iter().filter_map(|pod| Some(pod.metadata.creation_timestamp?.0)).min()
+}
+
+#[tokio::test]
+async fn groups_that_depend_on_each_other_run_one_after_the_other_in_one_admission() {
+    let place = Place::new(bed().await.plane, "depends", 6).await.unwrap();
+    let second = |on: &str| {
+        let depends = json!({"dependsOn": [{"name": on, "status": "Complete"}]});
+        group("second", 2, &runs("0.2"), &depends)
+    };
+    let first = || group("first", 1, &runs("1.5"), &json!({}));
+
+    let refused = make(&place, &jobset("refused", &[first(), second("third")], &json!({}))).await;
+    assert!(refused.unwrap_err().to_string().contains("vjobset.kb.io"));
+
+    make(&place, &jobset("ordered", &[first(), second("first")], &json!({}))).await.unwrap();
+    place.wait_for_condition("ordered", "Admitted", "True/").await.unwrap();
+    // All of it was asked for at once.
+    let workload = place.workload("ordered").await.unwrap();
+    let sets = workload["status"]["admission"]["podSetAssignments"].as_array().unwrap();
+    let counts: Vec<_> = sets.iter().map(|set| (set["name"].clone(), set["count"].clone())).collect();
+    assert_eq!(counts, [(json!("first"), json!(2)), (json!("second"), json!(4))]);
+    wait(&place, "ordered", "completed", |s| s.terminal_state.as_deref() == Some("Completed")).await;
+    let (first, second) = (began(&place, "ordered", "first"), began(&place, "ordered", "second"));
+    assert!(first.await.unwrap() < second.await.unwrap());
+    place.wait_for_condition("ordered", "Finished", "True/").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_jobset_that_starts_in_order_is_stopped_and_started_again_as_a_whole() {
+    let place = Place::new(bed().await.plane, "in-order", 4).await.unwrap();
+    let groups = ["driver", "workers"].map(|name| group(name, 1, &runs("600"), &json!({})));
+    let order = json!({"startupPolicy": {"startupPolicyOrder": "InOrder"}});
+    make(&place, &jobset("train", &groups, &order)).await.unwrap();
+    let all_ready = |status: &JobSetStatus| {
+        status.replicated_jobs_status.len() == 2 && status.replicated_jobs_status.iter().all(|g| g.ready == 1)
+    };
+    wait(&place, "train", "running", all_ready).await;
+
+    let workload = place.workload("train").await.unwrap();
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    let active = async |active: bool| {
+        patch(&place.workloads(), name, json!({"spec": {"active": active}})).await.unwrap();
+    };
+    active(false).await;
+    let idle = |status: &JobSetStatus| {
+        status.replicated_jobs_status.iter().all(|g| g.suspended == 1 && g.active == 0)
+    };
+    wait(&place, "train", "stopped", idle).await;
+    place.wait_for_condition("train", "QuotaReserved", "False/").await.unwrap();
+    active(true).await;
+    wait(&place, "train", "running again", all_ready).await;
+    let workload = place.workload("train").await.unwrap();
+    assert!(told(&workload, "Admitted").starts_with("True/"), "{}", told(&workload, "Admitted"));
+}
+
+#[tokio::test]
+async fn a_jobset_keeps_its_quota_over_its_restarts_and_gives_it_back_when_it_has_failed() {
+    let place = Place::new(bed().await.plane, "fails", 2).await.unwrap();
+    let fails = group("worker", 1, &json!({"sluice.dev/fail-after-seconds": "0.2"}), &json!({}));
+    let policy = json!({"failurePolicy": {"maxRestarts": 1, "restartStrategy": "BlockingRecreate"}});
+    make(&place, &jobset("again", &[fails], &policy)).await.unwrap();
+    make(&place, &jobset("next", &[group("worker", 1, &runs("0.2"), &json!({}))], &json!({}))).await.unwrap();
+    let status = wait(&place, "again", "failed", |s| s.terminal_state.as_deref() == Some("Failed")).await;
+    assert_eq!((status.restarts, status.restarts_count_towards_max), (1, 1));
+    place.wait_for_condition("again", "Finished", "True/Failed").await.unwrap();
+    let workload = place.workload("again").await.unwrap();
+    assert_eq!(told(&workload, "Evicted"), "nothing", "its restarts are its own affair");
+    place.wait_for_condition("next", "Finished", "True/").await.unwrap();
+}
+
+/// Pods that fail at once, with a rule of the failure policy for that.
+fn failing(name: &str, action: &str, more: &Value) -> JobSet {
+    let fails = group("worker", 1, &json!({"sluice.dev/fail-after-seconds": "0.2"}), &json!({}));
+    let mut policy = json!({"rules": [{"name": "r", "action": action, "targetReplicatedJobs": ["worker"]}]});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        policy[key] = value.clone();
+    }
+    jobset(name, &[fails], &json!({"failurePolicy": policy}))
+}
+
+#[tokio::test]
+async fn the_rules_of_a_failure_policy_are_played_under_one_admission() {
+    let place = Place::new(bed().await.plane, "rules", 4).await.unwrap();
+    // One restarts as often as its pods fail, whatever the most may be; one is over with its first failure; one restarts as often as it may.
+    let again = failing("again", "RestartJobSetAndIgnoreMaxRestarts", &json!({"maxRestarts": 0}));
+    let over = failing("over", "FailJobSet", &json!({"maxRestarts": 5}));
+    let counted = failing("counted", "RestartJobSet", &json!({"maxRestarts": 1}));
+    let status = async {
+        make(&place, &again).await.unwrap();
+        place.wait_for_condition("again", "Admitted", "True/").await.unwrap();
+        let admitted = place.workload("again").await.unwrap();
+        let status = wait(&place, "again", "restarted", |s| s.restarts >= 2).await;
+        (admitted, status)
+    };
+    let failed = async {
+        make(&place, &over).await.unwrap();
+        let failed = wait(&place, "over", "failed", |s| s.terminal_state.as_deref() == Some("Failed")).await;
+        place.wait_for_condition("over", "Finished", "True/Failed").await.unwrap();
+        failed
+    };
+    let restarted = async {
+        make(&place, &counted).await.unwrap();
+        let failed =
+            wait(&place, "counted", "failed", |s| s.terminal_state.as_deref() == Some("Failed")).await;
+        place.wait_for_condition("counted", "Finished", "True/Failed").await.unwrap();
+        failed
+    };
+    let ((admitted, again), failed, restarted) = tokio::join!(status, failed, restarted);
+    assert_eq!((restarted.restarts, restarted.restarts_count_towards_max), (1, 1));
+    assert_eq!(told(&place.workload("counted").await.unwrap(), "Evicted"), "nothing");
+    assert_eq!(again.restarts_count_towards_max, 0);
+    assert_eq!(failed.restarts, 0, "it may restart five times, and the rule comes first");
+    let now = place.workload("again").await.unwrap();
+    for part in ["admission", "schedulingStats", "requeueState"] {
+        assert_eq!(now["status"][part], admitted["status"][part], "{part}");
+    }
+    assert_eq!(now["metadata"]["uid"], admitted["metadata"]["uid"]);
+    assert_eq!(
+        (told(&now, "Evicted"), told(&now, "Admitted")),
+        ("nothing".to_owned(), told(&admitted, "Admitted"))
+    );
+    let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
+    let spec = serde_json::to_value(jobsets.get("again").await.unwrap()).unwrap()["spec"].clone();
+    assert_eq!(spec["suspend"], false, "Sluice neither stops it nor starts it again");
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(place.client.clone(), &place.name);
+    let started = |event: &k8s_openapi::api::events::v1::Event| {
+        let about = event.regarding.as_ref().and_then(|object| object.name.as_deref());
+        about == Some("again") && event.reason.as_deref() == Some("Started") && event.series.is_none()
+    };
+    let told_once = eventually("its start to be told", DEADLINE, || async {
+        let all = events.list(&ListParams::default()).await?;
+        let count = all.iter().filter(|event| started(event)).count();
+        Ok(look(count == 1, count))
+    });
+    told_once.await.unwrap();
+    // What it holds is free with it.
+    jobsets.delete("again", &kube::api::DeleteParams::default()).await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}

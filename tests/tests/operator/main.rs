@@ -1,0 +1,21 @@
+//! The operator at work: jobs are queued, admitted, run and explained; what its flags and its configuration change.
+//!
+//! Tests share the plane and the manager of [`bed`], each with a namespace, queues and flavors of its own. A test that kills the manager, or
+//! gives it other flags, or watches all that it writes, has a plane to itself.
+
+mod bad_days;
+mod bed;
+mod examples;
+mod explain;
+mod hotswap;
+mod job_ends;
+mod jobset_controller;
+mod manager;
+mod manager_flags;
+mod metrics;
+mod plugin;
+mod provisioning;
+mod seeds;
+mod simulate;
+mod status;
+mod terminating;

@@ -1,0 +1,140 @@
+//! Who may read metrics (reference 08): over TLS only, whoever the API server knows (TokenReview) and lets GET /metrics
+//! (SubjectAccessReview), with the chart's roles on both sides.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use http::Request;
+use kube::client::Body;
+use kube::{Client, Config};
+use serde_json::json;
+use sluice_testkit::kubectl::{apply, kubectl};
+use sluice_testkit::metrics::{Scraper, sum};
+use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_tests::place::DEADLINE;
+
+use crate::bed::{Bed, bed};
+
+const ACCOUNTS: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: prometheus, namespace: kube-system}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: nobody, namespace: kube-system}
+";
+
+/// The status and text of a GET with this token.
+async fn get(manager: &Manager, path: &str, token: Option<&str>) -> (u16, String) {
+    let address = format!("https://127.0.0.1:{}", manager.setup().metrics);
+    let mut config = Config::new(address.parse().unwrap());
+    config.default_retry = false;
+    // The manager makes its own certificate.
+    config.accept_invalid_certs = true;
+    config.auth_info.token = token.map(|token| token.to_owned().into());
+    let client = Client::try_from(config).unwrap();
+    let answer = client.send(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect_bytes().await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn only_those_read_metrics_who_may() {
+    let Bed { plane, manager } = bed().await;
+    apply(plane, ACCOUNTS).await.unwrap();
+    let binding = ["create", "clusterrolebinding", "prometheus", "--clusterrole=kueue-metrics-reader"];
+    let subject = ["--serviceaccount=kube-system:prometheus"];
+    kubectl(plane, &[&binding[..], &subject].concat()).await.unwrap();
+    let reader = plane.token_of_service_account("kube-system", "prometheus").await.unwrap();
+    let nobody = plane.token_of_service_account("kube-system", "nobody").await.unwrap();
+
+    assert_eq!(get(manager, "/metrics", None).await.0, 401);
+    assert_eq!(get(manager, "/metrics", Some("made-up")).await.0, 401);
+    assert_eq!(get(manager, "/metrics", Some(&nobody)).await.0, 403);
+    let (status, text) = get(manager, "/metrics", Some(&reader)).await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("# TYPE kueue_"), "{text}");
+    // The right is for this path alone.
+    assert_ne!(get(manager, "/debug/engine", Some(&reader)).await.0, 200);
+    // Nothing is told without TLS.
+    let plain = format!("http://127.0.0.1:{}", manager.setup().metrics);
+    let client = Client::try_from(Config::new(plain.parse().unwrap())).unwrap();
+    let answer = client.send(Request::get("/metrics").body(Body::empty()).unwrap()).await;
+    assert!(answer.is_err() || !answer.unwrap().status().is_success());
+}
+
+const LABELLED: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: labelled}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: labelled}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: labelled, labels: {team: red}}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: labelled, resources: [{name: cpu, nominalQuota: "1"}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: labelled, annotations: {example.com/stage: prod}}
+spec: {clusterQueue: labelled}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sample, namespace: labelled, labels: {kueue.x-k8s.io/queue-name: lq, class: train}}
+spec:
+  suspend: true
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: busybox, resources: {requests: {cpu: "1"}}}]
+"#;
+
+#[tokio::test]
+async fn custom_labels_are_scraped_and_move_with_the_labels_of_the_objects() {
+    // Its own: the manager has a gate and labels that no other test expects.
+    let plane = ControlPlane::builder().start().await.unwrap();
+    let setup = Setup::new(&plane).unwrap().with(&json!({
+        "featureGates": {"CustomMetricLabels": true},
+        "metrics": {"customLabels": [
+            {"name": "team"},
+            {"name": "stage", "sourceKind": "LocalQueue", "sourceAnnotationKey": "example.com/stage"},
+            {"name": "class", "sourceKind": "Workload", "trackedValues": ["train"]},
+        ]},
+    }));
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
+    apply(&plane, LABELLED).await.unwrap();
+    let scraper = Scraper::new(&plane);
+    let wait = async |name: &str, labels: &[&str]| {
+        eventually("the series", DEADLINE, || async {
+            let text = scraper.scrape(&manager).await?;
+            Ok(look(sum(&text, name, labels) == Some(1.0), text))
+        })
+        .await
+        .unwrap();
+        scraper.scrape(&manager).await.unwrap()
+    };
+    let admitted = "kueue_admitted_workloads_total";
+    wait(admitted, &[r#"cluster_queue="labelled""#, r#"custom_team="red""#]).await;
+    let local = [r#"name="lq""#, r#"custom_stage="prod""#, r#"custom_class="train""#];
+    wait("kueue_local_queue_admitted_workloads_total", &local).await;
+    let now = ["label", "clusterqueue", "labelled", "team=blue", "--overwrite"];
+    kubectl(&plane, &now).await.unwrap();
+    let active = "kueue_admitted_active_workloads";
+    let text = wait(active, &[r#"custom_team="blue""#, r#"custom_class="train""#]).await;
+    assert!(!text.contains(r#"custom_team="red""#), "{text}");
+    assert_eq!(sum(&text, admitted, &[]), None, "what was counted under the old label is gone: {text}");
+    manager.stop().await.unwrap();
+    plane.stop();
+}

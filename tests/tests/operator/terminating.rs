@@ -1,0 +1,111 @@
+//! When the quota of stopped work is free again, on a real control plane: pods that take time to end hold it, and those on a node that is
+//! lost do not. Only JobSets are managed here: their Jobs are known all the same, with what the chart lets the manager do.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::similar_names, reason = "a place is on a plane")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_testkit::kubectl::{apply, kubectl};
+use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::{Complete, Manager, Setup, chart, crds, nodes};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, patch};
+
+/// A JobSet of two Jobs with a pod each, on the nodes of a pool; `pods` is their metadata.
+fn jobset(place: &Place<'_>, name: &str, pool: &str, pods: &Value) -> String {
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": name, "namespace": place.name, "labels": {QUEUE_NAME: "lq"}},
+        "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {"template": {
+            "metadata": pods,
+            "spec": {
+                "nodeSelector": {"cloud.google.com/gke-nodepool": pool},
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        }}}}]},
+    })
+    .to_string()
+}
+
+/// What a JobSet and its Jobs say of pods that run, and its Jobs of those that terminate.
+async fn pods(place: &Place<'_>, name: &str) -> (i64, i64, i64) {
+    let get = async |args: &[&str]| -> Value {
+        let args = [&["-n", &place.name, "-o", "json", "get"], args].concat();
+        serde_json::from_str(&kubectl(place.plane, &args).await.unwrap()).unwrap()
+    };
+    let of_set = get(&["jobset", name]).await["status"]["replicatedJobsStatus"][0]["active"].as_i64();
+    let jobs = get(&["jobs", "-l", &format!("jobset.sigs.k8s.io/jobset-name={name}")]).await;
+    let sum = |key: &str| -> i64 {
+        jobs["items"].as_array().into_iter().flatten().filter_map(|job| job["status"][key].as_i64()).sum()
+    };
+    (of_set.unwrap_or(0), sum("active"), sum("terminating"))
+}
+
+async fn wait_for_pods(place: &Place<'_>, name: &str, expected: (i64, i64, i64)) {
+    eventually("the pods to be as expected", DEADLINE, || async {
+        let seen = pods(place, name).await;
+        Ok(look(seen == expected, format!("{seen:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_lost() {
+    // Its own: the manager manages JobSets alone.
+    let plane = Complete::start().await.unwrap();
+    let plane = &*plane;
+    let client = plane.client().await.unwrap();
+    for pool in ["well", "dies"] {
+        nodes::pool(pool, 1).make(&client).await.unwrap();
+    }
+    let setup = Setup::new(plane).unwrap().with(&json!({
+        "integrations": {"frameworks": ["jobset.x-k8s.io/jobset"]},
+        "hotswap": {"notReadyAfter": "5s"},
+    }));
+    let setup = chart::install(plane, setup, &json!({})).await.unwrap();
+    let _manager = Manager::start(plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+
+    // Its pods never end: something holds them.
+    let place = Place::new(plane, "terminating", 2).await.unwrap();
+    let held = json!({"finalizers": ["example.com/hold"], "annotations": {"sluice.dev/stay-pending": "yes"}});
+    apply(plane, &jobset(&place, "old", "dies", &held)).await.unwrap();
+    wait_for_pods(&place, "old", (2, 2, 0)).await;
+    let long = json!({"annotations": {"sluice.dev/run-seconds": "3600"}});
+    apply(plane, &jobset(&place, "new", "well", &long)).await.unwrap();
+    place.wait_for_condition("new", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
+
+    // The status of the queue follows within a second.
+    eventually("the quota to be told as held", DEADLINE, || async {
+        let reserved = place.reserved_cpu().await?;
+        Ok(look(reserved == "2", reserved))
+    })
+    .await
+    .unwrap();
+
+    let workload = place.workload("old").await.unwrap();
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    patch(&place.workloads(), name, json!({"spec": {"active": false}})).await.unwrap();
+    wait_for_pods(&place, "old", (0, 0, 2)).await;
+    consistently("the quota to be held", Duration::from_secs(4), || async {
+        let reserved = place.reserved_cpu().await?;
+        Ok(look(reserved == "2", reserved))
+    })
+    .await
+    .unwrap();
+    place.wait_for_condition("old", "QuotaReserved", "True").await.unwrap();
+
+    kubectl(plane, &["annotate", "node", "dies-0", "sluice.dev/not-ready=yes"]).await.unwrap();
+    place.wait_for_condition("old", "QuotaReserved", "False/Deactivated").await.unwrap();
+    wait_for_pods(&place, "new", (2, 2, 0)).await;
+    assert_eq!(pods(&place, "old").await, (0, 0, 2), "they are still there");
+
+    let free = json!({"metadata": {"finalizers": []}}).to_string();
+    let list = ["get", "pods", "-n", &place.name, "-l", "jobset.sigs.k8s.io/jobset-name=old", "-o", "name"];
+    for pod in kubectl(plane, &list).await.unwrap().lines() {
+        kubectl(plane, &["patch", "-n", &place.name, pod, "--type=merge", "-p", &free]).await.unwrap();
+    }
+    wait_for_pods(&place, "old", (0, 0, 0)).await;
+}

@@ -1,0 +1,418 @@
+//! The chart as helm renders it: what it contains, what it refuses.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use sluice_testkit::assets::{self, Tool};
+
+const NAMESPACE: &str = "kueue-system";
+/// Values for a manager that runs outside the cluster.
+const OUTSIDE: [&str; 2] = ["controllerManager.replicas=0", "webhooks.urlBase=https://127.0.0.1:9443/"];
+
+/// What `helm template` prints with these values (`@FILE`: those of a file), or what it says against them.
+fn render(values: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(assets::path(Tool::Helm).unwrap());
+    let chart = assets::workspace().join("charts/sluice");
+    command.args(["template", "sluice", "--namespace", NAMESPACE]).arg(chart);
+    for value in values {
+        match value.strip_prefix('@') {
+            Some(file) => command.arg("--values").arg(assets::workspace().join(file)),
+            None => command.args(["--set", value]),
+        };
+    }
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+/// The rendered objects, by kind and name.
+fn objects(values: &[&str]) -> BTreeMap<String, Value> {
+    let rendered = render(values).unwrap();
+    let documents =
+        rendered.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
+    documents
+        .map(|text| {
+            let object: Value = serde_saphyr::from_str(text.trim_start_matches("---")).unwrap();
+            let name = format!("{}/{}", object["kind"], object["metadata"]["name"]).replace('"', "");
+            (name, object)
+        })
+        .collect()
+}
+
+fn webhook_configurations(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
+    ["Mutating", "Validating"]
+        .map(|kind| {
+            let name = format!("kueue-{}-webhook-configuration", kind.to_lowercase());
+            &objects[&format!("{kind}WebhookConfiguration/{name}")]
+        })
+        .to_vec()
+}
+
+fn webhooks(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
+    webhook_configurations(objects)
+        .into_iter()
+        .flat_map(|configuration| configuration["webhooks"].as_array().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_default_rendering_is_the_known_one() {
+    insta::assert_snapshot!(render(&["crds.enabled=false"]).unwrap());
+}
+
+#[test]
+fn for_a_manager_outside_every_call_goes_to_the_url() {
+    let objects = objects(&OUTSIDE);
+    for webhook in webhooks(&objects) {
+        let url = webhook["clientConfig"]["url"].as_str().unwrap();
+        assert!(
+            url.starts_with("https://127.0.0.1:9443/mutate-")
+                || url.starts_with("https://127.0.0.1:9443/validate-"),
+            "{url}"
+        );
+        assert!(webhook["clientConfig"].get("service").is_none());
+    }
+    let conversions =
+        objects.values().filter_map(|object| object.pointer("/spec/conversion/webhook/clientConfig"));
+    let urls: Vec<&Value> = conversions.map(|config| &config["url"]).collect();
+    assert_eq!(urls, vec!["https://127.0.0.1:9443/convert"; 5]);
+    assert_eq!(objects["Deployment/kueue-controller-manager"]["spec"]["replicas"], 0);
+    assert!(!objects.contains_key("PodDisruptionBudget/kueue-controller-manager"));
+}
+
+#[test]
+fn the_chart_never_sets_a_ca_bundle() {
+    // It would fight the manager, which injects its own, at each upgrade.
+    for values in [&[][..], &OUTSIDE] {
+        assert!(!render(values).unwrap().contains("caBundle"));
+    }
+}
+
+#[test]
+fn all_eleven_crds_are_kept_on_uninstall_and_switched_off_together() {
+    let with = objects(&[]);
+    let crds: Vec<&Value> = with
+        .iter()
+        .filter(|(name, _)| name.starts_with("CustomResourceDefinition/"))
+        .map(|(_, crd)| crd)
+        .collect();
+    assert_eq!(crds.len(), 11);
+    for crd in crds {
+        assert_eq!(
+            crd["metadata"]["annotations"]["helm.sh/resource-policy"], "keep",
+            "{}",
+            crd["metadata"]["name"]
+        );
+    }
+    let without = objects(&["crds.enabled=false"]);
+    assert!(!without.keys().any(|name| name.starts_with("CustomResourceDefinition/")));
+}
+
+#[test]
+fn the_kinds_webhooks_are_those_that_the_manager_answers() {
+    let objects = objects(&OUTSIDE);
+    let rendered: BTreeMap<String, Value> = webhooks(&objects)
+        .into_iter()
+        .filter(|webhook| webhook["rules"][0]["apiGroups"][0] == "kueue.x-k8s.io")
+        .map(|webhook| {
+            let url = webhook["clientConfig"]["url"].as_str().unwrap();
+            let rule = &webhook["rules"][0];
+            let path = url.trim_start_matches("https://127.0.0.1:9443").to_owned();
+            (path, json!([webhook["name"], rule["operations"], rule["resources"]]))
+        })
+        .collect();
+    let answered = sluice_api::webhooks::WEBHOOKS
+        .iter()
+        .map(|webhook| {
+            (webhook.path.to_owned(), json!([webhook.name, webhook.operations, webhook.resources]))
+        })
+        .collect();
+    assert_eq!(rendered, answered);
+}
+
+#[test]
+fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
+    let objects = objects(&[]);
+    let jobs: Vec<&Value> = webhooks(&objects)
+        .into_iter()
+        .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
+        .collect();
+    assert_eq!(jobs.len(), 9, "two kinds, mutating and validating, with and without queue name; pods");
+    for webhook in jobs {
+        let condition = &webhook["matchConditions"][0]["name"];
+        match webhook["failurePolicy"].as_str().unwrap() {
+            "Fail" => assert_eq!(condition, "has-queue-name"),
+            policy => {
+                let asks = webhook["rules"][0]["resources"][0] == "pods";
+                let wanted = if asks { "asks-for-node-affinity" } else { "has-no-queue-name" };
+                assert_eq!((policy, condition), ("Ignore", &json!(wanted)));
+                assert_eq!(webhook["timeoutSeconds"], 2);
+            }
+        }
+        let selector = &webhook["namespaceSelector"]["matchExpressions"][0];
+        assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
+    }
+}
+
+#[test]
+fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
+    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \":18443\"}\n\
+                  health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\n\
+                  managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [batch/job]}\n";
+    let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
+    let objects = objects(&[&config]);
+    let container =
+        &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
+    let ports: Vec<_> =
+        container["ports"].as_array().unwrap().iter().map(|port| &port["containerPort"]).collect();
+    assert_eq!(ports, [18081, 18443, 19443]);
+    let jobs: Vec<&Value> =
+        webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
+    assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
+    assert!(
+        jobs.iter().all(|webhook| webhook["namespaceSelector"] == json!({"matchLabels": {"team": "ml"}}))
+    );
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    assert!(!rules.iter().any(|rule| rule["apiGroups"] == json!(["jobset.x-k8s.io"])));
+}
+
+#[test]
+fn where_only_jobsets_are_managed_their_jobs_may_be_read_and_removed_and_nothing_else() {
+    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                  integrations: {frameworks: [jobset.x-k8s.io/jobset]}\n";
+    let objects = objects(&[&format!("managerConfig.controllerManagerConfigYaml={config}")]);
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    let of_jobs: Vec<_> = rules.iter().filter(|rule| rule["apiGroups"] == json!(["batch"])).collect();
+    assert_eq!(
+        of_jobs,
+        [&json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["delete", "list", "watch"]})]
+    );
+}
+
+#[test]
+fn the_webhook_port_and_gates_have_values_of_their_own() {
+    let objects = objects(&[
+        "webhooks.port=10250",
+        "controllerManager.featureGates[0].name=PartialAdmission",
+        "controllerManager.featureGates[0].enabled=false",
+    ]);
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let config: Value = serde_saphyr::from_str(text).unwrap();
+    assert_eq!(config["webhook"]["port"], 10250);
+    assert_eq!(config["featureGates"], json!({ "PartialAdmission": false }));
+    assert_eq!(config["namespace"], NAMESPACE);
+    sluice_api::config::Configuration::parse(text).unwrap();
+}
+
+#[test]
+fn pods_may_be_removed_only_with_the_gate_for_it() {
+    let rights = |set: &[&str]| -> Vec<Value> {
+        let all = objects(set)["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap().clone();
+        let of_pods = |rule: &Value| rule["resources"].to_string().contains("\"pods");
+        all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
+    };
+    let seen = json!(["pods", ["list", "watch"]]);
+    assert_eq!(json!(rights(&[])), json!([seen]));
+    let gate = "controllerManager.featureGates[0].name=FailureRecoveryPolicy";
+    let on = [gate, "controllerManager.featureGates[0].enabled=true"];
+    assert_eq!(json!(rights(&on)), json!([seen, ["pods", ["delete"]], ["pods/status", ["patch"]]]));
+    let off = [gate, "controllerManager.featureGates[0].enabled=false"];
+    assert_eq!(json!(rights(&off)), json!([seen]));
+}
+
+#[test]
+fn another_prefix_renames_everything_consistently() {
+    let objects = objects(&["nameOverride=sluice"]);
+    let stray: Vec<&String> = objects
+        .keys()
+        .filter(|name| !name.contains("/sluice-") && !name.starts_with("CustomResourceDefinition/"))
+        .collect();
+    assert!(stray.is_empty(), "{stray:?}");
+    let crd = &objects["CustomResourceDefinition/workloads.kueue.x-k8s.io"];
+    assert_eq!(
+        crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"],
+        "sluice-webhook-service"
+    );
+    let role = objects["ClusterRole/sluice-manager-role"]["rules"].to_string();
+    assert!(role.contains("sluice-mutating-webhook-configuration"), "{role}");
+}
+
+#[test]
+fn secrets_crds_and_webhook_configurations_are_limited_by_name() {
+    let objects = objects(&["enablePrometheus=true"]);
+    let limited = [
+        "secrets",
+        "customresourcedefinitions",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    ];
+    let roles = objects
+        .iter()
+        .filter(|(name, _)| name.starts_with("ClusterRole/kueue-m") || name.starts_with("Role/"));
+    let mut seen = 0;
+    for (name, role) in roles {
+        for rule in role["rules"].as_array().unwrap() {
+            let resources = rule["resources"].as_array().cloned().unwrap_or_default();
+            assert!(!rule["verbs"].as_array().unwrap().contains(&json!("*")), "{name}: {rule}");
+            if resources.iter().any(|resource| limited.contains(&resource.as_str().unwrap())) {
+                seen += 1;
+                assert!(!rule["resourceNames"].as_array().unwrap().is_empty(), "{name}: {rule}");
+                assert_eq!(rule["verbs"], json!(["get", "patch"]), "{name}");
+            }
+        }
+    }
+    assert_eq!(seen, 4);
+}
+
+#[test]
+fn the_pods_are_locked_down() {
+    let objects = objects(&[]);
+    let pod = &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"];
+    assert_eq!(
+        pod["securityContext"],
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})
+    );
+    assert_eq!(
+        pod["containers"][0]["securityContext"],
+        json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}})
+    );
+}
+
+#[test]
+fn bad_values_are_refused_with_what_is_wrong() {
+    let refused = [
+        ("controllerManager.replica=3", "additional properties 'replica' not allowed"),
+        ("controllerManager.replicas=-1", "minimum"),
+        ("controllerManager.replicas=0", "needs webhooks.urlBase"),
+        ("controllerManager.terminationGracePeriodSeconds=5", "minimum"),
+        ("controllerManager.manager.image.digest=latest", "digest"),
+        ("controllerManager.featureGates[0].name=X", "missing property 'enabled'"),
+        ("webhooks.urlBase=http://example.org", "urlBase"),
+        ("webhooks.port=70000", "maximum"),
+        ("webhooks.timeoutSeconds=60", "maximum"),
+        ("mutatingWebhook.reinvocationPolicy=Always", "reinvocationPolicy"),
+        ("managerConfig.controllerManagerConfigYaml=kind: Pod", "must be of kind Configuration"),
+        ("managerConfig.controllerManagerConfigYaml=a: [", "is not YAML"),
+        ("enableCertManager=true", "makes and rotates its own certificates"),
+        ("enableVisibilityAPF=true", "has no visibility server"),
+        ("enableKueueViz=true", "has no dashboard"),
+        ("nameOverride=Upper", "nameOverride"),
+        ("controllerManager.manager.image.repository=registry.k8s.io/kueue/kueue", "is the image of Kueue"),
+        ("controllerManager.manager.image.repository=gcr.io/k8s-staging-kueue/kueue", "Name Sluice's"),
+        ("webhookService.ports[0].port=8443", "webhookService.ports is not supported but for 443"),
+        ("metricsService.ports[0].port=443", "metricsService.ports is not supported but for 8443"),
+        ("metrics.prometheusRule.freeQuotaPercent=0", "minimum"),
+    ];
+    for (value, says) in refused {
+        let error = render(&[value]).expect_err(value);
+        assert!(error.contains(says), "{value}: {error}");
+    }
+}
+
+/// The values of Kueue's chart as it comes.
+const KUEUES_VALUES: &str = "@tests/data/kueue-values.yaml";
+const IMAGE: [&str; 2] = [
+    "controllerManager.manager.image.repository=registry.example/sluice",
+    "controllerManager.manager.image.tag=",
+];
+
+#[test]
+fn the_values_of_kueues_chart_are_accepted_as_they_are_but_for_the_image() {
+    let refused = render(&[KUEUES_VALUES]).unwrap_err();
+    let told = "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue is the image of Kueue";
+    assert!(refused.contains(told) && refused.contains("`make image`"), "{refused}");
+    let objects = objects(&[KUEUES_VALUES, IMAGE[0], IMAGE[1]]);
+    assert!(!objects.contains_key("PodDisruptionBudget/kueue-controller-manager"));
+    let deployment = &objects["Deployment/kueue-controller-manager"]["spec"];
+    assert_eq!(deployment["template"]["spec"]["containers"][0]["image"], "registry.example/sluice:0.1.0");
+    assert!(!objects.keys().any(|name| name.contains("kueueviz")));
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
+    assert_eq!(configuration.refused_frameworks().len(), 14);
+    for viz in ["enableKueueViz=true", "enableCertManager=true"] {
+        assert!(render(&[KUEUES_VALUES, IMAGE[0], viz]).is_err(), "{viz}");
+    }
+}
+
+#[test]
+fn what_names_a_queue_and_is_not_queued_is_refused_by_a_policy() {
+    let name = "kueue-frameworks-not-built";
+    let policies = |objects: &BTreeMap<String, Value>| -> Vec<String> {
+        objects.keys().filter(|key| key.starts_with("ValidatingAdmission")).cloned().collect()
+    };
+    let own = objects(&[]);
+    assert_eq!(policies(&own), [""; 0]);
+    let kueues = objects(&[KUEUES_VALUES, IMAGE[0]]);
+    let both =
+        ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(|k| format!("{k}/{name}"));
+    assert_eq!(policies(&kueues), both);
+    // Every listed kind, and no other: each is one resource.
+    let rules = kueues[&both[0]]["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
+    let resources: usize = rules.iter().map(|rule| rule["resources"].as_array().unwrap().len()).sum();
+    assert_eq!(resources, 14);
+    assert!(
+        rules.iter().any(|rule| rule["apiGroups"] == json!([""]) && rule["resources"] == json!(["pods"]))
+    );
+    // The manager may see whether they are there, and nothing else of the kind.
+    let right = |objects: &BTreeMap<String, Value>| -> Vec<Value> {
+        let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+        let of = |rule: &&Value| rule["resources"].to_string().contains("validatingadmissionpolic");
+        rules.iter().filter(of).map(|rule| json!([rule["resourceNames"], rule["verbs"]])).collect()
+    };
+    assert_eq!((right(&own), right(&kueues)), (vec![], vec![json!([[name], ["get"]])]));
+}
+
+#[test]
+fn the_chart_knows_the_gates_that_the_manager_knows() {
+    use sluice_api::gates::{Gate, REMOVED};
+
+    let known = include_str!("../../../charts/sluice/files/feature-gates.txt").lines();
+    let mut gates: Vec<_> = Gate::ALL.iter().map(|gate| gate.name()).chain(REMOVED.iter().copied()).collect();
+    gates.sort_unstable();
+    assert_eq!(known.collect::<Vec<_>>(), gates);
+    let set = |name: &str| {
+        let name = format!("controllerManager.featureGates[0].name={name}");
+        render(&[&name, "controllerManager.featureGates[0].enabled=true"])
+    };
+    assert!(set("PartialAdmission").is_ok());
+    assert!(set("PartialAdmision").unwrap_err().contains("there is no feature gate \"PartialAdmision\""));
+}
+
+#[test]
+fn alert_rules_and_the_dashboard_come_when_they_are_asked_for() {
+    let plain = objects(&[]);
+    assert!(!plain.keys().any(|name| name.starts_with("PrometheusRule/") || name.ends_with("-dashboard")));
+    let asked = objects(&[
+        "metrics.prometheusRule.enabled=true",
+        "metrics.prometheusRule.labels.release=prometheus",
+        "metrics.prometheusRule.pendingAgeSeconds=60",
+        "metrics.prometheusRule.freeQuotaPercent=25",
+        "metrics.grafanaDashboard.enabled=true",
+    ]);
+    let rules = &asked["PrometheusRule/kueue-alerts"];
+    assert_eq!(rules["metadata"]["labels"]["release"], "prometheus");
+    let alerts = rules["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let names: Vec<_> = alerts.iter().map(|alert| alert["alert"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "SluiceNothingAdmitted",
+            "SluiceWorkloadsWaitLong",
+            "SluiceLeaderMissing",
+            "SluiceWebhookFailing",
+            "SluiceQuotaExceeded",
+            "SluiceCohortQuotaExceeded"
+        ]
+    );
+    assert!(alerts[0]["expr"].as_str().unwrap().trim_end().ends_with(">= 25 / 100"));
+    assert_eq!(alerts[1]["for"], "60s");
+    let board = asked["ConfigMap/kueue-dashboard"]["data"]["sluice.json"].as_str().unwrap();
+    let board: Value = serde_json::from_str(board).unwrap();
+    assert!(board["panels"].as_array().unwrap().len() >= 8);
+    assert_eq!(asked["ConfigMap/kueue-dashboard"]["metadata"]["labels"]["grafana_dashboard"], "1");
+}

@@ -1,0 +1,142 @@
+//! Uninstalling with queued and running jobs present, by the words of the book: what runs on, what waits on, and that nothing of ours
+//! keeps a namespace or a definition from going away.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use sluice_testkit::assets::{self, Tool};
+use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
+use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes};
+use tokio::process::Command;
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Written in the older version, as many a user's manifests are: whoever changes these objects later needs a conversion.
+const QUEUES: &str = r"
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: plain}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: queue}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: plain, resources: [{name: cpu, nominalQuota: 1}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: lq, namespace: tenant}
+spec: {clusterQueue: queue}
+";
+
+fn job(name: &str) -> String {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": name, "namespace": "tenant", "labels": { "kueue.x-k8s.io/queue-name": "lq" } },
+        "spec": { "template": {
+            "metadata": { "annotations": { "sluice.dev/run-seconds": "3600" } },
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{ "name": "main", "image": "busybox", "resources": { "requests": { "cpu": "1" } } }],
+            },
+        } },
+    })
+    .to_string()
+}
+
+async fn get(plane: &ControlPlane, args: &[&str]) -> Result<Value> {
+    let args: Vec<&str> = ["get"].iter().chain(args).chain(&["-o", "json"]).copied().collect();
+    Ok(serde_json::from_str(&kubectl(plane, &args).await?)?)
+}
+
+async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i64) {
+    eventually("the job's active pods", DEADLINE, || async {
+        let job = get(plane, &["job", name, "-n", "tenant"]).await?;
+        Ok(look(job["status"]["active"].as_i64().unwrap_or(0) == wanted, &job["status"]))
+    })
+    .await
+    .unwrap();
+}
+
+/// The second shell block below the page's heading, as a reader would paste it.
+fn clean_up_of_the_book() -> String {
+    let page = fs::read_to_string(assets::workspace().join("docs/tasks/upgrade-uninstall.md")).unwrap();
+    let (_, section) = page.split_once("\n## Uninstall\n").unwrap();
+    let blocks: Vec<&str> = section
+        .split("\n## ")
+        .next()
+        .unwrap()
+        .split("```sh\n")
+        .skip(1)
+        .map(|b| b.split("```").next().unwrap())
+        .collect();
+    assert_eq!(blocks.len(), 2, "{blocks:?}");
+    assert!(blocks[0].starts_with("helm uninstall"), "{blocks:?}");
+    blocks[1].to_owned()
+}
+
+async fn paste(plane: &ControlPlane, script: &str) {
+    let programs = assets::path(Tool::Kubectl).unwrap().parent().unwrap().to_path_buf();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("bash");
+    command.args(["-ec", script]).env("PATH", path).env("KUBECONFIG", plane.kubeconfig_path());
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[tokio::test]
+async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_removed() {
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    nodes::pool("machines", 1).make(&plane.client().await.unwrap()).await.unwrap();
+    plane.make_namespace("tenant").await.unwrap();
+    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    kubectl::apply(&plane, QUEUES).await.unwrap();
+    kubectl::apply(&plane, &job("runs")).await.unwrap();
+    wait_for_active_pods(&plane, "runs", 1).await;
+    kubectl::apply(&plane, &job("waits")).await.unwrap();
+    eventually("a Workload of each job", DEADLINE, || async {
+        let workloads = get(&plane, &["workloads", "-n", "tenant"]).await?;
+        Ok(look(workloads["items"].as_array().map_or(0, Vec::len) == 2, &workloads))
+    })
+    .await
+    .unwrap();
+
+    chart::uninstall(&plane).await.unwrap();
+    manager.stop().await.unwrap();
+
+    // What ran runs on, what waited waits, and both are still described.
+    wait_for_active_pods(&plane, "runs", 1).await;
+    let waiting = get(&plane, &["job", "waits", "-n", "tenant"]).await.unwrap();
+    assert_eq!(waiting["spec"]["suspend"], true);
+    let workloads = get(&plane, &["workloads", "-n", "tenant"]).await.unwrap();
+    assert_eq!(workloads["items"].as_array().unwrap().len(), 2);
+    // No webhook is left that nobody answers: jobs come, change and go.
+    kubectl::apply(&plane, &job("later")).await.unwrap();
+    wait_for_active_pods(&plane, "later", 1).await;
+    let resume = ["-n", "tenant", "patch", "job", "waits", "-p", r#"{"spec":{"suspend":false}}"#];
+    kubectl(&plane, &resume).await.unwrap();
+    wait_for_active_pods(&plane, "waits", 1).await;
+
+    // The commands help, too, where the namespace was deleted before.
+    kubectl(&plane, &["delete", "namespace", "tenant", "--wait=false"]).await.unwrap();
+    paste(&plane, &clean_up_of_the_book()).await;
+    let kubeconfig = plane.kubeconfig_path();
+    eventually("the namespace to go", DEADLINE, || async {
+        let args = ["get", "namespace", "tenant", "-o", "json"];
+        let seen = try_kubectl(&kubeconfig, &args, None).await?;
+        Ok(look(!seen.success && seen.stderr.contains("NotFound"), seen.stdout))
+    })
+    .await
+    .unwrap();
+    let left = kubectl(&plane, &["get", "crd", "-o", "name"]).await.unwrap();
+    assert!(!left.contains("kueue.x-k8s.io"), "{left}");
+}

@@ -1,0 +1,11 @@
+//! What is shipped: the chart, the plain manifests, the files around the code, and the way from Kueue and back.
+//!
+//! Installing and removing are cluster-wide, so each of these tests has a plane to itself; those that only look at an installed chart share one.
+
+mod chart;
+mod chart_install;
+mod chart_uninstall;
+mod files;
+mod migrate;
+mod migrate_readme;
+mod rbac;

@@ -1,0 +1,156 @@
+//! The chart's roles for people, role by role: what each lets one do, on which kinds, and into which roles it is gathered. What users of the
+//! gathered roles can do is tested with `kubectl auth can-i` beside the chart's other tests.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::kubectl::kubectl;
+use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::{ControlPlane, Setup, chart};
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+const WRITE: [&str; 4] = ["create", "delete", "patch", "update"];
+const GATHERED: &str = "rbac.kueue.x-k8s.io/batch-";
+const BUILT_IN: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// A kind that has roles.
+struct Kind {
+    role: String,
+    group: String,
+    plural: String,
+    /// Users of batch jobs may change them.
+    job: bool,
+}
+
+fn kinds() -> Vec<Kind> {
+    let own = sluice_api::crds().into_iter().map(|crd| {
+        let (group, names) = (crd.spec.group, crd.spec.names);
+        Kind { role: names.kind.to_lowercase(), group, plural: names.plural, job: false }
+    });
+    let job = |role: &str, group: &str, plural: &str| Kind {
+        role: role.to_owned(),
+        group: group.to_owned(),
+        plural: plural.to_owned(),
+        job: true,
+    };
+    own.chain([job("job", "batch", "jobs"), job("jobset", "jobset.x-k8s.io", "jobsets")]).collect()
+}
+
+async fn may(
+    client: &Client,
+    user: &str,
+    verb: &str,
+    kind: &Kind,
+    subresource: &str,
+    namespace: &str,
+) -> bool {
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    let review = json!({
+        "metadata": {},
+        "spec": {"user": user, "resourceAttributes": {
+            "verb": verb, "group": kind.group, "resource": kind.plural, "subresource": subresource, "namespace": namespace,
+        }},
+    });
+    let review = serde_json::from_value(review).unwrap();
+    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+async fn bind(plane: &ControlPlane, role: &str, user: &str) {
+    let args = ["create", "clusterrolebinding", user, "--clusterrole", role, "--user", user];
+    kubectl(plane, &args).await.unwrap();
+}
+
+/// The roles that a role's labels gather it into.
+async fn gathered(plane: &ControlPlane, role: &str) -> Vec<String> {
+    let role = kubectl(plane, &["get", "clusterrole", role, "-o", "json"]).await.unwrap();
+    let role: Value = serde_json::from_str(&role).unwrap();
+    let labels = role["metadata"]["labels"].as_object().unwrap();
+    let short =
+        |key: &String| [GATHERED, BUILT_IN].iter().find_map(|p| key.strip_prefix(p)).map(str::to_owned);
+    labels.iter().filter(|(_, value)| *value == "true").filter_map(|(key, _)| short(key)).collect()
+}
+
+#[tokio::test]
+async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
+    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
+    chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let client = plane.client().await.unwrap();
+    let kinds = kinds();
+    for (kind, other) in kinds.iter().zip(kinds.iter().cycle().skip(1)) {
+        for who in ["editor", "viewer"] {
+            let (role, user) = (format!("kueue-{}-{who}-role", kind.role), format!("{}-{who}", kind.role));
+            bind(&plane, &role, &user).await;
+            eventually("the binding to hold", std::time::Duration::from_secs(30), || async {
+                Ok(look(may(&client, &user, "get", kind, "", "").await, &user))
+            })
+            .await
+            .unwrap();
+            for verb in READ {
+                assert!(may(&client, &user, verb, kind, "", "").await, "{user}: {verb}");
+                assert!(!may(&client, &user, verb, other, "", "").await, "{user}: {verb} {}", other.plural);
+            }
+            for verb in WRITE {
+                assert_eq!(may(&client, &user, verb, kind, "", "").await, who == "editor", "{user}: {verb}");
+                assert!(!may(&client, &user, verb, kind, "status", "").await, "{user}: {verb} status");
+            }
+            let into = gathered(&plane, &role).await;
+            let has = |role: &str| into.iter().any(|into| into == role);
+            assert!(has("admin"), "{role}: batch-admin may do everything: {into:?}");
+            let open = kind.job || ["localqueue", "workload"].contains(&kind.role.as_str());
+            let expected = if who == "editor" { kind.job } else { open };
+            assert_eq!(has("user"), expected, "{role}: {into:?}");
+            assert_eq!(has("view"), who == "viewer" && open, "{role}: {into:?}");
+        }
+    }
+
+    // The manager records events, and tells of a series by the API that lets the text change. It reads none.
+    let manager = format!("system:serviceaccount:{}:{}", chart::NAMESPACE, chart::SERVICE_ACCOUNT);
+    for (group, verb, allowed) in [
+        ("events.k8s.io", "create", true),
+        ("events.k8s.io", "patch", true),
+        ("", "patch", true),
+        ("", "create", false),
+        ("", "list", false),
+        ("events.k8s.io", "delete", false),
+    ] {
+        let events =
+            Kind { role: String::new(), group: group.to_owned(), plural: "events".to_owned(), job: false };
+        let may = may(&client, &manager, verb, &events, "", "default").await;
+        assert_eq!(may, allowed, "{verb} events of {group:?}");
+    }
+
+    // Bound in a namespace, the users' role holds there and nowhere else.
+    plane.make_namespace("team").await.unwrap();
+    let binding = [
+        "create",
+        "rolebinding",
+        "users",
+        "--clusterrole=kueue-batch-user-role",
+        "--user=dora",
+        "-n",
+        "team",
+    ];
+    kubectl(&plane, &binding).await.unwrap();
+    let jobs = kinds.iter().find(|kind| kind.role == "job").unwrap();
+    eventually("the users' role to be gathered", std::time::Duration::from_secs(30), || async {
+        Ok(look(may(&client, "dora", "create", jobs, "", "team").await, "not yet"))
+    })
+    .await
+    .unwrap();
+    let workloads = kinds.iter().find(|kind| kind.role == "workload").unwrap();
+    assert!(may(&client, "dora", "list", workloads, "", "team").await);
+    for (verb, kind, subresource, namespace) in [
+        ("create", jobs, "", "default"),
+        ("list", workloads, "", "default"),
+        ("patch", workloads, "", "team"),
+        ("patch", workloads, "status", "team"),
+        ("update", workloads, "status", "team"),
+    ] {
+        let allowed = may(&client, "dora", verb, kind, subresource, namespace).await;
+        assert!(!allowed, "dora: {verb} {}/{subresource} in {namespace}", kind.plural);
+    }
+    plane.stop();
+}

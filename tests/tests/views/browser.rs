@@ -1,0 +1,305 @@
+//! The page of `kubectl kueue simulate --output html` in a real headless browser: what a person sees on it is what the JSON output says,
+//! it can be read in light and dark, and it reaches for nothing outside. With `SLUICE_SCREENSHOTS` set to a folder, pictures are left there.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod outcome;
+mod view;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use outcome::{Outcome, amount};
+use serde_json::Value;
+use sluice_testkit::assets;
+use sluice_testkit::browser::{Page, Scheme};
+use tempfile::TempDir;
+use view::{Mark, Picture, View};
+
+const PROBE: &str = include_str!("browser/probe.js");
+const LOOKS: [(u32, Scheme); 4] =
+    [(800, Scheme::Dark), (800, Scheme::Light), (1280, Scheme::Dark), (1280, Scheme::Light)];
+/// The height of a usage chart in pixels.
+const CURVE: f64 = 90.0;
+
+fn simulate(world: &Path, output: &str) -> String {
+    let mut command = Command::new(sluice_testkit::plugin().unwrap());
+    command.args(["simulate", "--quiet", "--output", output]).arg(world);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Writes a world's page into the folder.
+fn write_page(world: &Path, folder: &TempDir) -> PathBuf {
+    let file = folder.path().join("page.html");
+    let page = simulate(world, "html");
+    assert!(page.len() < 10_000_000, "{} bytes", page.len());
+    fs::write(&file, page).unwrap();
+    file
+}
+
+async fn view(page: &mut Page) -> View {
+    serde_json::from_value(page.run(PROBE).await.unwrap()).unwrap()
+}
+
+/// What must hold of every page, however it is looked at. The last look is returned.
+async fn can_be_read(page: &mut Page, file: &Path, name: &str) -> View {
+    let mut last = None;
+    for (width, scheme) in LOOKS {
+        page.look(width, 900, scheme).await.unwrap();
+        page.open(file).await.unwrap();
+        let seen = view(page).await;
+        if let Some(folder) = std::env::var_os("SLUICE_SCREENSHOTS") {
+            let file = PathBuf::from(folder).join(format!("{name}-{width}-{scheme:?}.png").to_lowercase());
+            fs::write(file, page.screenshot().await.unwrap()).unwrap();
+        }
+        let look = format!("{name} at {width} pixels, {scheme:?}");
+        assert!(seen.faint.is_empty() && seen.texts > 30, "{look}: {:?}", seen.faint);
+        assert!(seen.scrolling.is_empty(), "{look}: {:?}", seen.scrolling);
+        assert!(seen.overlaps.is_empty(), "{look}: {:?}", seen.overlaps);
+        assert!(seen.cut.is_empty(), "{look}: {:?}", seen.cut);
+        assert_eq!(page.requests(), [format!("file://{}", file.display())], "{look}");
+        assert!(page.troubles().is_empty(), "{look}: {:?}", page.troubles());
+        let before = last.replace((scheme, seen));
+        if let Some((other, before)) = before.filter(|(other, _)| *other != scheme) {
+            let seen = &last.as_ref().unwrap().1;
+            assert_ne!(before.page, seen.page, "{other:?} and {scheme:?} look the same");
+        }
+    }
+    last.unwrap().1
+}
+
+/// Whether a mark is where these times are.
+fn stands_at(mark: &Mark, picture: &Picture, outcome: &Outcome, from: f64, to: f64) -> bool {
+    let x = |at: f64| picture.plot.left + picture.plot.width * at / outcome.end;
+    // A job holds its quota until its pods have ended, which takes a second; whole units of a thousandth are drawn, and edges.
+    let slack = x(1.0) - x(0.0) + picture.plot.width / 1000.0 + 1.0;
+    (mark.left - x(from)).abs() <= slack && (mark.right - x(to)).abs() <= slack + 1.0
+}
+
+/// Each hold of each job is a bar in the colour of its flavor, each preemption a cross.
+fn bars_are_right(seen: &View, outcome: &Outcome) {
+    let mut crosses = 0;
+    for queue in outcome.queues() {
+        let picture = seen.picture(queue, "Jobs");
+        let mut bars = 0;
+        for (name, job) in outcome.jobs_of(queue) {
+            let own: Vec<_> =
+                picture.bars.iter().filter(|b| b.tip.starts_with(&format!("{name} (prio"))).collect();
+            assert_eq!(own.len(), job.holds.len(), "{name}: {own:?}");
+            bars += own.len();
+            for (bar, hold) in own.iter().zip(&job.holds) {
+                assert!(stands_at(bar, picture, outcome, hold.from, hold.to), "{name}: {bar:?} {hold:?}");
+                assert_eq!(bar.fill, seen.legend[&hold.got[0].1], "{name}");
+            }
+            for hold in job.holds.iter().filter(|hold| hold.preempted) {
+                let cross =
+                    picture.crosses.iter().find(|cross| cross.tip.starts_with(&format!("{name}\npreempted")));
+                let cross = cross.unwrap_or_else(|| unreachable!("no cross for {name}"));
+                let x = picture.plot.left + picture.plot.width * hold.to / outcome.end;
+                assert!((cross.left.midpoint(cross.right) - x).abs() < 2.0, "{cross:?} is not at {x}");
+                crosses += 1;
+            }
+        }
+        assert_eq!(picture.bars.len(), bars);
+    }
+    assert_eq!(crosses, outcome.report["totals"]["preemptions"].as_u64().unwrap());
+}
+
+/// At a time when nothing happens each picture of usage shows what is used, borrowed and there.
+fn usage_is_right(seen: &View, outcome: &Outcome, at: f64) {
+    let mut pictures = 0;
+    for picture in seen.pictures.iter().filter(|picture| picture.title.contains(" of ")) {
+        let (resource, flavor) = picture.title.split_once(" of ").unwrap();
+        let (by_queue, unit) = outcome.usage(resource, flavor, at);
+        let has_quota =
+            |queue: &&str| seen.pictures.iter().any(|p| p.queue == *queue && p.title == picture.title);
+        let queues: Vec<&str> = match picture.queue.as_str() {
+            "" => outcome.queues().into_iter().filter(has_quota).collect(),
+            queue => vec![queue],
+        };
+        let mut sums = (0, 0, 0);
+        for queue in queues {
+            let (used, nominal) =
+                (by_queue.get(queue).copied().unwrap_or(0), outcome.nominal(queue, resource, flavor));
+            sums = (sums.0 + used, sums.1 + nominal, sums.2 + (used - nominal).max(0));
+        }
+        let (used, nominal, borrowed) = sums;
+        let x = picture.plot.left + picture.plot.width * at / outcome.end;
+        let over = |marks: &[Mark]| marks.iter().find(|mark| (mark.left..mark.right).contains(&x)).cloned();
+        let (own, lent) = (over(&picture.used), over(&picture.borrowed));
+        let most = amount(&picture.labels[0]).0;
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let high = |amount: i64| amount as f64 * CURVE / most as f64;
+        let heights = [&own, &lent].map(|mark| mark.as_ref().map_or(0.0, |mark| mark.height));
+        let expected = [high(used - borrowed), high(borrowed)];
+        let close = heights.iter().zip(expected).all(|(height, expected)| (height - expected).abs() <= 1.5);
+        assert!(close, "{} {}: {heights:?} is not {expected:?}", picture.queue, picture.title);
+        let line = picture.nominal[0].bottom - picture.plot.top;
+        assert!((line - (8.0 + CURVE - high(nominal))).abs() <= 2.0, "{}: {line}", picture.title);
+        for mark in own.iter().chain(&lent) {
+            assert!(
+                mark.tip.contains(&format!("\nused {used}{unit} of nominal {nominal}{unit}")),
+                "{}",
+                mark.tip
+            );
+            assert_eq!(mark.tip.contains("borrowed"), borrowed > 0, "{}", mark.tip);
+            assert!(borrowed == 0 || mark.tip.ends_with(&format!(" {borrowed}{unit}")), "{}", mark.tip);
+            assert_eq!(mark.fill, seen.legend[flavor]);
+        }
+        assert!(lent.is_none_or(|lent| lent.opacity != "1"), "what is borrowed is pale");
+        pictures += 1;
+    }
+    assert!(pictures >= 2);
+}
+
+fn depth_is_right(seen: &View, outcome: &Outcome, at: f64) {
+    for queue in outcome.queues() {
+        let picture = seen.picture(queue, "Queue depth");
+        let x = picture.plot.left + picture.plot.width * at / outcome.end;
+        let shown = picture.depth.iter().find(|mark| (mark.left..mark.right).contains(&x));
+        let says = shown.map(|mark| mark.tip.rsplit('\n').next().unwrap().to_owned());
+        let waiting = outcome.depth(queue, at);
+        assert_eq!(says, (waiting > 0).then(|| format!("{waiting} waiting")), "{queue} at {at} s");
+    }
+}
+
+/// Puts the mouse on something; what the page tells.
+async fn pointed_at(page: &mut Page, selector: &str, begins: &str) -> View {
+    let script = format!(
+        "(async () => {{ const all = [...document.querySelectorAll({selector:?})];
+           const mark = all.find((one) => one.closest('[data-t]')?.dataset.t.startsWith({begins:?}));
+           mark.scrollIntoView({{ block: 'center' }});
+           // The page hears of the scrolling with its next picture.
+           for (const frame of [1, 2]) await new Promise(requestAnimationFrame);
+           const {{ left, top, width, height }} = mark.getBoundingClientRect();
+           return [left + width / 2, top + height / 2]; }})()"
+    );
+    let place = page.run(&script).await.unwrap();
+    page.move_mouse(place[0].as_f64().unwrap(), place[1].as_f64().unwrap()).await.unwrap();
+    view(page).await
+}
+
+/// Pointing at each job that waited for a reason tells that reason.
+async fn pointing_tells_why(page: &mut Page, outcome: &Outcome, name: &str) {
+    let (_, reason, message) = outcome.jobs[name].reasons.last().unwrap();
+    let seen = pointed_at(page, ".wait", &format!("{name} (priority")).await;
+    assert!(seen.tip.shown && seen.tip.text.contains(&format!("{reason}: {message}")), "{:?}", seen.tip);
+    assert!(seen.tip.left >= 0.0 && seen.tip.right <= 1280.0 && seen.tip.bottom <= 900.0, "{:?}", seen.tip);
+    assert!(seen.faint.is_empty(), "{:?}", seen.faint);
+}
+
+/// What could be smuggled into the page may fetch nothing and run nothing.
+async fn nothing_gets_out(page: &mut Page) {
+    let script = "new Promise((done) => {
+        document.addEventListener('securitypolicyviolation', (event) => {
+            if (event.effectiveDirective === 'img-src') done(event.blockedURI);
+        });
+        document.body.insertAdjacentHTML('beforeend', '<img src=\"https://sluice.invalid/\" onerror=\"window.ran = 9\">');
+    })";
+    assert_eq!(page.run(script).await.unwrap(), "https://sluice.invalid/");
+    let inline = "(() => { const script = document.createElement('script');
+        script.textContent = 'window.ran = 8'; document.body.append(script); return window.ran ?? null; })()";
+    assert_eq!(page.run(inline).await.unwrap(), Value::Null);
+}
+
+async fn shows_its_outcome(world: &Path, name: &str) -> (Page, Outcome, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = Outcome::new(serde_json::from_str(&simulate(world, "json")).unwrap());
+    let file = write_page(world, &folder);
+    let mut page = Page::start().await.unwrap();
+    let seen = can_be_read(&mut page, &file, name).await;
+    assert_eq!(seen.ran, Value::Null, "a script of the input ran");
+    let flavors: Vec<&str> = seen.legend.keys().map(String::as_str).collect();
+    assert_eq!(flavors, outcome.flavors().into_iter().collect::<Vec<_>>());
+    let colours: std::collections::BTreeSet<_> = seen.legend.values().collect();
+    assert_eq!(colours.len(), flavors.len(), "{:?}", seen.legend);
+    bars_are_right(&seen, &outcome);
+    let total = |at: f64| outcome.queues().iter().map(|queue| outcome.depth(queue, at)).sum::<usize>();
+    for at in [outcome.calm(|_| true), outcome.calm(|at| total(at) > 0)] {
+        usage_is_right(&seen, &outcome, at);
+        depth_is_right(&seen, &outcome, at);
+    }
+    (page, outcome, folder)
+}
+
+#[tokio::test]
+async fn a_preemption_is_seen_as_it_happened() {
+    let world = assets::workspace().join("examples/simulate/tpu-preemption.yaml");
+    let (mut page, outcome, _folder) = shows_its_outcome(&world, "preemption").await;
+    assert_eq!(outcome.report["totals"]["preemptions"], 1);
+    pointing_tells_why(&mut page, &outcome, "default/low-priority").await;
+    let seen = pointed_at(&mut page, ".mark", "default/low-priority\npreempted").await;
+    assert!(seen.tip.text.contains("by default/high-priority: InClusterQueue"), "{:?}", seen.tip);
+    nothing_gets_out(&mut page).await;
+}
+
+#[tokio::test]
+async fn flavors_of_a_cohort_are_told_apart_and_names_do_no_harm() {
+    let world = assets::workspace().join("tests/tests/views/browser/several-flavors.yaml");
+    let (mut page, outcome, _folder) = shows_its_outcome(&world, "flavors").await;
+    assert_eq!(outcome.flavors().len(), 3);
+    // Its reason holds a script.
+    assert!(outcome.jobs["research/hostile"].reasons[0].2.contains("<script>"));
+    pointing_tells_why(&mut page, &outcome, "research/hostile").await;
+    nothing_gets_out(&mut page).await;
+}
+
+/// More work than a page can draw singly: most of it waits.
+fn large_world() -> String {
+    let mut text = String::new();
+    for flavor in 0..12 {
+        writeln!(text, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: flavor-{flavor}}}\n---").unwrap();
+    }
+    for queue in 0..100 {
+        let flavor = queue % 12;
+        writeln!(
+            text,
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: team-{queue}}}\n\
+             spec: {{cohortName: cohort-{flavor}, namespaceSelector: {{}}, resourceGroups: [{{coveredResources: [cpu], flavors: [\
+             {{name: flavor-{flavor}, resources: [{{name: cpu, nominalQuota: 8}}]}}]}}]}}\n---\n\
+             apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\n\
+             metadata: {{name: main, namespace: team-{queue}}}\nspec: {{clusterQueue: team-{queue}}}\n---"
+        )
+        .unwrap();
+    }
+    let queues: Vec<_> = (0..100).map(|queue| format!("{{namespace: team-{queue}, queue: main}}")).collect();
+    let container = "{name: main, image: train, resources: {requests: {cpu: 4}}}";
+    writeln!(
+        text,
+        "apiVersion: sluice.dev/v1alpha1\nkind: Scenario\nmetadata: {{name: large}}\nspec:\n  until: 12h\n  arrivals:\n  - name: train\n    \
+         every: {{exponential: {{mean: 2s}}}}\n    count: 20000\n    runTime: {{uniform: {{min: 2h, max: 5h}}}}\n    queues: [{}]\n    \
+         template: {{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {{}}, spec: {{podSets: [{{name: main, count: 1, \
+         template: {{spec: {{restartPolicy: Never, containers: [{container}]}}}}}}]}}}}",
+        queues.join(", ")
+    )
+    .unwrap();
+    text
+}
+
+#[tokio::test]
+async fn twenty_thousand_workloads_are_aggregated() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = folder.path().join("large.yaml");
+    fs::write(&world, large_world()).unwrap();
+    let file = write_page(&world, &folder);
+    let mut page = Page::start().await.unwrap();
+    let seen = can_be_read(&mut page, &file, "large").await;
+    let tile = |what: &str| seen.tiles[what].parse::<usize>().unwrap();
+    assert_eq!(tile("submitted"), 20_000);
+    assert!(tile("admitted") > 500 && tile("waiting at the end") > 10_000, "{:?}", seen.tiles);
+    let colours: std::collections::BTreeSet<_> = seen.legend.values().collect();
+    assert_eq!((seen.legend.len(), colours.len()), (12, 12));
+    assert!(seen.pictures.iter().all(|picture| picture.bars.is_empty()), "jobs are not drawn singly");
+    let depths: Vec<_> = seen.pictures.iter().filter(|picture| picture.title == "Queue depth").collect();
+    assert!(depths.len() >= 20, "{}", depths.len());
+    for picture in depths {
+        // All queues get the same number of jobs, so that at the end nearly all of them wait.
+        let most = amount(&picture.labels[0]).0;
+        assert!((150..=200).contains(&most), "{}: {most}", picture.queue);
+        assert!(!picture.depth.is_empty());
+    }
+}
