@@ -1,4 +1,4 @@
-//! What the engine knows of one workload, taken out of it: for explanations that are made elsewhere.
+//! What the engine knows of one workload, taken out of it: for the explanations that other programs show.
 
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
@@ -16,7 +16,7 @@ pub enum Stage {
     Waiting,
     /// It is admitted.
     Admitted,
-    /// It is over.
+    /// It is finished.
     Finished,
 }
 
@@ -33,7 +33,7 @@ pub struct Account {
     pub condition: Option<(String, String)>,
     /// Its place in its queue, if it is in one.
     pub position: Option<PendingPosition>,
-    /// Who is ahead of it there, the next first.
+    /// The Workloads ahead of it there, the next one first.
     pub ahead: Vec<WorkloadKey>,
     /// Why it was not admitted when it was last tried.
     pub decision: Option<Unadmitted>,
@@ -48,7 +48,7 @@ pub struct Accounting {
     namespace: Name,
     name: Name,
     last: Option<WorkloadKey>,
-    /// Who waits in the same ClusterQueue.
+    /// The Workloads that wait in the same ClusterQueue.
     waiting: Vec<Standing>,
     account: Option<Account>,
 }

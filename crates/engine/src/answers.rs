@@ -13,7 +13,7 @@ use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::outbox::{Open, log};
 use crate::retry::Retry;
 use crate::version::is_overtaken;
-use crate::world::{Decision, JobKey, Untold, workload_ref};
+use crate::world::{Decision, JobKey, PendingMessage, workload_ref};
 
 /// Whether the object is known, and not in a newer version.
 fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
@@ -30,7 +30,7 @@ impl Engine {
         if open.purpose == Purpose::StartJob
             && let Some(job) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
         {
-            // Whatever is to become of its Workload has waited for this.
+            // Decisions about its Workload waited for this answer.
             self.dirty.workloads.extend(self.world.owned(&job.view.job.uid));
         }
         match result {
@@ -100,11 +100,11 @@ impl Engine {
         if open.purpose == Purpose::DeleteChild
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
         {
-            // Until its watch tells that it is gone.
+            // Until its watch reports the deletion.
             Arc::make_mut(&mut entry.view).deleting = true;
         }
         if open.purpose == Purpose::DeletePod {
-            // Should something hold it still, its watch tells.
+            // If a finalizer still holds it, its watch shows that.
             self.forget_terminating(&open.object);
         }
         self.outbox.extend(open.then);
@@ -172,7 +172,7 @@ impl Engine {
             self.workload_write_failed(open, error);
         }
         self.not_made(open, error);
-        self.tell_failure(open, error);
+        self.report_failure(open, error);
         if open.purpose == Purpose::StartJob
             && matches!(error, WriteError::Transient(_))
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
@@ -219,15 +219,15 @@ impl Engine {
             && matches!(error, WriteError::Conflict(_))
             && let Some(entry) = self.world.workloads.get_mut(&key)
         {
-            // What it holds, if it does, somebody else has written.
+            // If it holds quota, another client has written that.
             entry.unchecked = true;
         }
         match &open.decision {
-            // It may have been carried out, now or the time before: nobody else gets the quota before that is known.
+            // It may have been carried out, now or the time before: no other Workload gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
             Some(Decision::Reserve { .. }) => {
                 self.scheduler.admission_failed(&key, ingest::time(self.now));
-                self.stir();
+                self.request_cycle();
             }
             Some(evict @ Decision::Evict(..)) => {
                 if let Some(entry) = self.world.workloads.get_mut(&key)
@@ -240,11 +240,12 @@ impl Engine {
             None if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) => {
                 let why = self.scheduler.last_decision(&key).cloned();
                 if let Some(entry) = self.world.workloads.get_mut(&key)
-                    && entry.untold.is_none()
+                    && entry.pending_message.is_none()
                 {
                     // What was said of its equals is no event of its own.
                     let with_event = open.purpose == Purpose::Pend;
-                    entry.untold = why.map(|why| Untold { why: Arc::new(why), with_event, due: None });
+                    entry.pending_message =
+                        why.map(|why| PendingMessage { why: Arc::new(why), with_event, due: None });
                 }
             }
             None => {}
@@ -270,7 +271,7 @@ impl Engine {
                 self.scheduler.admission_failed(key, ingest::time(self.now));
             }
             self.sync_core(key);
-            self.stir();
+            self.request_cycle();
         }
     }
 

@@ -1,4 +1,4 @@
-//! What became of queues, Cohorts and flavors while the engine watched: for explanations of who waits. Nothing is decided by it.
+//! How queues, Cohorts and flavors changed while the engine watched: for explanations of why Workloads wait. No decision depends on it.
 
 use std::collections::VecDeque;
 

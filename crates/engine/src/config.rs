@@ -54,11 +54,11 @@ pub struct EngineConfig {
     pub status_interval_ms: i64,
     /// A message whose numbers alone changed is written at most this often per workload, in seconds.
     pub message_interval_seconds: i64,
-    /// Whether it reserves quota, admits and preempts; off, somebody else plays the scheduler.
+    /// Whether it reserves quota, admits and preempts; off, another scheduler does that.
     pub scheduling: bool,
-    /// Whether it is the controller of provisioning checks; off, somebody else answers for them.
+    /// Whether it is the controller of provisioning checks; off, another controller answers for them.
     pub provisioning: bool,
-    /// The parts that are left out: somebody else does what they do.
+    /// The parts that are left out: another controller does their work.
     pub without: BTreeSet<Part>,
     /// `provisioningRequests.oldPodAnnotations`: pods get the older pair of annotations, too.
     pub old_provisioning_annotations: bool,

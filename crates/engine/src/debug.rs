@@ -65,7 +65,7 @@ impl Engine {
         })
     }
 
-    /// The waiting workloads of a ClusterQueue in its order, parked ones included; `None` if there is no such queue.
+    /// The waiting workloads of a ClusterQueue in its order, inadmissible ones included; `None` if there is no such queue.
     pub fn pending_workloads(&self, cluster_queue: &str) -> Option<Vec<PendingPosition>> {
         self.world.cluster_queues.contains_key(cluster_queue).then(|| self.scheduler.positions(cluster_queue))
     }

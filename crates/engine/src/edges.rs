@@ -23,7 +23,7 @@ impl Engine {
 
     /// Quota, flavors or checks changed. Whose figures that changes the core says.
     pub(crate) fn quota_changed(&mut self) {
-        self.stir();
+        self.request_cycle();
         self.hotswap_stale();
     }
 
@@ -119,15 +119,15 @@ impl Engine {
         };
         let referring = self.world.workloads.iter().filter(|(_, entry)| refers(entry));
         self.dirty.workloads.extend(referring.map(|(key, _)| key.clone()));
-        self.untold_jobs();
+        self.recheck_reported_jobs();
     }
 
     /// Marks the jobs that something kept from getting a Workload.
-    pub(crate) fn untold_jobs(&mut self) {
+    pub(crate) fn recheck_reported_jobs(&mut self) {
         if !self.synced {
             return;
         }
-        let troubled = self.world.jobs.iter().filter(|(_, e)| e.told.is_some());
+        let troubled = self.world.jobs.iter().filter(|(_, e)| e.reported.is_some());
         self.dirty.jobs.extend(troubled.map(|(key, _)| key.clone()));
     }
 }

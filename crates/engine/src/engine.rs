@@ -79,7 +79,7 @@ pub(crate) struct StatusEntry {
     /// How its writes fare.
     pub retry: crate::retry::Retry,
     /// What an event said holds it.
-    pub told_holders: Option<String>,
+    pub reported_holders: Option<String>,
 }
 
 /// The state machine.
@@ -99,18 +99,18 @@ pub struct Engine {
     pub(crate) statuses: BTreeMap<ObjectRef, StatusEntry>,
     /// Whether each ClusterQueue was active when it was last looked at.
     pub(crate) active: BTreeMap<Name, bool>,
-    /// By ClusterQueue: heads of the last cycle that preempted nobody, as others took their victims or the room beside them.
+    /// By ClusterQueue: heads of the last cycle that preempted no Workload, as other heads took their victims or the room beside them.
     pub(crate) preemption_skips: BTreeMap<Name, usize>,
     /// What was made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
     /// Pods that may be removed by force.
-    pub(crate) terminating: crate::failure_recovery::State,
+    pub(crate) terminating: crate::failure_recovery::TerminatingPods,
     /// Cohorts whose object was deleted while queues name them: they have no series until they are named or made anew.
     pub(crate) deleted_cohorts: BTreeSet<Name>,
     /// Custom labels of metrics.
     pub(crate) custom: crate::metrics::Custom,
     /// What is kept about failing nodes.
-    pub(crate) hotswap: crate::hotswap::State,
+    pub(crate) hotswap: crate::hotswap::HotswapState,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
     /// Finished Workloads whose finalizer is still to be taken away.
@@ -121,13 +121,13 @@ pub struct Engine {
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
-    /// What is being looked at, for whoever catches a panic.
+    /// What is being looked at, for the code that catches a panic.
     pub(crate) working_on: Option<ObjectRef>,
     pub(crate) leader: bool,
     pub(crate) synced: bool,
     pub(crate) now: Timestamp,
     /// Whether the next cycle may decide something that the last one did not.
-    pub(crate) restless: bool,
+    pub(crate) cycle_needed: bool,
     pub(crate) work: Work,
     /// Cycles in a row that had no other reason than a search through flavors that goes on.
     pub(crate) scans: u32,
@@ -150,10 +150,10 @@ impl Engine {
             active: BTreeMap::new(),
             preemption_skips: BTreeMap::new(),
             made: crate::provisioning::Made::default(),
-            terminating: crate::failure_recovery::State::default(),
+            terminating: crate::failure_recovery::TerminatingPods::default(),
             deleted_cohorts: BTreeSet::new(),
             custom,
-            hotswap: crate::hotswap::State::default(),
+            hotswap: crate::hotswap::HotswapState::default(),
             aside: BTreeMap::new(),
             unreleased: BTreeSet::new(),
             releasing: 0,
@@ -164,7 +164,7 @@ impl Engine {
             leader: false,
             synced: false,
             now: Timestamp::UNIX_EPOCH,
-            restless: false,
+            cycle_needed: false,
             scans: 0,
         }
     }
@@ -221,11 +221,11 @@ impl Engine {
         self.cycle_around(now, |schedule| schedule())
     }
 
-    /// The same for who measures how long scheduling takes, as the engine has no clock: `around` is handed the scheduling alone, and not
+    /// The same for a caller that measures how long scheduling takes, as the engine has no clock: `around` is handed the scheduling alone, and not
     /// called when there is nothing to schedule. It must call what it is handed once.
     pub fn cycle_around(&mut self, now: Timestamp, around: impl FnOnce(&mut dyn FnMut())) -> Vec<Effect> {
         self.now = self.now.max(now);
-        self.ring();
+        self.fire_timers();
         if self.synced {
             self.hotswap_goes_on();
             self.settle_and_look();
@@ -242,8 +242,8 @@ impl Engine {
     }
 
     /// Something changed that the next cycle may decide on.
-    pub(crate) fn stir(&mut self) {
-        self.restless = true;
+    pub(crate) fn request_cycle(&mut self) {
+        self.cycle_needed = true;
         self.scans = 0;
     }
 
@@ -253,7 +253,7 @@ impl Engine {
     }
 
     fn may_schedule(&self) -> bool {
-        self.config.scheduling && self.decides() && self.restless && self.scheduler.has_heads()
+        self.config.scheduling && self.decides() && self.cycle_needed && self.scheduler.has_heads()
     }
 
     /// Hands out all effects since the last call, without a cycle.
@@ -264,8 +264,8 @@ impl Engine {
     /// When [`Engine::cycle`] should be called again although nothing happens.
     pub fn next_timer(&self) -> Option<Timestamp> {
         let own = self.timers.first().map(|(at, _)| *at);
-        let parked = self.scheduler.next_wakeup().map(ingest::timestamp);
-        match (own, parked) {
+        let by_scheduler = self.scheduler.next_wakeup().map(ingest::timestamp);
+        match (own, by_scheduler) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -281,13 +281,13 @@ impl Engine {
         self.outbox.open().count()
     }
 
-    /// Lets `alarm` ring at `at`.
+    /// Fires `alarm` at `at`.
     pub(crate) fn wake_at(&mut self, at: Timestamp, alarm: Alarm) {
         self.timers.insert((at, alarm));
     }
 
     /// Marks what is due by now.
-    fn ring(&mut self) {
+    fn fire_timers(&mut self) {
         while let Some((at, _)) = self.timers.first()
             && *at <= self.now
             && let Some((_, alarm)) = self.timers.pop_first()
@@ -308,7 +308,7 @@ impl Engine {
         let now = ingest::time(self.now);
         if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
             self.scheduler.wake(now);
-            self.stir();
+            self.request_cycle();
         }
     }
 
@@ -360,6 +360,6 @@ impl Engine {
         self.mark_all_statuses();
         self.mark_terminating();
         self.hotswap_stale();
-        self.stir();
+        self.request_cycle();
     }
 }

@@ -1,6 +1,6 @@
-//! Pods that are stuck on nodes nobody can reach (reference 06, 6.27; gate `FailureRecoveryPolicy`).
+//! Pods that are stuck on nodes that cannot be reached (reference 06, 6.27; gate `FailureRecoveryPolicy`).
 //!
-//! Nobody confirms the end of a pod whose node is lost, so that a Job goes on counting it and starts no other in its place. A pod that
+//! No kubelet confirms the end of a pod whose node is lost, so that a Job goes on counting it and starts no other in its place. A pod that
 //! says that it may be forced is failed and removed once it was to be gone for a minute and its node has the taint of a node that
 //! cannot be reached: first its status says so, then it is deleted without grace. Each step follows from the pod and the node alone.
 
@@ -30,7 +30,7 @@ const REPORTER: &str = sluice_api::status_apply::FAILURE_RECOVERY_MANAGER;
 
 /// Pods that are being deleted and may be forced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct TerminatingPods {
     pods: BTreeMap<PodKey, TerminatingPod>,
     by_node: BTreeMap<Name, BTreeSet<PodKey>>,
 }
@@ -42,12 +42,12 @@ struct TerminatingPod {
     node: Name,
     /// When it may be forced.
     due: Timestamp,
-    /// The grace of its deletion in seconds; 0 once it was deleted without, by whomever.
+    /// The grace of its deletion in seconds; 0 once any client deleted it without grace.
     grace: i64,
     /// Whether its phase is final.
     ended: bool,
     /// Whether its status says that it was forced.
-    told: bool,
+    reported: bool,
 }
 
 impl TerminatingPod {
@@ -60,7 +60,7 @@ impl TerminatingPod {
             due: deleted.0.checked_add(FORCEFUL_TERMINATION_GRACE_PERIOD).unwrap_or(Timestamp::MAX),
             grace: pod.metadata.deletion_grace_period_seconds.unwrap_or(0),
             ended: pod.ended,
-            told: pod.force_deleted,
+            reported: pod.force_deleted,
         })
     }
 
@@ -155,10 +155,10 @@ impl Engine {
         if !self.world.nodes.get(&pod.node).is_some_and(|node| is_unreachable(node)) {
             return;
         }
-        let (purpose, write, then) = if !pod.ended || !pod.told {
+        let (purpose, write, then) = if !pod.ended || !pod.reported {
             let body = self.forced_status(object, pod);
             let write = Write::Apply { subresource: Some("status"), field_manager: REPORTER, body };
-            let told = Effect::Event(Event {
+            let reported = Effect::Event(Event {
                 object: object.clone(),
                 uid: Arc::clone(&pod.uid),
                 type_: EventType::Warning,
@@ -167,7 +167,7 @@ impl Engine {
                 note: pod.message(),
                 reporter: REPORTER,
             });
-            (Purpose::FailPod, write, if pod.told { Vec::new() } else { vec![told] })
+            (Purpose::FailPod, write, if pod.reported { Vec::new() } else { vec![reported] })
         } else if pod.grace > 0 {
             let write = Write::Delete { uid: Some(Arc::clone(&pod.uid)), grace_period_seconds: Some(0) };
             (Purpose::DeletePod, write, Vec::new())

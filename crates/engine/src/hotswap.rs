@@ -1,8 +1,8 @@
-//! Hotswap (ours, gate `Hotswap`): jobs leave failing nodes, with room made by evicting lower priorities where there is none.
+//! Hotswap (ours, gate `Hotswap`): jobs leave failing nodes, with room made by evicting Workloads of lower priority if no room is free.
 //!
 //! It acts for the flavors in [`scope`]. What [`health`] says of their nodes makes their [`capacity`], which admissions need
 //! besides quota. A JobSet whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have
-//! [`room`] for it, or would have without [`victims`] of lower priority. The [`brake`] holds when most nodes look bad, and nothing
+//! room for it, or would have without [`victims`] of lower priority. The [`brake`] holds when most nodes look bad, and nothing
 //! is decided before all nodes and pods were seen.
 //!
 //! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
@@ -12,16 +12,16 @@ pub(crate) mod brake;
 pub(crate) mod capacity;
 pub(crate) mod decide;
 pub(crate) mod displaced;
+pub(crate) mod free_capacity;
 pub(crate) mod health;
 pub(crate) mod needs;
-pub(crate) mod outlook;
+pub(crate) mod nodes_to_avoid;
 pub(crate) mod pods;
 pub(crate) mod quota;
-pub(crate) mod room;
-pub(crate) mod scene;
+pub(crate) mod report;
 pub(crate) mod scope;
 pub(crate) mod search;
-pub(crate) mod tell;
+pub(crate) mod snapshot;
 pub(crate) mod victims;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,18 +44,18 @@ const MOST_UNUSED: usize = 64;
 /// What is kept between two looks.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct HotswapState {
     /// Something changed that decisions depend on.
     stale: bool,
     /// When it was last looked.
-    looked: Option<Timestamp>,
+    evaluated_at: Option<Timestamp>,
     /// How often it was.
-    looks: u64,
-    /// The last look had not a turn for all who are displaced: it goes on in the next cycle.
+    evaluations: u64,
+    /// The last look did not reach all displaced Workloads: it goes on in the next cycle.
     resumes: bool,
     /// The look that is due goes on with the last one, and nothing else has changed.
     resuming: bool,
-    /// For whom the looks since then found nothing.
+    /// The Workloads for which the looks since then found nothing.
     tried: BTreeSet<WorkloadKey>,
     /// Something changed meanwhile: once all had their turn, all have it again.
     again: bool,
@@ -63,28 +63,28 @@ pub(crate) struct State {
     steps: u64,
     /// A look is due because of a swarm, and will be woken.
     due: bool,
-    /// Some node of a flavor in scope is not healthy, or somebody is displaced: Workloads matter, too.
-    uneasy: bool,
-    /// The Workloads whose every change matters at once: who is displaced, who makes room for that, whose pods are on nodes that do
+    /// Some node of a flavor in scope is not healthy, or a Workload is displaced: changes of Workloads matter, too.
+    degraded: bool,
+    /// The Workloads whose every change matters at once: the displaced ones, those that make room for them, and those with pods on nodes that do
     /// not count.
     concerned: BTreeSet<WorkloadKey>,
     /// The flavors in scope at the last look.
     flavors: BTreeSet<Name>,
     /// What was known about nodes at the last look.
-    outlook: outlook::Outlook,
+    nodes_to_avoid: nodes_to_avoid::NodesToAvoid,
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
     users: BTreeSet<(Name, String)>,
     /// The nodes that pods left while their Workload ran, until as many run again or the node is healthy.
     left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
-    /// Why each of those that stay on lost nodes does, as its last event said.
-    told: BTreeMap<WorkloadKey, decide::Stranded>,
+    /// Why each Workload that stays on lost nodes does so, as its last event said.
+    reported: BTreeMap<WorkloadKey, decide::NotMoved>,
     /// The names of nodes and resources that pods use, shared.
     names: BTreeSet<Name>,
     /// How many of them were in use when that was last counted.
     names_used: usize,
 }
 
-impl State {
+impl HotswapState {
     /// The shared copy of a name.
     fn intern(&mut self, name: &str) -> Name {
         if let Some(known) = self.names.get(name) {
@@ -126,12 +126,12 @@ impl Engine {
     pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
         if self.hotswap.concerned.contains(key) || self.takes_groups_anew(key) {
             self.hotswap_stale();
-        } else if self.hotswap.uneasy {
+        } else if self.hotswap.degraded {
             self.hotswap_soon();
         }
     }
 
-    /// Whether a Workload takes whole groups of nodes that nobody in its queue took at the last look: they count for capacity
+    /// Whether a Workload takes whole groups of nodes that no Workload in its queue took at the last look: they count for capacity
     /// only while they are whole.
     fn takes_groups_anew(&self, key: &WorkloadKey) -> bool {
         if self.hotswap.flavors.is_empty() {
@@ -154,7 +154,7 @@ impl Engine {
             self.hotswap.resuming = false;
             return;
         }
-        let next = self.hotswap.looked.and_then(|at| at.checked_add(SWARM_INTERVAL).ok());
+        let next = self.hotswap.evaluated_at.and_then(|at| at.checked_add(SWARM_INTERVAL).ok());
         match next.filter(|next| *next > self.now) {
             Some(next) if !self.hotswap.due => {
                 self.hotswap.due = true;
@@ -165,15 +165,15 @@ impl Engine {
         }
     }
 
-    /// The state in short, for people who look for a fault.
+    /// A summary of the state, for debugging.
     pub(crate) fn hotswap_state(&self) -> Value {
         let state = &self.hotswap;
         json!({
             "flavors": state.flavors.iter().map(|flavor| &**flavor).collect::<Vec<_>>(),
-            "looks": state.looks,
+            "looks": state.evaluations,
             "goesOn": state.resumes,
-            "lastLook": state.looked.map(|at| at.to_string()),
-            "uneasy": state.uneasy,
+            "lastLook": state.evaluated_at.map(|at| at.to_string()),
+            "degraded": state.degraded,
             "concerned": state.concerned.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     }
@@ -187,10 +187,10 @@ impl Engine {
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
         self.hotswap.stale = false;
         self.hotswap.due = false;
-        self.hotswap.looked = Some(self.now);
-        self.hotswap.looks += 1;
+        self.hotswap.evaluated_at = Some(self.now);
+        self.hotswap.evaluations += 1;
         if self.config.on(Gate::Hotswap) && self.config.scheduling {
-            self.look_at_nodes();
+            self.evaluate_nodes();
         }
         true
     }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn names_that_nothing_uses_any_more_are_forgotten() {
-        let mut state = State::default();
+        let mut state = HotswapState::default();
         let kept: Vec<Name> = (0..10).map(|n| state.intern(&format!("node-{n}"))).collect();
         for n in 0..100_000 {
             state.intern(&format!("gone-{n}"));

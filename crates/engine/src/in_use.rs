@@ -21,7 +21,7 @@ const NAMES: usize = 10;
 const IN_USE: &str = "InUse";
 
 impl Engine {
-    /// The patch of an object's finalizers, if they are to change. Tells what holds an object that should go.
+    /// The patch of an object's finalizers, if they are to change. Also reports what holds an object that should go.
     pub(crate) fn finalizer_patch(&mut self, object: &ObjectRef) -> Option<Value> {
         let metadata = self.protected(object)?;
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
@@ -33,7 +33,7 @@ impl Engine {
             }
             (true, true) => {
                 if let Some(holders) = self.holders(object) {
-                    self.tell_holders(object, holders);
+                    self.report_holders(object, holders);
                     return None;
                 }
                 finalizers.iter().map(String::as_str).filter(|f| *f != RESOURCE_IN_USE_FINALIZER).collect()
@@ -95,14 +95,14 @@ impl Engine {
     }
 
     /// Once for each set of holders.
-    fn tell_holders(&mut self, object: &ObjectRef, holders: String) {
+    fn report_holders(&mut self, object: &ObjectRef, holders: String) {
         let Some(uid) = self.protected(object).and_then(|metadata| metadata.uid.clone()) else { return };
         let entry = self.statuses.entry(object.clone()).or_default();
-        if entry.told_holders.as_ref() == Some(&holders) {
+        if entry.reported_holders.as_ref() == Some(&holders) {
             return;
         }
         let note = format!("Kept until it is no longer used by: {holders}");
-        entry.told_holders = Some(holders);
+        entry.reported_holders = Some(holders);
         self.outbox.push(event(object, &uid.into(), EventType::Normal, IN_USE, note, REPORTER_WORKLOAD));
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine is told: objects seen, writes answered, time passed.
+//! The engine's inputs: objects seen, writes answered, time passed.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub enum Kind {
     Namespace,
     /// core
     Node,
-    /// core; watched only once somebody needs them: a ClusterQueue with `reclaimOutOfCohort` (gate `Hotswap`), a stopped job while a node is lost
+    /// core; watched only once they are needed: a ClusterQueue with `reclaimOutOfCohort` (gate `Hotswap`), a stopped job while a node is lost
     Pod,
     /// core
     LimitRange,
@@ -304,7 +304,7 @@ pub enum Input {
     /// All kinds have been listed once. No decision is made before.
     Synced,
     /// Whether this replica leads. Only a leader decides. Between winning the lease and this, our own kinds and jobs are listed anew:
-    /// the watches may not have told yet what whoever led before has just admitted, started or stopped, or by which queues.
+    /// the watches may not have shown yet what the former leader has just admitted, started or stopped, or by which queues.
     Leader(bool),
     /// A write was answered: with the object as it is now, `None` where there is none to show (deletions).
     Written {

@@ -4,7 +4,7 @@
 //! It must never contain: I/O, a clock, randomness, an order that comes from a hash. Invariants:
 //!
 //! * The objects in the API server are the only durable state: an engine that sees them anew goes on where another left.
-//! * At most one write per object has no answer yet; what the core assumed meanwhile is taken back when it fails.
+//! * At most one write per object has no answer yet; what the core assumed meanwhile is undone when it fails.
 //! * Quota is given back only after the job's pods are gone, and a job starts only after its admission was written.
 //! * Nothing is decided before everything was seen once, and nothing by a replica that does not lead.
 #![forbid(unsafe_code)]

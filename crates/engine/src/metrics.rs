@@ -236,7 +236,7 @@ fn share(value: f64) -> f64 {
 }
 
 /// The smallest free part of a resource, given what is free and what there is. Resources without quota do not count:
-/// nobody who asks for them waits for others.
+/// no Workload that asks for them waits for others.
 #[expect(clippy::cast_precision_loss, reason = "metrics are approximate")]
 fn free_ratio(free: &BTreeMap<Name, (Amount, Amount)>) -> f64 {
     let parts = free

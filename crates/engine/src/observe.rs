@@ -10,7 +10,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::{EventType, Level};
 use crate::engine::Engine;
-use crate::hotswap::scene::holds;
+use crate::hotswap::snapshot::holds;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
@@ -98,7 +98,7 @@ impl Engine {
             }
             Object::PriorityClass(class) => {
                 self.world.priority_classes.insert(name, (class.value, class.global_default));
-                self.untold_jobs();
+                self.recheck_reported_jobs();
             }
             Object::Namespace(namespace) => {
                 let labels = namespace.metadata.labels.clone().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Engine {
                 self.world.namespaces.insert(Arc::clone(&name), namespace);
                 if changed {
                     self.scheduler.set_namespace(&name, pairs(&labels));
-                    self.stir();
+                    self.request_cycle();
                     self.mark_jobs_in(&name);
                     self.mark_pending_workloads(Some(&name));
                     self.hotswap_stale();
@@ -119,7 +119,7 @@ impl Engine {
                     old.metadata.resource_version.clone_from(&node.metadata.resource_version);
                     old == *node
                 };
-                // Nodes say every few seconds that they are there.
+                // Nodes send a heartbeat every few seconds.
                 let changed = !self.world.nodes.get(&name).is_some_and(|old| same(old));
                 self.world.nodes.insert(Arc::clone(&name), node);
                 if changed {
@@ -194,7 +194,7 @@ impl Engine {
         self.dirty.statuses.insert(reference);
         if changed {
             self.scheduler.set_local_queue(spec);
-            self.stir();
+            self.request_cycle();
             self.hotswap_stale();
             self.mark_workloads_of_queue(&key);
         }
@@ -319,7 +319,7 @@ impl Engine {
                 let key = (Arc::clone(&object.namespace), Arc::clone(name));
                 self.world.take_local_queue(&key);
                 self.scheduler.remove_local_queue(&key.0, &key.1);
-                self.stir();
+                self.request_cycle();
                 self.hotswap_stale();
                 self.mark_workloads_of_queue(&key);
             }
@@ -385,7 +385,7 @@ impl Engine {
         self.made.forget(key);
         self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
-        self.stir();
+        self.request_cycle();
     }
 
     fn drop_job(&mut self, key: &JobKey) {
@@ -439,7 +439,7 @@ impl Engine {
         }
     }
 
-    /// A test's way to make one object poisonous.
+    /// Lets a test make one object fail.
     fn inject_panic(&self, object: &Object) {
         if !self.config.inject_panics {
             return;

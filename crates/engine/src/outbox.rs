@@ -16,7 +16,7 @@ pub(crate) struct Open {
     pub object: ObjectRef,
     /// Why it was made.
     pub purpose: Purpose,
-    /// What to tell when it succeeded.
+    /// What to report when it succeeded.
     pub then: Vec<Effect>,
     /// The job whose Workload it creates.
     pub job: Option<JobKey>,
@@ -33,7 +33,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Sends a write; `then` is told when it succeeded.
+    /// Sends a write; `then` is handed out when it succeeded.
     pub fn write(
         &mut self,
         object: ObjectRef,
@@ -55,12 +55,12 @@ impl Outbox {
         }
     }
 
-    /// Tells something that is no write.
+    /// Reports something that is no write.
     pub fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
 
-    /// Tells several things.
+    /// Reports several things.
     pub fn extend(&mut self, effects: Vec<Effect>) {
         self.effects.extend(effects);
     }
@@ -117,7 +117,7 @@ pub(crate) fn observe(metric: &'static str, labels: &[&str], value: f64) -> Effe
     observe_with(metric, labels, value, Vec::new())
 }
 
-/// Makes an observation with the values of custom labels that its labels do not tell.
+/// Makes an observation with the values of custom labels that do not follow from its labels.
 pub(crate) fn observe_with(
     metric: &'static str,
     labels: &[&str],

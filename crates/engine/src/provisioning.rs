@@ -29,7 +29,7 @@ pub(crate) const REPORTER: &str = "kueue-provisioning-request-controller";
 /// What is known of the objects that were made for Workloads, beyond what is watched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
-    /// Whose provisioning an object is: of each that was written.
+    /// The Workload and check of each object that was written.
     pub owners: BTreeMap<ObjectRef, WorkloadKey>,
     /// PodTemplates that exist.
     pub templates: BTreeSet<ObjectRef>,

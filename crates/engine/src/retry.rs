@@ -26,7 +26,7 @@ pub(crate) struct Retry {
     /// What failed last: nothing else ends the row.
     purpose: Option<Purpose>,
     /// What an event said of it.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 impl Retry {
@@ -72,7 +72,7 @@ impl Retry {
         }
     }
 
-    /// Whether the last failure is to be told, as `note`: a refusal at once, what passes by itself once it does not; each text
+    /// Whether the last failure is to be reported, as `note`: a refusal at once, a failure that may pass by itself only when it lasts; each text
     /// once.
     fn tells(&mut self, error: &WriteError, note: &str) -> bool {
         let patience = match error {
@@ -81,17 +81,17 @@ impl Retry {
             WriteError::Conflict(_) => 8,
             WriteError::Unstartable(_) => return false,
         };
-        if self.failures < patience || self.told.as_deref() == Some(note) {
+        if self.failures < patience || self.reported.as_deref() == Some(note) {
             return false;
         }
-        self.told = Some(note.to_owned());
+        self.reported = Some(note.to_owned());
         true
     }
 }
 
 impl Engine {
     /// Says on the object, or on what it was to be made for, why a write fails.
-    pub(crate) fn tell_failure(&mut self, open: &Open, error: &WriteError) {
+    pub(crate) fn report_failure(&mut self, open: &Open, error: &WriteError) {
         let creates = answers::creates(open);
         if matches!(error, WriteError::NotFound(_)) && !creates {
             // What is gone needs no write.
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// On which object a failure is told: one that exists.
+    /// The object on which a failure is reported: one that exists.
     fn subject(&self, open: &Open) -> Option<(ObjectRef, Arc<str>, &'static str)> {
         let of_job = |key: &JobKey| {
             let uid = Arc::clone(&self.world.jobs.get(key)?.view.job.uid);

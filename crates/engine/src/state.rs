@@ -1,4 +1,4 @@
-//! The engine's state in short, for people who look for a fault: page by page, as all that waits is in it.
+//! A summary of the engine's state, for debugging: page by page, as all that waits is in it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::world::after;
 
 /// What was looked at last.
 #[derive(Clone, Debug)]
-enum At {
+enum StatePosition {
     Start,
     Write(Option<EffectId>),
     Workload(Option<WorkloadKey>),
@@ -22,7 +22,7 @@ enum At {
 /// A state that is being put together.
 #[derive(Clone, Debug)]
 pub struct State {
-    at: At,
+    at: StatePosition,
     head: Value,
     writes: Vec<Value>,
     waiting: BTreeMap<Name, Vec<Standing>>,
@@ -32,7 +32,7 @@ pub struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
-            at: At::Start,
+            at: StatePosition::Start,
             head: Value::Null,
             writes: Vec::new(),
             waiting: BTreeMap::new(),
@@ -69,39 +69,41 @@ impl Engine {
     /// Looks at the next `most` objects for a state; whether that were the last.
     pub fn state_page(&self, state: &mut State, most: usize) -> bool {
         for _ in 0..most.max(1) {
-            state.at = match std::mem::replace(&mut state.at, At::End) {
-                At::Start => {
+            state.at = match std::mem::replace(&mut state.at, StatePosition::End) {
+                StatePosition::Start => {
                     state.head = self.head();
-                    At::Write(None)
+                    StatePosition::Write(None)
                 }
-                At::Write(last) => match self.outbox.open_after(last) {
+                StatePosition::Write(last) => match self.outbox.open_after(last) {
                     Some((id, open)) => {
                         let purpose = format!("{:?}", open.purpose);
                         state
                             .writes
                             .push(json!({"id": id.0, "object": open.object.to_string(), "purpose": purpose}));
-                        At::Write(Some(id))
+                        StatePosition::Write(Some(id))
                     }
-                    None => At::Workload(None),
+                    None => StatePosition::Workload(None),
                 },
-                At::Workload(last) => match after(&self.world.workloads, last.as_ref()).next() {
+                StatePosition::Workload(last) => match after(&self.world.workloads, last.as_ref()).next() {
                     Some((key, _)) => {
                         if let Some(standing) = self.scheduler.standing(key, None) {
                             let queue = Name::clone(standing.cluster_queue());
                             state.waiting.entry(queue).or_default().push(standing);
                         }
-                        At::Workload(Some(key.clone()))
+                        StatePosition::Workload(Some(key.clone()))
                     }
-                    None => At::ClusterQueue(None),
+                    None => StatePosition::ClusterQueue(None),
                 },
-                At::ClusterQueue(last) => match after(&self.world.cluster_queues, last.as_ref()).next() {
-                    Some((name, _)) => {
-                        state.queues.push((Name::clone(name), self.queue_state(name)));
-                        At::ClusterQueue(Some(Name::clone(name)))
+                StatePosition::ClusterQueue(last) => {
+                    match after(&self.world.cluster_queues, last.as_ref()).next() {
+                        Some((name, _)) => {
+                            state.queues.push((Name::clone(name), self.queue_state(name)));
+                            StatePosition::ClusterQueue(Some(Name::clone(name)))
+                        }
+                        None => return true,
                     }
-                    None => return true,
-                },
-                At::End => return true,
+                }
+                StatePosition::End => return true,
             };
         }
         false

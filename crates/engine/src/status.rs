@@ -139,7 +139,7 @@ impl Engine {
         self.dirty.statuses.extend(changed.local_queues.into_iter().map(local));
     }
 
-    /// Looks at the statuses that may have changed, each once: who does not lead writes none.
+    /// Looks at the statuses that may have changed, each once: a replica that does not lead writes none.
     pub(crate) fn write_statuses(&mut self) {
         let marked = std::mem::take(&mut self.dirty.statuses);
         if !self.decides() {
@@ -291,8 +291,8 @@ impl Engine {
         let check = self.world.checks.get(name)?;
         let (active, why, message) = self.check_active(check)?;
         let known = check.status.clone().unwrap_or_default().conditions;
-        let told = conditions::find(&known, conditions::ACTIVE);
-        if told.is_some_and(|c| (c.status == "True") == active && c.status != "Unknown") {
+        let reported = conditions::find(&known, conditions::ACTIVE);
+        if reported.is_some_and(|c| (c.status == "True") == active && c.status != "Unknown") {
             return None;
         }
         let generation = check.metadata.generation.unwrap_or(0);

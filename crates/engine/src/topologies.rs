@@ -19,7 +19,7 @@ impl Engine {
         spec
     }
 
-    /// Takes in a Topology; its levels matter to nobody here.
+    /// Takes in a Topology; its levels do not matter here.
     pub(crate) fn observe_topology(&mut self, reference: ObjectRef, topology: Box<v1beta2::Topology>) {
         let name = Arc::clone(&reference.name);
         if self.world.topologies.insert(Arc::clone(&name), topology).is_none() {

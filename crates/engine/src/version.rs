@@ -25,12 +25,12 @@ pub(crate) fn compare(known: Option<&str>, seen: Option<&str>) -> Seen {
     }
 }
 
-/// Whether a version tells nothing new.
+/// Whether a version has nothing new.
 pub(crate) fn is_stale(known: Option<&str>, seen: Option<&str>) -> bool {
     compare(known, seen) != Seen::Newer
 }
 
-/// Whether an answer about an object is older than what is known of it: it was overtaken by what a watch told.
+/// Whether an answer about an object is older than what is known of it: a watch has shown a newer state.
 pub(crate) fn is_overtaken(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
     let known = known.and_then(|metadata| metadata.resource_version.as_deref());
     compare(known, answer.resource_version.as_deref()) == Seen::Older

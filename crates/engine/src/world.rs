@@ -75,7 +75,7 @@ pub(crate) struct WorkloadEntry {
     pub decision: Option<Decision>,
     /// Whether it is not known if quota was reserved: the write failed, and may have been carried out. It is held until then.
     pub uncertain: bool,
-    /// Its reservation may not be ours: it appeared while we led, and nobody has yet looked whether it fits.
+    /// Its reservation may not be ours: it appeared while we led, and whether it fits has not been checked yet.
     pub unchecked: bool,
     /// When we reserved the quota that it holds.
     pub reserved_by_us: Option<Timestamp>,
@@ -86,12 +86,12 @@ pub(crate) struct WorkloadEntry {
     /// A warning that is held back, and until when.
     pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
     /// Why it waits, while that cannot be written, or need not yet.
-    pub untold: Option<Untold>,
+    pub pending_message: Option<PendingMessage>,
 }
 
-/// Why a Workload waits, to be told later.
+/// Why a Workload waits, to be reported later.
 #[derive(Clone, Debug)]
-pub(crate) struct Untold {
+pub(crate) struct PendingMessage {
     pub why: Arc<Unadmitted>,
     /// Whether it is an event, too.
     pub with_event: bool,
@@ -150,10 +150,10 @@ pub(crate) struct JobEntry {
     pub retry: Retry,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
-    /// The trouble that was last told as an event, so that it is told once.
-    pub told: Option<String>,
-    /// What the pending checks said when that was last told.
-    pub told_checks: String,
+    /// The trouble that was last reported as an event, so that it is reported once.
+    pub reported: Option<String>,
+    /// What the pending checks said when that was last reported.
+    pub reported_checks: String,
     /// What its own controller has shown of having seen its last start and stop.
     pub seen: SeenByController,
 }
@@ -275,7 +275,7 @@ impl World {
                 retry: Retry::default(),
                 message_at: None,
                 owed: None,
-                untold: None,
+                pending_message: None,
             };
             self.workloads.insert(key.clone(), entry);
         }
@@ -319,8 +319,8 @@ impl World {
                 uncertain: false,
                 retry: Retry::default(),
                 stop_failed: false,
-                told: None,
-                told_checks: String::new(),
+                reported: None,
+                reported_checks: String::new(),
                 seen: SeenByController::default(),
             };
             self.jobs.insert(key, entry);

@@ -1,4 +1,4 @@
-//! What users and administrators do that nobody planned for.
+//! What users and administrators do unexpectedly.
 
 mod model;
 
@@ -214,7 +214,7 @@ fn a_reservation_whose_answer_was_lost_keeps_its_quota() {
 }
 
 #[test]
-fn a_newcomer_that_is_parked_with_its_like_is_told_why() {
+fn a_newcomer_that_is_inadmissible_with_its_class_has_a_message() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({}));
     for name in ["a", "b"] {
@@ -269,7 +269,7 @@ fn a_job_whose_start_was_not_answered_is_read_before_its_quota_is_given_back() {
     c.lost = Some(Purpose::StartJob);
     c.pods_vanish = false;
     c.release();
-    assert!(c.lost.is_none() && !c.api.job("a").view.suspended, "it was started, and nobody was told");
+    assert!(c.lost.is_none() && !c.api.job("a").view.suspended, "it was started, and no answer came");
     let workload = Api::workload_ref(&c.workload("a"));
     c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.advance(60);

@@ -207,7 +207,7 @@ fn a_job_that_a_former_leader_starts_late_is_stopped_if_its_quota_was_given_away
     c.settle();
     assert!(c.api.job("late").view.suspended);
     assert!(!c.api.job("other").view.suspended);
-    assert_eq!(c.notes("Started").len(), 1, "nobody tells of a start that was none");
+    assert_eq!(c.notes("Started").len(), 1, "no event reports a start that was none");
 
     c.api.finish_job("other", true);
     c.advance(400);

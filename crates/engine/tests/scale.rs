@@ -188,7 +188,7 @@ fn a_change_costs_what_hangs_on_it() {
 
     assert_eq!(cost(Input::Tick), Work::default());
     let flavor = cost(Input::Applied(big::flavor(3, "b")));
-    // What is parked in the tree is tried again, so that each ClusterQueue is looked at; but no LocalQueue.
+    // What is inadmissible in the tree is tried again, so that each ClusterQueue is looked at; but no LocalQueue.
     assert!((1..=queues as u64 + 1).contains(&flavor.statuses), "{flavor:?}");
     assert!(flavor.evaluations <= queues as u64, "{flavor:?}");
     assert_eq!((flavor.rebuilt_nodes, flavor.workloads), (0, 0), "{flavor:?}");
@@ -197,7 +197,7 @@ fn a_change_costs_what_hangs_on_it() {
     let same = cost(Input::Applied(big::cluster_queue(5, 2)));
     assert!(same.statuses <= 1 && same.workloads == 0 && same.rebuilt_nodes == 0, "{same:?}");
     let local = cost(Input::Deleted { object: reference(7), uid: None });
-    // What is parked in the tree may be tried again, as above.
+    // What is inadmissible in the tree may be tried again, as above.
     assert!(local.statuses <= queues as u64 && (1..=4).contains(&local.workloads), "{local:?}");
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_api::config::Hotswap;
 use sluice_core::{Amount, Name, WorkloadKey};
 
-use super::scene::{Scene, SeenNode, exact};
+use super::snapshot::{SeenNode, Snapshot, exact};
 
 /// The label that tells nodes from each other: each group by it is one node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -25,22 +25,22 @@ pub(crate) struct Groups<'a> {
 
 impl<'a> Groups<'a> {
     /// The groups that a label makes.
-    pub fn by(key: &str, scene: &Scene<'a>, config: &Hotswap) -> Self {
+    pub fn by(key: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> Self {
         let mut groups = Self::default();
-        for (name, seen) in &scene.nodes {
+        for (name, seen) in &snapshot.nodes {
             if let Some(value) = seen.node.metadata.labels.as_ref().and_then(|labels| labels.get(key)) {
                 groups.nodes.entry(value).or_default().push(name);
                 groups.of.insert(name, value);
             }
         }
         let wanted = |members: &[&str]| {
-            members.first().and_then(|name| slice_size(&scene.nodes[name], config)).unwrap_or(1)
+            members.first().and_then(|name| slice_size(&snapshot.nodes[name], config)).unwrap_or(1)
         };
         let is_slice = |members: &Vec<&str>| wanted(members) > 1 && members.len() >= wanted(members);
         // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
         let sized = key != HOSTNAME && (groups.nodes.len() == 1 || groups.nodes.values().any(is_slice));
         for (value, members) in &groups.nodes {
-            let healthy = members.iter().all(|name| scene.nodes[name].health.has_capacity());
+            let healthy = members.iter().all(|name| snapshot.nodes[name].health.has_capacity());
             if healthy && (!sized || members.len() >= wanted(members)) {
                 groups.whole.insert(value);
             }
@@ -73,7 +73,7 @@ pub(crate) struct Capacity<'a> {
 /// for pods that are being deleted: what comes in their place takes of the others.
 /// `stays` says whether a Workload holds quota of the flavor and does so.
 pub(crate) fn of_flavor<'a>(
-    scene: &Scene<'a>,
+    snapshot: &Snapshot<'a>,
     labels: &BTreeMap<String, String>,
     resources: &BTreeSet<Name>,
     groups: &[&Groups<'_>],
@@ -86,7 +86,7 @@ pub(crate) fn of_flavor<'a>(
         .collect();
     let mut sums: BTreeMap<&Name, i128> = BTreeMap::new();
     let mut counted = BTreeSet::new();
-    for (name, seen) in scene.of_flavor(labels) {
+    for (name, seen) in snapshot.of_flavor(labels) {
         let counts = seen.health.has_capacity() && !broken.contains(name);
         if counts {
             counted.insert(name);
@@ -98,18 +98,18 @@ pub(crate) fn of_flavor<'a>(
             }
         }
     }
-    for pod in scene.others.iter().filter(|pod| counted.contains(&*pod.node)) {
+    for pod in snapshot.others.iter().filter(|pod| counted.contains(&*pod.node)) {
         for (resource, amount) in &pod.requests {
             if let Some(sum) = sums.get_mut(resource) {
                 *sum -= exact(*amount);
             }
         }
     }
-    let own: BTreeSet<&str> = scene.of_flavor(labels).map(|(name, _)| name).collect();
+    let own: BTreeSet<&str> = snapshot.of_flavor(labels).map(|(name, _)| name).collect();
     let elsewhere =
-        |node: &str| !counted.contains(node) && (own.contains(node) || !scene.nodes.contains_key(node));
+        |node: &str| !counted.contains(node) && (own.contains(node) || !snapshot.nodes.contains_key(node));
     let mut holders = BTreeSet::new();
-    for (key, pods) in scene.of_workload.iter().filter(|(key, _)| stays(key)) {
+    for (key, pods) in snapshot.of_workload.iter().filter(|(key, _)| stays(key)) {
         for pod in pods.iter().filter(|pod| !pod.leaving && elsewhere(&pod.node)) {
             holders.insert(*key);
             for (resource, amount) in &pod.requests {

@@ -1,4 +1,4 @@
-//! One look: from nodes and pods to limits for the core, and to evictions.
+//! One evaluation: from nodes and pods to limits for the core, and to evictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,228 +7,228 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::capacity::{self, Groups};
-use super::displaced::{Displaced, leaves};
+use super::displaced::{DisplacedWorkload, leaves};
+use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::given;
-use super::outlook::Outlook;
-use super::room::Room;
-use super::scene::{Scene, holds};
+use super::nodes_to_avoid::NodesToAvoid;
 use super::scope::Scope;
 use super::search::Search;
+use super::snapshot::{Snapshot, holds};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
 
 /// Why a displaced Workload stays where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stranded {
+pub(crate) enum NotMoved {
     /// Too many nodes look bad.
     Brake,
-    /// No healthy nodes are free for it, nor would be without others.
+    /// No healthy nodes are free for it, not even without Workloads of lower priority.
     NoRoom,
-    /// Its queue would not have the quota for it again.
+    /// Its queue does not have the quota to admit it again.
     NoQuota,
-    /// Its queue would not take it back, and why.
+    /// Its queue cannot admit it again, and why.
     Barred(String),
 }
 
 /// What is to be done about a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It goes elsewhere, after these went.
+    /// It moves to other nodes after these victims were evicted.
     Move { key: WorkloadKey, nodes: Vec<String>, victims: Vec<WorkloadKey> },
     /// These are its lost nodes, and why nothing is done.
-    List { key: WorkloadKey, nodes: Vec<String>, why: Option<Stranded> },
+    List { key: WorkloadKey, nodes: Vec<String>, why: Option<NotMoved> },
 }
 
-/// What one look came to.
+/// The result of one evaluation of the nodes.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Evaluation {
     /// By flavor: the limits.
     capacity: BTreeMap<Name, Vec<(Name, Amount)>>,
-    /// Whose room is kept, in turn.
+    /// The Workloads whose room is kept, in their order.
     pub displaced: Vec<sluice_core::Displaced>,
     pub actions: Vec<Action>,
-    /// For whom nothing was found, with those of the looks before that one search needed, too.
+    /// The Workloads for which nothing was found, with those of the looks before that one search needed, too.
     pub tried: BTreeSet<WorkloadKey>,
-    /// Who had no turn yet.
+    /// The Workloads that the search has not reached yet.
     pub postponed: BTreeSet<WorkloadKey>,
     /// Nodes and Workloads that the search has looked at.
     pub steps: u64,
     /// Which nodes new work is steered away from.
-    outlook: Outlook,
-    /// Whose JobSets take whole groups of nodes.
+    nodes_to_avoid: NodesToAvoid,
+    /// The queues whose JobSets take whole groups of nodes.
     users: BTreeSet<(Name, String)>,
     /// When a node's wavering ends.
     wake: Option<Timestamp>,
-    uneasy: bool,
-    /// Whose every change matters at once.
+    degraded: bool,
+    /// The Workloads whose every change matters at once.
     concerned: BTreeSet<WorkloadKey>,
-    /// The nodes that pods left, of those who still miss some.
+    /// The nodes that pods left, of the Workloads that still miss pods.
     left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
 }
 
 impl Engine {
     /// Looks at everything, and does what follows.
-    pub(super) fn look_at_nodes(&mut self) {
+    pub(super) fn evaluate_nodes(&mut self) {
         let scope = Scope::of(&self.world, &self.config);
         if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
-            self.hotswap.outlook = Outlook::default();
+            self.hotswap.nodes_to_avoid = NodesToAvoid::default();
             self.hotswap.left.clear();
             return;
         }
-        let mut look = self.look(&scope);
+        let mut evaluation = self.evaluate(&scope);
         if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
-            // Not everything was seen: nobody comes, and nobody goes.
-            look.actions.clear();
-            for (_, limit) in look.capacity.values_mut().flatten() {
+            // Not everything was seen: no Workload is admitted to these nodes, and none is evicted.
+            evaluation.actions.clear();
+            for (_, limit) in evaluation.capacity.values_mut().flatten() {
                 *limit = Amount::ZERO;
             }
         }
-        if let Some(at) = look.wake {
+        if let Some(at) = evaluation.wake {
             self.wake_at(at, Alarm::Hotswap);
         }
-        self.hotswap.uneasy = look.uneasy;
-        self.hotswap.concerned = look.concerned;
-        self.hotswap.left = look.left;
-        self.hotswap.outlook = look.outlook;
-        self.hotswap.users = look.users;
+        self.hotswap.degraded = evaluation.degraded;
+        self.hotswap.concerned = evaluation.concerned;
+        self.hotswap.left = evaluation.left;
+        self.hotswap.nodes_to_avoid = evaluation.nodes_to_avoid;
+        self.hotswap.users = evaluation.users;
         let before = std::mem::take(&mut self.hotswap.flavors);
         for flavor in before.iter().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
             if self.scheduler.set_capacity(flavor, &[]) {
-                self.stir();
+                self.request_cycle();
             }
         }
-        for (flavor, limits) in &look.capacity {
+        for (flavor, limits) in &evaluation.capacity {
             if self.scheduler.set_capacity(flavor, limits) {
-                self.stir();
+                self.request_cycle();
             }
         }
         self.hotswap.flavors = scope.flavors.into_keys().collect();
-        if self.scheduler.set_displaced(&look.displaced) {
-            self.stir();
+        if self.scheduler.set_displaced(&evaluation.displaced) {
+            self.request_cycle();
         }
-        let lists = look.actions.iter().filter_map(|action| match action {
+        let lists = evaluation.actions.iter().filter_map(|action| match action {
             Action::List { key, nodes, .. } if !nodes.is_empty() => Some(key),
             _ => None,
         });
-        let lists: BTreeSet<&WorkloadKey> = lists.chain(&look.postponed).collect();
-        self.hotswap.told.retain(|key, _| lists.contains(key));
-        self.hotswap.steps += look.steps;
-        self.work.hotswap_steps += look.steps;
-        if look.postponed.is_empty() {
+        let lists: BTreeSet<&WorkloadKey> = lists.chain(&evaluation.postponed).collect();
+        self.hotswap.reported.retain(|key, _| lists.contains(key));
+        self.hotswap.steps += evaluation.steps;
+        self.work.hotswap_steps += evaluation.steps;
+        if evaluation.postponed.is_empty() {
             self.hotswap.tried.clear();
             self.hotswap.resumes = std::mem::take(&mut self.hotswap.again);
         } else {
-            self.hotswap.tried = look.tried;
+            self.hotswap.tried = evaluation.tried;
             self.hotswap.resumes = true;
         }
-        for action in look.actions {
+        for action in evaluation.actions {
             self.act(action);
         }
     }
 
-    fn look(&self, scope: &Scope) -> Look {
-        let scene = Scene::of(self, self.now);
+    fn evaluate(&self, scope: &Scope) -> Evaluation {
+        let snapshot = Snapshot::of(self, self.now);
         let users = self.exclusive_users();
         let labels = self.exclusive_labels(scope, &users);
-        let groups = self.groups(&labels, &scene);
+        let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
         let flavors = scope.flavors.keys().cloned();
-        let mut look = Look {
-            outlook: Outlook::of(&self.world, &scene, flavors, &labels, &groups, announced),
+        let mut evaluation = Evaluation {
+            nodes_to_avoid: NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced),
             users,
-            ..Look::default()
+            ..Evaluation::default()
         };
         let exclusive = |key: &WorkloadKey| {
             self.world.workloads.get(key).map(|entry| self.exclusive_of(entry)).unwrap_or_default()
         };
         let misses = |key: &WorkloadKey| {
             let entry = self.world.workloads.get(key);
-            entry.is_some_and(|e| holds(e) && !leaves(e) && !self.is_complete(key, e, &scene))
+            entry.is_some_and(|e| holds(e) && !leaves(e) && !self.is_complete(key, e, &snapshot))
         };
-        // To a healthy node a pod can come back.
+        // A pod can come back to a healthy node.
         for (key, nodes) in self.hotswap.left.iter().filter(|(key, _)| misses(key)) {
-            let bad = nodes.iter().filter(|node| scene.health(node) != Health::Healthy);
-            look.left.insert(key.clone(), bad.cloned().collect());
+            let bad = nodes.iter().filter(|node| snapshot.health(node) != Health::Healthy);
+            evaluation.left.insert(key.clone(), bad.cloned().collect());
         }
-        let mut room = Room::of(&scene, &groups, exclusive);
+        let mut room = FreeCapacity::of(&snapshot, &groups, exclusive);
         let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry)).map(|(key, _)| key);
         let leaving: Vec<_> = leaving.collect();
         for key in &leaving {
             room.release(key);
         }
-        let displaced = self.all_displaced(scope, &scene, &mut room);
+        let displaced = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
-            look.uneasy = true;
-            look.concerned.extend(displaced.iter().map(|one| &one.key).chain(leaving).cloned());
+            evaluation.degraded = true;
+            evaluation.concerned.extend(displaced.iter().map(|one| &one.key).chain(leaving).cloned());
         }
-        self.take_promised(&displaced, scope, &scene, &mut room);
+        self.take_promised(&displaced, scope, &snapshot, &mut room);
         room.keep();
-        look.tried.clone_from(&self.hotswap.tried);
+        evaluation.tried.clone_from(&self.hotswap.tried);
         let moved = if displaced.is_empty() {
             BTreeSet::new()
         } else {
-            Search::new(self, scope, &scene, room).moves(&displaced, &mut look)
+            Search::new(self, scope, &snapshot, room).moves(&displaced, &mut evaluation)
         };
-        look.concerned.extend(moved.iter().cloned());
-        self.list_lost(&displaced, &moved, scope, &scene, &mut look);
-        self.limit(scope, &scene, &labels, &groups, &mut look);
-        look
+        evaluation.concerned.extend(moved.iter().cloned());
+        self.list_lost(&displaced, &moved, scope, &snapshot, &mut evaluation);
+        self.limit(scope, &snapshot, &labels, &groups, &mut evaluation);
+        evaluation
     }
 
     /// The capacity of each flavor, and how its nodes are.
     fn limit(
         &self,
         scope: &Scope,
-        scene: &Scene<'_>,
+        snapshot: &Snapshot<'_>,
         labels: &BTreeMap<Name, BTreeSet<String>>,
         groups: &BTreeMap<String, Groups<'_>>,
-        look: &mut Look,
+        evaluation: &mut Evaluation,
     ) {
         // The same holds of nodes that are gone from under it.
-        let mut pods = scene.of_workload.values().flatten();
-        look.uneasy |= pods.any(|pod| !scene.nodes.contains_key(&*pod.node));
-        let moves: BTreeSet<&WorkloadKey> = look.displaced.iter().map(|one| &one.key).collect();
+        let mut pods = snapshot.of_workload.values().flatten();
+        evaluation.degraded |= pods.any(|pod| !snapshot.nodes.contains_key(&*pod.node));
+        let moves: BTreeSet<&WorkloadKey> = evaluation.displaced.iter().map(|one| &one.key).collect();
         for (flavor, resources) in &scope.flavors {
             let Some(object) = self.world.flavors.get(flavor) else { continue };
             let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
             let own: Vec<_> = own.collect();
             // What runs on the rest of a broken group adds to the limit for as long as it runs there.
-            look.uneasy |=
+            evaluation.degraded |=
                 own.iter().any(|groups| groups.nodes.keys().any(|group| !groups.whole.contains(group)));
             let stays = |key: &WorkloadKey| self.uses(key, flavor) && !moves.contains(key);
-            let capacity = capacity::of_flavor(scene, &object.spec.node_labels, resources, &own, stays);
-            look.capacity.insert(Name::clone(flavor), capacity.limits);
-            look.concerned.extend(capacity.elsewhere.into_iter().cloned());
-            for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
-                look.uneasy |= seen.health != Health::Healthy;
+            let capacity = capacity::of_flavor(snapshot, &object.spec.node_labels, resources, &own, stays);
+            evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
+            evaluation.concerned.extend(capacity.elsewhere.into_iter().cloned());
+            for (_, seen) in snapshot.of_flavor(&object.spec.node_labels) {
+                evaluation.degraded |= seen.health != Health::Healthy;
                 if let Health::Wavering { until, .. } = seen.health {
-                    look.wake = Some(look.wake.map_or(until, |at| at.min(until)));
+                    evaluation.wake = Some(evaluation.wake.map_or(until, |at| at.min(until)));
                 }
             }
         }
     }
 
-    /// Takes the room of those whose pods have not come yet: it is promised.
+    /// Takes the room of the Workloads whose pods do not exist yet: it is promised to them.
     fn take_promised<'a>(
         &self,
-        displaced: &[Displaced<'a>],
+        displaced: &[DisplacedWorkload<'a>],
         scope: &Scope,
-        scene: &Scene<'a>,
-        room: &mut Room<'a>,
+        snapshot: &Snapshot<'a>,
+        room: &mut FreeCapacity<'a>,
     ) {
         if displaced.is_empty() {
             return;
         }
         let cared_for: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
         for (key, entry) in &self.world.workloads {
-            let here = scene.of_workload.contains_key(key);
+            let here = snapshot.of_workload.contains_key(key);
             if here || !holds(entry) || leaves(entry) || cared_for.contains(key) {
                 continue;
             }
             let Some(flavors) = given(entry, scope) else { continue };
-            room.place(&self.needs(entry, &flavors, scene), None);
+            room.place(&self.needs(entry, &flavors, snapshot), None);
         }
     }
 
@@ -236,10 +236,10 @@ impl Engine {
     pub(super) fn groups<'a>(
         &self,
         labels: &BTreeMap<Name, BTreeSet<String>>,
-        scene: &Scene<'a>,
+        snapshot: &Snapshot<'a>,
     ) -> BTreeMap<String, Groups<'a>> {
         let labels: BTreeSet<&String> = labels.values().flatten().collect();
-        let groups = |label: &String| Groups::by(label, scene, &self.config.hotswap);
+        let groups = |label: &String| Groups::by(label, snapshot, &self.config.hotswap);
         labels.into_iter().map(|label| (label.clone(), groups(label))).collect()
     }
 
@@ -290,11 +290,11 @@ impl Engine {
     /// Keeps the lists of lost nodes of those that stay where they are.
     fn list_lost(
         &self,
-        displaced: &[Displaced<'_>],
+        displaced: &[DisplacedWorkload<'_>],
         moved: &BTreeSet<WorkloadKey>,
         scope: &Scope,
-        scene: &Scene<'_>,
-        look: &mut Look,
+        snapshot: &Snapshot<'_>,
+        evaluation: &mut Evaluation,
     ) {
         let stranded: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
         let mut lists = Vec::new();
@@ -304,13 +304,13 @@ impl Engine {
             }
             let managed = self.has_jobset(entry)
                 && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
-            let nodes = if managed { self.lost_nodes(key, entry, scene) } else { BTreeSet::new() };
+            let nodes = if managed { self.lost_nodes(key, entry, snapshot) } else { BTreeSet::new() };
             if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {
-                look.concerned.insert(key.clone());
+                evaluation.concerned.insert(key.clone());
                 lists.push(Action::List { key: key.clone(), nodes: nodes.into_iter().collect(), why: None });
             }
         }
-        look.uneasy |= !lists.is_empty();
-        look.actions.extend(lists);
+        evaluation.degraded |= !lists.is_empty();
+        evaluation.actions.extend(lists);
     }
 }

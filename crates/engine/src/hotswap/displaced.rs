@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_core::{Name, WorkloadKey};
 
+use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::Choice;
 use super::pods::Pod;
-use super::room::Room;
-use super::scene::{Scene, holds};
 use super::scope::Scope;
+use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
 use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
 
-/// The order in which displaced Workloads are cared for: priority, place in the queue.
+/// The order in which displaced Workloads are handled: priority, place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Order {
     priority: Reverse<i32>,
@@ -37,8 +37,8 @@ pub(crate) enum Stage {
 
 /// One displaced Workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Displaced<'a> {
-    /// When it is its turn.
+pub(crate) struct DisplacedWorkload<'a> {
+    /// Its place in that order.
     pub order: Order,
     /// The Workload.
     pub key: WorkloadKey,
@@ -50,7 +50,7 @@ pub(crate) struct Displaced<'a> {
     pub choices: Vec<Choice<'a>>,
     /// How far its move is.
     pub stage: Stage,
-    /// Why its queue would not take it back, if it runs.
+    /// Why its queue could not admit it again, if it runs.
     pub barred: Option<String>,
 }
 
@@ -69,38 +69,43 @@ pub(super) fn for_nodes(entry: &WorkloadEntry) -> bool {
 
 impl Engine {
     /// Whether as many pods of a Workload as are still to run are there to stay.
-    pub(super) fn is_complete(&self, key: &WorkloadKey, entry: &WorkloadEntry, scene: &Scene<'_>) -> bool {
+    pub(super) fn is_complete(
+        &self,
+        key: &WorkloadKey,
+        entry: &WorkloadEntry,
+        snapshot: &Snapshot<'_>,
+    ) -> bool {
         let counts = entry.object.spec.pod_sets.iter();
         let wanted: i64 = counts.map(|set| effective_count(set, entry.status(), &self.config)).sum();
-        let here = scene.of_workload.get(key).into_iter().flatten().filter(|pod| !pod.leaving).count();
+        let here = snapshot.of_workload.get(key).into_iter().flatten().filter(|pod| !pod.leaving).count();
         i64::try_from(here).unwrap_or(i64::MAX) >= wanted
     }
 
     /// The nodes of a running Workload that are lost: the unhealthy ones of its pods; and while some pods are missing, those that its
-    /// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone takes no node from who is on it.
+    /// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone does not make the pods on a node lost.
     pub(super) fn lost_nodes(
         &self,
         key: &WorkloadKey,
         entry: &WorkloadEntry,
-        scene: &Scene<'_>,
+        snapshot: &Snapshot<'_>,
     ) -> BTreeSet<String> {
-        let pods = || scene.of_workload.get(key).into_iter().flatten();
+        let pods = || snapshot.of_workload.get(key).into_iter().flatten();
         let stay = || pods().filter(|pod| !pod.leaving);
         let on: BTreeSet<&str> = stay().map(|pod| &*pod.node).collect();
         let expected = |pod: &Pod| self.node_expected_until(pod).is_some_and(|until| until > self.now);
-        let unhealthy = |pod: &&&Pod| scene.health(&pod.node) == Health::Unhealthy && !expected(pod);
+        let unhealthy = |pod: &&&Pod| snapshot.health(&pod.node) == Health::Unhealthy && !expected(pod);
         let mut lost: BTreeSet<&str> = stay().filter(unhealthy).map(|pod| &*pod.node).collect();
-        if !self.is_complete(key, entry, scene) {
+        if !self.is_complete(key, entry, snapshot) {
             let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
-            let left = scene.left.get(key).into_iter().copied().flatten().map(|node| &**node);
+            let left = snapshot.left.get(key).into_iter().copied().flatten().map(|node| &**node);
             let listed = entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
             let before = leaving.chain(left).chain(listed);
-            lost.extend(before.filter(|node| scene.health(node).is_closed() && !on.contains(node)));
+            lost.extend(before.filter(|node| snapshot.health(node).is_closed() && !on.contains(node)));
         }
         lost.into_iter().map(str::to_owned).collect()
     }
 
-    /// The ClusterQueue of a Workload: whose quota it holds, else whose it waits for.
+    /// The ClusterQueue of a Workload: the one whose quota it holds, else the one in which it waits.
     pub(super) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
         let admission = entry.status().admission.as_ref().filter(|_| reserved(entry.status()));
         admission
@@ -119,9 +124,9 @@ impl Engine {
         key: &WorkloadKey,
         entry: &WorkloadEntry,
         scope: &Scope,
-        scene: &Scene<'a>,
-        room: &mut Room<'a>,
-    ) -> Option<Displaced<'a>> {
+        snapshot: &Snapshot<'a>,
+        room: &mut FreeCapacity<'a>,
+    ) -> Option<DisplacedWorkload<'a>> {
         let (object, status) = (&entry.object, entry.status());
         let idle = !object.spec.active
             || object.metadata.deletion_timestamp.is_some()
@@ -134,19 +139,19 @@ impl Engine {
         let stage = if for_nodes(entry) {
             Stage::Evicted
         } else if is(status, Type::Admitted) && holds(entry) && !leaves(entry) {
-            Stage::Running(self.lost_nodes(key, entry, scene))
+            Stage::Running(self.lost_nodes(key, entry, snapshot))
         } else {
             return None;
         };
         if stage == Stage::Running(BTreeSet::new()) {
             return None;
         }
-        // Whom its queue would not take back gains nothing by an eviction, nor does anybody make way for it.
+        // A Workload that its queue could not admit again gains nothing by an eviction, and no other Workload makes room for it.
         let barred = self.trouble(key).map(|(_, why)| why);
         if stage == Stage::Evicted && (barred.is_some() || on_hold(status)) {
             return None;
         }
-        let mut choices = self.options(key, entry, &queue, scope, scene);
+        let mut choices = self.options(key, entry, &queue, scope, snapshot);
         if stage == Stage::Evicted {
             choices.retain(|choice| choice.within_quota);
         }
@@ -155,7 +160,8 @@ impl Engine {
         }
         if let Stage::Running(_) = stage {
             let held = choices.first()?;
-            let remain = scene.nodes_of(key).into_iter().filter(|n| scene.health(n) != Health::Unhealthy);
+            let remain =
+                snapshot.nodes_of(key).into_iter().filter(|n| snapshot.health(n) != Health::Unhealthy);
             let remain: BTreeSet<&str> = remain.collect();
             let mark = room.mark();
             room.release(key);
@@ -168,20 +174,20 @@ impl Engine {
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
-        Some(Displaced { order, key: key.clone(), priority, queue, choices, stage, barred })
+        Some(DisplacedWorkload { order, key: key.clone(), priority, queue, choices, stage, barred })
     }
 
-    /// Everybody who is displaced, in turn.
+    /// All displaced Workloads, in their order.
     pub(super) fn all_displaced<'a>(
         &self,
         scope: &Scope,
-        scene: &Scene<'a>,
-        room: &mut Room<'a>,
-    ) -> Vec<Displaced<'a>> {
+        snapshot: &Snapshot<'a>,
+        room: &mut FreeCapacity<'a>,
+    ) -> Vec<DisplacedWorkload<'a>> {
         let workloads = self.world.workloads.iter();
         let mut all = Vec::new();
         for (key, entry) in workloads {
-            all.extend(self.displaced(key, entry, scope, scene, room));
+            all.extend(self.displaced(key, entry, scope, snapshot, room));
         }
         all.sort_by(|a, b| a.order.cmp(&b.order));
         all

@@ -13,10 +13,10 @@ pub(crate) enum Health {
     Wavering {
         /// Until when.
         until: Timestamp,
-        /// Somebody cordoned it.
+        /// It is cordoned.
         closed: bool,
     },
-    /// What runs on it may go on, but nothing new comes to it: somebody cordoned it.
+    /// What runs on it may go on, but nothing new is scheduled to it: it is cordoned.
     Closed,
     /// Work on it is lost, or will be.
     Unhealthy,
@@ -56,7 +56,7 @@ pub(crate) fn of(node: &slim::Node, now: Timestamp, config: &Hotswap) -> Health 
     }
 }
 
-/// From when on a node counts as lost, if it is not ready: nobody is there any more who would end its pods.
+/// From when on a node counts as lost, if it is not ready: no kubelet is left that would end its pods.
 pub(crate) fn lost_from(node: &slim::Node, config: &Hotswap) -> Option<Timestamp> {
     let wait = SignedDuration::from_secs(config.not_ready_after.as_secs());
     let until = node.ready_since.and_then(|since| since.checked_add(wait).ok());

@@ -9,8 +9,8 @@ use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::pods::takes;
-use super::scene::{Scene, has_affinity, has_labels, tolerates};
 use super::scope::Scope;
+use super::snapshot::{Snapshot, has_affinity, has_labels, tolerates};
 use crate::engine::Engine;
 use crate::ingest::requests::per_pod;
 use crate::ingest::workload::effective_count;
@@ -23,9 +23,9 @@ pub(crate) struct SetNeeds<'a> {
     pub count: i64,
     /// What each takes.
     pub per_pod: Vec<(Name, Amount)>,
-    /// The nodes that they may be on, whatever those have room for.
+    /// The nodes that they may be on, regardless of their free capacity.
     pub nodes: Rc<BTreeSet<&'a str>>,
-    /// Whether any node takes them, be it healthy or not.
+    /// Whether any node takes them, healthy or not.
     pub possible: bool,
     /// The label that makes groups of nodes, and how many replicas take one each.
     pub exclusive: Option<(String, i64)>,
@@ -40,7 +40,7 @@ pub(crate) struct Choice<'a> {
     pub needs: Vec<SetNeeds<'a>>,
     /// What it takes of their quota and capacity.
     pub claim: Vec<(Name, Name, Amount)>,
-    /// Whether the quota of its queue could ever hold that: what it was given may be more than a queue has since.
+    /// Whether the quota of its queue could ever hold that: its assignment may be more than the queue has now.
     pub within_quota: bool,
 }
 
@@ -59,7 +59,7 @@ impl Engine {
         entry: &WorkloadEntry,
         queue: &str,
         scope: &Scope,
-        scene: &Scene<'a>,
+        snapshot: &Snapshot<'a>,
     ) -> Vec<Choice<'a>> {
         let given = given(entry, scope);
         if given.as_ref().is_some_and(BTreeMap::is_empty) {
@@ -79,7 +79,7 @@ impl Engine {
                 continue;
             }
             let claim = self.claim(key, entry, &flavors, scope);
-            let needs = self.needs(entry, &flavors, scene);
+            let needs = self.needs(entry, &flavors, snapshot);
             let within_quota = self.could_ever_hold(queue, &claim);
             let usable = needs.iter().all(|set| set.possible) && !claim.is_empty() && within_quota;
             if first || usable {
@@ -95,7 +95,7 @@ impl Engine {
         &self,
         entry: &WorkloadEntry,
         flavors: &BTreeMap<Name, Name>,
-        scene: &Scene<'a>,
+        snapshot: &Snapshot<'a>,
     ) -> Vec<SetNeeds<'a>> {
         let view = self.jobset_of(entry);
         let sets = entry.object.spec.pod_sets.iter();
@@ -129,7 +129,7 @@ impl Engine {
                 tolerations,
                 per_pod.iter().map(|(resource, amount)| (&**resource, amount.get() > 0)).collect::<Vec<_>>(),
             ]);
-            let usable = scene.usable(sought.to_string(), usable);
+            let usable = snapshot.usable(sought.to_string(), usable);
             let count = effective_count(set, entry.status(), &self.config);
             // Whole replicas are over, or none of their pods.
             let exclusive = exclusive.map(|(label, replicas)| {

@@ -11,7 +11,7 @@ use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::displaced::leaves;
 use super::health;
-use super::scene::holds;
+use super::snapshot::holds;
 use crate::config::ResourceConfig;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::limits::LimitSummary;
@@ -166,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// A pod is being deleted, which may be over before anybody looks: its node is kept in mind while its Workload runs. Of a pod that is
-    /// merely gone nothing is known: the watch tells the same of one that ended.
+    /// A pod is being deleted, which may be over before the next look: its node is kept in mind while its Workload runs. Of a pod that is
+    /// merely gone nothing is known: the watch shows the same for one that ended.
     fn hotswap_left(&mut self, key: &PodKey, pod: &Pod) {
         if self.hotswap.flavors.is_empty() {
             return;

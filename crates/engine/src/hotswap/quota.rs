@@ -7,7 +7,7 @@ use sluice_core::{Amount, Name, WorkloadKey};
 use sluice_quantity::{Quantity, amount_of};
 
 use super::displaced::{for_nodes, leaves};
-use super::scene::{exact, holds};
+use super::snapshot::{exact, holds};
 use crate::engine::Engine;
 use crate::ingest::requests::amount_in;
 use crate::world::WorkloadEntry;
@@ -16,7 +16,7 @@ use crate::world::WorkloadEntry;
 type Claim = [(Name, Name, Amount)];
 
 /// Amounts by ClusterQueue, flavor and resource.
-pub(crate) type Held = BTreeMap<(Name, Name, Name), i128>;
+pub(crate) type QuotaInUse = BTreeMap<(Name, Name, Name), i128>;
 
 /// What a Workload holds.
 fn held_by(entry: &WorkloadEntry) -> impl Iterator<Item = ((Name, Name, Name), i128)> {
@@ -51,7 +51,13 @@ impl Engine {
     }
 
     /// Whether a queue is within its nominal quota of what a Workload needs, with that Workload in it.
-    pub(super) fn within_nominal(&self, queue: &Name, me: &WorkloadKey, claim: &Claim, held: &Held) -> bool {
+    pub(super) fn within_nominal(
+        &self,
+        queue: &Name,
+        me: &WorkloadKey,
+        claim: &Claim,
+        held: &QuotaInUse,
+    ) -> bool {
         claim.iter().all(|(flavor, resource, _)| {
             let pair = (Name::clone(queue), Name::clone(flavor), Name::clone(resource));
             let all = held.get(&pair).copied().unwrap_or(0);
@@ -62,8 +68,8 @@ impl Engine {
     }
 
     /// What all Workloads hold, by ClusterQueue, flavor and resource.
-    pub(super) fn held(&self) -> Held {
-        let mut all = Held::new();
+    pub(super) fn quota_in_use(&self) -> QuotaInUse {
+        let mut all = QuotaInUse::new();
         for entry in self.world.workloads.values().filter(|entry| holds(entry)) {
             for (pair, amount) in held_by(entry) {
                 *all.entry(pair).or_default() += amount;
@@ -81,13 +87,13 @@ impl Engine {
         })
     }
 
-    /// Who gives back what it holds, and does not come back: who leaves failing nodes does.
+    /// The Workloads that give back what they hold for good. (Those that leave failing nodes come back.)
     pub(super) fn leaving_for_good(&self) -> Vec<&WorkloadKey> {
         let all = self.world.workloads.iter();
         all.filter(|(_, entry)| leaves(entry) && !for_nodes(entry)).map(|(key, _)| key).collect()
     }
 
-    /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those who make way gave back what they
+    /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those that make room gave back what they
     /// hold: its quota may be less than what is used of it.
     pub(super) fn will_hold(
         &self,

@@ -1,8 +1,8 @@
 //! The search for nodes, and for victims where there are none: for each displaced Workload in turn.
 //!
 //! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]): those whose turn does not come go
-//! on in the cycles that follow, where those before them for whom nothing was found are not searched for again. What is found is the
-//! same as if there were no end, but for a search that alone is longer than all that a cycle may do: it finds nothing.
+//! on in the cycles that follow, where those before them without a result are not searched again. What is found is the
+//! same as without the limit, except for a search that alone is longer than all that a cycle may do: it finds nothing.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -13,14 +13,14 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Name, WorkloadKey};
 
 use super::brake;
-use super::decide::{Action, Look, Stranded};
-use super::displaced::{Displaced, Stage, leaves};
+use super::decide::{Action, Evaluation, NotMoved};
+use super::displaced::{DisplacedWorkload, Stage, leaves};
+use super::free_capacity::{FreeCapacity, Probe};
 use super::needs;
-use super::quota::Held;
-use super::room::{Probe, Room};
-use super::scene::{Scene, holds};
+use super::quota::QuotaInUse;
 use super::scope::Scope;
-use super::victims::{Candidate, Choice, Ground, Nearness, choose};
+use super::snapshot::{Snapshot, holds};
+use super::victims::{Candidate, Choice, Ground, Proximity, choose};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_priority;
 
@@ -41,12 +41,12 @@ struct Holder<'a> {
 struct Found {
     /// Which of its choices.
     choice: usize,
-    /// Who goes before.
+    /// The Workloads that are evicted before.
     victims: Vec<WorkloadKey>,
 }
 
-/// What a search came to.
-enum Outcome {
+/// The result of a search.
+enum SearchOutcome {
     Found(Found),
     Nothing,
     Cut,
@@ -56,14 +56,14 @@ enum Outcome {
 pub(super) struct Search<'s, 'a> {
     engine: &'a Engine,
     scope: &'s Scope,
-    scene: &'s Scene<'a>,
+    snapshot: &'s Snapshot<'a>,
     /// What is free now; what is found is taken of it.
-    room: Room<'a>,
-    held: Held,
+    room: FreeCapacity<'a>,
+    held: QuotaInUse,
     leaving: Vec<&'a WorkloadKey>,
     holders: Vec<Holder<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
-    /// Who moves or makes way.
+    /// The Workloads that move or make room.
     gone: BTreeSet<WorkloadKey>,
     /// Steps that the searches of this cycle may make.
     most: u64,
@@ -71,7 +71,7 @@ pub(super) struct Search<'s, 'a> {
 
 /// The ground of one search for victims.
 struct Trial<'r, 'n, 'a> {
-    room: &'r mut Room<'a>,
+    room: &'r mut FreeCapacity<'a>,
     probe: Probe<'n, 'a>,
     most: u64,
 }
@@ -98,16 +98,21 @@ impl Ground for Trial<'_, '_, '_> {
 
 impl<'s, 'a> Search<'s, 'a> {
     /// A search with this much room.
-    pub fn new(engine: &'a Engine, scope: &'s Scope, scene: &'s Scene<'a>, room: Room<'a>) -> Self {
-        let holders = scene.of_workload.keys().filter_map(|key| holder(engine, scene, key)).collect();
+    pub fn new(
+        engine: &'a Engine,
+        scope: &'s Scope,
+        snapshot: &'s Snapshot<'a>,
+        room: FreeCapacity<'a>,
+    ) -> Self {
+        let holders = snapshot.of_workload.keys().filter_map(|key| holder(engine, snapshot, key)).collect();
         let left = engine.config.hotswap_steps.saturating_sub(engine.hotswap.steps);
         let most = room.steps().saturating_add(left);
         Self {
             engine,
             scope,
-            scene,
+            snapshot,
             room,
-            held: engine.held(),
+            held: engine.quota_in_use(),
             leaving: engine.leaving_for_good(),
             holders,
             brakes: RefCell::default(),
@@ -117,7 +122,11 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move.
-    pub fn moves(mut self, displaced: &[Displaced<'a>], look: &mut Look) -> BTreeSet<WorkloadKey> {
+    pub fn moves(
+        mut self,
+        displaced: &[DisplacedWorkload<'a>],
+        evaluation: &mut Evaluation,
+    ) -> BTreeSet<WorkloadKey> {
         let began = self.room.steps();
         // The first search of a cycle has its turn in any case.
         let mut fresh = self.engine.hotswap.steps == 0;
@@ -132,36 +141,40 @@ impl<'s, 'a> Search<'s, 'a> {
             let running = one.stage != Stage::Evicted;
             let list = |why| Action::List { key: one.key.clone(), nodes: nodes.clone(), why: Some(why) };
             if let Some(why) = &one.barred {
-                look.actions.push(list(Stranded::Barred(why.clone())));
+                evaluation.actions.push(list(NotMoved::Barred(why.clone())));
                 continue;
             }
             if running && one.choices.first().is_some_and(|held| self.brake_holds(held)) {
-                look.actions.push(list(Stranded::Brake));
+                evaluation.actions.push(list(NotMoved::Brake));
                 continue;
             }
-            let outcome = if look.tried.contains(&one.key) {
-                Outcome::Nothing
+            let outcome = if evaluation.tried.contains(&one.key) {
+                SearchOutcome::Nothing
             } else if !fresh && self.room.steps() > self.most {
-                Outcome::Cut
+                SearchOutcome::Cut
             } else {
                 self.search(one, running, &mut fresh)
             };
             let Found { choice, victims } = match outcome {
-                Outcome::Found(found) => found,
-                Outcome::Nothing | Outcome::Cut => {
-                    if matches!(outcome, Outcome::Cut) {
-                        look.postponed.insert(one.key.clone());
+                SearchOutcome::Found(found) => found,
+                SearchOutcome::Nothing | SearchOutcome::Cut => {
+                    if matches!(outcome, SearchOutcome::Cut) {
+                        evaluation.postponed.insert(one.key.clone());
                     } else {
-                        look.tried.insert(one.key.clone());
+                        evaluation.tried.insert(one.key.clone());
                     }
                     if !running {
-                        // It goes first all the same, and keeps what it could use.
+                        // It still goes first, and keeps what it could use.
                         let needs =
                             one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
-                        look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
-                    } else if matches!(outcome, Outcome::Nothing) {
+                        evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
+                    } else if matches!(outcome, SearchOutcome::Nothing) {
                         let quota = one.choices.iter().any(|way| self.comes_back(one, way, &[]));
-                        look.actions.push(list(if quota { Stranded::NoRoom } else { Stranded::NoQuota }));
+                        evaluation.actions.push(list(if quota {
+                            NotMoved::NoRoom
+                        } else {
+                            NotMoved::NoQuota
+                        }));
                     }
                     continue;
                 }
@@ -171,37 +184,37 @@ impl<'s, 'a> Search<'s, 'a> {
                 self.gone.insert(one.key.clone());
             }
             if running || !victims.is_empty() {
-                look.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
+                evaluation.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
             }
             let needs = one.choices[choice].claim.clone();
-            look.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
+            evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
         }
-        look.steps = self.room.steps() - began;
+        evaluation.steps = self.room.steps() - began;
         self.gone
     }
 
     /// Looks for nodes of one, and for victims; takes the room of what it finds.
-    fn search(&mut self, one: &Displaced<'a>, running: bool, fresh: &mut bool) -> Outcome {
+    fn search(&mut self, one: &DisplacedWorkload<'a>, running: bool, fresh: &mut bool) -> SearchOutcome {
         let mark = self.room.mark();
         if !leaves(&self.engine.world.workloads[&one.key]) {
             self.room.release(&one.key);
         }
         let outcome = match self.spare(one, running) {
-            Some(found) => Outcome::Found(found),
+            Some(found) => SearchOutcome::Found(found),
             None => self.with_victims(one),
         };
         let first = std::mem::take(fresh);
         match outcome {
-            Outcome::Found(_) => self.room.keep(),
-            Outcome::Nothing | Outcome::Cut => self.room.undo(mark),
+            SearchOutcome::Found(_) => self.room.keep(),
+            SearchOutcome::Nothing | SearchOutcome::Cut => self.room.undo(mark),
         }
-        // Who had all that a cycle may do would have no more in the next one.
-        if first && matches!(outcome, Outcome::Cut) { Outcome::Nothing } else { outcome }
+        // A search that had all steps of one cycle would have no more in the next one.
+        if first && matches!(outcome, SearchOutcome::Cut) { SearchOutcome::Nothing } else { outcome }
     }
 
     /// The first flavors on whose nodes a displaced Workload fits as they are. One that runs goes to other flavors than its own only
-    /// within nominal quota: else it would wait for quota afterwards.
-    fn spare(&mut self, one: &Displaced<'a>, running: bool) -> Option<Found> {
+    /// within nominal quota: otherwise it would wait for quota afterwards.
+    fn spare(&mut self, one: &DisplacedWorkload<'a>, running: bool) -> Option<Found> {
         for (choice, way) in one.choices.iter().enumerate() {
             let within = || self.engine.within_nominal(&one.queue, &one.key, &way.claim, &self.held);
             if running && choice > 0 && !within() {
@@ -216,8 +229,8 @@ impl<'s, 'a> Search<'s, 'a> {
         None
     }
 
-    /// The same once others made way: on the flavors that it holds if it runs, else on the first where that is enough.
-    fn with_victims(&mut self, one: &Displaced<'a>) -> Outcome {
+    /// The same after others made room: on the flavors that it holds if it runs, else on the first where that is enough.
+    fn with_victims(&mut self, one: &DisplacedWorkload<'a>) -> SearchOutcome {
         let most = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
         for (choice, way) in one.choices.iter().enumerate().take(most) {
             if self.brake_holds(way) {
@@ -231,20 +244,25 @@ impl<'s, 'a> Search<'s, 'a> {
             match choose(candidates, &mut trial) {
                 Choice::Victims(victims) => {
                     if self.room.place(&way.needs, None) && self.comes_back(one, way, &victims) {
-                        return Outcome::Found(Found { choice, victims });
+                        return SearchOutcome::Found(Found { choice, victims });
                     }
                 }
                 Choice::None => {}
-                Choice::Cut => return Outcome::Cut,
+                Choice::Cut => return SearchOutcome::Cut,
             }
             self.room.undo(mark);
         }
-        Outcome::Nothing
+        SearchOutcome::Nothing
     }
 
-    /// Whether quota will not be what keeps a displaced Workload out once these made way. One that was evicted has its turn with
+    /// Whether quota will not keep a displaced Workload out once these made room. One that was evicted has its turn with
     /// quota whenever that is free.
-    fn comes_back(&self, one: &Displaced<'_>, way: &needs::Choice<'_>, victims: &[WorkloadKey]) -> bool {
+    fn comes_back(
+        &self,
+        one: &DisplacedWorkload<'_>,
+        way: &needs::Choice<'_>,
+        victims: &[WorkloadKey],
+    ) -> bool {
         let engine = self.engine;
         one.stage == Stage::Evicted
             || engine.will_hold(&one.queue, &one.key, &way.claim, victims, &self.leaving)
@@ -264,24 +282,24 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     fn brake_of(&self, flavor: &Name) -> bool {
-        let (engine, scene) = (self.engine, self.scene);
+        let (engine, snapshot) = (self.engine, self.snapshot);
         let Some(object) = engine.world.flavors.get(flavor) else { return false };
         let (mut all, mut bad) = (0, 0);
-        for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
+        for (_, seen) in snapshot.of_flavor(&object.spec.node_labels) {
             all += 1;
             bad += usize::from(seen.health.looks_bad());
         }
-        let users = scene.of_workload.iter().filter(|(key, _)| engine.uses(key, flavor));
+        let users = snapshot.of_workload.iter().filter(|(key, _)| engine.uses(key, flavor));
         let gone: BTreeSet<&str> = users
             .flat_map(|(_, pods)| pods)
             .map(|pod| &*pod.node)
-            .filter(|node| !scene.nodes.contains_key(node))
+            .filter(|node| !snapshot.nodes.contains_key(node))
             .collect();
         brake::holds(bad + gone.len(), all + gone.len(), engine.config.hotswap.max_unhealthy_percent)
     }
 
     /// The Workloads that may have to go for a displaced one.
-    fn candidates(&self, one: &Displaced<'_>, way: &needs::Choice<'_>) -> Vec<Candidate> {
+    fn candidates(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>) -> Vec<Candidate> {
         let engine = self.engine;
         let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
         let beyond = self.scope.queues.get(&one.queue).copied().unwrap_or(false)
@@ -296,15 +314,15 @@ impl<'s, 'a> Search<'s, 'a> {
         });
         lower
             .filter_map(|holder| {
-                let nearness = if holder.queue == one.queue {
-                    Nearness::OwnQueue
+                let proximity = if holder.queue == one.queue {
+                    Proximity::OwnQueue
                 } else if own_root.is_some() && holder.root == own_root {
-                    Nearness::Cohort
+                    Proximity::Cohort
                 } else {
-                    Nearness::Elsewhere
+                    Proximity::Elsewhere
                 };
-                (nearness == Nearness::OwnQueue || beyond).then(|| Candidate {
-                    nearness,
+                (proximity == Proximity::OwnQueue || beyond).then(|| Candidate {
+                    proximity,
                     priority: holder.priority,
                     reserved_at: holder.reserved_at,
                     uid: holder.uid.to_string(),
@@ -316,7 +334,7 @@ impl<'s, 'a> Search<'s, 'a> {
 }
 
 /// What matters of a Workload that may have to go.
-fn holder<'a>(engine: &'a Engine, scene: &Scene<'a>, key: &'a WorkloadKey) -> Option<Holder<'a>> {
+fn holder<'a>(engine: &'a Engine, snapshot: &Snapshot<'a>, key: &'a WorkloadKey) -> Option<Holder<'a>> {
     let entry = engine.world.workloads.get(key).filter(|entry| holds(entry) && !leaves(entry))?;
     let queue = engine.queue_for(key, entry)?;
     let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
@@ -327,7 +345,7 @@ fn holder<'a>(engine: &'a Engine, scene: &Scene<'a>, key: &'a WorkloadKey) -> Op
         root: engine.cohorts_above(&queue).pop(),
         queue,
         flavors: sets.flat_map(|set| set.flavors.values()).map(String::as_str).collect(),
-        nodes: scene.nodes_of(key),
+        nodes: snapshot.nodes_of(key),
         reserved_at: Reverse(reserved.unwrap_or(engine.now)),
         uid: entry.uid(),
     })

@@ -1,4 +1,4 @@
-//! Who has to go so that a displaced Workload finds nodes: lower priority, on nodes that it can use; its own ClusterQueue first,
+//! Which Workloads have to go so that a displaced one finds nodes: lower priority, on nodes that it can use; its own ClusterQueue first,
 //! then its cohort, then others; in each the order of reference 06, 6.7, and filled back as there.
 
 use std::cmp::Reverse;
@@ -8,7 +8,7 @@ use sluice_core::WorkloadKey;
 
 /// How near a candidate's queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Nearness {
+pub(crate) enum Proximity {
     /// The same ClusterQueue.
     OwnQueue,
     /// The same cohort tree.
@@ -21,7 +21,7 @@ pub(crate) enum Nearness {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// How near.
-    pub nearness: Nearness,
+    pub proximity: Proximity,
     /// Its effective priority: lower first.
     pub priority: i32,
     /// When it reserved its quota: the most recent first.
@@ -44,7 +44,7 @@ pub(crate) trait Ground {
     fn goes_on(&self) -> bool;
 }
 
-/// What a search for victims came to.
+/// The result of a search for victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// These go; they are gone from the ground.
@@ -92,9 +92,9 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, ground: &mut impl Ground) -
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, nearness: Nearness, priority: i32, reserved: i64) -> Candidate {
+    fn candidate(name: &str, proximity: Proximity, priority: i32, reserved: i64) -> Candidate {
         Candidate {
-            nearness,
+            proximity,
             priority,
             reserved_at: Reverse(Timestamp::from_second(reserved).unwrap()),
             uid: name.to_owned(),
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_search_without_end_is_cut() {
-        let all: Vec<_> = (0..9).map(|n| candidate(&format!("c{n}"), Nearness::OwnQueue, n, 1)).collect();
+        let all: Vec<_> = (0..9).map(|n| candidate(&format!("c{n}"), Proximity::OwnQueue, n, 1)).collect();
         assert_eq!(search(all.clone(), 8, |_| false), Choice::Cut);
         assert_eq!(search(all.clone(), 10, |gone| gone.len() == 9), Choice::Cut, "while it gives back");
         assert_eq!(search(all, 10, |_| false), Choice::None);
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn nearer_then_lower_then_younger_goes_first() {
         let all = vec![
-            candidate("far", Nearness::Elsewhere, 0, 9),
-            candidate("near", Nearness::OwnQueue, 5, 1),
-            candidate("old", Nearness::Cohort, 1, 1),
-            candidate("young", Nearness::Cohort, 1, 2),
+            candidate("far", Proximity::Elsewhere, 0, 9),
+            candidate("near", Proximity::OwnQueue, 5, 1),
+            candidate("old", Proximity::Cohort, 1, 1),
+            candidate("young", Proximity::Cohort, 1, 2),
         ];
         let order = chosen(all, |gone| gone.len() == 4).unwrap();
         assert_eq!(order, ["near", "young", "old", "far"]);
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn who_is_not_needed_is_given_back() {
         let all =
-            vec![candidate("small", Nearness::OwnQueue, 0, 1), candidate("big", Nearness::OwnQueue, 1, 1)];
+            vec![candidate("small", Proximity::OwnQueue, 0, 1), candidate("big", Proximity::OwnQueue, 1, 1)];
         assert_eq!(chosen(all.clone(), |gone| gone.contains(&"big")).unwrap(), ["big"]);
         assert_eq!(chosen(all, |_| false), None);
         assert_eq!(chosen(Vec::new(), |_| true), None);

@@ -256,7 +256,7 @@ fn admission(
     }
 }
 
-/// Everything the core is told about a workload.
+/// Everything that the core gets to know about a workload.
 pub(crate) fn spec(
     object: &slim::Workload,
     status: &WorkloadStatus,

@@ -1,6 +1,6 @@
 //! What manages a job: itself, by its queue name or by the configuration, or a job above it that its owner references lead to.
 //!
-//! An owner reference is a user's word. It counts only where the owner exists by name in the job's own namespace, with that kind and UID.
+//! Any user can write an owner reference. It counts only where the owner exists by name in the job's own namespace, with that kind and UID.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ enum Ancestor {
     TooDeep,
 }
 
-/// Who answers for a job.
+/// What manages a job.
 pub(super) enum Standing {
     /// Nothing of ours.
     Unmanaged,
@@ -49,7 +49,7 @@ pub(super) enum Standing {
 }
 
 impl Engine {
-    /// Who answers for a job now.
+    /// What manages a job now.
     pub(super) fn standing(&self, view: &JobView) -> Standing {
         let alone = || if self.manages_itself(view) { Standing::Own } else { Standing::Unmanaged };
         match self.ancestor(view) {
@@ -121,10 +121,10 @@ impl Engine {
             return;
         }
         let note = "Kueue managed child job suspended";
-        let told =
+        let reported =
             event(&key.object(), &view.job.uid, EventType::Normal, "Suspended", note, reporter(key.kind));
         let write = Write::SuspendJob { view: Arc::clone(view) };
-        self.write_job(key, Purpose::SuspendJob, write, vec![told]);
+        self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
     }
 
     /// Looks at a job again when the time for its owner to be seen is over.

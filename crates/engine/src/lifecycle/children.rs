@@ -27,7 +27,7 @@ impl Engine {
                 continue;
             }
             let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
-            // One that nobody has changed is as its controller made it: deleting it would bring back the same.
+            // One without a change is as its controller made it: deleting it would bring back the same.
             if made.generation <= 1 || !made.has_more_than(set, info) {
                 continue;
             }

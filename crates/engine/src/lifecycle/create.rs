@@ -135,7 +135,7 @@ impl Engine {
         }});
         let body = strict_patch(&entry.object, patch);
         let note = format!("Updated not matching Workload for suspended job: {workload}");
-        let told = event(
+        let reported = event(
             &key.object(),
             &view.job.uid,
             EventType::Normal,
@@ -143,7 +143,7 @@ impl Engine {
             note,
             reporter(view.job.kind),
         );
-        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![told]);
+        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
     }
 
     /// Asks for a job in full: its templates were dropped when its Workload existed.

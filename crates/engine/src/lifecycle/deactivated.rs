@@ -1,4 +1,4 @@
-//! What follows for a job whose Workload waits: it is told what the checks say, and it may be removed once it was
+//! What follows for a job whose Workload waits: its events say what the checks say, and it may be removed once it was
 //! deactivated (reference 03, 3.4; 06, 6.19).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
@@ -51,18 +51,19 @@ impl Engine {
         true
     }
 
-    /// Tells a waiting job what its pending checks say, when that is news.
-    pub(crate) fn tell_checks(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
+    /// Reports on a waiting job what its pending checks say, when that is new.
+    pub(crate) fn report_checks(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let checks = &self.world.workloads[workload].status().admission_checks;
         let pending = checks.iter().filter(|c| c.state == CheckState::Pending && !c.message.is_empty());
         let lines: Vec<_> = pending.map(|c| format!("{}: {}", c.name, c.message)).collect();
         let text = lines.join("; ");
-        let Some(entry) = self.world.jobs.get_mut(key).filter(|e| e.told_checks != text) else { return };
-        entry.told_checks.clone_from(&text);
+        let Some(entry) = self.world.jobs.get_mut(key).filter(|e| e.reported_checks != text) else { return };
+        entry.reported_checks.clone_from(&text);
         if !text.is_empty() {
             let (uid, reporter) = (&view.job.uid, reporter(key.kind));
-            let told = event(&key.object(), uid, EventType::Normal, "UpdatedAdmissionCheck", text, reporter);
-            self.outbox.push(told);
+            let updated =
+                event(&key.object(), uid, EventType::Normal, "UpdatedAdmissionCheck", text, reporter);
+            self.outbox.push(updated);
         }
     }
 }

@@ -16,14 +16,14 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{event, log, observe, observe_with};
-use crate::world::{Decision, Untold, WorkloadEntry, workload_ref};
+use crate::world::{Decision, PendingMessage, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
 /// Cycles in a row for which searches through flavors are reason enough: each of them ends before, but several heads of StrictFIFO queues
 /// may begin again in turn.
 const MOST_SCANS: u32 = 64;
 
-/// The priorities behind a preemption, as the events tell them.
+/// The priorities behind a preemption, as the events state them.
 pub(crate) fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::config::EngineConfig) -> String {
     let boost = if config.on(Gate::PriorityBoost) { priority_boost(&entry.object) } else { 0 };
     let base = entry.object.spec.priority.unwrap_or(0);
@@ -55,7 +55,7 @@ impl Engine {
         let moved = report.progress
             || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
         self.scans = if moved { 0 } else { self.scans.saturating_add(1) };
-        self.restless = moved || report.scanning && self.scans < MOST_SCANS;
+        self.cycle_needed = moved || report.scanning && self.scans < MOST_SCANS;
         let result = if report.progress { "success" } else { "inadmissible" };
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
         self.count_skips(&report.entries);
@@ -65,7 +65,7 @@ impl Engine {
         }
         for (key, why) in report.bypassed {
             self.working_on = Some(workload_ref(&key));
-            self.tell_unadmitted(&key, &why, false);
+            self.report_unadmitted(&key, &why, false);
         }
         self.working_on = None;
     }
@@ -89,11 +89,11 @@ impl Engine {
                 for victim in &victims {
                     self.preempt(&entry.key, victim);
                 }
-                self.tell_unadmitted(&entry.key, &why, true);
+                self.report_unadmitted(&entry.key, &why, true);
             }
-            Outcome::Unadmitted(why) => self.tell_unadmitted(&entry.key, &why, true),
+            Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
             Outcome::SecondPass(Ok(())) => {}
-            Outcome::SecondPass(Err(why)) => self.tell_second_pass_failed(&entry.key, why),
+            Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => {
                 let Some(known) = self.world.workloads.get(&entry.key) else { return };
                 if known.open.is_none() && !is(known.status(), Type::BlockedOnPreemptionGates) {
@@ -101,7 +101,7 @@ impl Engine {
                     let at = self.at(&known.object);
                     transition::block_on_gates(&mut next, at);
                     transition::pend(&mut next, why.reason, &why.message(), &why.requests, at);
-                    let told = event(
+                    let reported = event(
                         &workload_ref(&entry.key),
                         &known.uid(),
                         EventType::Warning,
@@ -109,28 +109,28 @@ impl Engine {
                         why.message(),
                         REPORTER_ADMISSION,
                     );
-                    self.write_status(&entry.key, Purpose::Pend, next, vec![told]);
+                    self.write_status(&entry.key, Purpose::Pend, next, vec![reported]);
                 } else {
-                    self.tell_unadmitted(&entry.key, &why, true);
+                    self.report_unadmitted(&entry.key, &why, true);
                 }
             }
         }
     }
 
-    /// What stands in the way of a workload that holds quota (reference 03, 3.3).
-    fn tell_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
+    /// What keeps a workload that holds quota from its admission (reference 03, 3.3).
+    fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let uid = entry.uid();
-        let told =
+        let reported =
             event(&workload_ref(key), &uid, EventType::Warning, "SecondPassFailed", why, REPORTER_ADMISSION);
-        self.outbox.push(told);
+        self.outbox.push(reported);
     }
 
     /// Takes a decision on, and carries it out if nothing is under way.
     pub(crate) fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
-        entry.untold = None;
+        entry.pending_message = None;
         if entry.open.is_none() && !entry.uncertain && !self.is_starting(key) {
             self.carry_out(key);
         }
@@ -152,16 +152,16 @@ impl Engine {
                 if !usable {
                     self.scheduler.admission_failed(key, time(self.now));
                     self.sync_core(key);
-                    // Whatever made it unusable may want to go on.
+                    // The cause of its end may still apply.
                     self.dirty.workloads.insert(key.clone());
                     return;
                 }
                 let entry = &self.world.workloads[key];
                 let mut next = entry.object.status.clone();
                 transition::reserve(&mut next, admission, required_checks, self.at(&entry.object));
-                let mut then = self.tell_reserved(key, &admission.cluster_queue, considered);
+                let mut then = self.report_reserved(key, &admission.cluster_queue, considered);
                 if is(&next, Type::Admitted) {
-                    then.extend(self.tell_admitted(key, &next));
+                    then.extend(self.report_admitted(key, &next));
                 }
                 self.write_status(key, Purpose::ReserveQuota, next, then);
                 let now = self.now;
@@ -211,7 +211,7 @@ impl Engine {
         self.decide(&victim.key, Decision::Evict(eviction, more));
     }
 
-    /// The eviction of a victim, and what is told about it.
+    /// The eviction of a victim, and what is reported about it.
     fn preemption(
         &self,
         preemptor: &WorkloadKey,
@@ -251,7 +251,7 @@ impl Engine {
                 "Preempted workload {} (UID: {}) in ClusterQueue {}; {who}",
                 victim.key, victim.uid, victim.cluster_queue
             );
-            let told = event(
+            let reported = event(
                 &workload_ref(preemptor),
                 &by.uid(),
                 EventType::Normal,
@@ -259,7 +259,7 @@ impl Engine {
                 note,
                 REPORTER_ADMISSION,
             );
-            more.push(told);
+            more.push(reported);
         }
         let eviction = Eviction {
             reason: reason::PREEMPTED,
@@ -284,17 +284,17 @@ impl Engine {
 
     /// Writes why a workload waits: at once when the reason changed; seldom when only figures did; and that another one
     /// was processed first, which is mostly over with the next cycle, only when it stays so.
-    pub(super) fn tell_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
+    pub(super) fn report_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
         let message = self.message_of(key, why);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        let before = entry.untold.take();
+        let before = entry.pending_message.take();
         if entry.decision.is_some() || reserved(&entry.object.status) {
             return;
         }
-        let untold = |due| Some(Untold { why: Arc::clone(why), with_event, due });
-        // While its writes fail, the news wait as they do.
+        let pending_message = |due| Some(PendingMessage { why: Arc::clone(why), with_event, due });
+        // While its writes fail, the message waits as they do.
         if entry.open.is_some() || entry.retry.waits(self.now) {
-            entry.untold = untold(None);
+            entry.pending_message = pending_message(None);
             return;
         }
         let old = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str()).cloned();
@@ -316,7 +316,7 @@ impl Engine {
                 None
             };
             if let Some(due) = due.filter(|due| *due > self.now) {
-                entry.untold = untold(Some(due));
+                entry.pending_message = pending_message(Some(due));
                 self.wake_at(due, Alarm::Workload(key.clone()));
                 return;
             }
@@ -354,8 +354,8 @@ impl Engine {
         self.write_status(key, purpose, next, then);
     }
 
-    /// What is told when quota is reserved.
-    fn tell_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> Vec<Effect> {
+    /// What is reported when quota is reserved.
+    fn report_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> Vec<Effect> {
         let entry = &self.world.workloads[key];
         let waited = metrics::seconds_between(queued_since(entry), self.now);
         let mut note =
@@ -389,8 +389,8 @@ impl Engine {
         then
     }
 
-    /// What is told when a workload is admitted.
-    pub(crate) fn tell_admitted(&self, key: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
+    /// What is reported when a workload is admitted.
+    pub(crate) fn report_admitted(&self, key: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
         let entry = &self.world.workloads[key];
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let since =

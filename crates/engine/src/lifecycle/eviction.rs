@@ -1,4 +1,4 @@
-//! How an eviction is written and told (reference 06, 6.17).
+//! How an eviction is written and reported (reference 06, 6.17).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::v1beta2::WorkloadStatus;
@@ -27,7 +27,7 @@ impl Engine {
             // No job has to stop first.
             transition::release(&mut next, at);
         }
-        let mut then = self.tell_evicted(key, &next, eviction, first);
+        let mut then = self.report_evicted(key, &next, eviction, first);
         then.extend(more);
         self.write_status(key, Purpose::Evict, next, then);
     }
@@ -40,7 +40,7 @@ impl Engine {
         open.is_some_and(|id| self.outbox.purpose(id) == Some(Purpose::StartJob))
     }
 
-    fn tell_evicted(
+    fn report_evicted(
         &self,
         key: &WorkloadKey,
         next: &WorkloadStatus,

@@ -73,7 +73,7 @@ impl Engine {
         }
         let note = "Deleted finished workload due to elapsed retention";
         let uid = entry.uid();
-        let told = event(&workload_ref(key), &uid, EventType::Normal, "Deleted", note, REPORTER_WORKLOAD);
-        self.delete_workload(key, vec![told]);
+        let reported = event(&workload_ref(key), &uid, EventType::Normal, "Deleted", note, REPORTER_WORKLOAD);
+        self.delete_workload(key, vec![reported]);
     }
 }

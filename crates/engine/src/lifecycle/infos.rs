@@ -39,7 +39,7 @@ impl Engine {
         let admission = status.admission.as_ref();
         let assignments = admission.map(|a| &a.pod_set_assignments[..]).unwrap_or_default();
         let cluster_queue = admission.map(|a| a.cluster_queue.as_str()).unwrap_or_default();
-        // By position: an admission that somebody else wrote may name its pod sets as it likes.
+        // By position: an admission that another client wrote may have other names for its pod sets.
         let assigned = assignments.iter().enumerate();
         let infos = assigned.map(|a| self.start_info(object, status, view, cluster_queue, a)).collect();
         by_position(infos, view)

@@ -63,40 +63,40 @@ impl Engine {
             return self.let_end(key, &view);
         }
         if view.deleting {
-            self.let_go(&view);
+            self.release_workloads(&view);
             return;
         }
         match standing {
             Standing::Own => {}
-            Standing::Unmanaged => return self.leave(key, &view),
+            Standing::Unmanaged => return self.remove_former_workloads(key, &view),
             Standing::Part(ancestor) => return self.hold_child(key, &view, &ancestor),
             Standing::Unverified(until) => return self.wait_for_owner(key, until),
             Standing::TooDeep => {
                 let note =
                     "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
-                return self.tell_job(key, &view, EventType::Warning, "JobNestingTooDeep", note);
+                return self.report_job(key, &view, EventType::Warning, "JobNestingTooDeep", note);
             }
         }
         if !self.manages_namespace(&view.job.namespace) && self.world.owned(&view.job.uid).is_empty() {
-            return self.tell_unmanaged_namespace(key, &view);
+            return self.report_unmanaged_namespace(key, &view);
         }
         if let Some(trouble) = &view.invalid {
-            return self.tell_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
+            return self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
         }
         let workload = match &view.prebuilt_workload {
             Some(name) => self.prebuilt(key, &view, name),
             None => self.own_workload(key, &view),
         };
         match workload {
-            Own::One(workload) => self.proceed(key, &view, &workload),
-            Own::None => self.without_workload(key, &view),
-            Own::Wait => {}
+            OwnWorkload::One(workload) => self.proceed(key, &view, &workload),
+            OwnWorkload::None => self.without_workload(key, &view),
+            OwnWorkload::Wait => {}
         }
     }
 
-    /// A job without a queue name is not ours; what it had before is removed, so that nothing holds quota for it. Quota that its pods still
+    /// A job without a queue name is not managed; its former Workloads are removed, so that nothing holds quota for it. Quota that its pods still
     /// use is kept until they are gone.
-    fn leave(&mut self, key: &JobKey, view: &JobView) {
+    fn remove_former_workloads(&mut self, key: &JobKey, view: &JobView) {
         let owned = self.world.owned(&view.job.uid);
         if owned.is_empty() || !view.suspended || view.prebuilt_workload.is_some() || self.is_active(key) {
             return;
@@ -107,33 +107,33 @@ impl Engine {
     }
 
     /// A job that names a queue in a namespace whose jobs are not managed stays suspended, and gets no Workload.
-    fn tell_unmanaged_namespace(&mut self, key: &JobKey, view: &JobView) {
+    fn report_unmanaged_namespace(&mut self, key: &JobKey, view: &JobView) {
         let namespace = &view.job.namespace;
         if self.world.namespaces.contains_key(namespace) {
             let note = format!(
                 "The job stays suspended: managedJobsNamespaceSelector does not select the namespace {namespace}"
             );
-            self.tell_job(key, view, EventType::Warning, "ErrWorkloadCompose", &note);
+            self.report_job(key, view, EventType::Warning, "ErrWorkloadCompose", &note);
         }
     }
 
-    /// A job is being deleted: nothing of ours keeps its Workloads.
-    fn let_go(&mut self, view: &JobView) {
+    /// A job is being deleted: its Workloads lose our finalizer.
+    fn release_workloads(&mut self, view: &JobView) {
         for workload in self.world.owned(&view.job.uid) {
             self.drop_finalizer(&workload);
         }
     }
 
     /// The Workload of a job among those that it controls; the others are removed.
-    fn own_workload(&mut self, key: &JobKey, view: &Arc<JobView>) -> Own {
+    fn own_workload(&mut self, key: &JobKey, view: &Arc<JobView>) -> OwnWorkload {
         let owned = self.world.owned(&view.job.uid);
         if owned.iter().any(|w| self.world.workloads[w].open.is_some()) {
-            return Own::Wait;
+            return OwnWorkload::Wait;
         }
         let deleting =
             |w: &&WorkloadKey| self.world.workloads[*w].object.metadata.deletion_timestamp.is_some();
         if let Some(leaving) = owned.iter().find(deleting) {
-            return Own::One(leaving.clone());
+            return OwnWorkload::One(leaving.clone());
         }
         let partial = self.config.on(Gate::PartialAdmission);
         let own = owned.iter().find(|w| {
@@ -151,23 +151,23 @@ impl Engine {
                     let only = only.clone();
                     self.update_workload(key, view, &only);
                 }
-                return Own::Wait;
+                return OwnWorkload::Wait;
             }
             // The templates are restored from the Workload that no longer matches, before it goes.
             if !view.suspended && view.finished.is_none() {
                 let note = "No matching Workload; restoring pod templates according to existent Workload";
                 let infos = restore_infos(&entry.object);
                 self.stop_job(key, view, infos, note, &[]);
-                return Own::Wait;
+                return OwnWorkload::Wait;
             }
             if self.is_active(key) {
-                return Own::Wait;
+                return OwnWorkload::Wait;
             }
         }
         let waits = own.is_none() && !rest.is_empty();
         for workload in rest.drain(..) {
             let note = format!("Deleted not matching Workload: {workload}");
-            let told = event(
+            let reported = event(
                 &key.object(),
                 &view.job.uid,
                 EventType::Normal,
@@ -175,29 +175,29 @@ impl Engine {
                 note,
                 reporter(key.kind),
             );
-            self.delete_workload(&workload, vec![told]);
+            self.delete_workload(&workload, vec![reported]);
         }
         match own {
-            Some(own) if self.find_back(key, view, &own) => Own::Wait,
+            Some(own) if self.find_back(key, view, &own) => OwnWorkload::Wait,
             Some(own) => {
                 self.drop_templates(key);
-                Own::One(own)
+                OwnWorkload::One(own)
             }
-            None if waits => Own::Wait,
-            None => Own::None,
+            None if waits => OwnWorkload::Wait,
+            None => OwnWorkload::None,
         }
     }
 
     /// The prebuilt Workload of a job: taken over, or out of sync with it (reference 03, `OutOfSync`).
-    fn prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, name: &str) -> Own {
+    fn prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, name: &str) -> OwnWorkload {
         let workload = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
-        let Some(entry) = self.world.workloads.get(&workload) else { return Own::None };
+        let Some(entry) = self.world.workloads.get(&workload) else { return OwnWorkload::None };
         if entry.open.is_some() || entry.retry.waits(self.now) {
-            return Own::Wait;
+            return OwnWorkload::Wait;
         }
         if let Some(trouble) = self.prebuilt_trouble(view, name) {
-            self.tell_job(key, view, EventType::Warning, "ErrWorkloadCompose", &trouble);
-            return Own::Wait;
+            self.report_job(key, view, EventType::Warning, "ErrWorkloadCompose", &trouble);
+            return OwnWorkload::Wait;
         }
         let status = entry.status();
         if entry.controller_uid() == Some(&*view.job.uid) {
@@ -208,13 +208,13 @@ impl Engine {
                 transition::finish(&mut next, reason::OUT_OF_SYNC, message, self.at(&entry.object));
                 let counted = self.count_finished(&workload, &next);
                 self.write_status(&workload, Purpose::Finish, next, counted);
-                return Own::Wait;
+                return OwnWorkload::Wait;
             }
             self.drop_templates(key);
-            return Own::One(workload);
+            return OwnWorkload::One(workload);
         }
         self.adopt(key, view, &workload);
-        Own::Wait
+        OwnWorkload::Wait
     }
 
     /// Makes a job the controller of a Workload that has none.
@@ -223,7 +223,7 @@ impl Engine {
         let mut owners = entry.object.metadata.owner_references.clone().unwrap_or_default();
         owners.push(owner_reference(view));
         let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
-        let told = event(
+        let reported = event(
             &crate::world::workload_ref(workload),
             &entry.uid(),
             EventType::Normal,
@@ -231,7 +231,7 @@ impl Engine {
             "Added 1 owner reference(s)",
             reporter(key.kind),
         );
-        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![told]);
+        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
     }
 
     /// Finds back a Workload that lost its owner reference; says whether there is more to do first. One that was declared finished for
@@ -267,9 +267,9 @@ impl Engine {
         match self.priority_of(view) {
             Ok(priority) => self.create_workload(key, view, priority),
             Err(trouble) if view.workload_priority_class.is_some() => {
-                self.tell_job(key, view, EventType::Warning, "WorkloadPriorityClassNotFound", &trouble);
+                self.report_job(key, view, EventType::Warning, "WorkloadPriorityClassNotFound", &trouble);
             }
-            Err(trouble) => self.tell_job(key, view, EventType::Warning, "ErrWorkloadCompose", &trouble),
+            Err(trouble) => self.report_job(key, view, EventType::Warning, "ErrWorkloadCompose", &trouble),
         }
     }
 
@@ -298,7 +298,7 @@ impl Engine {
             return self.end_eviction(key, view, workload);
         }
         if view.suspended {
-            if self.take_back(workload) || self.give_back(key, view, workload) {
+            if self.revoke_reservation(workload) || self.give_back(key, view, workload) {
                 return;
             }
             let entry = &self.world.workloads[workload];
@@ -312,7 +312,7 @@ impl Engine {
                 return;
             }
             if reserved(self.world.workloads[workload].status()) {
-                self.tell_checks(key, view, workload);
+                self.report_checks(key, view, workload);
             }
             self.sync_spec(key, view, workload);
             return;
@@ -366,7 +366,7 @@ impl Engine {
             return;
         }
         let mut then = Vec::new();
-        // What goes on with a stop was told when it began.
+        // The event of a stop was sent when it began.
         if !view.stopping {
             then = vec![
                 event(&key.object(), &view.job.uid, EventType::Normal, "Stopped", why, reporter(key.kind)),
@@ -402,14 +402,14 @@ impl Engine {
         }
     }
 
-    /// Tells something about a job, once.
-    fn tell_job(&mut self, key: &JobKey, view: &JobView, type_: EventType, why: &str, note: &str) {
-        let told = format!("{why}: {note}");
+    /// Reports something about a job, once.
+    fn report_job(&mut self, key: &JobKey, view: &JobView, type_: EventType, why: &str, note: &str) {
+        let reported = format!("{why}: {note}");
         let Some(entry) = self.world.jobs.get_mut(key) else { return };
-        if entry.told.as_ref() == Some(&told) {
+        if entry.reported.as_ref() == Some(&reported) {
             return;
         }
-        entry.told = Some(told);
+        entry.reported = Some(reported);
         self.outbox.push(event(&key.object(), &view.job.uid, type_, why, note, reporter(key.kind)));
         self.outbox.push(log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
     }
@@ -418,7 +418,7 @@ impl Engine {
     fn sync_spec(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let (spec, status) = (&entry.object.spec, entry.status());
-        let told = |note: String| {
+        let reported = |note: String| {
             vec![event(
                 &key.object(),
                 &view.job.uid,
@@ -444,12 +444,12 @@ impl Engine {
                 Ok(priority) => priority,
                 Err(trouble) => {
                     let why = "WorkloadPriorityClassNotFound";
-                    return self.tell_job(key, view, EventType::Warning, why, &trouble);
+                    return self.report_job(key, view, EventType::Warning, why, &trouble);
                 }
             };
             let patch = json!({"spec": {"priorityClassRef": priority.class, "priority": priority.value}});
             let body = strict_patch(&entry.object, patch);
-            let then = told(format!("Updated workload priority class: {workload}"));
+            let then = reported(format!("Updated workload priority class: {workload}"));
             return self.patch_workload(workload, Purpose::UpdateWorkload, body, then);
         }
         let annotations = entry.object.metadata.annotations.as_ref();
@@ -459,14 +459,14 @@ impl Engine {
             let value = (!wanted.is_empty()).then_some(wanted);
             let patch = json!({"metadata": {"annotations": {labels::ADMISSION_GATED_BY: value}}});
             let body = strict_patch(&entry.object, patch);
-            let then = told(format!("Updated workload AdmissionGatedBy to {wanted:?}"));
+            let then = reported(format!("Updated workload AdmissionGatedBy to {wanted:?}"));
             self.patch_workload(workload, Purpose::UpdateWorkload, body, then);
         }
     }
 }
 
 /// The Workload of a job.
-pub(crate) enum Own {
+pub(crate) enum OwnWorkload {
     /// This one.
     One(WorkloadKey),
     /// None, and nothing is under way.

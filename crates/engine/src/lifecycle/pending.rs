@@ -26,23 +26,23 @@ const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so se
 /// So many checks fit into the status of a Workload (reference 01, 1.5): with more its reason for waiting would be refused, too.
 const MOST_CHECKS: usize = 8;
 
-/// For so many seconds after its creation nobody is warned that a Workload's queues are missing or inactive.
+/// For so many seconds after its creation there is no warning that a Workload's queues are missing or inactive.
 const QUIET_SECONDS: i64 = 5;
 
-/// What a Workload is told that nobody looked at yet.
+/// The message of a Workload that no cycle has looked at yet.
 const NOT_LOOKED_AT: &str = "Workload is pending evaluation in the scheduling queue";
 
 impl Engine {
     /// A Workload that waits: what keeps it from being looked at, and what lets it be queued again.
     pub(super) fn reconcile_pending(&mut self, key: &WorkloadKey) {
-        if self.obey_checks(key) || self.reconcile_requeue(key) || self.end_backoff(key) {
+        if self.apply_check_states(key) || self.reconcile_requeue(key) || self.end_backoff(key) {
             return;
         }
         let trouble = self.trouble(key);
         if trouble.is_some()
             && let Some(entry) = self.world.workloads.get_mut(key)
         {
-            entry.untold = None;
+            entry.pending_message = None;
         }
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());
@@ -60,17 +60,17 @@ impl Engine {
             if condition.is_some_and(same_queue) || !transition::pend(&mut next, why, &message, &[], at) {
                 return;
             }
-            let told = self.tell_trouble(key, why, &message);
-            let told = self.not_at_once(key, told);
+            let reported = self.report_trouble(key, why, &message);
+            let reported = self.not_at_once(key, reported);
             self.list_checks(key, &mut next);
-            self.write_status(key, Purpose::Pend, next, told);
+            self.write_status(key, Purpose::Pend, next, reported);
             return;
         }
-        if let Some(untold) = entry.untold.clone() {
-            return self.tell_unadmitted(key, &untold.why, untold.with_event);
+        if let Some(pending_message) = entry.pending_message.clone() {
+            return self.report_unadmitted(key, &pending_message.why, pending_message.with_event);
         }
         let Some(condition) = condition else {
-            return self.tell_newcomer(key);
+            return self.report_newcomer(key);
         };
         let outdated = [
             reason::MISCONFIGURED,
@@ -113,11 +113,11 @@ impl Engine {
     }
 
     /// A Workload about which nothing was said yet.
-    fn tell_newcomer(&mut self, key: &WorkloadKey) {
-        // Parked with its like, and never looked at itself.
+    fn report_newcomer(&mut self, key: &WorkloadKey) {
+        // Inadmissible with its equivalence class, and never looked at itself.
         let why = self.scheduler.last_decision(key).filter(|why| why.detail == Detail::Bypassed).cloned();
         if let Some(why) = why {
-            return self.tell_unadmitted(key, &Arc::new(why), false);
+            return self.report_unadmitted(key, &Arc::new(why), false);
         }
         if self.config.on(Gate::UnadmittedWorkloadsExplicitStatus) {
             let entry = &self.world.workloads[key];
@@ -133,7 +133,7 @@ impl Engine {
             self.write_status(key, Purpose::Pend, next, Vec::new());
             return;
         }
-        // Mostly the next cycle has something to say of it, and lists them in the same write.
+        // In most cases the next cycle writes its status, and lists them in the same write.
         self.unlisted.insert(key.clone());
     }
 
@@ -175,17 +175,17 @@ impl Engine {
     }
 
     /// Holds warnings about a Workload back that was just made: its queues may be on their way, and a job that is made with them in one
-    /// file is not to begin with a warning. Gives what is told at once.
-    pub(super) fn not_at_once(&mut self, key: &WorkloadKey, told: Vec<Effect>) -> Vec<Effect> {
+    /// file is not to begin with a warning. Returns what is reported at once.
+    pub(super) fn not_at_once(&mut self, key: &WorkloadKey, reported: Vec<Effect>) -> Vec<Effect> {
         let now = self.now;
-        let Some(entry) = self.world.workloads.get_mut(key) else { return told };
+        let Some(entry) = self.world.workloads.get_mut(key) else { return reported };
         entry.owed = None;
         let due = later(ingested::created(&entry.object), QUIET_SECONDS);
         if due <= now {
-            return told;
+            return reported;
         }
         let warns = |e: &Effect| matches!(e, Effect::Event(event) if event.type_ == EventType::Warning);
-        let (warnings, rest): (Vec<_>, Vec<_>) = told.into_iter().partition(warns);
+        let (warnings, rest): (Vec<_>, Vec<_>) = reported.into_iter().partition(warns);
         if let Some(Effect::Event(warning)) = warnings.into_iter().next() {
             entry.owed = Some((due, Box::new(warning)));
             self.wake_at(due, Alarm::Workload(key.clone()));
@@ -193,8 +193,8 @@ impl Engine {
         rest
     }
 
-    /// Tells what was held back, if it still holds.
-    pub(super) fn tell_owed(&mut self, key: &WorkloadKey) {
+    /// Reports what was held back, if it still applies.
+    pub(super) fn report_owed(&mut self, key: &WorkloadKey) {
         let now = self.now;
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         let Some((_, warning)) = entry.owed.take_if(|(due, _)| *due <= now) else { return };
@@ -204,7 +204,7 @@ impl Engine {
         }
     }
 
-    fn tell_trouble(&self, key: &WorkloadKey, why: Reason, message: &str) -> Vec<Effect> {
+    fn report_trouble(&self, key: &WorkloadKey, why: Reason, message: &str) -> Vec<Effect> {
         let uid = self.world.workloads[key].uid();
         let (type_, reason, note) = match why {
             Reason::AdmissionGated => {
@@ -294,7 +294,7 @@ impl Engine {
     }
 }
 
-/// The message about a namespace that the queue does not select, with the remedy where there is a plain one.
+/// The message about a namespace that the queue does not select, with the remedy if there is a simple one.
 pub(crate) fn namespace_message(queue: &ClusterQueue) -> String {
     let remedy = if queue.spec.namespace_selector.is_none() { NO_SELECTOR } else { "" };
     format!("workload namespace doesn't match ClusterQueue selector{remedy}")

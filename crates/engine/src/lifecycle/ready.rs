@@ -23,16 +23,16 @@ const NOT_READY: &str = "Not all pods are ready or succeeded";
 const ALL_READY: &str = "All pods reached readiness and the workload is running";
 const FAILED_POD: &str = "At least one pod has failed, waiting for recovery";
 
-/// Says of a Workload that is just admitted, or whose admission just ended, that its pods are not ready: in the write that does so.
+/// Says that the pods of a Workload are not ready when it is just admitted, or its admission just ended: in the same write.
 pub(super) fn ride(known: &WorkloadStatus, next: &mut WorkloadStatus, generation: i64, now: Timestamp) {
-    let told = conditions::find(&next.conditions, Type::PodsReady.as_str()).map(|c| c.reason.as_str());
+    let reported = conditions::find(&next.conditions, Type::PodsReady.as_str()).map(|c| c.reason.as_str());
     let ridden = match (is(known, Type::Admitted), is(next, Type::Admitted)) {
         (false, true) => true,
-        // Whoever admitted it may not have said so.
-        (true, true) => told.is_none() && is(next, Type::Evicted),
-        (_, false) => told.is_some(),
+        // Another scheduler that admitted it may not have said so.
+        (true, true) => reported.is_none() && is(next, Type::Evicted),
+        (_, false) => reported.is_some(),
     };
-    if ridden && told != Some(reason::WAIT_FOR_START) {
+    if ridden && reported != Some(reason::WAIT_FOR_START) {
         let wanted = Wanted { status: false, reason: reason::WAIT_FOR_START, message: NOT_READY };
         conditions::set(&mut next.conditions, Type::PodsReady.as_str(), wanted, generation, now);
     }
@@ -79,12 +79,12 @@ impl Engine {
         let mut next = status.clone();
         let at = self.at(&entry.object);
         conditions::set(&mut next.conditions, Type::PodsReady.as_str(), wanted, at.generation, at.now);
-        let then = if first { self.tell_ready(workload) } else { Vec::new() };
+        let then = if first { self.report_ready(workload) } else { Vec::new() };
         self.write_part(workload, Purpose::PodsReady, body::PODS_READY, next, then);
         true
     }
 
-    fn tell_ready(&self, workload: &WorkloadKey) -> Vec<crate::effect::Effect> {
+    fn report_ready(&self, workload: &WorkloadKey) -> Vec<crate::effect::Effect> {
         let entry = &self.world.workloads[workload];
         let status = entry.status();
         let queue = status.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
@@ -167,8 +167,8 @@ impl Engine {
         transition::target_deactivation(&mut next, why, "exceeding the maximum execution time", at);
         let note = format!("The maximum execution time ({most}s) exceeded");
         let uid = entry.uid();
-        let told = event(&workload_ref(key), &uid, EventType::Warning, why, note, REPORTER_WORKLOAD);
-        self.write_status(key, Purpose::Deactivate, next, vec![told]);
+        let reported = event(&workload_ref(key), &uid, EventType::Warning, why, note, REPORTER_WORKLOAD);
+        self.write_status(key, Purpose::Deactivate, next, vec![reported]);
         true
     }
 

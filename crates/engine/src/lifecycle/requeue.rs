@@ -79,12 +79,12 @@ impl Engine {
         if let Some(state) = &mut next.requeue_state {
             state.requeue_at = None;
         }
-        // Others may have written it: it goes whoever owns it.
+        // Another client may have written it: it is removed whatever manager owns it.
         self.patch_status(key, Purpose::Requeue, &json!({"requeueState": {"requeueAt": null}}), next);
         true
     }
 
-    /// A deactivated Workload has no backoff, whoever wrote it; says whether it wrote.
+    /// A deactivated Workload has no backoff, whatever client wrote it; says whether it wrote.
     pub(super) fn forget_requeuing(&mut self, key: &WorkloadKey) -> bool {
         let status = self.world.workloads[key].status();
         if status.requeue_state.is_none() {

@@ -21,8 +21,8 @@ use crate::ingest::workload::{is, reserved};
 use crate::outbox::{event, log};
 use crate::world::{JobKey, workload_ref};
 
-/// What a Workload is told whose reservation came late and does not fit.
-const TAKEN_BACK: &str = "Quota was reserved by a former leader, and others have got it since";
+/// The message of a Workload whose reservation came late and does not fit.
+const REVOKED: &str = "Quota was reserved by a former leader, and others have got it since";
 
 impl Engine {
     /// A Workload that holds quota: checks, stopped queues, timeouts.
@@ -31,14 +31,14 @@ impl Engine {
             self.end_backoff(key);
             return;
         }
-        let _ = self.take_back(key)
+        let _ = self.revoke_reservation(key)
             || self.reconcile_provisioning(key)
             || self.reconcile_checks(key)
             || self.reconcile_stop(key)
             || self.reconcile_deadlines(key);
     }
 
-    /// Whether a Workload holds quota now that it did not hold before, and that we are not just reserving for it. (Nobody but us can have
+    /// Whether a Workload holds quota now that it did not hold before, and that we are not just reserving for it. (No other replica can have
     /// reserved for one that was made since we lead.)
     pub(crate) fn is_foreign_reservation(&self, key: &WorkloadKey, workload: &slim::Workload) -> bool {
         if !self.decides() || !reserved(&workload.status) {
@@ -50,11 +50,11 @@ impl Engine {
         same && !reserving && !entry.uncertain && !reserved(&entry.object.status)
     }
 
-    /// What a former leader had under way may reserve quota late, after we gave the same to somebody else: two Workloads, and no
-    /// version that both writes depend on. Such a reservation counts from when it is seen, and is taken back before its job starts if it
-    /// does not fit beside what we have given since it was made, and would without. What does not fit for any other reason is respected:
-    /// others may reserve as they like, also beyond the quota. Running work stays. Says whether it is taken back, or will be.
-    pub(super) fn take_back(&mut self, key: &WorkloadKey) -> bool {
+    /// A write that a former leader had under way may reserve quota late, after we gave the same quota to another Workload: there is no
+    /// version that both writes depend on. Such a reservation counts from when it is seen, and is revoked before its job starts if it
+    /// does not fit beside what we have given since it was made, and would fit without that. A reservation that does not fit for another reason stays:
+    /// other clients may reserve beyond the quota. Running work stays. Says whether it is revoked, or will be.
+    pub(super) fn revoke_reservation(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         if !self.config.scheduling || !entry.unchecked || !reserved(entry.status()) {
             return false;
@@ -78,14 +78,14 @@ impl Engine {
             let at = self.at(&entry.object);
             let why = Reason::WaitingForQuota;
             let reason = if at.granular { why.as_str() } else { why.legacy() };
-            transition::unreserve(&mut next, reason, TAKEN_BACK, at);
+            transition::unreserve(&mut next, reason, REVOKED, at);
             let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone());
-            let told = log(
+            let reported = log(
                 Level::Warn,
-                "late reservation taken back",
+                "late reservation revoked",
                 &[("workload", key), ("queue", &queue.unwrap_or_default())],
             );
-            self.write_status(key, Purpose::ReleaseQuota, next, vec![told]);
+            self.write_status(key, Purpose::ReleaseQuota, next, vec![reported]);
         }
         true
     }
@@ -148,11 +148,11 @@ impl Engine {
                 return true;
             }
         }
-        if self.obey_checks(key) {
+        if self.apply_check_states(key) {
             return true;
         }
         if transition::admit_if_ready(&mut next, at) {
-            let then = if is(&next, Type::Admitted) { self.tell_admitted(key, &next) } else { Vec::new() };
+            let then = if is(&next, Type::Admitted) { self.report_admitted(key, &next) } else { Vec::new() };
             self.write_status(key, Purpose::Admit, next, then);
             return true;
         }
@@ -161,10 +161,10 @@ impl Engine {
 
     /// Deactivates a Workload that a check rejects, and evicts one that a check wants to be tried again, also one that waits: a late
     /// answer of a check would keep it out of its queue for good. Says whether it wrote.
-    pub(super) fn obey_checks(&mut self, key: &WorkloadKey) -> bool {
+    pub(super) fn apply_check_states(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         if !entry.object.spec.active {
-            // It is out already.
+            // It is evicted already.
             return false;
         }
         let in_state = |state: CheckState| -> Vec<(&str, &str)> {
@@ -182,7 +182,7 @@ impl Engine {
             transition::target_deactivation(&mut next, reason::ADMISSION_CHECK, &text, at);
             let note = format!("Deactivated due to {text}");
             let uid = entry.uid();
-            let told = event(
+            let reported = event(
                 &workload_ref(key),
                 &uid,
                 EventType::Warning,
@@ -190,7 +190,7 @@ impl Engine {
                 note,
                 REPORTER_WORKLOAD,
             );
-            self.write_status(key, Purpose::Deactivate, next, vec![told]);
+            self.write_status(key, Purpose::Deactivate, next, vec![reported]);
             return true;
         }
         let message = format!("Evicted due to {}", check_text("Retry", &retry));
@@ -275,7 +275,7 @@ fn needs_more(view: &JobView, status: &WorkloadStatus) -> bool {
     })
 }
 
-/// The checks that apply (reference 06, 6.10): with an admission, those whose flavors it uses; without, those that stand
+/// The checks that apply (reference 06, 6.10): with an admission, those whose flavors it uses; without, those that are
 /// before every flavor.
 pub(crate) fn required_checks(queue: &ClusterQueue, admission: Option<&Admission>) -> Vec<Name> {
     let rules =

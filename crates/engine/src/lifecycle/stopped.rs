@@ -43,7 +43,7 @@ impl Engine {
         self.write_status(workload, Purpose::ReleaseQuota, next, then);
     }
 
-    /// A Workload is being deleted: its job stops, then nothing of ours keeps it.
+    /// A Workload is being deleted: its job stops, then it loses our finalizer.
     pub(crate) fn workload_leaves(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         let running = view.finished.is_none();
         if running && (!view.suspended || view.stopping) {
@@ -115,7 +115,7 @@ impl Engine {
         self.write_status(workload, Purpose::Finish, next, then);
     }
 
-    /// What is measured when a Workload ends, however it does.
+    /// What is measured when a Workload ends, in whatever way.
     pub(super) fn count_finished(&self, workload: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
         let object = &self.world.workloads[workload].object;
         let held = next.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
@@ -148,7 +148,7 @@ impl Engine {
         }
         let mut next = entry.status().clone();
         transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
-        let mut told = vec![
+        let mut reported = vec![
             event(
                 &workload_ref(workload),
                 &entry.uid(),
@@ -159,8 +159,8 @@ impl Engine {
             ),
             log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
         ];
-        told.extend(self.count_finished(workload, &next));
+        reported.extend(self.count_finished(workload, &next));
         let workload = workload_key(&workload_ref(workload));
-        self.write_status(&workload, Purpose::Finish, next, told);
+        self.write_status(&workload, Purpose::Finish, next, reported);
     }
 }

@@ -17,7 +17,7 @@ use sluice_quantity::quantity_of;
 
 /// When and for which generation a transition is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At {
+pub(crate) struct TransitionContext {
     /// Now.
     pub now: Timestamp,
     /// The generation of the workload's spec.
@@ -26,8 +26,8 @@ pub(crate) struct At {
     pub granular: bool,
 }
 
-impl At {
-    /// The reason to write: the granular one, or what stood there before it existed.
+impl TransitionContext {
+    /// The reason to write: the granular one, or the one that was written before it existed.
     fn reason<'a>(self, granular: &'a str, legacy: &'a str) -> &'a str {
         if self.granular { granular } else { legacy }
     }
@@ -65,7 +65,7 @@ pub(crate) fn reserve(
     status: &mut WorkloadStatus,
     decided: &core::Admission,
     required_checks: &[core::Name],
-    at: At,
+    at: TransitionContext,
 ) {
     let message = format!("Quota reserved in ClusterQueue {}", decided.cluster_queue);
     at.set(status, Type::QuotaReserved, true, reason::QUOTA_RESERVED, &message);
@@ -82,9 +82,9 @@ pub(crate) fn reserve(
     admit_if_ready(status, at);
 }
 
-/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (reference 06, 6.10). What was never admitted
+/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (reference 06, 6.10). A Workload that was never admitted
 /// gets no condition that says so where reasons are not granular.
-pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: At) -> bool {
+pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext) -> bool {
     let reserved = conditions::is_true(&status.conditions, Type::QuotaReserved.as_str());
     let ready = status.admission_checks.iter().all(|c| c.state == CheckState::Ready);
     let admitted = conditions::is_true(&status.conditions, Type::Admitted.as_str());
@@ -125,7 +125,11 @@ fn count_execution_time(status: &mut WorkloadStatus, now: Timestamp) {
 }
 
 /// Keeps the list of checks as required: new ones Pending, others dropped, sorted; says whether it changed.
-pub(crate) fn sync_checks(status: &mut WorkloadStatus, required: &[core::Name], at: At) -> bool {
+pub(crate) fn sync_checks(
+    status: &mut WorkloadStatus,
+    required: &[core::Name],
+    at: TransitionContext,
+) -> bool {
     let before = status.admission_checks.clone();
     status.admission_checks.retain(|c| required.iter().any(|r| **r == *c.name));
     for name in required {
@@ -169,7 +173,7 @@ impl Eviction {
 }
 
 /// Asks the job to stop; the reservation stays (reference 06, 6.17). Says whether it is the first eviction of its kind.
-pub(crate) fn evict(status: &mut WorkloadStatus, eviction: &Eviction, at: At) -> bool {
+pub(crate) fn evict(status: &mut WorkloadStatus, eviction: &Eviction, at: TransitionContext) -> bool {
     at.set(status, Type::Evicted, true, &eviction.condition_reason(), &eviction.message);
     if let Some(why) = eviction.preemption {
         at.set(status, Type::Preempted, true, why, &eviction.message);
@@ -228,7 +232,7 @@ pub(crate) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
 }
 
 /// Gives the quota back after an eviction (reference 06, 6.17): the job has stopped.
-pub(crate) fn release(status: &mut WorkloadStatus, at: At) {
+pub(crate) fn release(status: &mut WorkloadStatus, at: TransitionContext) {
     let evicted = conditions::find(&status.conditions, Type::Evicted.as_str());
     let (why, message) = evicted.map(|c| (c.reason.clone(), c.message.clone())).unwrap_or_default();
     unreserve(status, at.reason(reason::PENDING_EVALUATION, reason::PENDING), &message, at);
@@ -237,7 +241,7 @@ pub(crate) fn release(status: &mut WorkloadStatus, at: At) {
 }
 
 /// Takes the reservation away.
-pub(crate) fn unreserve(status: &mut WorkloadStatus, why: &str, message: &str, at: At) {
+pub(crate) fn unreserve(status: &mut WorkloadStatus, why: &str, message: &str, at: TransitionContext) {
     at.set(status, Type::QuotaReserved, false, why, message);
     status.admission = None;
     admit_if_ready(status, at);
@@ -249,7 +253,7 @@ pub(crate) fn pend(
     why: core::Reason,
     message: &str,
     requests: &[(core::Name, Vec<(core::Name, core::Amount)>)],
-    at: At,
+    at: TransitionContext,
 ) -> bool {
     let why = at.reason(why.as_str(), why.legacy());
     let mut changed = at.set(status, Type::QuotaReserved, false, why, message);
@@ -269,7 +273,7 @@ pub(crate) fn pend(
 }
 
 /// Lets the workload be queued again.
-pub(crate) fn requeue(status: &mut WorkloadStatus, why: &str, message: &str, at: At) {
+pub(crate) fn requeue(status: &mut WorkloadStatus, why: &str, message: &str, at: TransitionContext) {
     at.set(status, Type::Requeued, true, why, message);
     if let Some(state) = &mut status.requeue_state {
         state.requeue_at = None;
@@ -280,12 +284,17 @@ pub(crate) fn requeue(status: &mut WorkloadStatus, why: &str, message: &str, at:
 }
 
 /// The job ended.
-pub(crate) fn finish(status: &mut WorkloadStatus, why: &str, message: &str, at: At) {
+pub(crate) fn finish(status: &mut WorkloadStatus, why: &str, message: &str, at: TransitionContext) {
     at.set(status, Type::Finished, true, why, message);
 }
 
 /// The workload will be deactivated, and why.
-pub(crate) fn target_deactivation(status: &mut WorkloadStatus, why: &str, message: &str, at: At) {
+pub(crate) fn target_deactivation(
+    status: &mut WorkloadStatus,
+    why: &str,
+    message: &str,
+    at: TransitionContext,
+) {
     at.set(status, Type::DeactivationTarget, true, why, message);
 }
 
@@ -295,7 +304,7 @@ pub(crate) fn forget(status: &mut WorkloadStatus, type_: Type) {
 }
 
 /// Preemption would be needed, and a gate forbids it.
-pub(crate) fn block_on_gates(status: &mut WorkloadStatus, at: At) -> bool {
+pub(crate) fn block_on_gates(status: &mut WorkloadStatus, at: TransitionContext) -> bool {
     at.set(
         status,
         Type::BlockedOnPreemptionGates,

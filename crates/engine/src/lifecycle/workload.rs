@@ -9,7 +9,7 @@ use sluice_api::{labels, slim};
 use sluice_core::{Reason, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
-use super::transition::{self, At, Eviction};
+use super::transition::{self, Eviction, TransitionContext};
 use crate::config::Part;
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
@@ -20,15 +20,15 @@ use crate::world::{Decision, controller};
 
 impl Engine {
     /// When and for which generation a transition is made now.
-    pub(crate) fn at(&self, object: &slim::Workload) -> At {
-        At {
+    pub(crate) fn at(&self, object: &slim::Workload) -> TransitionContext {
+        TransitionContext {
             now: self.now,
             generation: object.metadata.generation.unwrap_or(0),
             granular: self.config.on(Gate::UnadmittedWorkloadsObservability),
         }
     }
 
-    /// Tells the core what a Workload is, as far as it is written; what the core itself assumed stays.
+    /// Gives a Workload to the core as far as it is written; what the core itself assumed stays.
     pub(crate) fn sync_core(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let reserving = entry.uncertain
@@ -59,7 +59,7 @@ impl Engine {
             WorkloadState::Inactive => {}
         }
         if self.scheduler.put_workload(spec, time(self.now)) {
-            self.stir();
+            self.request_cycle();
         }
     }
 
@@ -91,7 +91,7 @@ impl Engine {
         if entry.decision.is_some() {
             return self.carry_out(key);
         }
-        self.tell_owed(key);
+        self.report_owed(key);
         self.sweep_requests(key);
         if !self.config.runs(Part::Workload) {
             return self.reconcile_for_others(key);
@@ -116,18 +116,19 @@ impl Engine {
         }
     }
 
-    /// What other parts do for a Workload while somebody else keeps it: the scheduler tells why it waits, and takes back what was overtaken;
-    /// nodes are asked for; its job follows.
+    /// What other parts do for a Workload while another controller keeps it: the scheduler reports why it waits, and revokes late reservations;
+    /// nodes are requested; its job is reconciled.
     fn reconcile_for_others(&mut self, key: &WorkloadKey) {
         let entry = &self.world.workloads[key];
         if is(entry.status(), Type::Finished) || entry.object.metadata.deletion_timestamp.is_some() {
             return;
         }
         if reserved(entry.status()) {
-            let _ =
-                is(entry.status(), Type::Evicted) || self.take_back(key) || self.reconcile_provisioning(key);
-        } else if let Some(untold) = entry.untold.clone() {
-            self.tell_unadmitted(key, &untold.why, untold.with_event);
+            let _ = is(entry.status(), Type::Evicted)
+                || self.revoke_reservation(key)
+                || self.reconcile_provisioning(key);
+        } else if let Some(pending_message) = entry.pending_message.clone() {
+            self.report_unadmitted(key, &pending_message.why, pending_message.with_event);
         }
         if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
             self.dirty.jobs.insert(job);
@@ -169,7 +170,7 @@ impl Engine {
         false
     }
 
-    /// Nobody will say any more how a Workload without an owner ended (reference 06, 6.19 "Orphans").
+    /// No controller reports any more how a Workload without an owner ended (reference 06, 6.19 "Orphans").
     fn finish_orphan(&mut self, key: &WorkloadKey) {
         let entry = &self.world.workloads[key];
         let mut next = entry.status().clone();
@@ -271,7 +272,7 @@ impl Engine {
     }
 }
 
-/// Whether a Workload that waits is to be told why: not while it is being deleted.
+/// Whether the reason why a Workload waits is written: not while it is being deleted.
 fn object_is_idle(object: &slim::Workload) -> bool {
     object.metadata.deletion_timestamp.is_none()
 }

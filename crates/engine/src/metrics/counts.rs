@@ -23,7 +23,7 @@ pub(super) struct OfQueue {
     pub unadmitted: BTreeMap<(String, String), usize>,
     /// What those that wait ask for, by resource.
     pub asked: BTreeMap<Name, Amount>,
-    /// Where Workloads have custom labels: those in the heap, and those that are parked.
+    /// Where Workloads have custom labels: those in the heap, and those that are inactive.
     pub pending: BTreeMap<Labels, (usize, usize)>,
     /// The same of those that are admitted.
     pub admitted: BTreeMap<Labels, usize>,
@@ -79,8 +79,8 @@ impl Engine {
             of_local.active += usize::from(active);
             if labelled {
                 let of_queue = counts.queues.entry(Name::clone(queue)).or_default();
-                let (in_heap, parked) = of_queue.pending.entry(custom()).or_default();
-                *if active { in_heap } else { parked } += 1;
+                let (in_heap, inactive) = of_queue.pending.entry(custom()).or_default();
+                *if active { in_heap } else { inactive } += 1;
             }
         }
         if !self.config.cluster_queue_resource_metrics || reserved(status) || !object.spec.active {

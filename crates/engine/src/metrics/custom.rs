@@ -17,7 +17,7 @@ use crate::effect::{Effect, Observation};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 
-/// A longer value, which only an annotation can have, is not told apart.
+/// Longer values, which only an annotation can have, are not distinguished.
 const MAX_VALUE: usize = 253;
 
 use SourceKind::{ClusterQueue, Cohort, LocalQueue, Workload};

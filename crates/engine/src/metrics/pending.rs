@@ -13,7 +13,7 @@ use crate::outbox::observe;
 
 impl Engine {
     /// Waiting workloads of a ClusterQueue, by their own labels where metrics have such: then `counted` has how many are in the heap, and
-    /// how many are parked. In a queue that is not active none is active.
+    /// how many are inactive. In a queue that is not active none is active.
     pub(super) fn pending_gauges(
         &self,
         name: &Name,
@@ -29,20 +29,20 @@ impl Engine {
             out.add(PENDING_WORKLOADS, &[name, "inadmissible"], number(all - active));
             return;
         }
-        for (custom, (active, parked)) in counted {
+        for (custom, (active, inactive)) in counted {
             let looked_at = if runs { active } else { 0 };
             out.add_with(PENDING_WORKLOADS, &[name, "active"], number(looked_at), &custom);
             out.add_with(
                 PENDING_WORKLOADS,
                 &[name, "inadmissible"],
-                number(active + parked - looked_at),
+                number(active + inactive - looked_at),
                 &custom,
             );
         }
     }
 
-    /// Notes which heads of a cycle preempt nobody although victims were chosen for them, because others took those or
-    /// the room beside them; and what those did instead whose victims others took.
+    /// Notes which heads of a cycle preempt no Workload although victims were chosen for them, because other heads took those or
+    /// the room beside them; and the outcome of the heads whose victims others took.
     pub(crate) fn count_skips(&mut self, entries: &[EntryReport]) {
         self.preemption_skips.clear();
         for entry in entries {

@@ -51,10 +51,10 @@ impl Engine {
         let Some(figures) = self.scheduler.cluster_queue_status(name) else { return };
         let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
         self.pending_gauges(name, &figures, counted.pending, out);
-        let (active, parked) = self.scheduler.pending_classes(name).unwrap_or_default();
+        let (active, inadmissible) = self.scheduler.pending_classes(name).unwrap_or_default();
         out.looked_at(self.scheduler.classes(name) / super::scrape::LIGHT);
         out.add(PENDING_SCHEDULING_HASHES, &[name, "active"], number(active));
-        out.add(PENDING_SCHEDULING_HASHES, &[name, "inadmissible"], number(parked));
+        out.add(PENDING_SCHEDULING_HASHES, &[name, "inadmissible"], number(inadmissible));
         out.add(RESERVING_ACTIVE_WORKLOADS, &[name], number(figures.reserving));
         if !self.custom.reads(SourceKind::Workload) {
             out.add(ADMITTED_ACTIVE_WORKLOADS, &[name], number(figures.admitted));
@@ -102,9 +102,9 @@ impl Engine {
         let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { return };
         // What waits in a queue that is not active is not looked at.
         let looked_at = if figures.inactive.is_none() { counted.active.min(figures.pending) } else { 0 };
-        let parked = figures.pending - looked_at;
+        let inadmissible = figures.pending - looked_at;
         out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "active"], number(looked_at));
-        out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "inadmissible"], number(parked));
+        out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "inadmissible"], number(inadmissible));
         out.add(LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS, &[name, namespace], number(figures.reserving));
         if !self.custom.reads(SourceKind::Workload) {
             out.add(LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS, &[name, namespace], number(figures.admitted));

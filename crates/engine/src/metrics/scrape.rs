@@ -20,7 +20,7 @@ pub(super) const LIGHT: usize = 32;
 
 /// What was looked at last.
 #[derive(Clone, Debug)]
-enum At {
+enum ScrapePosition {
     Workload(Option<WorkloadKey>),
     ClusterQueue(Option<Name>),
     LocalQueue(Option<(Name, Name)>),
@@ -36,7 +36,7 @@ type Cohorts = BTreeMap<Name, Option<BTreeMap<Vec<Arc<str>>, usize>>>;
 /// A scrape that is under way.
 #[derive(Clone, Debug)]
 pub struct Scrape {
-    at: At,
+    at: ScrapePosition,
     counts: Counts,
     cohorts: Cohorts,
     pages: Vec<Vec<GaugeValue>>,
@@ -47,7 +47,7 @@ pub struct Scrape {
 impl Default for Scrape {
     fn default() -> Self {
         Self {
-            at: At::Workload(None),
+            at: ScrapePosition::Workload(None),
             counts: Counts::default(),
             cohorts: Cohorts::default(),
             pages: Vec::new(),
@@ -86,7 +86,7 @@ impl Page<'_> {
         self.add_with(metric, labels, value, &[]);
     }
 
-    /// The same with custom labels that the others do not tell.
+    /// The same with custom labels that do not follow from the others.
     pub fn add_with(&mut self, metric: &'static str, labels: &[&str], value: f64, custom: &[Arc<str>]) {
         let mut labels = labels.iter().map(|l| Arc::from(*l)).collect();
         self.custom.complete(metric, &mut labels, custom);
@@ -114,29 +114,33 @@ impl Engine {
         let most = most.max(1);
         if !self.synced {
             scrape.complete = false;
-            scrape.at = At::End;
+            scrape.at = ScrapePosition::End;
         }
         let mut page = Page { values: Vec::new(), looks: 0, custom: &self.custom };
-        while page.looks < most && !matches!(scrape.at, At::End) {
-            scrape.at = match std::mem::replace(&mut scrape.at, At::End) {
-                At::Workload(last) => {
+        while page.looks < most && !matches!(scrape.at, ScrapePosition::End) {
+            scrape.at = match std::mem::replace(&mut scrape.at, ScrapePosition::End) {
+                ScrapePosition::Workload(last) => {
                     self.scrape_workloads(last.as_ref(), &mut scrape.counts, most, &mut page)
                 }
-                At::ClusterQueue(last) => self.scrape_cluster_queue(last.as_ref(), scrape, &mut page),
-                At::LocalQueue(last) => self.scrape_local_queue(last.as_ref(), scrape, &mut page),
-                At::Named(last) => self.scrape_cohort_names(last.as_ref(), &mut scrape.cohorts, &mut page),
-                At::Cohorts => match scrape.cohorts.pop_first() {
+                ScrapePosition::ClusterQueue(last) => {
+                    self.scrape_cluster_queue(last.as_ref(), scrape, &mut page)
+                }
+                ScrapePosition::LocalQueue(last) => self.scrape_local_queue(last.as_ref(), scrape, &mut page),
+                ScrapePosition::Named(last) => {
+                    self.scrape_cohort_names(last.as_ref(), &mut scrape.cohorts, &mut page)
+                }
+                ScrapePosition::Cohorts => match scrape.cohorts.pop_first() {
                     Some((name, admitted)) => {
                         page.looked_at(1);
                         self.cohort_gauges(&name, admitted, &mut page);
-                        At::Cohorts
+                        ScrapePosition::Cohorts
                     }
-                    None => At::End,
+                    None => ScrapePosition::End,
                 },
-                At::End => At::End,
+                ScrapePosition::End => ScrapePosition::End,
             };
         }
-        let done = matches!(scrape.at, At::End) && page.looks < most;
+        let done = matches!(scrape.at, ScrapePosition::End) && page.looks < most;
         if done {
             if let Some(counted) = scrape.counts.queues.remove("") {
                 Self::gauges_of_no_queue(counted, &mut page);
@@ -154,20 +158,25 @@ impl Engine {
         counts: &mut Counts,
         most: usize,
         page: &mut Page<'_>,
-    ) -> At {
+    ) -> ScrapePosition {
         for (key, entry) in after(&self.world.workloads, last) {
             self.count_workload(key, entry, counts);
             page.looked_at(1);
             if page.looks >= most {
-                return At::Workload(Some(key.clone()));
+                return ScrapePosition::Workload(Some(key.clone()));
             }
         }
-        At::ClusterQueue(None)
+        ScrapePosition::ClusterQueue(None)
     }
 
-    fn scrape_cluster_queue(&self, last: Option<&Name>, scrape: &mut Scrape, page: &mut Page<'_>) -> At {
+    fn scrape_cluster_queue(
+        &self,
+        last: Option<&Name>,
+        scrape: &mut Scrape,
+        page: &mut Page<'_>,
+    ) -> ScrapePosition {
         let Some((name, queue)) = after(&self.world.cluster_queues, last).next() else {
-            return At::LocalQueue(None);
+            return ScrapePosition::LocalQueue(None);
         };
         page.looked_at(1);
         let counted = scrape.counts.queues.remove(name).unwrap_or_default();
@@ -180,7 +189,7 @@ impl Engine {
                 *of.entry(labels.clone()).or_default() += admitted;
             }
         }
-        At::ClusterQueue(Some(Name::clone(name)))
+        ScrapePosition::ClusterQueue(Some(Name::clone(name)))
     }
 
     fn scrape_local_queue(
@@ -188,26 +197,37 @@ impl Engine {
         last: Option<&(Name, Name)>,
         scrape: &mut Scrape,
         page: &mut Page<'_>,
-    ) -> At {
+    ) -> ScrapePosition {
         let next = after(&self.world.local_queues, last).next();
         let Some((key, queue)) = next.filter(|_| self.config.local_queue_metrics.enable) else {
-            return if self.config.on(Gate::MetricsForCohorts) { At::Named(None) } else { At::End };
+            return if self.config.on(Gate::MetricsForCohorts) {
+                ScrapePosition::Named(None)
+            } else {
+                ScrapePosition::End
+            };
         };
         page.looked_at(1);
         if self.is_measured(queue) {
             let counted = scrape.counts.local_queues.remove(key).unwrap_or_default();
             self.local_queue_gauges(key, queue, counted, page);
         }
-        At::LocalQueue(Some(key.clone()))
+        ScrapePosition::LocalQueue(Some(key.clone()))
     }
 
-    fn scrape_cohort_names(&self, last: Option<&Name>, cohorts: &mut Cohorts, page: &mut Page<'_>) -> At {
-        let Some((name, cohort)) = after(&self.world.cohorts, last).next() else { return At::Cohorts };
+    fn scrape_cohort_names(
+        &self,
+        last: Option<&Name>,
+        cohorts: &mut Cohorts,
+        page: &mut Page<'_>,
+    ) -> ScrapePosition {
+        let Some((name, cohort)) = after(&self.world.cohorts, last).next() else {
+            return ScrapePosition::Cohorts;
+        };
         page.looked_at(1);
         cohorts.entry(Name::clone(name)).or_default();
         if let Some(parent) = cohort.spec.parent_name.as_deref() {
             cohorts.entry(Name::from(parent)).or_default();
         }
-        At::Named(Some(Name::clone(name)))
+        ScrapePosition::Named(Some(Name::clone(name)))
     }
 }

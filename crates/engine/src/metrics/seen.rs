@@ -1,4 +1,4 @@
-//! What is measured of a Workload's life from the object as it is seen, whichever client wrote it.
+//! What is measured of a Workload's life from the object as it is seen, whatever client wrote it.
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::slim;
@@ -11,7 +11,7 @@ use crate::metrics;
 use crate::outbox::observe;
 
 impl Engine {
-    /// What a new version of a Workload tells: how long its eviction took, and how long it ran.
+    /// What follows from a new version of a Workload: how long its eviction took, and how long it ran.
     pub(crate) fn measure_change(&mut self, key: &WorkloadKey, new: &slim::Workload) {
         if !self.decides() {
             return;
@@ -21,9 +21,9 @@ impl Engine {
             return;
         }
         let (before, after) = (&old.status, &new.status);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         if is(after, Type::Finished) && !is(before, Type::Finished) {
-            told = self.execution_time(key, new);
+            reported = self.execution_time(key, new);
         } else if reserved(before)
             && !reserved(after)
             && let Some(evicted) = conditions::find(&after.conditions, Type::Evicted.as_str())
@@ -32,9 +32,9 @@ impl Engine {
             let queue = before.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
             let latency = metrics::seconds_between(evicted.last_transition_time.0, self.now);
             let labels = [queue, &evicted.reason];
-            told.push(observe(metrics::WORKLOAD_EVICTION_LATENCY_SECONDS, &labels, latency));
+            reported.push(observe(metrics::WORKLOAD_EVICTION_LATENCY_SECONDS, &labels, latency));
         }
-        self.outbox.extend(told);
+        self.outbox.extend(reported);
     }
 
     fn execution_time(&self, key: &WorkloadKey, object: &slim::Workload) -> Vec<Effect> {
@@ -48,11 +48,11 @@ impl Engine {
         let held = status.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
         let queue = held.or_else(|| self.world.cluster_queue_of(key, object)).unwrap_or_default();
         let class = metrics::priority_class(object);
-        let mut told = vec![observe(metrics::EXECUTION_TIME_SECONDS, &[&queue, class], seconds)];
+        let mut reported = vec![observe(metrics::EXECUTION_TIME_SECONDS, &[&queue, class], seconds)];
         if self.measures(&key.namespace, &object.spec.queue_name) {
             let local = [&*object.spec.queue_name, &*key.namespace, class];
-            told.push(observe(metrics::LOCAL_QUEUE_EXECUTION_TIME_SECONDS, &local, seconds));
+            reported.push(observe(metrics::LOCAL_QUEUE_EXECUTION_TIME_SECONDS, &local, seconds));
         }
-        told
+        reported
     }
 }

@@ -31,7 +31,7 @@ struct Attempt {
 }
 
 /// What follows for one check.
-struct Outcome {
+struct CheckOutcome {
     /// What the check is to say.
     verdict: Option<Verdict>,
     /// What is to be asked for.
@@ -40,7 +40,7 @@ struct Outcome {
     keep: Vec<(Name, Name)>,
 }
 
-impl Outcome {
+impl CheckOutcome {
     const fn says(verdict: Verdict) -> Self {
         Self { verdict: Some(verdict), attempt: None, keep: Vec::new() }
     }
@@ -96,13 +96,13 @@ impl Engine {
         true
     }
 
-    fn look_at(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> Outcome {
+    fn look_at(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> CheckOutcome {
         let entry = &self.world.workloads[key];
         let Some(config) = self.provisioning_config(&check.name) else {
             return self.without_config(key, check);
         };
         let Some(plan) = Plan::of(&entry.object, entry.status(), config) else {
-            return Outcome::says(Verdict::plain(
+            return CheckOutcome::says(Verdict::plain(
                 CheckState::Ready,
                 "the provisioning request is not needed",
             ));
@@ -115,7 +115,7 @@ impl Engine {
         };
         let Some((number, request_key, request)) = self.current(key, check, &plan) else {
             let attempt = attempt(retries.saturating_add(1), plan);
-            return Outcome { verdict: None, attempt, keep: Vec::new() };
+            return CheckOutcome { verdict: None, attempt, keep: Vec::new() };
         };
         let case = Case {
             request,
@@ -131,17 +131,17 @@ impl Engine {
         };
         let keep = vec![request_key];
         match case.step() {
-            Step::Wait => Outcome { verdict: None, attempt: None, keep },
-            Step::Say(verdict) => Outcome { verdict: Some(verdict), attempt: None, keep },
+            Step::Wait => CheckOutcome { verdict: None, attempt: None, keep },
+            Step::Say(verdict) => CheckOutcome { verdict: Some(verdict), attempt: None, keep },
             Step::NextAttempt => {
-                Outcome { verdict: None, attempt: attempt(number.saturating_add(1), plan), keep }
+                CheckOutcome { verdict: None, attempt: attempt(number.saturating_add(1), plan), keep }
             }
         }
     }
 
     /// A check whose configuration does not exist: what it asked for and did not get is not wanted any more (reference 11.1.16); what was
     /// decided stays decided, and what pods run on stays.
-    fn without_config(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> Outcome {
+    fn without_config(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> CheckOutcome {
         let pending = check.state == CheckState::Pending;
         let verdict = pending.then(|| Verdict::plain(CheckState::Pending, "the check is not active"));
         let gone = self.listed.contains(&Kind::ProvisioningRequestConfig);
@@ -151,7 +151,7 @@ impl Engine {
             keep = self.world.requests_of(&uid);
             keep.retain(|(_, name)| attempt_of(name, &key.name, &check.name).is_some());
         }
-        Outcome { verdict, attempt: None, keep }
+        CheckOutcome { verdict, attempt: None, keep }
     }
 
     /// The latest attempt that asks for what is wanted. One that nodes came for stays whatever is wanted now.
@@ -172,7 +172,7 @@ impl Engine {
         owned.max_by_key(|(number, ..)| *number)
     }
 
-    /// Makes a check say something; gives what is to be told about it.
+    /// Makes a check say something; returns what is to be reported about it.
     fn say(&self, key: &WorkloadKey, check: &mut AdmissionCheckState, verdict: Verdict) -> Option<Effect> {
         let message = conditions::truncate(&verdict.message, MAX_MESSAGE_BYTES);
         let before = check.state;
@@ -265,7 +265,7 @@ impl Engine {
         }
         let entry = &self.world.workloads[key];
         let write = Write::Create(Box::new(attempt.plan.request(&attempt.name, &entry.object)));
-        let told = Effect::Event(Event {
+        let reported = Effect::Event(Event {
             object: workload_ref(key),
             uid: entry.uid(),
             type_: EventType::Normal,
@@ -279,7 +279,7 @@ impl Engine {
             "provisioning request created",
             &[("workload", key), ("request", &attempt.name), ("class", &attempt.plan.class)],
         );
-        self.write_for(key, &object, Purpose::CreateRequest, write, vec![told, logged]);
+        self.write_for(key, &object, Purpose::CreateRequest, write, vec![reported, logged]);
     }
 
     fn template_source(&self, key: &WorkloadKey, request: &str, pod_set: &str) -> TemplateSource {

@@ -8,7 +8,7 @@ use sluice_api::v1beta2::Workload;
 use super::names::template_name;
 use crate::input::{Kind, ObjectRef};
 
-/// A PodTemplate to create: the engine keeps no whole templates, so whoever writes it reads the Workload first.
+/// A PodTemplate to create: the engine keeps no whole templates, so the writer reads the Workload first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateSource {
     /// The Workload.

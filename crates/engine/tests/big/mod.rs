@@ -53,7 +53,7 @@ pub fn flavor(number: usize, value: &str) -> Object {
     ))
 }
 
-/// A check of somebody else's controller.
+/// A check of another controller.
 pub fn check(name: &str, active: bool) -> Object {
     let condition = json!({"type": "Active", "status": if active { "True" } else { "False" }, "reason": "Active",
         "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});

@@ -16,7 +16,7 @@ use crate::model::{Cluster, told};
 
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
-/// The resource that everybody wants.
+/// The resource that all jobs ask for.
 pub const TPU: &str = "google.com/tpu";
 
 /// A cluster with nodes.
@@ -24,7 +24,7 @@ pub struct Bed {
     pub c: Cluster,
     /// Machines that are not ready do not end pods, as if they were dead.
     pub machines_die: bool,
-    /// Nobody hears of the end of pods on machines that are not ready.
+    /// The API server does not get to know the end of pods on machines that are not ready.
     pub ends_are_seen_late: bool,
     /// Those pods.
     old_pods: BTreeSet<ObjectRef>,

@@ -1,4 +1,4 @@
-//! `kubectl drain`: pods leave a cordoned node, which may be gone before anybody looks again.
+//! `kubectl drain`: pods leave a cordoned node, which may be gone before the next look.
 
 use serde_json::json;
 use sluice_engine::{Input, ObjectRef};

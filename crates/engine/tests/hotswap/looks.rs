@@ -10,7 +10,7 @@ fn looks(bed: &Bed) -> u64 {
 }
 
 /// Two JobSets of a pool each run, and nothing is left; one of the nodes under the first fails for good.
-fn uneasy() -> Bed {
+fn degraded() -> Bed {
     let mut bed = Bed::new();
     bed.pools(&["a", "b"], 4);
     bed.page_queue(32);
@@ -20,13 +20,13 @@ fn uneasy() -> Bed {
     let first = bed.nodes_of(&["a"])[0].clone();
     bed.ready(&first, "Unknown");
     bed.pass(60);
-    assert_eq!(bed.c.engine.state()["hotswap"]["uneasy"], json!(true));
+    assert_eq!(bed.c.engine.state()["hotswap"]["degraded"], json!(true));
     bed
 }
 
 #[test]
 fn while_a_node_fails_others_that_come_are_looked_at_together() {
-    let mut bed = uneasy();
+    let mut bed = degraded();
     let before = looks(&bed);
     for number in 0..50 {
         let mut job = job("team-a", &format!("j{number}"), "q", 1, "1");
@@ -42,8 +42,8 @@ fn while_a_node_fails_others_that_come_are_looked_at_together() {
 
 #[test]
 fn the_end_of_work_on_a_failing_node_lowers_the_limit_at_once() {
-    let mut bed = uneasy();
-    // Four of its chips are lost, twelve are left: too few for anybody, and the pool is not whole.
+    let mut bed = degraded();
+    // Four of its chips are lost, twelve are left: too few for any job, and the pool is not whole.
     bed.jobset("three", "q", "low", 1);
     bed.settle();
     assert!(bed.runs("one") && !bed.runs("three"));

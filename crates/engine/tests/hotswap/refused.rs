@@ -1,4 +1,4 @@
-//! Nobody goes, and nothing is kept, for work that its queue would not take back.
+//! No Workload is evicted, and no room is kept, for work that its queue cannot admit again.
 
 use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};

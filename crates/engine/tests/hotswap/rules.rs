@@ -176,7 +176,7 @@ fn new_work_needs_quota_and_capacity_and_running_work_stays_when_capacity_shrink
     bed.pass(3);
     assert!(bed.runs("one") && !bed.runs("two"));
     assert!(bed.told("two", "QuotaReserved").starts_with("False/WaitingForCapacity"));
-    // Somebody cordons the pool under the running one.
+    // The pool under the running one is cordoned.
     for node in bed.nodes_of(&["a"]) {
         bed.c.api.edit(&node, &json!({"spec": {"unschedulable": true}}));
     }

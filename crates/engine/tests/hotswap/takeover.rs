@@ -68,5 +68,5 @@ fn nodes_are_not_given_away_twice_when_the_next_leader_has_not_yet_seen_the_firs
     let low = crate::model::Api::workload_ref(&bed.c.workload("low"));
     assert_eq!(admits(&bed, standby.clone()), [low], "with what it has seen, the pool is free");
     list(&bed, &mut standby, Kind::Workload);
-    assert_eq!(admits(&bed, standby), [], "whoever wins the lease lists Workloads before it leads");
+    assert_eq!(admits(&bed, standby), [], "the replica that wins the lease lists Workloads before it leads");
 }

@@ -1,4 +1,4 @@
-//! Pods on nodes that nobody has heard of yet: the watch of Nodes may be behind that of Pods when an autoscaler brings machines.
+//! Pods on nodes that have not been seen yet: the watch of Nodes may be behind that of Pods when an autoscaler brings machines.
 
 use sluice_engine::Kind;
 

@@ -112,7 +112,7 @@ fn a_flavor_without_its_topology_makes_a_cluster_queue_inactive_and_keeps_the_to
     let finalizers = &c.api.json(&topology).unwrap()["metadata"]["finalizers"];
     assert_eq!(*finalizers, json!(["kueue.x-k8s.io/resource-in-use"]));
 
-    // Whoever deletes it is told by what it is held; it goes with the last flavor that names it.
+    // Its events say what holds it; it goes with the last flavor that names it.
     c.api.delete(&topology);
     c.settle();
     assert_eq!(c.notes("InUse"), ["Kept until it is no longer used by: ResourceFlavor default"]);

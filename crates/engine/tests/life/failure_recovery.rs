@@ -16,7 +16,7 @@ fn cluster() -> Cluster {
     Cluster::new(config)
 }
 
-/// A node that nobody can reach, or can.
+/// A node that cannot be reached, or can.
 fn node(c: &mut Cluster, name: &str, unreachable: bool) -> ObjectRef {
     let taints = json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]);
     let taints = if unreachable { taints } else { json!([]) };

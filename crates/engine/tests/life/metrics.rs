@@ -216,7 +216,7 @@ fn who_finds_the_room_beside_its_victim_taken_counts_as_skipped_but_not_as_recom
     let skips = |c: &Cluster, queue: &str| gauges(c, "preemption_skips")[&format!("{SKIPS}[{queue:?}]")];
     assert_eq!((skips(&c, "a"), skips(&c, "b"), skips(&c, "borrows")), (0.0, 1.0, 0.0));
     let recomputed = "kueue_preemption_target_recomputations_total";
-    assert!(c.observed.iter().all(|(name, _)| name != recomputed), "nobody looked for other victims");
+    assert!(c.observed.iter().all(|(name, _)| name != recomputed), "no search for other victims was made");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_job_that_moves_to_another_queue_while_it_is_stopped_gives_its_quota_back_fi
 }
 
 #[test]
-fn a_job_that_moves_to_another_queue_and_is_let_go_on_at_once_does_not_run_on_its_former_quota() {
+fn a_job_that_moves_to_another_queue_and_resumes_at_once_does_not_run_on_its_former_quota() {
     let mut c = cluster();
     c.api.cluster_queue("other", "default", "1", &json!({}));
     c.api.local_queue("team-a", "other", "other");

@@ -16,7 +16,7 @@ fn lq() -> ObjectRef {
 
 /// A condition as others write it.
 pub fn says(type_: &str, status: &str, reason: &str) -> Value {
-    json!({"type": type_, "status": status, "reason": reason, "message": "by somebody else",
+    json!({"type": type_, "status": status, "reason": reason, "message": "by another scheduler",
         "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
@@ -113,7 +113,7 @@ fn a_deactivated_workload_that_nobody_releases_counts_nowhere() {
     c.api.edit(&left, &json!({"spec": {"active": false}}));
     c.settle();
     let status = &c.api.json(&left).unwrap()["status"];
-    assert!(status["admission"].is_object(), "nobody took its reservation back: {status:#}");
+    assert!(status["admission"].is_object(), "its reservation stays: {status:#}");
     assert_eq!(reserving(&c), 0);
     submit(&mut c, "a", "lq", 2, |_| {});
     assert!(!c.api.job("a").view.suspended, "its quota is free");
@@ -157,7 +157,7 @@ fn a_reservation_by_others_is_respected_although_it_exceeds_the_quota_or_its_que
         conditions[0]["lastTransitionTime"] = json!(c.now.to_string());
         c.api.edit_status(&workload, |s| *s = json!({"admission": given, "conditions": conditions}));
         c.advance(60);
-        assert_eq!(told(&c.workload(name), "QuotaReserved"), "True/QuotaReserved: by somebody else");
+        assert_eq!(told(&c.workload(name), "QuotaReserved"), "True/QuotaReserved: by another scheduler");
         assert!(!c.api.job(name).view.suspended, "{name} was let run");
     }
 }

@@ -188,7 +188,7 @@ fn without_cleanup_a_spent_request_stays_until_the_next_one_is_there() {
     let mut c = cluster(EngineConfig { gates, ..config() }, &json!({}));
     c.settle();
     provider(&mut c, "Failed", "True", "NoStock", "no stock");
-    assert!(request(&c).name.ends_with("-1"), "kept for whoever looks into it");
+    assert!(request(&c).name.ends_with("-1"), "kept for those who debug it");
     c.advance(70);
     assert!(request(&c).name.ends_with("-2"));
     assert_eq!(said(&c).0, "Pending");

@@ -79,7 +79,7 @@ fn a_job_that_its_user_deactivated_stays() {
     assert_eq!(c.api.jobs().count(), 1);
 }
 
-/// A Workload as somebody created it, without a job.
+/// A Workload as a user created it, without a job.
 fn workload(name: &str, more: &serde_json::Value) -> serde_json::Value {
     let template = serde_json::to_value(crate::model::build::template("1")).unwrap();
     let mut workload = json!({

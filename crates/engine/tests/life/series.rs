@@ -74,7 +74,7 @@ fn series_of_a_deleted_queue_go_at_once_and_nothing_is_counted_for_it_after() {
 fn in_a_queue_that_is_not_active_nothing_is_pending_actively() {
     let mut c = busy();
     let metric = "kueue_pending_workloads";
-    // Neither has been looked at again: the heap and what is parked both count.
+    // Neither has been looked at again: the heap and what is inadmissible both count.
     let all: f64 = gauges(&c, metric).values().sum();
     assert!((all - 2.0).abs() < f64::EPSILON);
     let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");

@@ -117,7 +117,7 @@ impl Api {
         )
     }
 
-    /// A check of somebody else's, active.
+    /// A check of another controller, active.
     pub fn active_check(&mut self, name: &str) {
         let check = self.put(
             Kind::AdmissionCheck,

@@ -247,7 +247,7 @@ impl Cluster {
         self.settle();
     }
 
-    /// Carries out what a former engine had under way; the answers reach nobody.
+    /// Carries out what a former engine had under way; the answers are lost.
     pub fn arrive(&mut self) {
         self.slow = None;
         for request in std::mem::take(&mut self.held) {

@@ -1,4 +1,4 @@
-//! What one look sees: the nodes with their health, and the pods on them by the Workload that they run for.
+//! What one evaluation sees: the nodes with their health, and the pods on them by the Workload that they run for.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,9 @@ pub(crate) struct SeenNode<'a> {
     pub allocatable: BTreeMap<Name, i128>,
 }
 
-/// What one look sees.
+/// What one evaluation sees.
 #[derive(Debug, Default)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct Snapshot<'a> {
     /// The nodes.
     pub nodes: BTreeMap<&'a str, SeenNode<'a>>,
     /// The pods of each Workload that holds quota, but for those that an earlier run left behind.
@@ -62,27 +62,27 @@ pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
     reserved(entry.status()) && !is(entry.status(), Type::Finished)
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Snapshot<'a> {
     /// What is there now.
     pub fn of(engine: &'a Engine, now: Timestamp) -> Self {
-        let mut scene = Self::of_nodes(engine, now);
+        let mut snapshot = Self::of_nodes(engine, now);
         for (key, pod) in &engine.world.pods {
-            scene.place(engine, key, pod);
+            snapshot.place(engine, key, pod);
         }
-        scene.left = engine.hotswap.left.iter().collect();
-        scene
+        snapshot.left = engine.hotswap.left.iter().collect();
+        snapshot
     }
 
     /// The nodes alone.
     pub fn of_nodes(engine: &'a Engine, now: Timestamp) -> Self {
-        let mut scene = Self::default();
+        let mut snapshot = Self::default();
         for (name, node) in &engine.world.nodes {
             let health = health::of(node, now, &engine.config.hotswap);
             let amounts = node.allocatable.iter();
             let allocatable = amounts.map(|(r, q)| (Name::from(r.as_str()), floor(r, &q.0))).collect();
-            scene.nodes.insert(name, SeenNode { node, health, allocatable });
+            snapshot.nodes.insert(name, SeenNode { node, health, allocatable });
         }
-        scene
+        snapshot
     }
 
     fn place(&mut self, engine: &'a Engine, key: &'a PodKey, pod: &'a Pod) {
@@ -103,7 +103,7 @@ impl<'a> Scene<'a> {
         self.nodes.iter().filter(|(_, seen)| has_labels(seen.node, flavor)).map(|(name, seen)| (*name, seen))
     }
 
-    /// The nodes that `may` lets pods be on; `sought` tells what is asked of them from everything else that is.
+    /// The nodes that `may` lets pods be on; `sought` names the request, so that equal requests share the answer.
     pub fn usable(&self, sought: String, may: impl Fn(&slim::Node) -> bool) -> Usable<'a> {
         if let Some(known) = self.usable.borrow().get(&sought) {
             return known.clone();

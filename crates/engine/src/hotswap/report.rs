@@ -1,10 +1,10 @@
-//! What is written and told: evictions with their reasons, and the lists of lost nodes.
+//! What is written and reported: evictions with their reasons, and the lists of lost nodes.
 
 use sluice_api::conditions::reason;
 use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Name, WorkloadKey};
 
-use super::decide::{Action, Stranded};
+use super::decide::{Action, NotMoved};
 use super::displaced::leaves;
 use crate::effect::{Effect, EventType, Level, Purpose};
 use crate::engine::Engine;
@@ -14,7 +14,7 @@ use crate::outbox::{event, log, observe};
 use crate::world::{Decision, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD, metrics};
 
-/// The reason of the condition Preempted of those who make room for displaced work.
+/// The reason of the condition Preempted of the Workloads that make room for displaced ones.
 const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
 /// The reason of the event that says why nothing is done.
 const NOT_MOVED: &str = "HotswapNotPossible";
@@ -32,11 +32,11 @@ fn shown(nodes: &[String]) -> String {
 }
 
 impl Engine {
-    /// Does what a look came to.
+    /// Carries out the result of an evaluation.
     pub(super) fn act(&mut self, action: Action) {
         match action {
             Action::Move { key, nodes, victims } => {
-                // Victims first: whoever comes after a crash in between finds their room free, and the move still to be made.
+                // Victims first: after a crash in between, the next leader finds their room free, and the move still to be made.
                 for victim in &victims {
                     self.make_way(&key, victim);
                 }
@@ -68,12 +68,12 @@ impl Engine {
         );
         let note =
             format!("Preempted workload {victim} (UID: {}) in ClusterQueue {other}; {who}", entry.uid());
-        let told = |of: &WorkloadKey, entry: &WorkloadEntry, why: &str, note: &str| {
+        let reported = |of: &WorkloadKey, entry: &WorkloadEntry, why: &str, note: &str| {
             event(&workload_ref(of), &entry.uid(), EventType::Normal, why, note, REPORTER_ADMISSION)
         };
         let more = vec![
-            told(victim, entry, reason::PREEMPTED, &format!("{message}; {who}")),
-            told(by, preemptor, "PreemptedWorkload", &note),
+            reported(victim, entry, reason::PREEMPTED, &format!("{message}; {who}")),
+            reported(by, preemptor, "PreemptedWorkload", &note),
             observe(metrics::PREEMPTED_WORKLOADS_TOTAL, &[&own, OUT_OF_COHORT_RECLAMATION], 1.0),
         ];
         let eviction = Eviction {
@@ -116,12 +116,12 @@ impl Engine {
     }
 
     /// Keeps the list of lost nodes in the status, and says why nothing is done when either is new.
-    fn list_nodes(&mut self, key: &WorkloadKey, nodes: &[String], why: Option<Stranded>) {
+    fn list_nodes(&mut self, key: &WorkloadKey, nodes: &[String], why: Option<NotMoved>) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let listed = nodes.iter().take(MOST_LISTED);
         let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone());
         let busy = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);
-        let known = why.as_ref().is_none_or(|why| self.hotswap.told.get(key) == Some(why));
+        let known = why.as_ref().is_none_or(|why| self.hotswap.reported.get(key) == Some(why));
         let done = if same { known } else { busy };
         if done {
             return;
@@ -130,7 +130,7 @@ impl Engine {
         next.unhealthy_nodes = listed.map(|name| UnhealthyNode { name: name.clone() }).collect();
         let then = why.as_ref().map(|why| self.not_moved(key, entry, nodes, why)).unwrap_or_default();
         if let Some(why) = why {
-            self.hotswap.told.insert(key.clone(), why);
+            self.hotswap.reported.insert(key.clone(), why);
         }
         if same {
             for effect in then {
@@ -146,27 +146,27 @@ impl Engine {
         key: &WorkloadKey,
         entry: &WorkloadEntry,
         nodes: &[String],
-        why: &Stranded,
+        why: &NotMoved,
     ) -> Vec<Effect> {
         let nodes = shown(nodes);
         let why = match why {
-            Stranded::Brake => format!(
+            NotMoved::Brake => format!(
                 "more than {} % of the flavor's nodes look unhealthy, so that nothing is evicted",
                 self.config.hotswap.max_unhealthy_percent
             ),
-            Stranded::NoRoom => {
+            NotMoved::NoRoom => {
                 "no healthy nodes are free for it, nor would be without workloads of lower priority"
                     .to_owned()
             }
-            Stranded::NoQuota => {
+            NotMoved::NoQuota => {
                 "it could not be admitted again: its ClusterQueue has no longer quota for it".to_owned()
             }
-            Stranded::Barred(why) => format!("it could not be admitted again: {why}"),
+            NotMoved::Barred(why) => format!("it could not be admitted again: {why}"),
         };
         let note = format!("Pods are on unhealthy node(s) {nodes}: {why}");
-        let told =
+        let reported =
             event(&workload_ref(key), &entry.uid(), EventType::Warning, NOT_MOVED, &note, REPORTER_WORKLOAD);
-        vec![told, log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]
+        vec![reported, log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]
     }
 }
 

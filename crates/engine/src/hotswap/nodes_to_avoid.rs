@@ -14,7 +14,7 @@ use sluice_api::slim;
 use sluice_core::Name;
 
 use super::capacity::Groups;
-use super::scene::Scene;
+use super::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::world::World;
 
@@ -25,7 +25,7 @@ const MOST_WEIGHT: i32 = 100;
 
 /// What is known about the nodes of the flavors in scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outlook {
+pub(crate) struct NodesToAvoid {
     flavors: BTreeMap<Name, Nodes>,
 }
 
@@ -40,22 +40,22 @@ struct Nodes {
     announced: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
-impl Outlook {
+impl NodesToAvoid {
     /// What the nodes of these flavors say; `labels` are those by which work of a flavor takes whole groups.
     pub fn of(
         world: &World,
-        scene: &Scene<'_>,
+        snapshot: &Snapshot<'_>,
         flavors: impl Iterator<Item = Name>,
         labels: &BTreeMap<Name, BTreeSet<String>>,
         groups: &BTreeMap<String, Groups<'_>>,
         announced: &str,
     ) -> Self {
-        let mut outlook = Self::default();
+        let mut nodes_to_avoid = Self::default();
         for flavor in flavors {
             let Some(object) = world.flavors.get(&flavor) else { continue };
             let mut nodes = Nodes::default();
             let keys: Vec<&String> = labels.get(&flavor).into_iter().flatten().collect();
-            for (_, seen) in scene.of_flavor(&object.spec.node_labels) {
+            for (_, seen) in snapshot.of_flavor(&object.spec.node_labels) {
                 let has = seen.node.metadata.labels.as_ref();
                 let label = |key: &str| has.and_then(|labels| labels.get(key));
                 let begins = label(announced).and_then(|text| text.parse::<i64>().ok());
@@ -72,12 +72,12 @@ impl Outlook {
                     }
                 }
             }
-            outlook.flavors.insert(flavor, nodes);
+            nodes_to_avoid.flavors.insert(flavor, nodes);
         }
-        outlook
+        nodes_to_avoid
     }
 
-    /// The affinity that keeps work on these flavors, which ends at `end` (Unix seconds; `None`: nobody knows), off nodes
+    /// The affinity that keeps work on these flavors, which ends at `end` (Unix seconds; `None`: unknown), off nodes
     /// that are no good for it; `groups` is the label by which it takes whole groups.
     fn affinity(
         &self,
@@ -91,7 +91,7 @@ impl Outlook {
         let mut preferred = Vec::new();
         if nodes.iter().filter_map(|nodes| nodes.first).any(comes_first) {
             preferred.push(prefer(requirement(announced, "DoesNotExist", Vec::new())));
-            // Of the two, one holds at most.
+            // At most one of the two holds.
             let late = end.map(|end| requirement(announced, "Gt", vec![end.saturating_sub(1).to_string()]));
             preferred.extend(late.map(prefer));
         }
@@ -148,17 +148,17 @@ fn end(now: Timestamp, object: &slim::Workload, view: &JobView) -> Option<i64> {
 
 impl Engine {
     /// What is known about nodes now: as of the last look, or anew if something has changed since.
-    fn outlook(&self) -> Cow<'_, Outlook> {
+    fn nodes_to_avoid(&self) -> Cow<'_, NodesToAvoid> {
         if !self.hotswap.stale {
-            return Cow::Borrowed(&self.hotswap.outlook);
+            return Cow::Borrowed(&self.hotswap.nodes_to_avoid);
         }
         let scope = super::scope::Scope::of(&self.world, &self.config);
-        let scene = Scene::of_nodes(self, self.now);
+        let snapshot = Snapshot::of_nodes(self, self.now);
         let labels = self.exclusive_labels(&scope, &self.exclusive_users());
-        let groups = self.groups(&labels, &scene);
+        let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
         let flavors = scope.flavors.into_keys();
-        Cow::Owned(Outlook::of(&self.world, &scene, flavors, &labels, &groups, announced))
+        Cow::Owned(NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced))
     }
 
     /// What a pod set that starts now on these flavors gets to keep off nodes that are no good for it.
@@ -176,7 +176,7 @@ impl Engine {
         let groups = set.and_then(|set| set.exclusive_topology.as_ref()).map(|groups| groups.key.as_str());
         let end = end(self.now, object, view);
         let announced = &self.config.hotswap.maintenance_time_label;
-        let node_affinity = self.outlook().affinity(flavors, end, groups, announced)?;
+        let node_affinity = self.nodes_to_avoid().affinity(flavors, end, groups, announced)?;
         Some(Box::new(Affinity { node_affinity: Some(node_affinity), ..Affinity::default() }))
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     const TIME: &str = "maintenance-time";
     const POOL: &str = "pool";
 
-    fn outlook(first: Option<i64>, broken: &[&str], announced: &[(&str, i64)]) -> Outlook {
+    fn nodes_to_avoid(first: Option<i64>, broken: &[&str], announced: &[(&str, i64)]) -> NodesToAvoid {
         let of = |all: BTreeSet<String>| {
             if all.is_empty() { BTreeMap::new() } else { [(POOL.to_owned(), all)].into() }
         };
@@ -200,11 +200,11 @@ mod tests {
             broken: of(broken.iter().map(|group| (*group).to_owned()).collect()),
             announced: [(POOL.to_owned(), announced)].into(),
         };
-        Outlook { flavors: [(Name::from("tpu"), nodes)].into() }
+        NodesToAvoid { flavors: [(Name::from("tpu"), nodes)].into() }
     }
 
-    fn affinity(outlook: &Outlook, end: Option<i64>, groups: Option<&str>) -> Value {
-        json!(outlook.affinity(&["tpu"].into(), end, groups, TIME))
+    fn affinity(nodes_to_avoid: &NodesToAvoid, end: Option<i64>, groups: Option<&str>) -> Value {
+        json!(nodes_to_avoid.affinity(&["tpu"].into(), end, groups, TIME))
     }
 
     fn preferred(expression: &Value) -> Value {
@@ -215,12 +215,12 @@ mod tests {
     fn work_of_unknown_length_avoids_every_announced_maintenance() {
         let terms = [preferred(&json!({"key": TIME, "operator": "DoesNotExist"}))];
         let expected = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
-        assert_eq!(affinity(&outlook(Some(1_000), &[], &[]), None, None), expected);
+        assert_eq!(affinity(&nodes_to_avoid(Some(1_000), &[], &[]), None, None), expected);
     }
 
     #[test]
     fn work_that_ends_in_time_avoids_nothing_and_other_work_takes_nodes_whose_turn_is_later() {
-        let known = outlook(Some(1_000), &[], &[]);
+        let known = nodes_to_avoid(Some(1_000), &[], &[]);
         assert_eq!(affinity(&known, Some(1_000), None), Value::Null);
         let terms = [
             preferred(&json!({"key": TIME, "operator": "DoesNotExist"})),
@@ -228,12 +228,12 @@ mod tests {
         ];
         let expected = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
         assert_eq!(affinity(&known, Some(1_001), None), expected);
-        assert_eq!(affinity(&outlook(None, &[], &[]), None, None), Value::Null);
+        assert_eq!(affinity(&nodes_to_avoid(None, &[], &[]), None, None), Value::Null);
     }
 
     #[test]
     fn a_slice_keeps_off_groups_that_are_not_whole_and_off_those_with_a_node_that_goes_soon() {
-        let known = outlook(Some(10), &["a"], &[("b", 10), ("c", 99)]);
+        let known = nodes_to_avoid(Some(10), &["a"], &[("b", 10), ("c", 99)]);
         let found = affinity(&known, Some(50), Some(POOL));
         let not_in = |group: &str| json!({"key": POOL, "operator": "NotIn", "values": [group]});
         assert_eq!(found["preferredDuringSchedulingIgnoredDuringExecution"][2], preferred(&not_in("b")));
@@ -247,7 +247,7 @@ mod tests {
     fn a_template_names_a_limited_number_of_groups() {
         let names: Vec<String> = (0..100).map(|n| format!("g{n:03}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let found = affinity(&outlook(None, &names, &[]), None, Some(POOL));
+        let found = affinity(&nodes_to_avoid(None, &names, &[]), None, Some(POOL));
         let terms = &found["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
         assert_eq!(terms[0]["matchExpressions"][0]["values"].as_array().unwrap().len(), MOST_GROUPS);
     }

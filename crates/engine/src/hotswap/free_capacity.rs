@@ -1,7 +1,7 @@
-//! What is free on the nodes, and whether pods fit there: first fit by name, whole groups for those who take them.
+//! What is free on the nodes, and whether pods fit there: first fit by name, whole groups for those Workloads that take them.
 //!
-//! Everything that is tried is noted and can be taken back: nothing is copied. The nodes that a search looks at are counted, so that
-//! it ends somewhere.
+//! Everything that is tried is noted and can be undone: nothing is copied. The nodes that a search looks at are counted, so that
+//! it has an end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use super::capacity::Groups;
 use super::needs::SetNeeds;
-use super::scene::{Scene, exact};
+use super::snapshot::{Snapshot, exact};
 
 /// The label and value of a group of nodes.
 type Group<'a> = (&'a str, &'a str);
@@ -18,7 +18,7 @@ type Group<'a> = (&'a str, &'a str);
 #[derive(Clone, Debug, Default)]
 struct Taken<'a> {
     /// Amounts: which of the free ones, and how much.
-    amounts: Vec<(Place, i128)>,
+    amounts: Vec<(Slot, i128)>,
     /// The nodes of its pods.
     nodes: BTreeSet<&'a str>,
     /// Groups that it has to itself.
@@ -27,7 +27,7 @@ struct Taken<'a> {
 
 /// A resource of a node: the positions of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Slot {
     node: usize,
     resource: usize,
 }
@@ -35,39 +35,39 @@ struct Place {
 /// A value before it was changed.
 #[derive(Clone, Debug)]
 enum Before<'a> {
-    Free(Place, i128),
+    Free(Slot, i128),
     Occupied(Group<'a>, usize),
 }
 
-/// How far changes are to be taken back.
+/// How far changes are to be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(usize);
 
 /// What is free on the nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct FreeCapacity<'a> {
     /// The positions of the nodes.
     nodes: BTreeMap<&'a str, usize>,
     /// By node: its resources.
     free: Vec<Vec<(&'a Name, i128)>>,
     taken: BTreeMap<&'a WorkloadKey, Taken<'a>>,
     pub(super) groups: &'a BTreeMap<String, Groups<'a>>,
-    /// Groups that somebody has to himself.
+    /// Groups that one Workload has to itself.
     occupied: BTreeMap<Group<'a>, usize>,
     before: Vec<Before<'a>>,
     steps: u64,
 }
 
-impl<'a> Room<'a> {
-    /// What the pods of a scene leave. `exclusive` names the labels by which a Workload takes whole groups.
+impl<'a> FreeCapacity<'a> {
+    /// What the pods of a snapshot leave. `exclusive` names the labels by which a Workload takes whole groups.
     pub fn of(
-        scene: &'a Scene<'a>,
+        snapshot: &'a Snapshot<'a>,
         groups: &'a BTreeMap<String, Groups<'a>>,
         exclusive: impl Fn(&WorkloadKey) -> BTreeSet<String>,
     ) -> Self {
         let mut room = Self {
-            nodes: scene.nodes.keys().enumerate().map(|(at, name)| (*name, at)).collect(),
-            free: scene
+            nodes: snapshot.nodes.keys().enumerate().map(|(at, name)| (*name, at)).collect(),
+            free: snapshot
                 .nodes
                 .values()
                 .map(|seen| seen.allocatable.iter().map(|(r, a)| (r, *a)).collect())
@@ -78,14 +78,14 @@ impl<'a> Room<'a> {
             before: Vec::new(),
             steps: 0,
         };
-        for pod in &scene.others {
+        for pod in &snapshot.others {
             for (resource, amount) in &pod.requests {
                 if let Some(place) = room.find(&pod.node, resource) {
                     room.free[place.node][place.resource].1 -= exact(*amount);
                 }
             }
         }
-        for (key, pods) in &scene.of_workload {
+        for (key, pods) in &snapshot.of_workload {
             let keys = exclusive(key);
             let mut taken = Taken::default();
             for pod in pods {
@@ -104,18 +104,18 @@ impl<'a> Room<'a> {
         room
     }
 
-    fn find(&self, node: &str, resource: &Name) -> Option<Place> {
+    fn find(&self, node: &str, resource: &Name) -> Option<Slot> {
         let node = *self.nodes.get(node)?;
         let resource = self.free[node].iter().position(|(name, _)| *name == resource)?;
-        Some(Place { node, resource })
+        Some(Slot { node, resource })
     }
 
-    /// Where changes from now on can be taken back to.
+    /// The point to which later changes can be undone.
     pub fn mark(&self) -> Mark {
         Mark(self.before.len())
     }
 
-    /// Takes all changes since then back.
+    /// Undoes all changes since then.
     pub fn undo(&mut self, mark: Mark) {
         while self.before.len() > mark.0 {
             match self.before.pop() {
@@ -143,7 +143,7 @@ impl<'a> Room<'a> {
         self.steps += steps as u64;
     }
 
-    fn change(&mut self, place: Place, by: i128) {
+    fn change(&mut self, place: Slot, by: i128) {
         let amount = &mut self.free[place.node][place.resource].1;
         self.before.push(Before::Free(place, *amount));
         *amount += by;
@@ -155,7 +155,7 @@ impl<'a> Room<'a> {
         *count = by(*count);
     }
 
-    /// Whether somebody has a group to himself.
+    /// Whether one Workload has the group to itself.
     fn is_occupied(&self, group: Group<'a>) -> bool {
         self.occupied.get(&group).is_some_and(|count| *count > 0)
     }
@@ -227,7 +227,7 @@ impl<'a> Room<'a> {
             for (resource, amount) in set.per_pod.iter().filter(|_| fit > 0) {
                 let at = self.free[node].iter().position(|(name, _)| *name == resource);
                 if let Some(resource) = at {
-                    self.change(Place { node, resource }, -(exact(*amount) * fit));
+                    self.change(Slot { node, resource }, -(exact(*amount) * fit));
                 }
             }
             left -= fit;
@@ -238,7 +238,7 @@ impl<'a> Room<'a> {
         left == 0
     }
 
-    /// Gives each replica a whole group that nobody else has.
+    /// Gives each replica a whole group that no other Workload has.
     fn place_in_groups(
         &mut self,
         set: &SetNeeds<'_>,
@@ -303,7 +303,7 @@ enum Fits<'a> {
 
 impl<'n, 'a> Probe<'n, 'a> {
     /// What there is room for now.
-    pub fn of(room: &mut Room<'a>, needs: &'n [SetNeeds<'a>]) -> Self {
+    pub fn of(room: &mut FreeCapacity<'a>, needs: &'n [SetNeeds<'a>]) -> Self {
         let mut sets = Vec::new();
         for set in needs {
             room.count(set.nodes.len());
@@ -333,7 +333,7 @@ impl<'n, 'a> Probe<'n, 'a> {
     }
 
     /// A Workload went, or came back.
-    pub fn changed(&mut self, room: &mut Room<'a>, key: &WorkloadKey) {
+    pub fn changed(&mut self, room: &mut FreeCapacity<'a>, key: &WorkloadKey) {
         let Some(taken) = room.taken.get(key) else { return };
         let mut nodes: Vec<usize> = taken.amounts.iter().map(|(place, _)| place.node).collect();
         nodes.dedup();
@@ -369,7 +369,7 @@ impl<'n, 'a> Probe<'n, 'a> {
     }
 
     /// Whether all fit. Several sets are tried, as they take from each other.
-    pub fn fits(&self, room: &mut Room<'a>) -> bool {
+    pub fn fits(&self, room: &mut FreeCapacity<'a>) -> bool {
         let each = self.needs.iter().zip(&self.sets).all(|(set, fits)| match fits {
             Fits::Nodes(_, sum) => *sum >= i128::from(set.count),
             Fits::Groups(_, good) => {
@@ -388,7 +388,13 @@ impl<'n, 'a> Probe<'n, 'a> {
 }
 
 /// Whether a group is free and has room for one replica.
-fn is_good<'a>(room: &Room<'a>, set: &SetNeeds<'_>, label: &'a str, value: &'a str, replicas: i64) -> bool {
+fn is_good<'a>(
+    room: &FreeCapacity<'a>,
+    set: &SetNeeds<'_>,
+    label: &'a str,
+    value: &'a str,
+    replicas: i64,
+) -> bool {
     if room.is_occupied((label, value)) {
         return false;
     }
