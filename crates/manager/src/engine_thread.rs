@@ -18,7 +18,7 @@ use sluice_engine::input::{Input, Object, ObjectRef, WriteError};
 use tracing::{error, info};
 
 use self::pages::Pages;
-use crate::intake::Place;
+use crate::intake::Slot;
 use crate::record::Recorder;
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::Document;
@@ -61,15 +61,15 @@ pub trait Outlet: Send + 'static {
 type Question<M> = Box<dyn FnOnce(&mut M) + Send>;
 
 enum Command<M> {
-    Input(Input, Document, Place),
+    Input(Input, Document, Slot),
     Synced(u64),
-    SetAside(ObjectRef, String, Place),
+    SetAside(ObjectRef, String, Slot),
     Written {
         generation: u64,
         id: EffectId,
         result: Result<Option<Object>, WriteError>,
         document: Document,
-        place: Place,
+        place: Slot,
     },
     Ask(Question<M>),
     Pages(Pages<M>),
@@ -92,13 +92,13 @@ impl<M> Handle<M> {
         let _ = self.0.send(command);
     }
 
-    /// Tells the engine something.
+    /// Sends the engine an input.
     pub fn input(&self, input: Input) {
-        self.seen(input, None, Place::default());
+        self.seen(input, None, Slot::default());
     }
 
-    /// Tells the engine something, with the document of the object in it while documents are kept.
-    pub fn seen(&self, input: Input, document: Document, place: Place) {
+    /// Sends the engine an input, with the document of the object in it while documents are kept.
+    pub fn seen(&self, input: Input, document: Document, place: Slot) {
         self.send(Command::Input(input, document, place));
     }
 
@@ -108,7 +108,7 @@ impl<M> Handle<M> {
     }
 
     /// An object made a part of the manager panic before the engine saw it.
-    pub fn set_aside(&self, object: ObjectRef, why: String, place: Place) {
+    pub fn set_aside(&self, object: ObjectRef, why: String, place: Slot) {
         self.send(Command::SetAside(object, why, place));
     }
 
@@ -119,7 +119,7 @@ impl<M> Handle<M> {
         id: EffectId,
         result: Result<Option<Object>, WriteError>,
         document: Document,
-        place: Place,
+        place: Slot,
     ) {
         self.send(Command::Written { generation, id, result, document, place });
     }
@@ -142,7 +142,7 @@ impl<M> Handle<M> {
     ) -> Option<T> {
         let (answer, receiver) = tokio::sync::oneshot::channel();
         self.send(Command::Ask(Box::new(move |machine| {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = answer.send(question(machine));
         })));
         receiver.await.ok()

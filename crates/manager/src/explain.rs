@@ -109,7 +109,7 @@ impl Explainer {
             let live = self.read(&namespace, &account.local_queue).await?;
             let work =
                 Work { configuration: self.configuration.clone(), live, account, namespace, name, asked };
-            // The thread keeps its turn until it is done, also when nobody waits for it any more.
+            // The thread keeps its turn until it is done, also when no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
                 let answer = work.explain();
                 drop(turn);

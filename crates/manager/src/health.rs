@@ -36,9 +36,9 @@ pub trait Probe: Send + Sync + 'static {
     fn checks(&self) -> Vec<Check>;
     /// Whether the process works at all: the engine's thread answers.
     fn alive(&self) -> BoxFuture<'_, bool>;
-    /// The engine's state, for people.
+    /// The engine's state, as text.
     fn state(&self) -> BoxFuture<'_, Option<String>>;
-    /// Differences between the engine's incremental state and a recomputation, for people. `pause`: also if the engine stops for that.
+    /// Differences between the engine's incremental state and a recomputation, as text. `pause`: also if the engine stops for that.
     fn audit(&self, pause: bool) -> BoxFuture<'_, Option<String>>;
     /// Why a Workload or job waits, and what would help.
     fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
@@ -142,8 +142,8 @@ async fn explain(
     }
 }
 
-/// Names and requests of all workloads are the operator's business alone: debug pages are for callers on this host, as
-/// `kubectl port-forward` is one. The page of a stranger that is open in a browser on this host is not: it can have its own name
+/// Names and requests of all workloads are for the operator alone: debug pages are for callers on this host, as
+/// `kubectl port-forward` is one. A foreign page that is open in a browser on this host is refused: it can have its own name
 /// resolve to this host, and that name is then in the Host header.
 async fn local(ConnectInfo(from): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
     if !from.ip().to_canonical().is_loopback() {

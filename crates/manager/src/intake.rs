@@ -17,7 +17,7 @@ pub struct Intake(Arc<Semaphore>);
 
 /// A place in it, until it is dropped; the default takes none.
 #[derive(Debug, Default)]
-pub struct Place(#[expect(dead_code, reason = "held, not read")] Option<OwnedSemaphorePermit>);
+pub struct Slot(#[expect(dead_code, reason = "held, not read")] Option<OwnedSemaphorePermit>);
 
 impl Default for Intake {
     fn default() -> Self {
@@ -27,10 +27,10 @@ impl Default for Intake {
 
 impl Intake {
     /// Waits for a place for something of so many bytes.
-    pub async fn place(&self, bytes: usize) -> Place {
+    pub async fn place(&self, bytes: usize) -> Slot {
         let wanted = u32::try_from(bytes >> 10).unwrap_or(ROOM).clamp(LEAST, ROOM);
         // The semaphore is never closed.
-        Place(Arc::clone(&self.0).acquire_many_owned(wanted).await.ok())
+        Slot(Arc::clone(&self.0).acquire_many_owned(wanted).await.ok())
     }
 }
 

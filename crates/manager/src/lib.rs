@@ -7,8 +7,8 @@
 //! Invariants:
 //! * only the leader's effects are written; followers keep the engine warm, and know all that was written before when they begin to decide;
 //! * writes of one object are in order, and a status that was overtaken by a newer one is never sent;
-//! * the answer of every write goes back to the engine, so that nobody waits for the watch's echo;
-//! * one malformed or poisonous object never stops the others.
+//! * the answer of every write goes back to the engine, so that it does not wait for the watch's echo;
+//! * one object that is malformed or makes the engine panic never stops the others.
 
 pub mod api_call;
 pub mod certs;

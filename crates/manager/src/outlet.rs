@@ -26,9 +26,9 @@ pub struct Effects {
     pub registry: Arc<Registry>,
     /// What must be listed anew when the engine was rebuilt.
     pub sync: Arc<SyncTracker>,
-    /// Tells watches to begin anew.
+    /// Makes the watches begin anew.
     pub epoch: watch::Sender<u64>,
-    /// Tells the process to end.
+    /// Makes the process end.
     pub fatal: mpsc::UnboundedSender<String>,
 }
 

@@ -29,11 +29,11 @@ pub struct Status {
     pub sync: Arc<SyncTracker>,
     /// How far the certificates are; nothing when there are no webhooks.
     pub certs: Option<watch::Receiver<CertsState>>,
-    /// Who leads.
+    /// Which replica leads.
     pub standing: watch::Receiver<Standing>,
     /// The engine.
     pub engine: Handle<Engine>,
-    /// Explains.
+    /// Makes explanations.
     pub explainer: Explainer,
 }
 

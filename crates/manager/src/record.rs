@@ -1,4 +1,4 @@
-//! `--record FILE`: everything that the engine is told and does, as it happens, for `sluice replay`.
+//! `--record FILE`: the engine's inputs and effects, as they happen, for `sluice replay`.
 //!
 //! The engine's thread only hands entries over; another thread makes lines of them. Between the two is a bounded buffer.
 //! Until everything was listed once, the engine waits when it is full, since nothing is decided yet. After that it never
@@ -35,7 +35,7 @@ pub struct Recorder {
 }
 
 /// Opens a file for its owner alone. It holds what many users may not read: it is not written to where a link leads, nor to a file that
-/// is somebody else's or has another name too. What was in it stays until that is known.
+/// belongs to another user or has another name too. What was in it stays until that is known.
 fn own_file(path: &Path) -> io::Result<File> {
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -82,7 +82,7 @@ impl Recorder {
         Ok(Self { entries: Some(entries), thread: Some(thread), synced: false })
     }
 
-    /// The engine is told something.
+    /// The engine gets an input.
     pub fn input(&mut self, at: Timestamp, input: &Input, document: Document) {
         if self.entries.is_some() {
             self.put(Entry::input(at, input, document.map(|document| *document)));
@@ -97,7 +97,7 @@ impl Recorder {
         }
     }
 
-    /// The engine was built anew, and is told everything again.
+    /// The engine was built anew, and gets all objects again.
     pub fn rebuilt(&mut self, at: Timestamp) {
         self.synced = false;
         self.put(Entry::rebuilt(at));
@@ -150,7 +150,7 @@ impl<W: io::Write> Log<W> {
             let entry = match entries.try_recv() {
                 Ok(entry) => Some(entry),
                 Err(TryRecvError::Empty) => {
-                    // Whoever looks into the file sees what happened so far.
+                    // A reader of the file sees what happened so far.
                     self.target.flush()?;
                     entries.recv().ok()
                 }
@@ -271,12 +271,12 @@ mod tests {
         assert_eq!((outcome.cycles, outcome.ended.as_deref()), (1, Some("the file reached 10 bytes")));
     }
 
-    /// A disk that takes nothing until it is told to.
+    /// A disk that takes nothing until it is allowed to.
     struct Stuck(mpsc::Receiver<()>, Shelf);
 
     impl io::Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Told, or the test is over.
+            // Allowed, or the test is over.
             let _ = self.0.recv();
             self.1.write(bytes)
         }

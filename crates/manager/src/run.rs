@@ -29,7 +29,7 @@ use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
 use crate::explain::Explainer;
 use crate::frameworks::Policy;
-use crate::intake::{Intake, Place};
+use crate::intake::{Intake, Slot};
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
 use crate::metrics::access::Access;
@@ -229,7 +229,7 @@ impl Parts {
         self.controllers.has(Controller::Provisioning)
     }
 
-    /// Who may ask for pods.
+    /// What may need pods.
     fn pods(&self) -> Pods {
         let on = |gate| self.configuration.gates.enabled(gate);
         if on(Gate::FailureRecoveryPolicy) {
@@ -362,16 +362,16 @@ fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
     })
 }
 
-/// Tells the engine of objects that nothing can be written on without a panic, once that exists.
+/// Reports objects to the engine on which no write succeeds without a panic, once the engine exists.
 fn poison(engine: Arc<OnceLock<Handle<Engine>>>) -> Poison {
     Arc::new(move |object, why| {
         if let Some(engine) = engine.get() {
-            engine.set_aside(object, why, Place::default());
+            engine.set_aside(object, why, Slot::default());
         }
     })
 }
 
-/// Takes what watches tell to the webhooks' facts and to the engine.
+/// Takes what watches deliver to the webhooks' facts and to the engine.
 fn feed(engine: Handle<Engine>, facts: Arc<FactStore>) -> Sink {
     Arc::new(move |feed, place| match feed {
         Feed::Input(input, document) => {

@@ -31,7 +31,7 @@ impl Stopper {
 impl Stop {
     /// Waits until the signal is given (or its giver is gone).
     pub async fn stopped(&mut self) {
-        // An error means that the sender is gone: nobody could stop us later, so stop now.
+        // An error means that the sender is gone: nothing could stop us later, so stop now.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 

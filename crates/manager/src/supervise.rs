@@ -1,4 +1,4 @@
-//! Tasks and threads that the process cannot do without: one that panics, or ends before it is told to, ends the process with its
+//! Tasks and threads that the process cannot do without: one that panics, or ends before the stop signal, ends the process with its
 //! reason. A manager that went on with a part of it dead would lead and not do what a leader does.
 //!
 //! Everything here is started through a [`Supervisor`]; clippy refuses the bare functions (`clippy.toml`).
@@ -22,7 +22,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// `fatal` is told the reason for which the process must end; once `stop` was given tasks may end.
+    /// `fatal` gets the reason for which the process must end; once `stop` was given tasks may end.
     pub fn new(fatal: mpsc::UnboundedSender<String>, stop: Stop) -> Self {
         Self { fatal, stop }
     }

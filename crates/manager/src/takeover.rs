@@ -1,7 +1,7 @@
 //! What comes between winning the lease and deciding: our own kinds and jobs are listed anew.
 //!
-//! Whoever led before may have admitted, started or stopped somebody a moment ago, and watches may be seconds behind. A leader that
-//! does not know of it would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
+//! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that
+//! does not know that would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
 //! of one that was just started. With queues older than those that the former leader has decided on, it would undo that: take back the
 //! admission of a running job whose queue has dropped a check, say. Lists that begin after the lease was won have it all.
 //!
@@ -18,7 +18,7 @@ use tracing::warn;
 
 use crate::watch::kinds;
 
-/// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say) keep everybody else waiting.
+/// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say) keep all other jobs waiting.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// By kind that is watched: the number of the last list that was delivered.
@@ -29,7 +29,7 @@ pub fn concerns(kind: Kind) -> bool {
     kinds::OWN.contains(&kind) || matches!(kind, Kind::Job(_))
 }
 
-/// The side of who leads: asks for lists, and learns that they are there.
+/// The leader's side: asks for lists, and learns that they are there.
 #[derive(Debug)]
 pub struct Takeover {
     asked: watch::Sender<u64>,
@@ -72,7 +72,7 @@ impl Takeover {
             let late = Instant::now() >= deadline;
             if turn > self.known && is_complete(&self.delivered.borrow_and_update(), turn, late) {
                 if !is_complete(&self.delivered.borrow(), turn, false) {
-                    warn!("not all jobs could be listed: deciding with what the watches have told");
+                    warn!("not all jobs could be listed: deciding with what the watches have shown");
                 }
                 self.known = turn;
                 return;
@@ -84,7 +84,7 @@ impl Takeover {
                 timeout_at(deadline, changed).await.unwrap_or(Ok(()))
             };
             if changed.is_err() {
-                // Nobody lists any more: they never will be.
+                // No watch lists any more: they never will be.
                 std::future::pending::<()>().await;
             }
         }
@@ -160,7 +160,7 @@ mod tests {
             lists.begin(kind);
         }
         deliver_own(&lists, lists.clone().turn());
-        assert!(!is_there(&mut takeover), "nobody has asked");
+        assert!(!is_there(&mut takeover), "no lists were asked for");
         assert!(lists.asked().now_or_never().is_none());
 
         takeover.ask();

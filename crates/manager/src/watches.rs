@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::error_chain::Chain;
-use crate::intake::Place;
+use crate::intake::Slot;
 use crate::watch::discovery::{missing, served};
 use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
 use crate::watch::pods::{self, Pods};
@@ -35,7 +35,7 @@ impl Crds {
     }
 
     /// Notes what is wrong, and logs it when it is news.
-    fn tell(&self, problem: Option<String>) {
+    fn report(&self, problem: Option<String>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *known == problem {
             return;
@@ -56,7 +56,7 @@ pub struct Wanted {
     pub jobs: Vec<JobKind>,
     /// ProvisioningRequests; the version that is served is noted here.
     pub provisioning: Option<Versions>,
-    /// Who may ask for pods.
+    /// What may need pods.
     pub pods: Pods,
 }
 
@@ -127,7 +127,7 @@ async fn wait_for_crds(client: &Client, crds: &Crds, shared: &mut Shared) -> boo
             Err(error) => Some(format!("the CRDs cannot be looked up: {}", Chain(&error))),
         };
         let complete = problem.is_none();
-        crds.tell(problem);
+        crds.report(problem);
         if complete {
             return true;
         }
@@ -229,7 +229,7 @@ where
     if ended == Ended::Gone {
         info!(kind = kind.plural(), "the CRD is gone");
         let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
-        (shared.sink)(Feed::Input(listed, None), Place::default());
+        (shared.sink)(Feed::Input(listed, None), Slot::default());
     }
     ended
 }
@@ -238,6 +238,6 @@ where
 fn absent(kind: Kind, shared: &Shared) {
     let epoch = *shared.epoch.borrow();
     if shared.sync.absent(kind) {
-        (shared.sink)(Feed::Synced(epoch), Place::default());
+        (shared.sink)(Feed::Synced(epoch), Slot::default());
     }
 }

@@ -128,10 +128,7 @@ fn the_rest_of_a_stop_waits_for_active_pods_of_a_suspended_job() {
         !waits(true, true, json!({"active": 0, "terminating": 2})),
         "Kubernetes lets the template change"
     );
-    assert!(
-        !waits(true, false, json!({"active": 2})),
-        "somebody started it again: it is to be suspended first"
-    );
+    assert!(!waits(true, false, json!({"active": 2})), "it was started again: it is to be suspended first");
     assert!(!waits(false, true, json!({"active": 2})), "no stop was begun");
 }
 

@@ -43,7 +43,7 @@ pub struct Material {
 
 /// What to do about the material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Renewal {
     /// It serves.
     Keep,
     /// The CA is good, the serving certificate is not (any more).
@@ -64,16 +64,16 @@ struct Read {
 }
 
 /// Judges what a Secret holds: is it whole, in time, and good for all `names`?
-pub fn decide(material: &Material, names: &BTreeSet<String>, now: Timestamp) -> Decision {
+pub fn decide(material: &Material, names: &BTreeSet<String>, now: Timestamp) -> Renewal {
     let cas = read_all(&material.ca_bundle);
-    let Some(ca) = cas.first() else { return Decision::RenewAll };
+    let Some(ca) = cas.first() else { return Renewal::RenewAll };
     let key_fits = KeyPair::from_pem(&material.ca_key)
         .is_ok_and(|key| rcgen::PublicKeyData::subject_public_key_info(&key) == ca.public_key);
     if !ca.is_ca || !key_fits || !holds(ca, now, CA_MARGIN) {
-        return Decision::RenewAll;
+        return Renewal::RenewAll;
     }
     let certs = read_all(&material.cert);
-    let Some(cert) = certs.first() else { return Decision::RenewServing };
+    let Some(cert) = certs.first() else { return Renewal::RenewServing };
     let key_fits = KeyPair::from_pem(&material.key)
         .is_ok_and(|key| rcgen::PublicKeyData::subject_public_key_info(&key) == cert.public_key);
     if !key_fits
@@ -81,23 +81,23 @@ pub fn decide(material: &Material, names: &BTreeSet<String>, now: Timestamp) -> 
         || !holds(cert, now, SERVING_MARGIN)
         || !names.is_subset(&cert.names)
     {
-        return Decision::RenewServing;
+        return Renewal::RenewServing;
     }
-    Decision::Keep
+    Renewal::Keep
 }
 
 /// Carries a decision out. A new CA is put in front of those that are still valid, so that no moment exists in which a
 /// certificate that some replica still serves is not trusted.
 pub fn renew(
     material: &Material,
-    decision: Decision,
+    decision: Renewal,
     names: &BTreeSet<String>,
     now: Timestamp,
 ) -> Result<Material, MakeError> {
-    if decision == Decision::Keep {
+    if decision == Renewal::Keep {
         return Ok(material.clone());
     }
-    let mut next = if decision == Decision::RenewAll {
+    let mut next = if decision == Renewal::RenewAll {
         let (ca_cert, ca_key) = make_ca(now)?;
         let ca_bundle = ca_cert + &still_valid(&material.ca_bundle, now);
         Material { ca_bundle, ca_key, ..Material::default() }
@@ -234,57 +234,54 @@ mod tests {
     }
 
     fn fresh() -> Material {
-        renew(&Material::default(), Decision::RenewAll, &names(&["webhook.svc", "127.0.0.1"]), now()).unwrap()
+        renew(&Material::default(), Renewal::RenewAll, &names(&["webhook.svc", "127.0.0.1"]), now()).unwrap()
     }
 
     #[test]
     fn nothing_or_nonsense_is_made_anew() {
         let wanted = names(&["webhook.svc"]);
-        assert_eq!(decide(&Material::default(), &wanted, now()), Decision::RenewAll);
+        assert_eq!(decide(&Material::default(), &wanted, now()), Renewal::RenewAll);
         let nonsense = Material { ca_bundle: "not PEM".to_owned(), ..fresh() };
-        assert_eq!(decide(&nonsense, &wanted, now()), Decision::RenewAll);
+        assert_eq!(decide(&nonsense, &wanted, now()), Renewal::RenewAll);
     }
 
     #[test]
     fn fresh_material_is_kept_for_its_names_and_ips() {
-        assert_eq!(decide(&fresh(), &names(&["webhook.svc", "127.0.0.1"]), now()), Decision::Keep);
+        assert_eq!(decide(&fresh(), &names(&["webhook.svc", "127.0.0.1"]), now()), Renewal::Keep);
     }
 
     #[test]
     fn a_new_name_renews_the_serving_certificate_and_keeps_the_old_names() {
         let wanted = names(&["10.0.0.7"]);
-        assert_eq!(decide(&fresh(), &wanted, now()), Decision::RenewServing);
-        let renewed = renew(&fresh(), Decision::RenewServing, &wanted, now()).unwrap();
-        assert_eq!(
-            decide(&renewed, &names(&["10.0.0.7", "webhook.svc", "127.0.0.1"]), now()),
-            Decision::Keep
-        );
+        assert_eq!(decide(&fresh(), &wanted, now()), Renewal::RenewServing);
+        let renewed = renew(&fresh(), Renewal::RenewServing, &wanted, now()).unwrap();
+        assert_eq!(decide(&renewed, &names(&["10.0.0.7", "webhook.svc", "127.0.0.1"]), now()), Renewal::Keep);
     }
 
     #[test]
     fn a_serving_certificate_near_its_end_is_renewed_under_the_same_ca() {
         let (material, wanted) = (fresh(), names(&["webhook.svc"]));
-        assert_eq!(decide(&material, &wanted, later(200)), Decision::Keep);
-        assert_eq!(decide(&material, &wanted, later(300)), Decision::RenewServing);
-        let renewed = renew(&material, Decision::RenewServing, &wanted, later(300)).unwrap();
+        assert_eq!(decide(&material, &wanted, later(200)), Renewal::Keep);
+        assert_eq!(decide(&material, &wanted, later(300)), Renewal::RenewServing);
+        let renewed = renew(&material, Renewal::RenewServing, &wanted, later(300)).unwrap();
         assert_eq!(renewed.ca_bundle, material.ca_bundle);
-        assert_eq!(decide(&renewed, &wanted, later(300)), Decision::Keep);
+        assert_eq!(decide(&renewed, &wanted, later(300)), Renewal::Keep);
     }
 
     #[test]
     fn an_expired_serving_certificate_is_renewed() {
-        assert_eq!(decide(&fresh(), &names(&["webhook.svc"]), later(400)), Decision::RenewServing);
+        assert_eq!(decide(&fresh(), &names(&["webhook.svc"]), later(400)), Renewal::RenewServing);
     }
 
     #[test]
     fn a_new_ca_stands_in_front_of_the_old_one_while_that_is_valid() {
         let (material, wanted) = (fresh(), names(&["webhook.svc"]));
-        assert_eq!(decide(&material, &wanted, later(3400)), Decision::RenewAll);
-        let renewed = renew(&material, Decision::RenewAll, &wanted, later(3400)).unwrap();
+        assert_eq!(decide(&material, &wanted, later(3400)), Renewal::RenewAll);
+        let renewed = renew(&material, Renewal::RenewAll, &wanted, later(3400)).unwrap();
         assert_eq!(blocks(&renewed.ca_bundle).count(), 2);
         assert!(renewed.ca_bundle.ends_with(&material.ca_bundle));
-        assert_eq!(decide(&renewed, &wanted, later(3400)), Decision::Keep);
-        let after_expiry = renew(&material, Decision::RenewAll, &wanted, later(4000)).unwrap();
+        assert_eq!(decide(&renewed, &wanted, later(3400)), Renewal::Keep);
+        let after_expiry = renew(&material, Renewal::RenewAll, &wanted, later(4000)).unwrap();
         assert_eq!(blocks(&after_expiry.ca_bundle).count(), 1);
     }
 
@@ -293,15 +290,15 @@ mod tests {
         let (one, other) = (fresh(), fresh());
         let wanted = names(&["webhook.svc"]);
         let mixed = Material { key: other.key.clone(), ..one.clone() };
-        assert_eq!(decide(&mixed, &wanted, now()), Decision::RenewServing);
+        assert_eq!(decide(&mixed, &wanted, now()), Renewal::RenewServing);
         let mixed = Material { ca_key: other.ca_key, ..one };
-        assert_eq!(decide(&mixed, &wanted, now()), Decision::RenewAll);
+        assert_eq!(decide(&mixed, &wanted, now()), Renewal::RenewAll);
     }
 
     #[test]
     fn a_certificate_of_another_ca_is_not_accepted() {
         let (one, other) = (fresh(), fresh());
         let mixed = Material { cert: other.cert, key: other.key, ..one };
-        assert_eq!(decide(&mixed, &names(&["webhook.svc"]), now()), Decision::RenewServing);
+        assert_eq!(decide(&mixed, &names(&["webhook.svc"]), now()), Renewal::RenewServing);
     }
 }

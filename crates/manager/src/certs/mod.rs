@@ -25,7 +25,7 @@ use crate::error_chain::Chain;
 use crate::serve::Tls;
 use crate::shutdown::Stop;
 use inject::Injector;
-use material::{Decision, Material, decide, renew};
+use material::{Material, Renewal, decide, renew};
 use server::{TlsError, TlsOptions};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,10 +74,10 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts with a certificate of its own that nobody trusts, so that the port is open at once.
+    /// Starts with a certificate of its own that no client trusts, so that the port is open at once.
     pub fn provisional(options: TlsOptions) -> Result<Self, CertsError> {
         let names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
-        let material = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now())?;
+        let material = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now())?;
         let config = options.server(material.cert.as_bytes(), material.key.as_bytes())?;
         Ok(Self { options, config: Tls::new(config) })
     }
@@ -130,7 +130,7 @@ impl Keeper {
                 Err(error) => CertsState::Pending(Chain(&error).to_string()),
             };
             let pause = if next == CertsState::Ready { PERIOD } else { IMPATIENT };
-            tell(&state, next);
+            publish(&state, next);
             if !stop.sleep(pause).await {
                 return;
             }
@@ -141,7 +141,7 @@ impl Keeper {
         self.injector.refresh().await?;
         let mut names = self.names.clone();
         names.extend(self.injector.hosts());
-        let material = self.agree(&names).await?;
+        let material = self.read_or_renew(&names).await?;
         if material != self.served {
             self.serving.exchange(material.cert.as_bytes(), material.key.as_bytes())?;
             self.served = material;
@@ -152,7 +152,7 @@ impl Keeper {
 
     /// Reads the Secret and, if need be, renews what it holds. The write is refused with a conflict if another replica was
     /// faster; then what that one wrote is taken in the next round.
-    async fn agree(&self, names: &BTreeSet<String>) -> Result<Material, CertsError> {
+    async fn read_or_renew(&self, names: &BTreeSet<String>) -> Result<Material, CertsError> {
         let uri = format!("/api/v1/namespaces/{}/secrets/{}", self.namespace, self.secret);
         let now = Timestamp::now();
         let secret: Secret = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
@@ -161,7 +161,7 @@ impl Keeper {
         };
         let material = unpack(secret.data.as_ref());
         let decision = decide(&material, names, now);
-        if decision == Decision::Keep {
+        if decision == Renewal::Keep {
             return Ok(material);
         }
         let next = renew(&material, decision, names, now)?;
@@ -175,7 +175,7 @@ impl Keeper {
     }
 
     async fn create(&self, names: &BTreeSet<String>, now: Timestamp) -> Result<Material, CertsError> {
-        let next = renew(&Material::default(), Decision::RenewAll, names, now)?;
+        let next = renew(&Material::default(), Renewal::RenewAll, names, now)?;
         let body = json!({
             "apiVersion": "v1",
             "kind": "Secret",
@@ -202,7 +202,7 @@ pub async fn serve_files(
             Ok(()) => CertsState::Ready,
             Err(error) => CertsState::Pending(Chain(&error).to_string()),
         };
-        tell(&state, next);
+        publish(&state, next);
         if !stop.sleep(Duration::from_secs(2)).await {
             return;
         }
@@ -228,7 +228,7 @@ async fn files(
 }
 
 /// Publishes a state, and logs a problem when it changes.
-fn tell(state: &watch::Sender<CertsState>, next: CertsState) {
+fn publish(state: &watch::Sender<CertsState>, next: CertsState) {
     state.send_if_modified(|state| {
         if *state == next {
             return false;
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn what_is_packed_into_the_secret_comes_out_again() {
         let names = service_names("kueue-system", "kueue-webhook-service", "");
-        let material = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
+        let material = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
         let data = pack(&material).into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         assert_eq!(unpack(Some(&data)), material);
         assert_eq!(unpack(None), Material::default());
@@ -300,7 +300,7 @@ mod tests {
         assert!(files(folder.path(), &serving, &mut served).await.is_err());
         for _ in 0..2 {
             let before = serving.config.now();
-            let made = renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
+            let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
             std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
             std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
             files(folder.path(), &serving, &mut served).await.unwrap();

@@ -109,13 +109,13 @@ impl TlsOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certs::material::{Decision, Material, renew};
+    use crate::certs::material::{Material, Renewal, renew};
     use jiff::Timestamp;
 
     #[test]
     fn our_own_material_makes_a_server_and_a_foreign_key_does_not() {
         let names = ["localhost".to_owned()].into_iter().collect();
-        let make = || renew(&Material::default(), Decision::RenewAll, &names, Timestamp::now()).unwrap();
+        let make = || renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
         let (one, other) = (make(), make());
         assert!(TlsOptions::default().server(one.cert.as_bytes(), one.key.as_bytes()).is_ok());
         assert!(TlsOptions::default().server(one.cert.as_bytes(), other.key.as_bytes()).is_err());

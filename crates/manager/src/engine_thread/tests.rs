@@ -12,7 +12,7 @@ use crate::supervise::tests::supervisor;
 /// What the stand-in calls scheduling takes so long.
 const SCHEDULING: Duration = Duration::from_hours(1);
 
-/// Says each applied input as a log effect, and panics on what is called `poison`.
+/// Says each applied input as a log effect, and panics on an object named `poison`.
 #[derive(Default)]
 struct Parrot {
     said: Vec<Effect>,
@@ -139,7 +139,7 @@ fn inputs_become_effects_in_order() {
     assert_eq!(fixture.next(), "0F a");
     fixture.handle.input(Input::Leader(true));
     assert_eq!(fixture.next(), "0L leader true");
-    fixture.handle.written(0, EffectId(7), Ok(None), None, Place::default());
+    fixture.handle.written(0, EffectId(7), Ok(None), None, Slot::default());
     assert_eq!(fixture.next(), "0L written 7");
 }
 
@@ -163,7 +163,7 @@ fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
 fn an_object_that_another_part_failed_on_is_told_and_forgotten_until_it_can_be_read() {
     let fixture = Fixture::new();
     let object = ObjectRef::cluster(sluice_engine::input::Kind::Namespace, "a");
-    fixture.handle.set_aside(object, "a panic".to_owned(), Place::default());
+    fixture.handle.set_aside(object, "a panic".to_owned(), Slot::default());
     assert_eq!(fixture.next(), "set aside Namespace a: a panic");
     assert_eq!(fixture.next(), "0F gone a");
     fixture.apply("a");
@@ -176,9 +176,9 @@ fn answers_and_lists_of_an_earlier_engine_do_not_count() {
     fixture.apply("poison");
     assert_eq!(fixture.next(), "set aside Namespace poison: poisoned by poison");
     assert_eq!(fixture.next(), "rebuilt 1");
-    fixture.handle.written(0, EffectId(1), Ok(None), None, Place::default());
+    fixture.handle.written(0, EffectId(1), Ok(None), None, Slot::default());
     fixture.handle.synced(0);
-    fixture.handle.written(1, EffectId(2), Ok(None), None, Place::default());
+    fixture.handle.written(1, EffectId(2), Ok(None), None, Slot::default());
     fixture.handle.synced(1);
     let said: Vec<_> = (0..4).map(|_| fixture.next()).collect();
     assert_eq!(said, ["1F aside poison", "1F leader false", "1F written 2", "1F synced"]);
@@ -266,7 +266,7 @@ fn stepping_down_builds_the_engine_anew_as_a_follower_and_drops_older_answers() 
     f.handle.step_down();
     assert_eq!(f.next(), "rebuilt 1");
     assert_eq!(f.next(), "1F leader false");
-    f.handle.written(0, EffectId(1), Ok(None), None, Place::default());
+    f.handle.written(0, EffectId(1), Ok(None), None, Slot::default());
     f.handle.input(Input::Leader(true));
     assert_eq!(f.next(), "1L leader true");
 }

@@ -10,16 +10,16 @@ const UPDATE: Duration = Duration::from_secs(10);
 
 /// What to do about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum EventAction {
     /// Create it, under this name.
     Create(String),
     /// Say on the event that was created how often it was seen.
     Update(Update),
-    /// Counted; to be told by [`Dedup::due`].
+    /// Counted; [`Dedup::due`] returns it later.
     Counted,
 }
 
-/// What is to be said on an event that was created before.
+/// A change of an event that was created before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// The event's name.
@@ -31,32 +31,32 @@ pub struct Update {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct Series {
     name: String,
     count: i32,
     last: Duration,
-    told: Duration,
+    sent_at: Duration,
     /// The latest note.
     note: String,
     /// Whether the event has that note.
-    told_note: bool,
+    note_is_sent: bool,
 }
 
-impl Entry {
+impl Series {
     fn new(name: String, note: &str, now: Duration) -> Self {
         let note = note.to_owned();
-        Self { name, count: 1, last: now, told: now, note, told_note: true }
+        Self { name, count: 1, last: now, sent_at: now, note, note_is_sent: true }
     }
 
-    /// When what was counted since it was told is to be told.
+    /// When the count since the last update is to be sent.
     fn due(&self) -> Duration {
-        self.told.saturating_add(UPDATE)
+        self.sent_at.saturating_add(UPDATE)
     }
 
-    /// What is to be told now.
+    /// The update to send now.
     fn update(&mut self, now: Duration) -> Update {
-        self.told = now;
-        let news = !std::mem::replace(&mut self.told_note, true);
+        self.sent_at = now;
+        let news = !std::mem::replace(&mut self.note_is_sent, true);
         Update { name: self.name.clone(), count: self.count, note: news.then(|| self.note.clone()) }
     }
 }
@@ -64,10 +64,10 @@ impl Entry {
 /// Remembers the last events, at most `capacity` of them.
 #[derive(Debug)]
 pub struct Dedup<K> {
-    entries: BTreeMap<K, Entry>,
+    entries: BTreeMap<K, Series>,
     order: VecDeque<K>,
-    /// When those that were counted and not told are to be told.
-    untold: BTreeSet<(Duration, K)>,
+    /// The series with counts that are not sent yet, by when they are to be sent.
+    pending_updates: BTreeSet<(Duration, K)>,
     capacity: usize,
 }
 
@@ -77,33 +77,39 @@ impl<K: Ord + Clone> Dedup<K> {
         Self {
             entries: BTreeMap::new(),
             order: VecDeque::new(),
-            untold: BTreeSet::new(),
+            pending_updates: BTreeSet::new(),
             capacity: capacity.max(1),
         }
     }
 
     /// An event occurs at monotonic time `now`; `name` makes a name for a new one. Events of one key are one series, whatever their notes
     /// say: the latest note is shown.
-    pub fn offer(&mut self, key: &K, note: &str, now: Duration, name: impl FnOnce() -> String) -> Decision {
+    pub fn offer(
+        &mut self,
+        key: &K,
+        note: &str,
+        now: Duration,
+        name: impl FnOnce() -> String,
+    ) -> EventAction {
         if let Some(entry) = self.entries.get_mut(key) {
             let fresh = now.saturating_sub(entry.last) < SERIES;
             if !fresh {
-                self.untold.remove(&(entry.due(), key.clone()));
-                *entry = Entry::new(name(), note, now);
-                return Decision::Create(entry.name.clone());
+                self.pending_updates.remove(&(entry.due(), key.clone()));
+                *entry = Series::new(name(), note, now);
+                return EventAction::Create(entry.name.clone());
             }
             entry.last = now;
             entry.count = entry.count.saturating_add(1);
             if entry.note != note {
                 note.clone_into(&mut entry.note);
-                entry.told_note = false;
+                entry.note_is_sent = false;
             }
-            if now.saturating_sub(entry.told) < UPDATE {
-                self.untold.insert((entry.due(), key.clone()));
-                return Decision::Counted;
+            if now.saturating_sub(entry.sent_at) < UPDATE {
+                self.pending_updates.insert((entry.due(), key.clone()));
+                return EventAction::Counted;
             }
-            self.untold.remove(&(entry.due(), key.clone()));
-            return Decision::Update(entry.update(now));
+            self.pending_updates.remove(&(entry.due(), key.clone()));
+            return EventAction::Update(entry.update(now));
         }
         if self.entries.len() >= self.capacity
             && let Some(oldest) = self.order.pop_front()
@@ -111,21 +117,21 @@ impl<K: Ord + Clone> Dedup<K> {
             self.drop_entry(&oldest);
         }
         let name = name();
-        self.entries.insert(key.clone(), Entry::new(name.clone(), note, now));
+        self.entries.insert(key.clone(), Series::new(name.clone(), note, now));
         self.order.push_back(key.clone());
-        Decision::Create(name)
+        EventAction::Create(name)
     }
 
-    /// When something that was counted is to be told.
+    /// When the next update is to be sent.
     pub fn next_due(&self) -> Option<Duration> {
-        self.untold.first().map(|(at, _)| *at)
+        self.pending_updates.first().map(|(at, _)| *at)
     }
 
-    /// What was counted and is to be told by now.
+    /// The updates that are due by now.
     pub fn due(&mut self, now: Duration) -> Vec<(K, Update)> {
         let mut due = Vec::new();
         while self.next_due().is_some_and(|at| at <= now)
-            && let Some((_, key)) = self.untold.pop_first()
+            && let Some((_, key)) = self.pending_updates.pop_first()
         {
             if let Some(entry) = self.entries.get_mut(&key) {
                 let update = entry.update(now);
@@ -144,7 +150,7 @@ impl<K: Ord + Clone> Dedup<K> {
 
     fn drop_entry(&mut self, key: &K) -> bool {
         let Some(entry) = self.entries.remove(key) else { return false };
-        self.untold.remove(&(entry.due(), key.clone()));
+        self.pending_updates.remove(&(entry.due(), key.clone()));
         true
     }
 }
@@ -153,11 +159,11 @@ impl<K: Ord + Clone> Dedup<K> {
 mod tests {
     use super::*;
 
-    fn noted(dedup: &mut Dedup<&'static str>, key: &'static str, note: &str, at_s: u64) -> Decision {
+    fn noted(dedup: &mut Dedup<&'static str>, key: &'static str, note: &str, at_s: u64) -> EventAction {
         dedup.offer(&key, note, Duration::from_secs(at_s), || format!("{key}.{at_s}"))
     }
 
-    fn offer(dedup: &mut Dedup<&'static str>, key: &'static str, at_s: u64) -> Decision {
+    fn offer(dedup: &mut Dedup<&'static str>, key: &'static str, at_s: u64) -> EventAction {
         noted(dedup, key, "", at_s)
     }
 
@@ -168,27 +174,30 @@ mod tests {
     #[test]
     fn a_repeated_event_becomes_a_series_that_is_told_seldom() {
         let mut dedup = Dedup::new(8);
-        assert_eq!(offer(&mut dedup, "a", 0), Decision::Create("a.0".to_owned()));
-        assert_eq!(offer(&mut dedup, "a", 1), Decision::Counted);
-        assert_eq!(offer(&mut dedup, "a", 11), Decision::Update(update("a.0", 3, None)));
-        assert_eq!(offer(&mut dedup, "a", 12), Decision::Counted);
-        assert_eq!(offer(&mut dedup, "b", 12), Decision::Create("b.12".to_owned()));
+        assert_eq!(offer(&mut dedup, "a", 0), EventAction::Create("a.0".to_owned()));
+        assert_eq!(offer(&mut dedup, "a", 1), EventAction::Counted);
+        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None)));
+        assert_eq!(offer(&mut dedup, "a", 12), EventAction::Counted);
+        assert_eq!(offer(&mut dedup, "b", 12), EventAction::Create("b.12".to_owned()));
     }
 
     #[test]
     fn eight_victims_are_one_event_with_a_series_that_shows_the_last_of_them() {
         let mut dedup = Dedup::new(8);
-        assert_eq!(noted(&mut dedup, "preempted", "victim 0", 0), Decision::Create("preempted.0".to_owned()));
+        assert_eq!(
+            noted(&mut dedup, "preempted", "victim 0", 0),
+            EventAction::Create("preempted.0".to_owned())
+        );
         for victim in 1..8 {
             let note = format!("victim {victim}");
-            assert_eq!(noted(&mut dedup, "preempted", &note, 0), Decision::Counted);
+            assert_eq!(noted(&mut dedup, "preempted", &note, 0), EventAction::Counted);
         }
         assert_eq!(dedup.next_due(), Some(UPDATE));
         assert_eq!(dedup.due(Duration::from_secs(9)), []);
         let last = update("preempted.0", 8, Some("victim 7"));
         assert_eq!(dedup.due(UPDATE), [("preempted", last)]);
         assert_eq!((dedup.next_due(), dedup.due(Duration::from_secs(99))), (None, Vec::new()));
-        assert_eq!(noted(&mut dedup, "preempted", "victim 7", 12), Decision::Counted);
+        assert_eq!(noted(&mut dedup, "preempted", "victim 7", 12), EventAction::Counted);
         assert_eq!(dedup.due(Duration::from_secs(20)), [("preempted", update("preempted.0", 9, None))]);
     }
 
@@ -197,7 +206,7 @@ mod tests {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
         offer(&mut dedup, "a", 1);
-        assert_eq!(offer(&mut dedup, "a", 11), Decision::Update(update("a.0", 3, None)));
+        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None)));
         assert_eq!(dedup.due(Duration::from_secs(30)), []);
     }
 
@@ -205,7 +214,7 @@ mod tests {
     fn after_a_long_pause_the_event_is_new() {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
-        assert_eq!(offer(&mut dedup, "a", 400), Decision::Create("a.400".to_owned()));
+        assert_eq!(offer(&mut dedup, "a", 400), EventAction::Create("a.400".to_owned()));
     }
 
     #[test]
@@ -217,10 +226,10 @@ mod tests {
                 offer(&mut dedup, key, 0);
             }
         }
-        assert_eq!((dedup.entries.len(), dedup.order.len(), dedup.untold.len()), (2, 2, 2));
+        assert_eq!((dedup.entries.len(), dedup.order.len(), dedup.pending_updates.len()), (2, 2, 2));
         assert_eq!(dedup.due(UPDATE).len(), 2, "what was forgotten is not told");
-        assert_eq!(offer(&mut dedup, "c", 11), Decision::Counted);
-        assert_eq!(offer(&mut dedup, "a", 11), Decision::Create("a.11".to_owned()));
+        assert_eq!(offer(&mut dedup, "c", 11), EventAction::Counted);
+        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Create("a.11".to_owned()));
     }
 
     #[test]
@@ -230,7 +239,7 @@ mod tests {
         offer(&mut dedup, "a", 0);
         dedup.forget(&"a");
         assert_eq!(dedup.next_due(), None);
-        assert_eq!(offer(&mut dedup, "a", 1), Decision::Create("a.1".to_owned()));
+        assert_eq!(offer(&mut dedup, "a", 1), EventAction::Create("a.1".to_owned()));
         assert_eq!(dedup.order.len(), 1);
     }
 }

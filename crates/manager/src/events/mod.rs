@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 use crate::api_call::{Call, CallError, Content};
 use crate::error_chain::Chain;
 use crate::supervise::Supervisor;
-use dedup::{Decision, Dedup, Update};
+use dedup::{Dedup, EventAction, Update};
 
 /// Events that may wait to be sent.
 const WAITING: usize = 8192;
@@ -106,17 +106,19 @@ async fn send_all(
         };
         let mut calls = Vec::new();
         let now = started.elapsed();
-        for (key, told) in dedup.due(now) {
-            calls.push((update(&key.0, &told, Timestamp::now()), key));
+        for (key, pending) in dedup.due(now) {
+            calls.push((update(&key.0, &pending, Timestamp::now()), key));
         }
         if let Some(event) = event {
             let key = key(&event);
             match dedup.offer(&key, &event.note, now, || event_name(&event.object.name)) {
-                Decision::Create(name) => {
+                EventAction::Create(name) => {
                     calls.push((create(&event, name, &instance, Timestamp::now()), key));
                 }
-                Decision::Update(told) => calls.push((update(&event.object, &told, Timestamp::now()), key)),
-                Decision::Counted => {}
+                EventAction::Update(pending) => {
+                    calls.push((update(&event.object, &pending, Timestamp::now()), key));
+                }
+                EventAction::Counted => {}
             }
         }
         for (call, key) in calls {
@@ -206,16 +208,16 @@ fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
     Call::with_body(Method::POST, uri(object), Content::Json, &body)
 }
 
-fn update(object: &ObjectRef, told: &Update, now: Timestamp) -> Call {
-    let mut body = json!({"series": {"count": told.count, "lastObservedTime": MicroTime(now)}});
-    let uri = match &told.note {
+fn update(object: &ObjectRef, pending: &Update, now: Timestamp) -> Call {
+    let mut body = json!({"series": {"count": pending.count, "lastObservedTime": MicroTime(now)}});
+    let uri = match &pending.note {
         None => uri(object),
         Some(note) => {
             body["message"] = json!(note);
             core_uri(object)
         }
     };
-    Call::with_body(Method::PATCH, format!("{uri}/{}", told.name), Content::MergePatch, &body)
+    Call::with_body(Method::PATCH, format!("{uri}/{}", pending.name), Content::MergePatch, &body)
 }
 
 /// Cuts a text to at most `bytes`, at a character's end, showing that something is missing.
@@ -290,8 +292,8 @@ mod tests {
         let event = event(ObjectRef::cluster(Kind::ClusterQueue, "cq"), "note");
         assert_eq!(uri(&event.object), "/apis/events.k8s.io/v1/namespaces/default/events");
         let again = |note: Option<&str>| {
-            let told = Update { name: "cq.1".to_owned(), count: 7, note: note.map(str::to_owned) };
-            let call = update(&event.object, &told, Timestamp::UNIX_EPOCH);
+            let pending = Update { name: "cq.1".to_owned(), count: 7, note: note.map(str::to_owned) };
+            let call = update(&event.object, &pending, Timestamp::UNIX_EPOCH);
             (call.uri, String::from_utf8(call.body).unwrap())
         };
         let (uri, body) = again(None);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// Holder identities of Sluice start with this; any other holder is Kueue (or a stranger).
+/// Holder identities of Sluice start with this; any other holder is Kueue (or an unknown program).
 pub const IDENTITY_PREFIX: &str = "sluice_";
 
 /// What of a Lease matters here.
@@ -50,7 +50,7 @@ pub enum Action {
     },
     /// We led, and the lease is no longer ours: stop leading at once.
     Lost {
-        /// Who holds it now; empty when nobody does.
+        /// The holder now; empty if there is none.
         holder: String,
     },
 }

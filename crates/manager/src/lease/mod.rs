@@ -17,21 +17,21 @@ use crate::error_chain::Chain;
 use crate::shutdown::Stop;
 use evaluate::{Action, IDENTITY_PREFIX, Observed, Record, Rival, evaluate};
 
-/// Where this replica stands.
+/// Whether this replica leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It does not lead (yet).
     Waiting {
         /// The holder that is waited for, if there is one.
         rival: Option<Rival>,
-        /// Why, for people.
+        /// Why, as text.
         detail: String,
     },
     /// It leads.
     Leading,
 }
 
-/// Tells that leadership is lost, and why. The election goes on only when it is answered, or dropped: by then nothing may be
+/// Says that leadership is lost, and why. The election goes on only when it is answered, or dropped: by then nothing may be
 /// written any more.
 pub type Loss = (String, oneshot::Sender<()>);
 
@@ -93,7 +93,7 @@ impl Election {
         (election, receiver)
     }
 
-    /// Runs until `stop` is given, then releases the lease. When it is lost, `losses` is told, and the election goes on from
+    /// Runs until `stop` is given, then releases the lease. When it is lost, `losses` receives that, and the election goes on from
     /// the beginning once that was answered.
     pub async fn run(mut self, mut stop: Stop, losses: mpsc::UnboundedSender<Loss>) {
         loop {
@@ -103,7 +103,7 @@ impl Election {
                 self.observed = Observed::default();
                 self.say(None, format!("leadership was lost: {why}"));
                 let (answer, answered) = oneshot::channel();
-                // Whoever is to be told lives as long as the process.
+                // The receiver lives as long as the process.
                 let _ = losses.send((why, answer));
                 let _ = answered.await;
             }
@@ -119,9 +119,9 @@ impl Election {
         loop {
             if !self.leading {
                 match self.read().await {
-                    Ok(lease) => self.lead_unless_kueue_does(lease.as_ref()),
-                    // Whoever may not read leases runs where nobody else leads.
-                    Err(error) if error.code() == Some(403) => self.lead_unless_kueue_does(None),
+                    Ok(lease) => self.try_to_lead_alone(lease.as_ref()),
+                    // Without the right to read leases there is no other leader to wait for.
+                    Err(error) if error.code() == Some(403) => self.try_to_lead_alone(None),
                     Err(error) => self.say(None, format!("the lease cannot be read: {}", Chain(&error))),
                 }
             }
@@ -131,7 +131,7 @@ impl Election {
         }
     }
 
-    fn lead_unless_kueue_does(&mut self, lease: Option<&Lease>) {
+    fn try_to_lead_alone(&mut self, lease: Option<&Lease>) {
         let record = lease.map(record);
         let unchanged = self.observed.note(record.as_ref(), self.started.elapsed());
         let Settings { identity, lease_duration, .. } = &self.settings;

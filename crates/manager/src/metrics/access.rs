@@ -1,4 +1,4 @@
-//! Who may read metrics: whoever the API server knows (TokenReview) and lets GET `/metrics` (SubjectAccessReview), as
+//! Who may read metrics: users whom the API server knows (TokenReview) and lets GET `/metrics` (SubjectAccessReview), as
 //! controller-runtime has it (reference 08). Answers are remembered for a short while.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ struct AccessReviewStatus {
 pub struct Access {
     client: Client,
     known: Mutex<Known>,
-    /// Strangers must not keep the API server busy: an unknown token waits for a turn.
+    /// Unknown tokens must not keep the API server busy: an unknown token waits for a turn.
     turns: Mutex<Turns>,
 }
 
@@ -115,7 +115,7 @@ impl Known {
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, (_, since)| now.saturating_duration_since(*since) < REMEMBER);
         }
-        // Readers whom the API server knows are not forgotten because of a flood of strangers.
+        // Readers whom the API server knows are not forgotten because of a flood of unknown tokens.
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, (verdict, _)| *verdict == Verdict::Allowed);
         }
@@ -132,7 +132,7 @@ impl Access {
         Self { client, known: Mutex::default(), turns: Mutex::new(Turns::new(Instant::now())) }
     }
 
-    /// Nothing when too many strangers ask.
+    /// Nothing when there are too many unknown tokens.
     async fn verdict(&self, token: &str, path: &str) -> Result<Option<Verdict>, CallError> {
         let key = (token.to_owned(), path.to_owned());
         if let Some(verdict) =

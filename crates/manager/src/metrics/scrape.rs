@@ -67,7 +67,7 @@ pub struct Scraper {
     pub lease: String,
     /// When the process started.
     pub started: SystemTime,
-    /// Held by the scrape that is under way.
+    /// Locked by the scrape that is under way.
     pub turn: Arc<Mutex<()>>,
 }
 
@@ -89,7 +89,7 @@ impl Scraper {
         if let Some(scrape) = pages.await {
             let complete = scrape.is_complete();
             let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
-            // An engine that was built anew knows no queue before it is told of them again.
+            // An engine that was built anew knows no queue before it has seen the queues again.
             if complete {
                 self.prune(existing(&samples)).await;
             }
@@ -130,7 +130,7 @@ impl Scraper {
 
     fn own(&self) -> Vec<Sample> {
         let dropped = self.events.as_ref().map_or(0, EventSink::dropped);
-        // Without leader election nobody else leads, and alerts must not miss a leader.
+        // Without leader election no other replica leads, and alerts must not miss a leader.
         let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
         let sample = |metric, labels: Vec<String>, value| Sample { metric, labels, value };
         vec![

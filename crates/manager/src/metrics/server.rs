@@ -1,4 +1,4 @@
-//! `/metrics` over TLS, for those whom the API server lets.
+//! `/metrics` over TLS, for users with the right to read it.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::definitions::{Definition, Found, definitions};
 use super::objects::{Tally, look_at_all};
 use super::report::KindLine;
-use super::{MigrateError, Place, Report, surroundings, told};
+use super::{MigrateError, Place, Report, api_message, surroundings};
 
 /// The version that Sluice's definitions store.
 const STORAGE: &str = "v1beta2";
@@ -44,7 +44,7 @@ async fn kind(place: &Place, definition: &Definition, tally: &mut Tally, report:
     let objects = match look_at_all(&place.client, definition, found, tally).await {
         Ok(count) => Some(count),
         Err(error) => {
-            report.obstacles.push(format!("{plural} cannot be read: {}", told(&error)));
+            report.obstacles.push(format!("{plural} cannot be read: {}", api_message(&error)));
             None
         }
     };

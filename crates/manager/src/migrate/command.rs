@@ -11,7 +11,7 @@ use crate::client::{client, connection};
 /// Something is not supported, has to be done first, or is left to do: not a failure, but not the end either.
 const NOT_CLEAR: u8 = 3;
 
-/// Refusals that are told of a kind: they often have one cause.
+/// Refusals that are api_message of a kind: they often have one cause.
 const EXAMPLES: usize = 10;
 
 /// `sluice migrate …`.

@@ -1,7 +1,7 @@
 //! `sluice migrate`: taking over a cluster whose objects Kueue wrote, and handing it back.
 //!
 //! `check` only reads and reports; `storage` rewrites every object in the version that its definition stores now, and then takes
-//! the older versions out of the definition's `status.storedVersions`. Both run with the rights of whoever calls them: the
+//! the older versions out of the definition's `status.storedVersions`. Both run with the rights of the user who calls them: the
 //! manager itself needs no right to write every object.
 
 mod check;
@@ -52,7 +52,7 @@ impl MigrateError {
 /// Where the manager is, or would be.
 #[derive(Clone)]
 pub struct Place {
-    /// Who asks.
+    /// The client.
     pub client: Client,
     /// The manager's namespace.
     pub namespace: String,
@@ -67,7 +67,7 @@ fn code(error: &kube::Error) -> Option<u16> {
 }
 
 /// What an error says to a reader: the API server's message, if it answered.
-fn told(error: &kube::Error) -> String {
+fn api_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => Chain(other).to_string(),

@@ -13,13 +13,13 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde_json::json;
 
 use super::definitions::{Definition, Found};
-use super::{MigrateError, code, told};
+use super::{MigrateError, api_message, code};
 
 /// Writes under way at the same time.
 const IN_FLIGHT: usize = 8;
 /// How often a list may expire before the step gives up.
 const EXPIRATIONS: u32 = 5;
-/// How often the definition's status is tried when somebody else writes it.
+/// How often the definition's status is tried when another client writes it.
 const ATTEMPTS: u32 = 5;
 
 /// What became of one kind.
@@ -47,7 +47,7 @@ pub enum Outcome {
     Changed,
 }
 
-/// Rewrites the objects of one kind. `progress` is told how many are done, page by page.
+/// Rewrites the objects of one kind. `progress` is api_message how many are done, page by page.
 pub async fn migrate_storage(
     client: &Client,
     definition: &mut Definition,
@@ -122,11 +122,11 @@ async fn rewrite(
     let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "uid": metadata.uid}});
     match api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => Ok(()),
-        // Somebody else has written it since it was listed, or removed it: that serves as well.
+        // Another client has written or removed it since it was listed: that serves as well.
         Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
         Err(error) => {
             let place = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-            Err(format!("{} {place}{name}: {}", definition.plural, told(&error)))
+            Err(format!("{} {place}{name}: {}", definition.plural, api_message(&error)))
         }
     }
 }

@@ -116,7 +116,7 @@ async fn lease(
     let lease = api.get_opt(&section.resource_name).await.map_err(MigrateError::api(what))?;
     let holder = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity);
     let line = match holder.filter(|holder| !holder.is_empty()) {
-        None => format!("nobody holds the lease {namespace}/{}", section.resource_name),
+        None => format!("no manager holds the lease {namespace}/{}", section.resource_name),
         Some(holder) if holder.starts_with(IDENTITY_PREFIX) => {
             format!("the lease is held by Sluice ({holder})")
         }
@@ -126,7 +126,7 @@ async fn lease(
     Ok(())
 }
 
-/// Webhooks of Kueue's that nobody would answer: with them in the cluster, whole kinds could not be created any more.
+/// Webhooks of Kueue that no server would answer: with them in the cluster, whole kinds could not be created any more.
 async fn webhooks(place: &Place, report: &mut Report) -> Result<(), MigrateError> {
     let what = "listing webhook configurations";
     let all = ListParams::default();
@@ -159,7 +159,7 @@ fn foreign_entries<'a>(
         entries.filter(|(name, config)| here(config) && !is_served(name)).map(|(name, _)| name).collect();
     if !names.is_empty() {
         report.obstacles.push(format!(
-            "remove Kueue's webhooks, which nobody would answer ({}): kubectl delete {kind} {}",
+            "remove Kueue's webhooks, which no server would answer ({}): kubectl delete {kind} {}",
             names.join(", "),
             metadata.name.as_deref().unwrap_or_default()
         ));
@@ -231,7 +231,7 @@ mod tests {
         );
         assert_eq!(
             report.obstacles,
-            ["remove Kueue's webhooks, which nobody would answer (mpod.kb.io, mrayjob.kb.io): \
+            ["remove Kueue's webhooks, which no server would answer (mpod.kb.io, mrayjob.kb.io): \
               kubectl delete mutatingwebhookconfiguration hooks"]
         );
     }

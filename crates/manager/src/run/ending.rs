@@ -48,14 +48,14 @@ impl Running {
                     // The election waits for this.
                     let _ = answer.send(());
                 }
-                // It goes on until it is told to stop, which was not yet.
+                // It goes on until the stop signal, which was not given yet.
                 ended = &mut self.election => return Ok(Ending::Fatal(self.why_the_election_ended(ended))),
                 Some(why) = self.fatal.recv() => return Ok(Ending::Fatal(why)),
             }
         }
     }
 
-    /// A panic in it was told before it ended.
+    /// A panic in it was reported before it ended.
     fn why_the_election_ended(&mut self, ended: Result<(), JoinError>) -> String {
         self.fatal.try_recv().unwrap_or_else(|_| match ended {
             Ok(()) => "the election ended".to_owned(),
@@ -72,7 +72,7 @@ impl Running {
         }
     }
 
-    /// What was written by whoever led before is known.
+    /// What the former leader wrote is known.
     fn lead(&self) {
         if *self.standing.borrow() == Standing::Leading {
             self.engine.input(Input::Leader(true));
@@ -108,7 +108,7 @@ impl Running {
         }
     }
 
-    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the doors.
+    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the servers.
     async fn stop_gracefully(self, stopper: Stopper) {
         self.engine.input(Input::Leader(false));
         // What the engine emitted before is with the writer once this is answered.

@@ -83,7 +83,7 @@ fn start(server: &Arc<Server>) -> (Running, Stopper) {
     (parts.start(server.client()).unwrap(), stopper)
 }
 
-/// Why the process ends, once it leads, and whether the part that panicked was told of.
+/// Why the process ends, once it leads, and whether the part that panicked was reported.
 async fn end(poisonous: &'static str) -> (Running, Arc<Server>, Ending) {
     let server = Server::new(poisonous);
     let (mut running, _stopper) = start(&server);

@@ -1,4 +1,4 @@
-//! Bodies that tell how far a request is.
+//! Bodies that record how far a request is.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
-use super::Entry;
+use super::ConnectionHandle;
 use super::connections::Phase;
 
 /// An answer is handed out in pieces, so that a reader that does not read is noticed.
@@ -22,11 +22,11 @@ pub struct Keep(pub Arc<dyn Any + Send + Sync>);
 /// The body of a request; its connection is receiving until it is dropped.
 pub struct Received {
     inner: Incoming,
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionHandle>,
 }
 
 impl Received {
-    pub(super) fn new(inner: Incoming, entry: Arc<Entry>) -> Self {
+    pub(super) fn new(inner: Incoming, entry: Arc<ConnectionHandle>) -> Self {
         entry.enter(if inner.is_end_stream() { Phase::Answering } else { Phase::Receiving });
         Self { inner, entry }
     }
@@ -62,12 +62,12 @@ impl HttpBody for Received {
 pub struct Sent {
     inner: Body,
     rest: Bytes,
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionHandle>,
     _kept: Option<Keep>,
 }
 
 impl Sent {
-    pub(super) fn of(mut response: Response, entry: Arc<Entry>) -> Response<Self> {
+    pub(super) fn of(mut response: Response, entry: Arc<ConnectionHandle>) -> Response<Self> {
         entry.enter(Phase::Sending);
         let kept = response.extensions_mut().remove::<Keep>();
         response.map(|inner| Self { inner, rest: Bytes::new(), entry, _kept: kept })

@@ -71,13 +71,13 @@ struct Connection {
     phase: Phase,
     since: Instant,
     shed: bool,
-    /// Told when the phase changes and when the connection is shed.
+    /// Notified when the phase changes and when the connection is shed.
     news: Arc<Notify>,
 }
 
 /// What becomes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Lifetime {
     /// It goes on, at least until this moment.
     Until(Instant),
     /// It goes on.
@@ -132,12 +132,12 @@ impl Connections {
     }
 
     /// Whether a connection may go on.
-    pub fn fate(&self, id: Id, now: Instant) -> Fate {
-        let Some(connection) = self.open.get(&id).filter(|c| !c.shed) else { return Fate::Over };
+    pub fn lifetime(&self, id: Id, now: Instant) -> Lifetime {
+        let Some(connection) = self.open.get(&id).filter(|c| !c.shed) else { return Lifetime::Over };
         match self.patience.of(connection.phase) {
-            None => Fate::Open,
-            Some(patience) if now.saturating_duration_since(connection.since) >= patience => Fate::Over,
-            Some(patience) => Fate::Until(connection.since + patience),
+            None => Lifetime::Open,
+            Some(patience) if now.saturating_duration_since(connection.since) >= patience => Lifetime::Over,
+            Some(patience) => Lifetime::Until(connection.since + patience),
         }
     }
 
@@ -183,7 +183,10 @@ mod tests {
         connections.enter(ids[3], Phase::Sending, at(start, 6));
         let over = |connections: &Connections| {
             let now = at(start, 8);
-            ids.iter().filter(|id| connections.fate(**id, now) == Fate::Over).copied().collect::<Vec<_>>()
+            ids.iter()
+                .filter(|id| connections.lifetime(**id, now) == Lifetime::Over)
+                .copied()
+                .collect::<Vec<_>>()
         };
         let mut order = Vec::new();
         while connections.shed(at(start, 8)) {
@@ -202,8 +205,8 @@ mod tests {
         let (new, _) = connections.add(start);
         assert!(!connections.shed(start));
         assert!(connections.shed(start + patience.settling));
-        assert_eq!(connections.fate(new, start), Fate::Over);
-        assert_ne!(connections.fate(used, start), Fate::Over);
+        assert_eq!(connections.lifetime(new, start), Lifetime::Over);
+        assert_ne!(connections.lifetime(used, start), Lifetime::Over);
     }
 
     #[test]
@@ -213,7 +216,7 @@ mod tests {
         connections.enter(ids[1], Phase::Receiving, at(start, 1));
         connections.enter(ids[2], Phase::Receiving, at(start, 2));
         assert!(connections.shed_slowest(ids[1], at(start, 3)));
-        assert_eq!(connections.fate(ids[2], at(start, 3)), Fate::Over);
+        assert_eq!(connections.lifetime(ids[2], at(start, 3)), Lifetime::Over);
         assert!(!connections.shed_slowest(ids[1], at(start, 3)), "only idle ones are left");
     }
 
@@ -222,19 +225,25 @@ mod tests {
         let patience = Patience::default();
         let (mut connections, start) = (Connections::new(patience), Instant::now());
         let (id, news) = connections.add(start);
-        assert_eq!(connections.fate(id, start), Fate::Until(start + patience.opening));
-        assert_eq!(connections.fate(id, start + patience.opening), Fate::Over);
+        assert_eq!(connections.lifetime(id, start), Lifetime::Until(start + patience.opening));
+        assert_eq!(connections.lifetime(id, start + patience.opening), Lifetime::Over);
         connections.enter(id, Phase::Receiving, at(start, 3));
         assert!(futures::FutureExt::now_or_never(news.notified()).is_some());
-        assert_eq!(connections.fate(id, at(start, 3)), Fate::Until(at(start, 3) + patience.receiving));
+        assert_eq!(
+            connections.lifetime(id, at(start, 3)),
+            Lifetime::Until(at(start, 3) + patience.receiving)
+        );
         connections.enter(id, Phase::Receiving, at(start, 9));
-        assert_eq!(connections.fate(id, at(start, 3) + patience.receiving), Fate::Over);
+        assert_eq!(connections.lifetime(id, at(start, 3) + patience.receiving), Lifetime::Over);
         connections.enter(id, Phase::Answering, at(start, 4));
-        assert_eq!(connections.fate(id, at(start, 100_000)), Fate::Open);
+        assert_eq!(connections.lifetime(id, at(start, 100_000)), Lifetime::Open);
         connections.enter(id, Phase::Idle, at(start, 5));
         connections.received(id, at(start, 6));
-        assert!(matches!(connections.fate(id, at(start, 6)), Fate::Until(_)), "a late end of a body is none");
+        assert!(
+            matches!(connections.lifetime(id, at(start, 6)), Lifetime::Until(_)),
+            "a late end of a body is none"
+        );
         connections.remove(id);
-        assert_eq!(connections.fate(id, start), Fate::Over);
+        assert_eq!(connections.lifetime(id, start), Lifetime::Over);
     }
 }

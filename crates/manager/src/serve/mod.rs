@@ -1,4 +1,4 @@
-//! HTTP/1.1 servers, with or without TLS, that strangers cannot exhaust: a bounded number of connections with a bounded time for each
+//! HTTP/1.1 servers, with or without TLS, that clients cannot exhaust: a bounded number of connections with a bounded time for each
 //! step, small heads, and no more descriptors than there are.
 //!
 //! Over the bound, the connection that is missed least gives way to the new one (see [`connections`]): thousands that are only
@@ -34,13 +34,13 @@ use tracing::{debug, error, warn};
 
 use crate::shutdown::Stop;
 use body::{Received, Sent};
-use connections::{Connections, Fate, Id, Patience, Phase};
+use connections::{Connections, Id, Lifetime, Patience, Phase};
 
 /// The bytes of a request's head, and of each direction's buffer. Tokens of service accounts are the largest things in it.
 const HEAD_BYTES: usize = 32 << 10;
 /// The headers of a request.
 const HEADERS: usize = 64;
-/// How long what is being answered may take once the server is told to stop.
+/// How long what is being answered may take after the stop signal of the server.
 const GRACE: Duration = Duration::from_secs(2);
 /// The pause after the system refused a connection: it has no descriptor left, or no memory.
 const REFUSED: Duration = Duration::from_millis(50);
@@ -77,13 +77,13 @@ pub struct Bounds {
 
 /// A connection, as its server knows it. Requests have it as an extension.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ConnectionHandle {
     id: Id,
     connections: Arc<Mutex<Connections>>,
     news: Arc<Notify>,
 }
 
-impl Entry {
+impl ConnectionHandle {
     fn with<T>(&self, act: impl FnOnce(&mut Connections) -> T) -> T {
         act(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -104,10 +104,10 @@ impl Entry {
     /// Waits until the connection must end.
     async fn over(&self) {
         loop {
-            match self.with(|connections| connections.fate(self.id, Instant::now())) {
-                Fate::Over => return,
-                Fate::Open => self.news.notified().await,
-                Fate::Until(then) => {
+            match self.with(|connections| connections.lifetime(self.id, Instant::now())) {
+                Lifetime::Over => return,
+                Lifetime::Open => self.news.notified().await,
+                Lifetime::Until(then) => {
                     tokio::select! {
                         () = self.news.notified() => {}
                         () = tokio::time::sleep_until(then.into()) => {}
@@ -119,7 +119,7 @@ impl Entry {
 }
 
 /// Takes the connection out of the table, however it ends.
-struct Leaving(Arc<Entry>);
+struct Leaving(Arc<ConnectionHandle>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {
@@ -157,7 +157,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, boun
             slot = slot(&slots, &connections) => slot,
         };
         let (id, news) = connections.lock().unwrap_or_else(PoisonError::into_inner).add(Instant::now());
-        let entry = Arc::new(Entry { id, connections: Arc::clone(&connections), news });
+        let entry = Arc::new(ConnectionHandle { id, connections: Arc::clone(&connections), news });
         let (tls, router, stop) = (tls.clone(), router.clone(), stop.clone());
         running.spawn(connection(stream, from, tls, router, entry, slot, stop));
     }
@@ -185,7 +185,7 @@ async fn connection(
     from: SocketAddr,
     tls: Option<Tls>,
     router: Router,
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionHandle>,
     _slot: Option<OwnedSemaphorePermit>,
     stop: Stop,
 ) {
@@ -206,7 +206,7 @@ async fn connection(
     }
 }
 
-async fn http<S>(stream: S, from: SocketAddr, router: Router, entry: &Arc<Entry>, mut stop: Stop)
+async fn http<S>(stream: S, from: SocketAddr, router: Router, entry: &Arc<ConnectionHandle>, mut stop: Stop)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The document of an object, while documents are kept.
 pub type Document = Option<Box<Value>>;
 
-/// Decoding has no other way to be told. Set once, before the first watch.
+/// Decoding has no other way to get this setting. Set once, before the first watch.
 static KEPT: AtomicBool = AtomicBool::new(false);
 
 /// Documents are kept from now on.
@@ -32,7 +32,7 @@ pub fn of(body: &[u8]) -> Document {
     serde_json::from_slice(body).ok().map(reduced).map(Box::new)
 }
 
-/// Without the largest part, which nobody reads.
+/// Without the largest part, which is not read.
 fn reduced(mut document: Value) -> Value {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

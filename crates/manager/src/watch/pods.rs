@@ -1,4 +1,4 @@
-//! Pods are many, and watched only once somebody needs them: a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, or, since a
+//! Pods are many, and watched only once they are needed: for a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, or, since a
 //! node was lost, a Job that has nothing left but pods that terminate: they may be on that node, and hold its quota for good. The gate
 //! `FailureRecoveryPolicy`, off by default, needs them from the start.
 
@@ -10,16 +10,16 @@ use sluice_engine::input::{Input, Kind, Object};
 use tokio::sync::watch;
 
 use super::pump::{Feed, Shared, Sink, pump};
-use crate::intake::Place;
+use crate::intake::Slot;
 
-/// Who may ask for pods.
+/// What may need pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
     /// Jobs that wait for some to end.
     ForJobs,
     /// They, and ClusterQueues that reclaim out of their cohort.
     ForQueues,
-    /// Whoever removes stuck ones: all bound ones are watched from the start.
+    /// The part that removes stuck ones: all bound ones are watched from the start.
     All,
 }
 
@@ -42,7 +42,7 @@ impl Need {
         self.reclaims || (self.waits && self.lost)
     }
 
-    /// What an input tells; queues count only with `hotswap`.
+    /// What an input says about that; queues count only with `hotswap`.
     fn of(input: &Input, hotswap: bool) -> Self {
         let mut seen = Self::default();
         match input {
@@ -77,12 +77,12 @@ const BOUND: &str = "spec.nodeName!=";
 /// A sink that notes on the way whether pods are needed; for queues only with `hotswap`.
 pub fn noting(sink: Sink, hotswap: bool) -> (Sink, watch::Receiver<Need>) {
     let (sender, receiver) = watch::channel(Need::default());
-    let noting = move |feed: Feed, place: Place| {
+    let noting = move |feed: Feed, place: Slot| {
         let seen = match &feed {
             Feed::Input(input, _) => Need::of(input, hotswap),
             Feed::Poison(..) | Feed::Synced(_) => Need::default(),
         };
-        // The queues come first: the pods are waited for only where somebody needs them.
+        // The queues come first: the pods are waited for only if they are needed.
         sink(feed, place);
         sender.send_if_modified(|need| {
             let before = std::mem::replace(need, need.and(seen));
@@ -104,7 +104,7 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
         if now.listed {
             let epoch = *shared.epoch.borrow();
             if shared.sync.absent(Kind::Pod) {
-                (shared.sink)(Feed::Synced(epoch), Place::default());
+                (shared.sink)(Feed::Synced(epoch), Slot::default());
             }
         }
         tokio::select! {
@@ -152,7 +152,7 @@ mod tests {
     fn needed(feeds: impl IntoIterator<Item = Feed>) -> Vec<bool> {
         let (sink, need) = noting(Arc::new(|_, _| {}), true);
         let told = feeds.into_iter().map(|feed| {
-            sink(feed, Place::default());
+            sink(feed, Slot::default());
             need.borrow().is_needed()
         });
         told.collect()
@@ -163,14 +163,14 @@ mod tests {
         let passed = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&passed);
         let (sink, need) = noting(Arc::new(move |_, _| *counted.lock().unwrap() += 1), true);
-        sink(queue(false), Place::default());
+        sink(queue(false), Slot::default());
         assert_eq!(*need.borrow(), Need::default());
         let listed = Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None };
-        sink(Feed::Input(listed, None), Place::default());
+        sink(Feed::Input(listed, None), Slot::default());
         assert!(need.borrow().listed && !need.borrow().is_needed());
-        sink(queue(true), Place::default());
+        sink(queue(true), Slot::default());
         assert!(need.borrow().is_needed());
-        sink(queue(false), Place::default());
+        sink(queue(false), Slot::default());
         assert!(need.borrow().is_needed(), "once needed, they stay");
         assert_eq!(*passed.lock().unwrap(), 4);
     }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn without_hotswap_queues_do_not_ask_for_pods() {
         let (sink, need) = noting(Arc::new(|_, _| {}), false);
-        sink(queue(true), Place::default());
+        sink(queue(true), Slot::default());
         assert!(!need.borrow().is_needed());
     }
 

@@ -13,7 +13,7 @@ use super::document::{Document, Documented};
 use super::source::{Error, Event, Meta, Seen, Source};
 use super::sync::SyncTracker;
 use crate::error_chain::Chain;
-use crate::intake::{Intake, Place};
+use crate::intake::{Intake, Slot};
 use crate::shutdown::Stop;
 use crate::supervise::{Supervisor, guarded};
 use crate::takeover::{self, Lists};
@@ -23,7 +23,7 @@ const NAME: usize = 128;
 /// The longest pause after failures: an API server that is back should not wait long for us.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// What a watch tells.
+/// What a watch delivers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feed {
     /// For the engine; with the document of the object that it carries, while documents are kept.
@@ -35,7 +35,7 @@ pub enum Feed {
 }
 
 /// Takes it to the engine, where it keeps its place until it is taken in.
-pub type Sink = Arc<dyn Fn(Feed, Place) + Send + Sync>;
+pub type Sink = Arc<dyn Fn(Feed, Slot) + Send + Sync>;
 
 /// What every pump shares.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Sh
             let place = shared.intake.place(present.len() * NAME).await;
             (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }, None), place);
             if shared.sync.listed(kind, round.epoch) {
-                (shared.sink)(Feed::Synced(round.epoch), Place::default());
+                (shared.sink)(Feed::Synced(round.epoch), Slot::default());
             }
             shared.lists.delivered(kind, round.turn);
         }

@@ -72,7 +72,7 @@ impl Error {
     }
 }
 
-/// What there is to tell.
+/// What a source delivers.
 #[derive(Debug)]
 pub enum Event {
     /// A list begins.
@@ -158,7 +158,7 @@ type Body = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// How far it is.
 #[derive(Default)]
-enum State {
+enum SourceState {
     #[default]
     Empty,
     /// A page is wanted: the first, or the one after.
@@ -176,13 +176,13 @@ pub struct Source {
     client: Client,
     request: Request,
     selector: Selector,
-    state: State,
+    state: SourceState,
 }
 
 impl Source {
     /// Nothing is known yet.
     pub fn new(client: Client, path: &str, selector: Selector) -> Self {
-        Self { client, request: Request::new(path), selector, state: State::Empty }
+        Self { client, request: Request::new(path), selector, state: SourceState::Empty }
     }
 
     /// The next event. It is not to be asked again when it was dropped halfway.
@@ -190,61 +190,63 @@ impl Source {
         loop {
             // After an error without another state, everything is listed again.
             match std::mem::take(&mut self.state) {
-                State::Empty => {
-                    self.state = State::Page { after: None };
+                SourceState::Empty => {
+                    self.state = SourceState::Page { after: None };
                     return Ok(Event::Init);
                 }
-                State::Page { after } => {
+                SourceState::Page { after } => {
                     let request = self.list(after).map_err(Error::List)?;
                     let body = send(self.client.clone(), request).await.map_err(Error::List)?;
-                    self.state = State::Paging { body, items: Items::default() };
+                    self.state = SourceState::Paging { body, items: Items::default() };
                 }
-                State::Paging { mut body, mut items } => {
+                SourceState::Paging { mut body, mut items } => {
                     if let Some(text) = items.next() {
                         let seen = Seen::item(text)?;
-                        self.state = State::Paging { body, items };
+                        self.state = SourceState::Paging { body, items };
                         return Ok(Event::InitApply(seen));
                     }
                     if read(&mut body, LIST_SILENCE, |piece| items.take_in(piece)).await? {
-                        self.state = State::Paging { body, items };
+                        self.state = SourceState::Paging { body, items };
                         continue;
                     }
                     let head: Head = serde_json::from_slice(items.around()).map_err(Error::Malformed)?;
                     let Meta { resource_version: version, next_page, .. } = head.metadata;
                     if !next_page.is_empty() {
-                        self.state = State::Page { after: Some(next_page) };
+                        self.state = SourceState::Page { after: Some(next_page) };
                     } else if version.is_empty() {
                         return Err(Error::NoVersion);
                     } else {
-                        self.state = State::Known { version };
+                        self.state = SourceState::Known { version };
                         return Ok(Event::InitDone);
                     }
                 }
-                State::Known { version } => {
+                SourceState::Known { version } => {
                     let request = self.watch(&version).map_err(Error::Watch)?;
                     match send(self.client.clone(), request).await.map_err(Error::Watch) {
-                        Ok(body) => self.state = State::Watching { version, body, lines: Lines::default() },
+                        Ok(body) => {
+                            self.state = SourceState::Watching { version, body, lines: Lines::default() };
+                        }
                         Err(error) => return Err(self.from(version, error)),
                     }
                 }
-                State::Watching { version, mut body, mut lines } => {
+                SourceState::Watching { version, mut body, mut lines } => {
                     let Some(line) = lines.complete.pop_front() else {
                         self.state = match read(&mut body, SILENCE, |piece| lines.take_in(piece)).await {
-                            Ok(true) => State::Watching { version, body, lines },
-                            Ok(false) => State::Known { version },
+                            Ok(true) => SourceState::Watching { version, body, lines },
+                            Ok(false) => SourceState::Known { version },
                             Err(error) => return Err(self.from(version, error)),
                         };
                         continue;
                     };
                     let heard = heard(line)?;
                     let version = heard.version().unwrap_or(version);
-                    self.state = State::Watching { version, body, lines };
+                    self.state = SourceState::Watching { version, body, lines };
                     match heard {
                         Heard::Event(event) => return Ok(event),
                         Heard::Bookmark(_) => {}
                         Heard::Error(error) => {
                             if error.is_desync() {
-                                self.state = State::Empty;
+                                self.state = SourceState::Empty;
                             }
                             return Err(error);
                         }
@@ -257,7 +259,7 @@ impl Source {
     /// Another watch is to go on from a version, unless changes since then are lost.
     fn from(&mut self, version: String, error: Error) -> Error {
         if !error.is_desync() {
-            self.state = State::Known { version };
+            self.state = SourceState::Known { version };
         }
         error
     }

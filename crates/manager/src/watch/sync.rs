@@ -11,7 +11,7 @@ use crate::supervise::Supervisor;
 
 /// How far one kind is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum KindState {
     Waiting,
     Failing(String),
     Listed,
@@ -21,22 +21,22 @@ enum State {
 
 /// The state of all watched kinds in the current epoch: all lists since the engine was built.
 #[derive(Debug)]
-pub struct SyncTracker(Mutex<(u64, BTreeMap<Kind, State>)>);
+pub struct SyncTracker(Mutex<(u64, BTreeMap<Kind, KindState>)>);
 
 impl SyncTracker {
     /// All `kinds` are still to be listed; the epoch is 0.
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        Self(Mutex::new((0, kinds.into_iter().map(|kind| (kind, State::Waiting)).collect())))
+        Self(Mutex::new((0, kinds.into_iter().map(|kind| (kind, KindState::Waiting)).collect())))
     }
 
-    fn locked(&self) -> MutexGuard<'_, (u64, BTreeMap<Kind, State>)> {
+    fn locked(&self) -> MutexGuard<'_, (u64, BTreeMap<Kind, KindState>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn settle(&self, kind: Kind, epoch: u64, state: State) -> bool {
+    fn settle(&self, kind: Kind, epoch: u64, state: KindState) -> bool {
         let (current, kinds) = &mut *self.locked();
-        let complete = |kinds: &BTreeMap<Kind, State>| {
-            kinds.values().all(|s| matches!(s, State::Listed | State::Absent))
+        let complete = |kinds: &BTreeMap<Kind, KindState>| {
+            kinds.values().all(|s| matches!(s, KindState::Listed | KindState::Absent))
         };
         // A list that began before the engine was rebuilt says nothing about the new one.
         if epoch != *current {
@@ -49,21 +49,21 @@ impl SyncTracker {
 
     /// The kind was listed in `epoch`; true if it was the last one.
     pub fn listed(&self, kind: Kind, epoch: u64) -> bool {
-        self.settle(kind, epoch, State::Listed)
+        self.settle(kind, epoch, KindState::Listed)
     }
 
     /// The kind does not exist; true if it was the last one that was waited for.
     pub fn absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
-        self.settle(kind, epoch, State::Absent)
+        self.settle(kind, epoch, KindState::Absent)
     }
 
     /// The engine was built anew: everything that exists must be listed again.
     pub fn restart(&self, epoch: u64) {
         let (current, kinds) = &mut *self.locked();
         *current = epoch;
-        for state in kinds.values_mut().filter(|state| **state != State::Absent) {
-            *state = State::Waiting;
+        for state in kinds.values_mut().filter(|state| **state != KindState::Absent) {
+            *state = KindState::Waiting;
         }
     }
 
@@ -71,9 +71,9 @@ impl SyncTracker {
     pub fn failing(&self, kind: Kind, why: &str) {
         let (_, kinds) = &mut *self.locked();
         if let Some(state) = kinds.get_mut(&kind)
-            && *state != State::Listed
+            && *state != KindState::Listed
         {
-            *state = State::Failing(why.to_owned());
+            *state = KindState::Failing(why.to_owned());
         }
     }
 
@@ -83,15 +83,15 @@ impl SyncTracker {
         kinds
             .iter()
             .filter_map(|(kind, state)| match state {
-                State::Waiting => Some(kind.plural().to_owned()),
-                State::Failing(why) => Some(format!("{} ({why})", kind.plural())),
-                State::Listed | State::Absent => None,
+                KindState::Waiting => Some(kind.plural().to_owned()),
+                KindState::Failing(why) => Some(format!("{} ({why})", kind.plural())),
+                KindState::Listed | KindState::Absent => None,
             })
             .collect()
     }
 }
 
-/// `controller.cacheSyncTimeout`: a manager that has not seen everything by then ends, to be started again by whoever runs it.
+/// `controller.cacheSyncTimeout`: a manager that has not seen everything by then ends, to be started again by its supervisor.
 pub async fn end_unless_synced(
     sync: Arc<SyncTracker>,
     limit: Duration,

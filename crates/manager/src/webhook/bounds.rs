@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::serve::Entry;
+use crate::serve::ConnectionHandle;
 
 /// The bytes of a review.
 pub const BODY_BYTES: usize = 8 << 20;
@@ -99,7 +99,7 @@ impl Granted {
 impl Bounds {
     /// Reads a body. Its bytes are granted as they come: what a request only announces keeps nothing from others. When none are
     /// left, the slowest of the others gives way.
-    pub async fn read(&self, body: Body, entry: &Entry) -> Result<(Vec<u8>, Granted), Refusal> {
+    pub async fn read(&self, body: Body, entry: &ConnectionHandle) -> Result<(Vec<u8>, Granted), Refusal> {
         let announced = hyper::body::Body::size_hint(&body);
         if announced.lower() > BODY_BYTES as u64 {
             return Err(Refusal::TooLong);
@@ -122,7 +122,12 @@ impl Bounds {
     }
 
     /// Grants what is missing up to so many bytes.
-    pub async fn grant(&self, granted: &mut Granted, bytes: usize, entry: &Entry) -> Result<(), Refusal> {
+    pub async fn grant(
+        &self,
+        granted: &mut Granted,
+        bytes: usize,
+        entry: &ConnectionHandle,
+    ) -> Result<(), Refusal> {
         let missing = bytes.saturating_sub(granted.bytes());
         if missing == 0 {
             return Ok(());

@@ -43,7 +43,7 @@ impl FactStore {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what a watch told.
+    /// Takes in what a watch delivered.
     pub fn note(&self, input: &Input) {
         if !concerns(input) {
             return;

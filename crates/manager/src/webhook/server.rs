@@ -14,7 +14,7 @@ use tracing::{debug, error, warn};
 
 use super::bounds::{Bounds, Refusal};
 use crate::serve::body::Keep;
-use crate::serve::{self, Entry, Tls};
+use crate::serve::{self, ConnectionHandle, Tls};
 use crate::shutdown::Stop;
 
 /// Answers reviews, without waiting for anything.
@@ -50,7 +50,7 @@ fn router(reviewer: Arc<dyn Reviewer>) -> Router {
 
 async fn answer(
     State(shared): State<Arc<Shared>>,
-    Extension(entry): Extension<Arc<Entry>>,
+    Extension(entry): Extension<Arc<ConnectionHandle>>,
     uri: Uri,
     body: Body,
 ) -> Response {
@@ -68,7 +68,12 @@ async fn answer(
     }
 }
 
-async fn reviewed(shared: &Arc<Shared>, entry: &Entry, path: &str, body: Body) -> Result<Response, Refusal> {
+async fn reviewed(
+    shared: &Arc<Shared>,
+    entry: &ConnectionHandle,
+    path: &str,
+    body: Body,
+) -> Result<Response, Refusal> {
     let (body, mut granted) = shared.bounds.read(body, entry).await?;
     let turn = shared.bounds.turn(&body, shared.reviewer.most(path)).await?;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Which write may be sent next: one at a time per object, in order; what jobs wait for before what only tells of them; among
+//! Which write may be sent next: one at a time per object, in order; what jobs wait for before what only reports on them; among
 //! equals, objects in the order in which they became ready.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Class {
     /// A job waits for it.
     Urgent,
-    /// It tells of what happened: it can wait while the API server is busy, but never for good.
+    /// It reports what happened: it can wait while the API server is busy, but never for good.
     Background,
 }
 

@@ -22,7 +22,7 @@ use tracing::{debug, error, warn};
 
 use crate::api_call::{Call, CallError};
 use crate::error_chain::Chain;
-use crate::intake::{Intake, Place};
+use crate::intake::{Intake, Slot};
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
@@ -39,7 +39,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 pub type Answer = Result<Option<Object>, WriteError>;
 
 /// Takes answers to the engine: the generation, the write's name, the answer, the document of the object in it, and its place there.
-pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document, Place) + Send + Sync>;
+pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document, Slot) + Send + Sync>;
 
 /// Takes objects to the engine that a write on panicked, to be set aside, and the panic's message.
 pub type Poison = Arc<dyn Fn(ObjectRef, String) + Send + Sync>;
@@ -58,7 +58,7 @@ pub struct Answering {
 /// A write and the generation of the engine that wants it.
 type Job = (u64, WriteRequest);
 
-/// What the pool is told.
+/// The pool's inputs.
 #[derive(Debug)]
 enum Order {
     Write(Job),
@@ -97,7 +97,7 @@ impl Writer {
         let _ = self.queue.send(Order::Write((generation, request)));
     }
 
-    /// Drops everything that is queued or being sent: somebody else may write from now on. No answers come.
+    /// Drops everything that is queued or being sent: another replica may write from now on. No answers come.
     pub fn abandon(&self) {
         let _ = self.queue.send(Order::Abandon);
     }
@@ -141,7 +141,7 @@ struct Done {
     id: EffectId,
     answer: Answer,
     document: Document,
-    place: Place,
+    place: Slot,
 }
 
 async fn pool(

@@ -35,7 +35,7 @@ impl Bucket {
     }
 }
 
-/// How many times one write is sent before the engine is told that it failed.
+/// How many times one write is sent before the engine gets the failure.
 pub const ATTEMPTS: u32 = 5;
 
 /// The pause before attempt `next` (2 is the first retry): 100 ms doubling to 5 s, shortened by up to a fifth by `jitter`,

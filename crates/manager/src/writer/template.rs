@@ -14,8 +14,8 @@ use super::request::{collection, decode, failure, uri};
 use crate::api_call::{Call, Content};
 
 /// Reads the Workload, makes the template and creates it. One that is there already and belongs to the same Workload will
-/// do, once it names the same nodes. One that is left over is deleted: were it changed instead, the garbage collector might remove it all the
-/// same, which knows it by its UID. One of somebody else's is a conflict: it is in the way.
+/// do, once it names the same nodes. One that is left over is deleted: if it were changed instead, the garbage collector, which knows it by its
+/// UID, might still remove it. One of another owner is a conflict: it is in the way.
 pub async fn create(client: &Client, object: &ObjectRef, source: &TemplateSource) -> Result<(), WriteError> {
     let version = object.kind.version();
     let workload = Call::get(uri(&source.workload, source.workload.kind.version(), None));

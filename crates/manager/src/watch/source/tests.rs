@@ -37,7 +37,7 @@ fn said(event: Event) -> String {
     }
 }
 
-/// Plays answers, one after the other; the last request hangs. What was asked, and what was told.
+/// Plays answers, one after the other; the last request hangs. What was asked, and what was delivered.
 async fn play(answers: Vec<Response>) -> (Vec<String>, Vec<String>) {
     let answers = Arc::new(Mutex::new(answers.into_iter()));
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -55,7 +55,7 @@ async fn play(answers: Vec<Response>) -> (Vec<String>, Vec<String>) {
     let selector = Selector { fields: Some("spec.nodeName!="), labels: None };
     let mut source = Source::new(client, "/api/v1/pods", selector);
     let (mut told, mut quiet) = (Vec::new(), 0);
-    // The client answers from a task of its own: it is let go on a few times before it is quiet.
+    // The client answers from a task of its own: it gets a few turns before it is quiet.
     while quiet < 50 {
         let next = source.next();
         tokio::pin!(next);
