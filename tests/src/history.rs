@@ -44,7 +44,7 @@ struct Moment {
     object: Value,
 }
 
-/// All moments of one etcd are in one order, whatever their kind. Whoever waits for one is woken by it.
+/// All moments of one etcd are in one order, whatever their kind. A task that waits for one is woken by it.
 type Moments = Arc<watch::Sender<BTreeMap<u64, Moment>>>;
 
 /// Watches until it is dropped.
@@ -161,7 +161,7 @@ impl History {
         .await
     }
 
-    /// Looks at each change until what is wanted is there. The error tells what was seen last.
+    /// Looks at each change until what is wanted is there. The error says what was seen last.
     async fn until<T>(
         &self,
         what: &str,
@@ -177,7 +177,7 @@ impl History {
                     Look::NotYet(now) => seen = now,
                     Look::Never(why) => bail!("{what}: never, because {why}"),
                 }
-                changes.changed().await.context("nobody watches any more")?;
+                changes.changed().await.context("no watch is left")?;
             }
         })
         .await;

@@ -35,7 +35,7 @@ impl JobView {
     /// what admission adds, nor from controllers.
     pub fn has_more_than(&self, set: &JobPodSet, adds: &PodSetInfo) -> bool {
         let (base, adds) = (&set.scheduling, &adds.scheduling);
-        // A JobSet's pods are told by an annotation which nodes they are to prefer.
+        // An annotation says which nodes a JobSet's pods are to prefer.
         let prefers = adds.affinity.as_ref().is_some_and(|affinity| affinity.node_affinity.is_some());
         let more = |own: &BTreeMap<String, String>, base: &BTreeMap<_, _>, adds: &BTreeMap<_, _>| {
             own.keys().any(|key| {

@@ -25,7 +25,7 @@ pub use workload::{PodSet, Workload, WorkloadSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-/// Decodes `metadata` and drops `managedFields`, the largest part that nobody reads.
+/// Decodes `metadata` and drops `managedFields`, the largest part that is not read.
 pub(crate) fn reduced_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut metadata = ObjectMeta::deserialize(deserializer)?;
     metadata.managed_fields = None;

@@ -1,5 +1,5 @@
 //! What server-side apply makes of the status of a Workload or a pod, by the field managers of reference 06, 6.19, and 03, 3.6: for
-//! whoever plays the API server.
+//! stand-ins for the API server.
 
 use serde_json::{Value, json};
 

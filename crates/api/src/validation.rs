@@ -1,5 +1,5 @@
 //! What the admission webhooks check (reference 01, 1.0): rules over several fields, over old and new object, and rules that a gate
-//! switches. What one object alone can tell, and CEL can say, is in the schemas and holds without us.
+//! switches. What one object alone shows, and CEL can express, is in the schemas and holds without us.
 //!
 //! Pure: objects and gates in, errors out. Errors read as Kubernetes' own: `path: Kind of error: value: detail`.
 

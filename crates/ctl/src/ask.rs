@@ -1,4 +1,4 @@
-//! One question to a manager's loopback port: an HTTP GET over a stream, whichever way that was opened.
+//! One question to a manager's loopback port: an HTTP GET over a stream, in whatever way that was opened.
 
 use std::time::Duration;
 

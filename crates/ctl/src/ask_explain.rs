@@ -121,7 +121,7 @@ async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> a
     let trouble = forwarder.take_error(port);
     let reply = ask::get(stream, "localhost", path).await;
     let reply = match (reply, trouble) {
-        // What the pod's node says tells more than the answer that did not come.
+        // What the pod's node says explains more than the answer that did not come.
         (Err(error), Some(trouble)) => match tokio::time::timeout(SOON, trouble).await {
             Ok(Some(said)) => Err(anyhow::anyhow!("{}", said.trim())),
             _ => Err(error),

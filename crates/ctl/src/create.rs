@@ -22,7 +22,7 @@ pub use quota::QueueArgs;
 pub struct Making {
     /// The name
     pub name: String,
-    /// How far it goes, and how it is told.
+    /// How far it goes, and how it is reported.
     #[command(flatten)]
     pub write: WriteArgs,
 }

@@ -29,7 +29,7 @@ pub struct DeleteWorkloadArgs {
     /// Delete without asking
     #[arg(long, short)]
     pub yes: bool,
-    /// How far it goes, and how it is told.
+    /// How far it goes, and how it is reported.
     #[command(flatten)]
     pub write: WriteArgs,
 }

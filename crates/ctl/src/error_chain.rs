@@ -25,7 +25,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// An error as kubectl prints it. What the API server answered is told as its answer, unless something was added to it.
+/// An error as kubectl prints it. What the API server answered is shown as its answer, unless something was added to it.
 pub fn complaint(program: &str, error: &anyhow::Error) -> String {
     match error.chain().next().and_then(|bare| bare.downcast_ref()) {
         Some(kube::Error::Api(status)) if !status.reason.is_empty() => {

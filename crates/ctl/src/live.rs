@@ -205,7 +205,7 @@ async fn list(client: &Client, kind: Kind, namespace: Option<&str>) -> anyhow::R
     }
 }
 
-/// The largest part of an object, which nobody reads here.
+/// The largest part of an object, which is not read here.
 fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

@@ -389,7 +389,7 @@ impl Drop for LogFile {
     }
 }
 
-/// A file that takes a decision log, and where its troubles are told.
+/// A file that takes a decision log, and where its errors are reported.
 fn log_to(file: &Path) -> anyhow::Result<(Box<Sink>, Log)> {
     let target = std::fs::File::create(file).with_context(|| format!("creating {}", file.display()))?;
     let (tell, troubles) = std::sync::mpsc::channel();

@@ -17,7 +17,7 @@ pub struct OneClusterQueue {
     /// The name
     #[arg(add = complete::names(Kind::ClusterQueue))]
     pub name: String,
-    /// How far it goes, and how it is told.
+    /// How far it goes, and how it is reported.
     #[command(flatten)]
     pub write: WriteArgs,
 }
@@ -28,7 +28,7 @@ pub struct OneLocalQueue {
     /// The name
     #[arg(add = complete::names(Kind::LocalQueue))]
     pub name: String,
-    /// How far it goes, and how it is told.
+    /// How far it goes, and how it is reported.
     #[command(flatten)]
     pub write: WriteArgs,
 }
@@ -39,7 +39,7 @@ pub struct OneWorkload {
     /// The name
     #[arg(add = complete::names(Kind::Workload))]
     pub name: String,
-    /// How far it goes, and how it is told.
+    /// How far it goes, and how it is reported.
     #[command(flatten)]
     pub write: WriteArgs,
 }

@@ -11,13 +11,13 @@ use crate::print::print;
 /// The version of the crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit, if the build was told (`SLUICE_GIT_COMMIT`).
+/// The commit, if the build has it (`SLUICE_GIT_COMMIT`).
 pub const COMMIT: &str = match option_env!("SLUICE_GIT_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
 
-/// When it was built, if the build was told (`SLUICE_BUILD_DATE`): clocks have no place in reproducible builds.
+/// When it was built, if the build has that (`SLUICE_BUILD_DATE`): clocks have no place in reproducible builds.
 pub const BUILD_DATE: &str = match option_env!("SLUICE_BUILD_DATE") {
     Some(date) => date,
     None => "unknown",

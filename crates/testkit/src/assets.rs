@@ -89,7 +89,7 @@ impl Tool {
         }
     }
 
-    /// The linker flags that tell the program its version; without them Kubernetes says v0.0.0 and clients mind.
+    /// The linker flags that set the program's version; without them Kubernetes says v0.0.0 and clients mind.
     fn version_flags(self, version: &str) -> String {
         match self {
             Tool::Etcd => String::new(),
@@ -138,7 +138,7 @@ fn given(assets: Option<&OsStr>, tool: Tool) -> Option<PathBuf> {
     Some(Path::new(folder).join(tool.name())).filter(|path| path.is_file())
 }
 
-/// The program's path; built first where it is missing. Blocks, minutes for a cold build: lines on stderr tell the progress.
+/// The program's path; built first where it is missing. Blocks, minutes for a cold build: lines on stderr show the progress.
 pub fn path(tool: Tool) -> Result<PathBuf> {
     if let Some(found) = given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool) {
         return Ok(found);

@@ -6,7 +6,7 @@
 //! follow. Without it nodes come at once: `Accepted,Provisioned`. The states: `Waiting` (says nothing), `Accepted` (with the
 //! time when nodes come), `Provisioned`, `QuotaExceeded`, `Failed`, `BookingExpired`, `CapacityRevoked`.
 //!
-//! A template that does not exist fails the request, as nobody could know what it asks for.
+//! A template that does not exist fails the request, as its requests are unknown.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn resource(version: &str) -> ApiResource {
 
 /// One state that a script names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RequestState {
     Waiting,
     Accepted,
     Provisioned,
@@ -83,7 +83,7 @@ enum State {
     CapacityRevoked,
 }
 
-impl State {
+impl RequestState {
     fn parse(name: &str) -> Option<Self> {
         Some(match name.trim() {
             "Waiting" => Self::Waiting,
@@ -119,12 +119,12 @@ impl State {
 }
 
 /// What an attempt goes through.
-fn script(play: Option<&str>, attempt: usize) -> Result<Vec<State>> {
+fn script(play: Option<&str>, attempt: usize) -> Result<Vec<RequestState>> {
     let attempts: Vec<_> = play.unwrap_or("Accepted,Provisioned").split(';').collect();
     let states = attempts.get(attempt.saturating_sub(1)).or(attempts.last()).copied().unwrap_or_default();
     states
         .split(',')
-        .map(|name| State::parse(name).ok_or_else(|| anyhow!("no such state: {name:?}")))
+        .map(|name| RequestState::parse(name).ok_or_else(|| anyhow!("no such state: {name:?}")))
         .collect()
 }
 
@@ -218,7 +218,7 @@ async fn answer(request: &DynamicObject, version: &str, client: &Client) -> Resu
     let known = request.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
     let mut conditions = known.unwrap_or_default();
     let states = if missing_template(request, &namespace, client).await? {
-        vec![State::Failed]
+        vec![RequestState::Failed]
     } else {
         script(play, attempt_of(&name))?
     };
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_script_has_its_states_per_attempt() {
-        use State::{Accepted, Failed, Provisioned};
+        use RequestState::{Accepted, Failed, Provisioned};
         assert_eq!(script(None, 1).unwrap(), [Accepted, Provisioned]);
         let play = Some("Failed;Accepted,Failed;Provisioned");
         assert_eq!(script(play, 1).unwrap(), [Failed]);

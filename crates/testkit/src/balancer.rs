@@ -63,6 +63,6 @@ async fn accept(listener: TcpListener, ports: Vec<u16>, served: Arc<Vec<AtomicUs
 }
 
 async fn forward(mut client: TcpStream, mut server: TcpStream) {
-    // A broken connection is told to the other side by closing it.
+    // Closing it shows the other side a broken connection.
     let _ = copy_bidirectional(&mut client, &mut server).await;
 }

@@ -1,4 +1,4 @@
-//! A **stand-in** for an API server that forwards ports: the test control plane has no kubelet, which is who does that in a cluster.
+//! A **stand-in** for an API server that forwards ports: the test control plane has no kubelet, which does that in a cluster.
 //!
 //! It answers a few GETs with documents, and speaks the WebSocket protocol of `pods/portforward` (`v4.channel.k8s.io`): of each port the
 //! even channel has the bytes and the odd one the error, and the first message of each is the port's number.
@@ -52,7 +52,7 @@ impl Forwarding {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
-                // Whoever asked sees what went wrong.
+                // The caller sees what went wrong.
                 tokio::spawn(async move { serve(stream, answer.as_ref(), &log).await.ok() });
             }
         });

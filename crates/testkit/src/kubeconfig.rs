@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-/// How a kubeconfig's user proves who it is.
+/// The credentials of a kubeconfig's user.
 pub(crate) enum User<'a> {
     /// A client certificate: the paths of certificate and key.
     Certificate(&'a Path, &'a Path),

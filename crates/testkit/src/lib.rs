@@ -7,10 +7,10 @@
 //! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] runs the JobSet controller,
 //!   [`autoscaler`] is a **stand-in** for the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
-//!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] tells every change that was stored;
+//!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
 //! * [`browser`] looks at pages in a headless Chromium;
-//! * [`wait`] polls conditions with a deadline and tells what was last seen.
+//! * [`wait`] polls conditions with a deadline and reports what was last seen.
 //!
 //! Invariants: nothing sleeps for a fixed time to let something happen; every process is stopped by its own id; nothing
 //! listens beyond 127.0.0.1.

@@ -317,14 +317,14 @@ impl ControlPlane {
         .await
     }
 
-    /// The ids of the programs that run, for whoever takes over (see [`ControlPlane::hand_over`]).
+    /// The ids of the programs that run, for the process that takes over (see [`ControlPlane::hand_over`]).
     pub fn program_ids(&self) -> Vec<u32> {
         let programs = self.programs();
         let Programs { others, api_server, etcd } = &*programs;
         others.iter().chain(api_server).chain(etcd).map(Program::id).collect()
     }
 
-    /// Lets everything run on without this process; returns the ids of the programs. Whoever takes over adopts them
+    /// Lets everything run on without this process; returns the ids of the programs. The process that takes over adopts them
     /// with a [`Watchdog`] of its own on [`ControlPlane::folder`].
     pub fn hand_over(self) -> Vec<u32> {
         let ids = self.program_ids();

@@ -52,7 +52,7 @@ pub(crate) fn api_server(
             format!("--etcd-servers=http://127.0.0.1:{etcd}"),
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
-            // A loopback address may not be an endpoint of the `kubernetes` Service, and nobody needs it.
+            // A loopback address may not be an endpoint of the `kubernetes` Service, and no test needs it.
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
@@ -78,7 +78,7 @@ pub(crate) fn api_server(
         .arg(flag("proxy-client-cert-file", &certs.path("front-proxy.crt")))
         .arg(flag("proxy-client-key-file", &certs.path("front-proxy.key")));
     if !service_accounts {
-        // Without the controller-manager nobody makes the account `default`, and every pod would be refused.
+        // Without the controller-manager the account `default` does not exist, and every pod would be refused.
         command.arg("--disable-admission-plugins=ServiceAccount");
     }
     command.args(extra);

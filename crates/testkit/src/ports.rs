@@ -1,4 +1,4 @@
-//! Free ports for programs that must be told theirs.
+//! Free ports for programs that need theirs as a setting.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{TcpListener, UdpSocket};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
-/// Below the range that the kernel gives to outgoing connections (from 32768): a port from there can be taken by anybody
+/// Below the range that the kernel gives to outgoing connections (from 32768): a port from there can be taken by any program
 /// between looking and listening, and while a program restarts.
 const RANGE: Range<u16> = 15_000..32_000;
 
@@ -15,7 +15,7 @@ const RANGE: Range<u16> = 15_000..32_000;
 /// and no other test process must give it away meanwhile. Nothing here uses UDP.
 static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// Ports that are free now, all different, and given to nobody else by test processes at the same time. They are looked for from
+/// Ports that are free now, all different, and not given to other test processes at the same time. They are looked for from
 /// a random place on.
 pub fn free_ports(count: usize) -> Result<Vec<u16>> {
     let size = u64::from(RANGE.end - RANGE.start);
@@ -27,7 +27,7 @@ pub fn free_ports(count: usize) -> Result<Vec<u16>> {
         }
         let Ok(offset) = u16::try_from((start + step) % size) else { continue };
         let port = RANGE.start + offset;
-        // Held until all are found.
+        // Kept until all are found.
         if let (Ok(claim), Ok(listener)) =
             (UdpSocket::bind(("127.0.0.1", port)), TcpListener::bind(("127.0.0.1", port)))
         {

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn alive(id: u32) -> bool {
-        // A zombie still has a folder in /proc; its state tells.
+        // A zombie still has a folder in /proc; its state shows that it has ended.
         fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 

@@ -1,5 +1,5 @@
 //! A reverse proxy in front of the API server that makes its bad days: refusals for a while, connections that break, and a
-//! cut right after a write was carried out. It also tells which writes came through. Several plays can have a bad day of their own
+//! cut right after a write was carried out. It also reports which writes came through. Several plays can have a bad day of their own
 //! each ([`Fault`]).
 
 mod disruption;
@@ -71,7 +71,7 @@ struct Refusal {
 }
 
 #[derive(Default)]
-struct State {
+struct ProxyState {
     refusal: Option<Refusal>,
     cut: bool,
     writes_until_cut: Option<usize>,
@@ -83,7 +83,7 @@ struct State {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ProxyState>,
     upstream: Client,
 }
 
@@ -216,12 +216,12 @@ impl Drop for FaultProxy {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ProxyState {
     fn drop_connections(&mut self) {
         self.connections.drain(..).for_each(|connection| connection.abort());
     }
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn only_real_writes_count_towards_the_cut() {
-        let mut state = State { writes_until_cut: Some(2), ..State::default() };
+        let mut state = ProxyState { writes_until_cut: Some(2), ..ProxyState::default() };
         assert!(!state.note(write("/apis/batch/v1/namespaces/a/jobs/b")));
         assert!(!state.note(write("/api/v1/namespaces/a/events")));
         assert!(state.note(write("/apis/batch/v1/namespaces/a/jobs/c")));

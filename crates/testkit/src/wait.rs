@@ -1,4 +1,4 @@
-//! Polling a condition with a deadline. On timeout the error tells what was seen last, which is what one needs to know.
+//! Polling a condition with a deadline. On timeout the error says what was seen last, which is what one needs to know.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ where
             Ok(Ok(Look::NotYet(now))) => seen = now,
             Ok(Ok(Look::Never(why))) => bail!("{what}: never, because {why}"),
             Ok(Err(error)) => seen = format!("{error:#}"),
-            // The last look has little time left: what the one before saw tells more.
+            // The last look has little time left: the result of the one before says more.
             Err(_) => seen = format!("a look that did not finish; before that {seen}"),
         }
         if started.elapsed() >= deadline {
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// Checks that the condition holds at every look for as long as `period`; the error tells the first time it did not.
+/// Checks that the condition holds at every look for as long as `period`; the error says when it first did not.
 pub async fn consistently<F>(what: &str, period: Duration, mut condition: impl FnMut() -> F) -> Result<()>
 where
     F: Future<Output = Result<Look<()>>>,

@@ -1,7 +1,7 @@
 //! Four worlds, each ten times the one before: does the time per event grow with the world?
 //!
 //! Each world is measured in a process of its own (`xtask scale N`): single events while everything waits, the drain of
-//! all that is pending, and single events while the quota is used up: one workload ends, everything that is parked in its
+//! all that is pending, and single events while the quota is used up: one workload ends, everything that is inadmissible in its
 //! cohort tree is tried again (reference 06, 6.4 "Flush"), and the next one takes its place. What such an event touches are
 //! the heads of that tree, so the table has the time per head, too. Times are CPU time.
 

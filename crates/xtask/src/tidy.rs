@@ -28,7 +28,7 @@ const FORBIDDEN: [(&str, &str); 7] = [
     (concat!("TO", "DO"), "unfinished work belongs in an issue"),
     (concat!("FIX", "ME"), "unfinished work belongs in an issue"),
     (concat!("#[al", "low("), "`#[expect(lint, reason = …)]` goes away with its cause"),
-    (concat!("/wo", "rk/"), "a path of somebody's machine"),
+    (concat!("/wo", "rk/"), "a path of one machine"),
     (concat!("../sha", "red"), "a path outside the repository"),
 ];
 

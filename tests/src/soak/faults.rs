@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::fleet::Fleet;
 use super::plan::{self, Fault, Whom};
 
-/// Plays every kind of fault at least once, and goes on until it is told that the load is over. How many there were.
+/// Plays every kind of fault at least once, and goes on until the load is over. How many there were.
 pub(super) async fn play(
     seed: u64,
     plane: &ControlPlane,

@@ -38,7 +38,7 @@ struct Shared {
     replicas: [Mutex<Replica>; 2],
     memory: Mutex<Memory>,
     idle: AtomicBool,
-    /// Times that a process ended that was not told to.
+    /// How often a process ended that was not stopped.
     ended: AtomicUsize,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! * `plan` is what the seed means: the jobs, what their users do, and the faults;
 //! * `world` is the queues, `load` the users, `fleet` the replicas of the manager, `faults` what happens to them;
-//! * `recorder` follows etcd, `checker` judges; `run` plays all of it and tells the figures.
+//! * `recorder` follows etcd, `checker` judges; `run` plays all of it and reports the figures.
 
 pub mod checker;
 mod dice;

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_happens_and_what_is_stopped_is_let_go_on() {
+    fn everything_happens_and_what_is_stopped_resumes() {
         let acts = acts(1, 300);
         let shapes: BTreeSet<_> = acts
             .iter()

@@ -59,7 +59,7 @@ impl Recorder {
         Ok(Self { etcd, shared, task })
     }
 
-    /// Looks at the checker, or tells it something.
+    /// Looks at the checker, or changes it.
     pub fn checker<T>(&self, look: impl FnOnce(&mut Checker) -> T) -> T {
         look(&mut lock(&self.shared).checker)
     }

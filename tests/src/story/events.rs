@@ -91,7 +91,7 @@ impl Recorder {
     }
 }
 
-/// The job that owns a Workload, or the Workload's own name where nobody does.
+/// The job that owns a Workload, or the Workload's own name if no job does.
 fn job_of(workload: &DynamicObject) -> String {
     let namespace = workload.namespace().unwrap_or_default();
     let owner = workload.owner_references().iter().find(|owner| owner.controller == Some(true));

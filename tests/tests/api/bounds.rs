@@ -48,7 +48,7 @@ fn table(version: &str) -> Vec<Row> {
 }
 
 /// A way to overstep a bound.
-struct Wrong {
+struct Violation {
     /// Which bound, for the report.
     bound: String,
     /// What takes the field's place; nothing takes it away.
@@ -79,8 +79,8 @@ fn many(schema: &Value, length: &str) -> Value {
 }
 
 /// The ways to overstep one bound of a field.
-fn oversteps(row: &Row, schema: &Value, (key, value): &(String, String)) -> Vec<Wrong> {
-    let one = |value: Value| vec![Wrong { bound: format!("{key}={value}"), value: Some(value) }];
+fn oversteps(row: &Row, schema: &Value, (key, value): &(String, String)) -> Vec<Violation> {
+    let one = |value: Value| vec![Violation { bound: format!("{key}={value}"), value: Some(value) }];
     match key.as_str() {
         "maxLength" if schema["enum"].is_null() => one(long(value).into()),
         "minLength" => one("".into()),
@@ -194,13 +194,13 @@ fn cases(version: &'static str) -> Vec<Case> {
         let path: Vec<&str> = row.path.split('.').collect();
         let schema = schema_at(root, &path);
         assert!(schema.is_object(), "{} {}", row.kind, row.path);
-        let mut wrong: Vec<Wrong> =
+        let mut wrong: Vec<Violation> =
             row.constraints.iter().flat_map(|constraint| oversteps(&row, schema, constraint)).collect();
         // A default fills in what is missing; the spec and status of a kind may be left out as a whole.
         if row.required && schema["default"].is_null() && path.len() > 1 {
-            wrong.push(Wrong { bound: "required".to_owned(), value: None });
+            wrong.push(Violation { bound: "required".to_owned(), value: None });
         }
-        for Wrong { bound, value } in wrong {
+        for Violation { bound, value } in wrong {
             let mut object = minimal(root);
             put(&mut object, root, &path, value);
             object["apiVersion"] = format!("kueue.x-k8s.io/{version}").into();

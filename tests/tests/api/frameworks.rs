@@ -1,4 +1,4 @@
-//! Job kinds that this build does not queue: refused where somebody asks for them, and object by object where Kueue's default list does.
+//! Job kinds that this build does not queue: refused if a configuration asks for them, and object by object where Kueue's default list does.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
 //! The rules of the webhooks, through a real API server and a manager that answers although it does not lead: in both versions, with gates on
-//! and off, and what is left to everybody when it has stopped. Each rule by itself is tested in `sluice-api`.
+//! and off, and what is left to all users when it has stopped. Each rule by itself is tested in `sluice-api`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -142,7 +142,7 @@ async fn the_older_version_obeys_the_same_rules(plane: &ControlPlane) {
     assert!(!refused.success && refused.stderr.contains("onFlavors[0]: Invalid value: \"g\""), "{refused:?}");
 }
 
-/// What is in nobody's way: jobs without a queue name, pods, everything in system namespaces.
+/// What the webhooks leave alone: jobs without a queue name, pods, everything in system namespaces.
 async fn without_the_manager(plane: &ControlPlane) {
     let job = |namespace: &str, labels: Value| {
         json!({

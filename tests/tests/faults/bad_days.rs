@@ -34,7 +34,7 @@ struct Bed {
 }
 
 static BED: OnceCell<Bed> = OnceCell::const_new();
-/// Faults hit everybody on the plane: one day at a time.
+/// Faults hit every test on the plane: one day at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// One plane for all; like [`sluice_testkit::shared`], but its API server watches etcd itself: a cache that is young tells
@@ -91,7 +91,7 @@ async fn make_jobs(place: &Place<'_>, names: std::ops::Range<usize>) {
         if number % 3 == 0 {
             job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(HIGH);
         }
-        // While the manager is away nobody answers its webhooks, and a user tries again.
+        // While the manager is away its webhooks do not answer, and a user tries again.
         eventually("a Job to be taken", DEADLINE, || async {
             let made = place.make_job(&job).await;
             let there = made.as_ref().is_err_and(|error| format!("{error:#}").contains("already exists"));

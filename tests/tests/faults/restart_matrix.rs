@@ -126,7 +126,7 @@ async fn matrix(mut stage: Stage, bed: &'static Bed, protocol: Protocol) -> (Sta
         }
     }
     let mut wrong = Vec::new();
-    // Nobody else is there, and the manager dies at that very moment.
+    // No other replica is there, and the manager dies at that very moment.
     for (at, carried_out) in [(writes.len() / 3, true), (writes.len() * 2 / 3, false)] {
         let fault = Fault { at: at.max(1), carried_out, for_good: true };
         let (next, verdicts) = cut(stage, bed, protocol, &[fault], &whole).await;
@@ -141,7 +141,7 @@ async fn matrix(mut stage: Stage, bed: &'static Bed, protocol: Protocol) -> (Sta
         wrong.extend(bad.map(|cell| format!("{} at {at}: {cell}", protocol.title())));
         writeln!(text, "{at:4} {:60} {}", label(write), cells.join(" | ")).unwrap();
     }
-    // Some plays need fewer writes than others: nobody saw the pods ready before they finished, or a Job stopped at the first try.
+    // Some plays need fewer writes than others: no one saw the pods ready before they finished, or a Job stopped at the first try.
     let all: Vec<_> = cells.iter().flatten().collect();
     let reached = all.iter().filter(|cell| **cell != "not reached").count();
     if reached * 3 < all.len() * 2 {

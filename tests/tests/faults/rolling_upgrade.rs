@@ -36,7 +36,7 @@ async fn authority(plane: &ControlPlane) -> PathBuf {
     file
 }
 
-/// Asks one replica, trusting nobody but that authority.
+/// Asks one replica, trusting only that authority.
 async fn ask(port: u16, authority: &Path, path: &str, body: &Value) -> Value {
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
     config.default_retry = false;

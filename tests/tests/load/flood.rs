@@ -94,7 +94,7 @@ struct Seen {
     most_memory: u64,
 }
 
-/// Looks at health and memory until it is told to stop.
+/// Looks at health and memory until it is stopped.
 async fn observe(manager: &Manager, over: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut pace = tokio::time::interval(Duration::from_millis(50));

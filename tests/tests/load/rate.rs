@@ -87,7 +87,7 @@ async fn make_job(jobs: &Api<Job>, prefix: &str, number: usize, queue: usize) {
     jobs.create(&PostParams::default(), &job).await.unwrap();
 }
 
-/// What a write was on, without names; what tells of pods comes after the start, and is counted apart.
+/// What a write was on, without names; what reports on pods comes after the start, and is counted apart.
 fn sort(write: &Write) -> String {
     if write.is_housekeeping() {
         return "leases, events, reviews".to_owned();
@@ -102,7 +102,7 @@ fn sort(write: &Write) -> String {
     if parts.last() == Some(&"status") { format!("{}/status", parts[at]) } else { parts[at].to_owned() }
 }
 
-/// The writes that Sluice makes for a Job, decided by nobody.
+/// The writes that Sluice makes for a Job, without decisions.
 struct Bare {
     jobs: Api<Job>,
     workloads: Api<DynamicObject>,
@@ -140,7 +140,7 @@ impl Bare {
     }
 }
 
-/// A Workload that is made before its queue is known is told so, with a write that is not one of the three.
+/// A Workload that is made before its queue is known has a message about that, with a write that is not one of the three.
 async fn wait_for_queues(client: &Client) {
     let queues = workloads::namespaced(client, NAMESPACE, "LocalQueue", "localqueues");
     eventually("all LocalQueues to be ready", DEADLINE, || async {
@@ -163,7 +163,7 @@ async fn a_thousand_jobs_take_three_writes_each() {
     let plane = ControlPlane::builder().start().await.unwrap();
     apply(&plane, SETUP).await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();
-    // Everybody goes through the same door, so that it costs both the same.
+    // Both go through the same server, so that it costs both the same.
     let kubeconfig = plane.kubeconfig_through(&proxy.url(), NAMESPACE, "rate").await.unwrap();
     let client = client_of(&kubeconfig).await.unwrap();
     // Leases are not the subject, and a busy machine could lose one in between.
@@ -201,7 +201,7 @@ async fn a_thousand_jobs_take_three_writes_each() {
     let model = workloads::list(&client, NAMESPACE).await.unwrap().swap_remove(0);
     manager.stop().await.unwrap();
 
-    // The API server converts each Workload for those who watch the older version, whoever writes it.
+    // The API server converts each Workload for clients that watch the older version, whatever client writes it.
     let converting = Manager::start(&plane, setup.arg("--controllers=webhooks,certificates")).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     let loop_ = Bare::like(&client, &model);

@@ -1,5 +1,5 @@
-//! What users and administrators do that nobody planned for, on a real control plane: each time the one concerned is told,
-//! everybody else goes on, and no quota leaks. Each test has a namespace and queues of its own.
+//! What users and administrators do unexpectedly, on a real control plane: each time a message reaches the user concerned,
+//! all others go on, and no quota leaks. Each test has a namespace and queues of its own.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -264,8 +264,10 @@ async fn an_edited_job_between_reservation_and_admission_is_queued_anew() {
     let place = bare("edited-checked").await;
     place.flavor("edited-checked").await.unwrap();
     let checks: Api<DynamicObject> = place.global("AdmissionCheck", "admissionchecks");
-    let check =
-        json!({"metadata": {"name": "edited-checked"}, "spec": {"controllerName": "example.com/nobody"}});
+    let check = json!({
+        "metadata": {"name": "edited-checked"},
+        "spec": {"controllerName": "example.com/no-controller"}
+    });
     create(&checks, check).await.unwrap();
     let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -301,7 +303,7 @@ async fn a_dropped_queue_label_takes_a_waiting_job_out_of_the_queue() {
     })
     .await
     .unwrap();
-    assert!(place.suspended("waits").await.unwrap(), "nobody starts it");
+    assert!(place.suspended("waits").await.unwrap(), "it is not started");
     // While it runs, the name is fixed.
     let refused = place.patch_job("runs", dropped()).await.unwrap_err();
     assert!(refused.to_string().contains("field is immutable"), "{refused}");

@@ -16,7 +16,7 @@ struct Bed {
     _controllers: (autoscaler::StandIn, jobset::Controller),
 }
 
-/// The beds on which nobody plays. The examples share names of cluster-scoped objects, so each has a plane for itself for as long as it
+/// The beds without events. The examples share names of cluster-scoped objects, so each has a plane for itself for as long as it
 /// plays; there are as many as examples were ever played at a time. The watchdog stops them with the test process.
 static FREE: Mutex<Vec<Bed>> = Mutex::new(Vec::new());
 

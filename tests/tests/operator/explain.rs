@@ -138,8 +138,8 @@ async fn the_page_says_why(manager: &Manager) {
     assert!(page.contains("starts now with parallelism 1"), "{page}");
     let (_, page) = manager.health("/debug/explain/default/second?all=true").await.unwrap();
     assert!(page.contains("held by other/first (3 by cq)"), "{page}");
-    let (status, page) = manager.health("/debug/explain/default/nobody").await.unwrap();
-    assert_eq!((status, page.contains("default/nobody")), (404, true), "{page}");
+    let (status, page) = manager.health("/debug/explain/default/missing").await.unwrap();
+    assert_eq!((status, page.contains("default/missing")), (404, true), "{page}");
     let (status, page) = manager.health("/debug/explain/default/second?kind=pod").await.unwrap();
     assert_eq!(status, 400, "{page}");
 }

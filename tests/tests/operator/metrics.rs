@@ -1,4 +1,4 @@
-//! Who may read metrics (reference 08): over TLS only, whoever the API server knows (TokenReview) and lets GET /metrics
+//! Who may read metrics (reference 08): over TLS only, users whom the API server knows (TokenReview) and lets GET /metrics
 //! (SubjectAccessReview), with the chart's roles on both sides.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -22,7 +22,7 @@ metadata: {name: prometheus, namespace: kube-system}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: nobody, namespace: kube-system}
+metadata: {name: no-rights, namespace: kube-system}
 ";
 
 /// The status and text of a GET with this token.
@@ -48,17 +48,17 @@ async fn only_those_read_metrics_who_may() {
     let subject = ["--serviceaccount=kube-system:prometheus"];
     kubectl(plane, &[&binding[..], &subject].concat()).await.unwrap();
     let reader = plane.token_of_service_account("kube-system", "prometheus").await.unwrap();
-    let nobody = plane.token_of_service_account("kube-system", "nobody").await.unwrap();
+    let no_rights = plane.token_of_service_account("kube-system", "no-rights").await.unwrap();
 
     assert_eq!(get(manager, "/metrics", None).await.0, 401);
     assert_eq!(get(manager, "/metrics", Some("made-up")).await.0, 401);
-    assert_eq!(get(manager, "/metrics", Some(&nobody)).await.0, 403);
+    assert_eq!(get(manager, "/metrics", Some(&no_rights)).await.0, 403);
     let (status, text) = get(manager, "/metrics", Some(&reader)).await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("# TYPE kueue_"), "{text}");
     // The right is for this path alone.
     assert_ne!(get(manager, "/debug/engine", Some(&reader)).await.0, 200);
-    // Nothing is told without TLS.
+    // Nothing is served without TLS.
     let plain = format!("http://127.0.0.1:{}", manager.setup().metrics);
     let client = Client::try_from(Config::new(plain.parse().unwrap())).unwrap();
     let answer = client.send(Request::get("/metrics").body(Body::empty()).unwrap()).await;

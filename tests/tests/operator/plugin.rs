@@ -105,9 +105,9 @@ async fn the_pods_of_a_job_are_listed_as_kubectl_does() {
         (Some("b"), None)
     );
     assert_eq!(narrowed["items"][0]["kind"], "Pod");
-    let nobody = run(&kubeconfig, &["list", "pods", "--for", "job/nobody", "-n", "team"]).await;
+    let missing = run(&kubeconfig, &["list", "pods", "--for", "job/missing", "-n", "team"]).await;
     assert_eq!(
-        (printed(&nobody).as_str(), String::from_utf8_lossy(&nobody.stderr).trim()),
+        (printed(&missing).as_str(), String::from_utf8_lossy(&missing.stderr).trim()),
         ("", "No resources found in team namespace.")
     );
     plane.stop();
@@ -370,11 +370,11 @@ async fn explain_asks_the_leading_manager_through_a_forwarded_port() {
 async fn explain_says_why_the_manager_cannot_be_asked() {
     let held = || lease("sluice_manager-1_2f3a");
     let unused = || refusal(500, "InternalError", "not asked");
-    let nobody = refusal(404, "NotFound", "leases \"c1f6bfd2.kueue.x-k8s.io\" not found");
+    let no_lease = refusal(404, "NotFound", "leases \"c1f6bfd2.kueue.x-k8s.io\" not found");
     let cannot =
         refusal(403, "Forbidden", "leases is forbidden: User \"eve\" cannot get resource \"leases\"");
     let cases = [
-        (nobody, unused(), 1, "it has no holder: check that the manager runs"),
+        (no_lease, unused(), 1, "it has no holder: check that the manager runs"),
         (lease(""), unused(), 1, "it has no holder"),
         (lease("kueue-controller-manager-1_2f3a"), unused(), 1, "is not Sluice"),
         (cannot, unused(), 1, "User \"eve\" cannot get resource \"leases\""),

@@ -132,7 +132,7 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
         })
     };
     assert!(noted("AdmissionCheckUpdated", "updated state from Pending to Retry"), "{events:#?}");
-    // The requests of a Workload are one series each, told within ten seconds: of equal notes by one API, of a new one by the other.
+    // The requests of a Workload are one series each, sent within ten seconds: of equal notes by one API, of a new one by the other.
     let series = eventually("the series of events", DEADLINE, || async {
         let events = all(&plane, "events.k8s.io", "Event").await;
         let requests = events.iter().filter(|e| e["reason"] == "ProvisioningRequestCreated");

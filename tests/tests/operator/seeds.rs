@@ -51,7 +51,7 @@ async fn the_seeds_apply_verbatim() {
             let args = [verb, "--validate=strict", "-f", &path];
             let done = kubectl::try_kubectl(&plane.kubeconfig_path(), &args, None).await.unwrap();
             assert!(done.success, "{name}: {}", done.stderr);
-            // The page's queue without a selector takes nobody, which its author should know.
+            // The page's queue without a selector takes no workloads, which its author should know.
             let warned = done.stderr.contains("Warning: spec.namespaceSelector is not set");
             assert_eq!(warned, *name == "hotswap-queues", "{name}: {}", done.stderr);
         }

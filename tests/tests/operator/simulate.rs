@@ -332,7 +332,7 @@ fn explain_answers_from_files_and_keeps_other_namespaces_to_itself() {
     let json = world.json("explain job own -n team-a queues.yaml jobs.yaml --at 30s -A -o json");
     assert_eq!(json["flavors"][0]["heldBy"][0], "team-b/borrows (6 by b)", "{json}");
     assert_eq!(json["forecast"]["p50"], 570, "{json}");
-    let output = world.run(&binary().unwrap(), "explain job/nobody -n team-a queues.yaml jobs.yaml");
+    let output = world.run(&binary().unwrap(), "explain job/missing -n team-a queues.yaml jobs.yaml");
     assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no job or Workload team-a/nobody"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no job or Workload team-a/missing"));
 }

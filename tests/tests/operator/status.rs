@@ -1,5 +1,5 @@
 //! The status of queues on a real API server: exact conditions, true figures, written no more often than they change; and what holds an object
-//! that is being deleted is told.
+//! that is being deleted is reported.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -76,7 +76,7 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     })
     .await
     .unwrap();
-    // A status that somebody spoilt is put right again.
+    // A status that another client spoilt is put right again.
     let wrong = json!({"status": {"pendingWorkloads": 99}}).to_string();
     let args = ["patch", "clusterqueue", "figures", "--subresource=status", "--type=merge", "-p", &wrong];
     kubectl(&plane, &args).await.unwrap();
@@ -190,7 +190,7 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
     patch(&locals, "lq", json!({"spec": {"stopPolicy": "Hold"}})).await.unwrap();
     active(&locals, "lq", "False/Stopped: LocalQueue is stopped").await;
 
-    // Whoever deletes what is in use is told by what; it goes when it is free.
+    // An event says what uses an object that is to be deleted; it goes when it is free.
     apply(&plane, COHORT).await.unwrap();
     let (flavors, checks) =
         (here.global("ResourceFlavor", "resourceflavors"), here.global("AdmissionCheck", "admissionchecks"));
@@ -301,7 +301,7 @@ async fn unusable_checks(plane: &ControlPlane, here: &Place<'_>) {
         .await
         .unwrap();
     }
-    // This one is answered here, the others are somebody else's.
+    // This one is answered here, the others belong to other controllers.
     active(&checks, "nodes", "False/BadParametersRef: missing parameters reference").await;
     let condition = json!({"status": {"conditions": [{
         "type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z",

@@ -66,7 +66,7 @@ async fn with_the_manager_down_only_queued_jobs_are_refused() {
     });
     let pod = create(plane, &pod).await;
     assert!(pod.success, "{pod:?}");
-    // Whoever runs the cluster can always repair it.
+    // An administrator of the cluster can always repair it.
     for namespace in ["kube-system", chart::NAMESPACE] {
         let system = create(plane, &job(namespace, "system", &label)).await;
         assert!(system.success, "{namespace}: {system:?}");

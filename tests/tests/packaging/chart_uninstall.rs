@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Written in the older version, as many a user's manifests are: whoever changes these objects later needs a conversion.
+/// Written in the older version, as many a user's manifests are: later changes of these objects need a conversion.
 const QUEUES: &str = r"
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ResourceFlavor
@@ -119,7 +119,7 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     assert_eq!(waiting["spec"]["suspend"], true);
     let workloads = get(&plane, &["workloads", "-n", "tenant"]).await.unwrap();
     assert_eq!(workloads["items"].as_array().unwrap().len(), 2);
-    // No webhook is left that nobody answers: jobs come, change and go.
+    // No webhook without a server is left: jobs come, change and go.
     kubectl::apply(&plane, &job("later")).await.unwrap();
     wait_for_active_pods(&plane, "later", 1).await;
     let resume = ["-n", "tenant", "patch", "job", "waits", "-p", r#"{"spec":{"suspend":false}}"#];

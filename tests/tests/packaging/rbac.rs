@@ -106,7 +106,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
         }
     }
 
-    // The manager records events, and tells of a series by the API that lets the text change. It reads none.
+    // The manager records events, and reports a series by the API that lets the text change. It reads none.
     let manager = format!("system:serviceaccount:{}:{}", chart::NAMESPACE, chart::SERVICE_ACCOUNT);
     for (group, verb, allowed) in [
         ("events.k8s.io", "create", true),

@@ -167,7 +167,7 @@ fn depth_is_right(seen: &View, outcome: &Outcome, at: f64) {
     }
 }
 
-/// Puts the mouse on something; what the page tells.
+/// Puts the mouse on something; what the page shows.
 async fn pointed_at(page: &mut Page, selector: &str, begins: &str) -> View {
     let script = format!(
         "(async () => {{ const all = [...document.querySelectorAll({selector:?})];
@@ -183,7 +183,7 @@ async fn pointed_at(page: &mut Page, selector: &str, begins: &str) -> View {
     view(page).await
 }
 
-/// Pointing at each job that waited for a reason tells that reason.
+/// Pointing at each job that waited for a reason shows that reason.
 async fn pointing_tells_why(page: &mut Page, outcome: &Outcome, name: &str) {
     let (_, reason, message) = outcome.jobs[name].reasons.last().unwrap();
     let seen = pointed_at(page, ".wait", &format!("{name} (priority")).await;

@@ -116,7 +116,7 @@ fn plays_out(input: &[Value], expected: &[Value]) {
     test_rules(&file).unwrap();
 }
 
-/// A queue of a unit test: who waits, whether it is active, how much is free, what it has reserved so far.
+/// A queue of a unit test: what waits, whether it is active, how much is free, what it has reserved so far.
 fn queue(name: &str, [waiting, active, free, reserved]: [&str; 4]) -> Vec<Value> {
     let of = |more: &str| format!("cluster_queue=\"{name}\"{more}");
     vec![
@@ -141,7 +141,7 @@ fn queues_that_reserve_nothing_fire_unless_they_are_stopped_or_used_up() {
         queue("moves", ["1x120", "1x120", "1x120", "5x9 6x9 7x9 8x9 9x9 10x9 11x9 12x9 13x9 14x9"]),
         queue("used-up", ["9x120", "1x120", "0x120", "5x120"]),
         queue("stopped", ["9x120", "0x120", "1x120", "5x120"]),
-        queue("nobody-waits", ["0x120", "1x120", "1x120", "5x120"]),
+        queue("none-waits", ["0x120", "1x120", "1x120", "5x120"]),
     ];
     let (nothing, long) = ("SluiceNothingAdmitted", "SluiceWorkloadsWaitLong");
     let (stuck, runs, little) = ("never-reserved", "something-runs", "a-little-left");
@@ -357,7 +357,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     together.cluster_queue("together", 2, &json!({"cohortName": "team"})).await.unwrap();
     together.local_queue("lq", "together").await.unwrap();
     overdraw(&together).await;
-    // In this cohort a queue uses what it lends to nobody: all of its own quota, and more than the cohort can share.
+    // In this cohort a queue uses what it does not lend: all of its own quota, and more than the cohort can share.
     let apart = Place::bare(&plane, "apart").await.unwrap();
     apart.flavor("apart").await.unwrap();
     let mut kept = quota("apart", 2);
@@ -392,7 +392,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 
-    // Without a manager nobody leads, and nobody answers the webhooks.
+    // Without a manager there is no leader, and the webhooks do not answer.
     manager.stop().await.unwrap();
     fires(&prometheus, "SluiceLeaderMissing", "severity=\"critical\"").await;
     eventually("SluiceWebhookFailing to fire", DEADLINE, || async {

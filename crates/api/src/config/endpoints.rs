@@ -9,7 +9,7 @@ use crate::names::dns1123_subdomain_error;
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most writes per second, and at once: beyond what any API server takes.
 const MOST_QPS: f64 = 1_000_000.0;
-/// The fewest: with less, a write would wait longer than anybody does.
+/// The fewest: with less, a write would wait longer than any client does.
 const FEWEST_QPS: f64 = 0.01;
 
 pub(super) fn check(configuration: &Configuration, errors: &Errors) {

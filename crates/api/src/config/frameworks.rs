@@ -22,7 +22,7 @@ const NOT_BUILT: [&str; 16] = [
     "workload.codeflare.dev/appwrapper",
 ];
 
-/// The lists that Kueue's chart and manifests come with, by release: who takes them over unchanged has chosen nothing.
+/// The lists that Kueue's chart and manifests come with, by release: an installation that takes them over unchanged has chosen nothing.
 const DEFAULTS: [&[&str]; 4] = [
     // The oldest.
     &[

@@ -10,7 +10,7 @@ use super::{Duration, FieldError};
 /// The mistakes found so far.
 pub(super) type Errors = RefCell<Vec<FieldError>>;
 
-/// One object of the file. Fields that nobody asked for are reported when it is dropped.
+/// One object of the file. Fields that no setting has read are reported when it is dropped.
 pub(super) struct Reader<'a> {
     path: String,
     map: &'a Map<String, Value>,

@@ -38,7 +38,7 @@ fn a_fully_defaulted_v1beta2_file_is_the_default() {
     let (configuration, warnings) = parse(FULL_V1BETA2).unwrap();
     let (mut expected, _) = Configuration::defaults_in(&environment()).unwrap();
     expected.controller = configuration.controller.clone();
-    assert!(expected.client_connection.qps < 0.0, "no limit that nobody asked for");
+    assert!(expected.client_connection.qps < 0.0, "no limit without a setting");
     expected.client_connection = ClientConnection { qps: 300.0, burst: 500 };
     assert_eq!(configuration, expected);
     assert_eq!(

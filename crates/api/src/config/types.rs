@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Duration;
 use crate::gates::Gates;
 
-/// Everything that the manager is told by its configuration file, with every default filled in.
+/// The manager's configuration file, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {

@@ -48,7 +48,7 @@ pub enum TopologyError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// It stands for more than anybody has.
+    /// It stands for more than any cluster has.
     #[error("the assignments of the object have more than {MAX_DOMAINS} domains")]
     TooLarge,
 }

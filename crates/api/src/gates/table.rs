@@ -47,7 +47,7 @@ macro_rules! gates {
                 match self { $(Self::$name => Stage::$stage,)* }
             }
 
-            /// Whether it is on unless somebody says otherwise.
+            /// Whether it is on by default.
             pub const fn default_on(self) -> bool {
                 match self { $(Self::$name => $default,)* }
             }

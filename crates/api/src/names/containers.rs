@@ -9,7 +9,7 @@ use sluice_quantity::Quantity;
 ///
 /// Equal for templates that mean the same: it does not depend on the order of fields, on absent against empty, on the
 /// spelling of quantities, on an absent port protocol (TCP), or on environment variables given twice (see
-/// [`dedupe_env`]). 64 bits of a SHA-256, so that nobody can craft a template that passes for another.
+/// [`dedupe_env`]). 64 bits of a SHA-256, so that no user can craft a template that passes for another.
 pub fn containers_hash(spec: &PodSpec) -> u64 {
     let mut hash = Sha256::new();
     for (role, list) in [

@@ -45,7 +45,7 @@ pub struct ProvisioningRequestSpec {
     pub pod_sets: Vec<ProvisioningPodSet>,
 }
 
-/// A condition, as far as anybody reads it; lenient, because other controllers write it.
+/// A condition, as far as it is read; lenient, because other controllers write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct ForeignCondition {
     /// What it is about.
@@ -69,7 +69,7 @@ pub struct ProvisioningRequestStatus {
     /// Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked.
     #[serde(default)]
     pub conditions: Vec<ForeignCondition>,
-    /// What the class tells of the nodes.
+    /// What the class says about the nodes.
     #[serde(default)]
     pub provisioning_class_details: BTreeMap<String, String>,
 }

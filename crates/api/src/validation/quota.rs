@@ -17,7 +17,7 @@ const MAX_QUOTAS: usize = 512;
 /// Whose groups they are.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
-    /// Whether there is a cohort above. Without one there is nobody to borrow from or to lend to.
+    /// Whether there is a cohort above. Without one there is no queue to borrow from or to lend to.
     pub has_parent: bool,
     /// Whether the lending limit is bounded by the nominal quota. A Cohort may lend what its children have.
     pub lends_own_quota_only: bool,

@@ -16,7 +16,7 @@ pub struct AdmissionReview {
     /// `AdmissionReview`.
     #[serde(default)]
     pub kind: String,
-    /// What somebody wants to do.
+    /// What a user wants to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<AdmissionRequest>,
     /// Whether it may be done.
@@ -24,7 +24,7 @@ pub struct AdmissionReview {
     pub response: Option<AdmissionResponse>,
 }
 
-/// What somebody wants to do.
+/// What a user wants to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {

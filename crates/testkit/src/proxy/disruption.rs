@@ -34,7 +34,7 @@ impl Harm {
         match self {
             // What a list says is too old is asked for anew at once, so that only watches can be.
             _ if self.is_for_watches() => watch,
-            // Who creates is told of a name that is taken, never of a conflict.
+            // The answer to a creation is that the name is taken, never a conflict.
             Self::Refuse(409) => !lease && (method == Method::PUT || method == Method::PATCH),
             Self::Refuse(_) | Self::LoseAnswer | Self::LoseRequest => !lease && !watch,
             Self::Slow(_) => !watch,

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use super::run::Outcome;
+use super::run::RunResult;
 
 /// Every digest that the core's outcome has, by its name in `expected.digest`.
-pub fn digests(outcome: &Outcome, keys: &[String]) -> BTreeMap<&'static str, String> {
+pub fn digests(outcome: &RunResult, keys: &[String]) -> BTreeMap<&'static str, String> {
     let with_cycle = |events: &[(u64, usize)]| {
         digest(events.iter().map(|(cycle, seq)| format!("{cycle} {}", keys[*seq])).collect())
     };

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use format::Case;
-use run::Outcome;
+use run::RunResult;
 
 /// Run engine cases and compare every expected count and digest.
 #[derive(clap::Args)]
@@ -186,7 +186,7 @@ fn golden_difference(
     file: &Path,
     name: &str,
     digest: &str,
-    outcome: &Outcome,
+    outcome: &RunResult,
     keys: &[String],
 ) -> Option<String> {
     let golden = file.parent()?.join("golden").join(format!("{name}.seq.gz"));
@@ -214,7 +214,7 @@ fn golden_difference(
     Some(format!("expected {:?}, got {:?}", or_end(expected), or_end(got)))
 }
 
-fn figures(outcome: &Outcome) -> Figures {
+fn figures(outcome: &RunResult) -> Figures {
     let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
     let percentile = |times: &[Duration], percent: usize| -> f64 {
         let mut sorted = times.to_vec();

@@ -15,7 +15,7 @@ use super::world::World;
 const STALLED_AFTER: u64 = 200;
 
 /// What a run gave.
-pub struct Outcome {
+pub struct RunResult {
     /// Counts by the names of `expected`.
     pub counts: BTreeMap<&'static str, u64>,
     /// How it ended: `drained`, `stalled`, `maxCycles` or `snapshotOnly`.
@@ -40,7 +40,7 @@ pub struct Outcome {
 
 /// Where a workload of the case is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Phase {
     ToArrive,
     Pending,
     Running { finish: Option<u64> },
@@ -51,10 +51,10 @@ struct Loop<'a> {
     world: World<'a>,
     scheduler: Scheduler,
     planned: Vec<PlannedWorkload>,
-    places: Vec<Place>,
+    phases: Vec<Phase>,
     arrivals: BTreeMap<u64, Vec<usize>>,
     finishing: BTreeMap<u64, BTreeSet<(String, usize)>>,
-    out: Outcome,
+    out: RunResult,
     finished: u64,
     idle: u64,
     cycles: u64,
@@ -65,7 +65,7 @@ struct Loop<'a> {
 ///
 /// # Errors
 /// A quantity, policy or gate in the case that the core does not know.
-pub fn run(case: &Case) -> anyhow::Result<(Outcome, Vec<String>)> {
+pub fn run(case: &Case) -> anyhow::Result<(RunResult, Vec<String>)> {
     let (cohorts, leaves) = plan::cohorts(case);
     let queues: Vec<PlannedQueue> = plan::queues(case, &leaves);
     let planned = plan::workloads(case, &queues);
@@ -74,11 +74,11 @@ pub fn run(case: &Case) -> anyhow::Result<(Outcome, Vec<String>)> {
         scheduler.set_local_queue(world.local_queue(&queue.name));
     }
     let mut state = Loop {
-        places: vec![Place::ToArrive; planned.len()],
+        phases: vec![Phase::ToArrive; planned.len()],
         admitted_ever: vec![false; planned.len()],
         arrivals: BTreeMap::new(),
         finishing: BTreeMap::new(),
-        out: Outcome {
+        out: RunResult {
             counts: BTreeMap::new(),
             end: "maxCycles",
             admissions: Vec::new(),
@@ -118,7 +118,7 @@ impl Loop<'_> {
         for seq in 0..self.planned.len() {
             let class = self.world.class(self.planned[seq]);
             if class.preadmitted {
-                self.places[seq] = Place::Running { finish: None };
+                self.phases[seq] = Phase::Running { finish: None };
                 let spec = self.world.preadmitted(self.planned[seq], seq);
                 self.feed(|scheduler| scheduler.set_workload(spec, Time(CLOCK_EPOCH * 1_000_000_000)));
             } else if class.arrival_cycle > 1 {
@@ -138,7 +138,7 @@ impl Loop<'_> {
     }
 
     fn pend(&mut self, seq: usize, now: Time) {
-        self.places[seq] = Place::Pending;
+        self.phases[seq] = Phase::Pending;
         let spec = self.world.pending(self.planned[seq], seq);
         self.feed(|scheduler| scheduler.set_workload(spec, now));
     }
@@ -156,7 +156,7 @@ impl Loop<'_> {
     fn check_snapshot(&self, case: &Case) -> anyhow::Result<()> {
         let mut held: BTreeMap<(usize, &str), i64> = BTreeMap::new();
         for (seq, &planned) in self.planned.iter().enumerate() {
-            if matches!(self.places[seq], Place::Running { .. }) {
+            if matches!(self.phases[seq], Phase::Running { .. }) {
                 for (resource, amount) in self.world.total(planned) {
                     *held.entry((planned.queue, resource)).or_insert(0) += amount.get();
                 }
@@ -239,10 +239,10 @@ impl Loop<'_> {
         evicted.sort_unstable();
         evicted.dedup();
         for &seq in &admitted {
-            anyhow::ensure!(self.places[seq] == Place::Pending, "{} was admitted twice", self.key_line(seq));
+            anyhow::ensure!(self.phases[seq] == Phase::Pending, "{} was admitted twice", self.key_line(seq));
             let runtime = self.world.class(self.planned[seq]).runtime_cycles;
             let finish = (runtime > 0).then(|| n + runtime - 1);
-            self.places[seq] = Place::Running { finish };
+            self.phases[seq] = Phase::Running { finish };
             if let Some(at) = finish {
                 let key = self.key_line(seq);
                 self.finishing.entry(at).or_default().insert((key, seq));
@@ -251,7 +251,7 @@ impl Loop<'_> {
             self.out.admissions.push((n, seq));
         }
         for &seq in &evicted {
-            if let Place::Running { finish: Some(at) } = self.places[seq] {
+            if let Phase::Running { finish: Some(at) } = self.phases[seq] {
                 let key = self.key_line(seq);
                 if let Some(set) = self.finishing.get_mut(&at) {
                     set.remove(&(key, seq));
@@ -270,7 +270,7 @@ impl Loop<'_> {
     fn finish(&mut self, n: u64, now: Time) -> bool {
         let Some(due) = self.finishing.remove(&n) else { return false };
         for (_, seq) in due {
-            self.places[seq] = Place::Finished;
+            self.phases[seq] = Phase::Finished;
             self.finished += 1;
             let key = self.world.key(self.planned[seq]);
             self.feed(|scheduler| scheduler.remove_workload(&key, now));
@@ -278,7 +278,7 @@ impl Loop<'_> {
         true
     }
 
-    fn close(mut self) -> (Outcome, Vec<String>) {
+    fn close(mut self) -> (RunResult, Vec<String>) {
         let (mut active, mut inadmissible) = (0, 0);
         for name in self.world.queue_names() {
             if let Some(status) = self.scheduler.cluster_queue_status(name) {
@@ -286,8 +286,8 @@ impl Loop<'_> {
                 inadmissible += status.pending_inadmissible as u64;
             }
         }
-        let holds = |place: &Place| matches!(place, Place::Running { .. });
-        self.out.holding = (0..self.places.len()).filter(|&seq| holds(&self.places[seq])).collect();
+        let holds = |phase: &Phase| matches!(phase, Phase::Running { .. });
+        self.out.holding = (0..self.phases.len()).filter(|&seq| holds(&self.phases[seq])).collect();
         let distinct = self.admitted_ever.iter().filter(|ever| **ever).count();
         self.out.counts = BTreeMap::from([
             ("cycles", self.cycles),

@@ -46,6 +46,6 @@ mod tests {
         let wall = std::time::Instant::now();
         std::thread::park_timeout(Duration::from_millis(20));
         let waited = wall.elapsed();
-        assert!(watch.elapsed() < worked + waited, "parked for {waited:?}");
+        assert!(watch.elapsed() < worked + waited, "stopped for {waited:?}");
     }
 }

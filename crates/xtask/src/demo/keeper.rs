@@ -1,5 +1,5 @@
 //! `KEEP=1`: the cluster lives on after the demo. A process in the background takes it over: it runs the stand-in for the cluster
-//! autoscaler, and stops everything when it is told to.
+//! autoscaler, and stops everything on its command.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;

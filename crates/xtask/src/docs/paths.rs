@@ -7,7 +7,7 @@ use super::book::Book;
 /// A code span that begins so is a path of the repository.
 const ROOTS: [&str; 7] = ["charts/", "config/", "crates/", "docs/", "examples/", "tests/", "Makefile"];
 
-/// Findings for paths that do not exist. The changelog tells of the past, and the contract of another project: both are left out.
+/// Findings for paths that do not exist. The changelog is about the past, and the contract of another project: both are left out.
 pub fn check(root: &Path, book: &Book) -> Vec<String> {
     let mut findings = Vec::new();
     let pages =

@@ -11,7 +11,7 @@ const SLOWEST: usize = 10;
 
 /// What one program printed.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct ProgramResult {
     name: String,
     /// Name and time of each test.
     tests: Vec<(String, Duration)>,
@@ -23,7 +23,7 @@ pub struct Outcome {
     took: Duration,
 }
 
-impl Outcome {
+impl ProgramResult {
     /// Of a program that prints nothing yet.
     pub fn of(program: &Program) -> Self {
         let unit = program.package.replace('-', "_") == program.target;
@@ -68,13 +68,13 @@ impl Outcome {
 /// What came of all programs.
 #[derive(Debug, Default)]
 pub struct Report {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ProgramResult>,
     doc_tests: Option<bool>,
 }
 
 impl Report {
     /// Adds a program.
-    pub fn add(&mut self, outcome: Outcome) {
+    pub fn add(&mut self, outcome: ProgramResult) {
         self.outcomes.push(outcome);
     }
 
@@ -118,8 +118,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn outcome(lines: &str) -> Outcome {
-        let mut outcome = Outcome { name: "p".to_owned(), good: true, ..Outcome::default() };
+    fn outcome(lines: &str) -> ProgramResult {
+        let mut outcome = ProgramResult { name: "p".to_owned(), good: true, ..ProgramResult::default() };
         lines.lines().for_each(|line| outcome.read(line));
         outcome
     }

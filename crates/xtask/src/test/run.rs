@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use super::plan::Program;
-use super::report::{Outcome, Report};
+use super::report::{ProgramResult, Report};
 
 /// Runs these programs one after the other.
 pub fn all(programs: &[Program], filter: &str, report: &Mutex<Report>) -> Result<()> {
@@ -22,7 +22,7 @@ pub fn all(programs: &[Program], filter: &str, report: &Mutex<Report>) -> Result
     Ok(())
 }
 
-fn one(program: &Program, filter: &str) -> Result<Outcome> {
+fn one(program: &Program, filter: &str) -> Result<ProgramResult> {
     let began = Instant::now();
     let mut command = if program.is_on_planes() {
         Command::new(&program.path)
@@ -35,7 +35,7 @@ fn one(program: &Program, filter: &str) -> Result<Outcome> {
     command.current_dir(&program.folder).args(["--report-time", "-Zunstable-options"]);
     command.arg(format!("--test-threads={}", program.threads()));
     command.args((!filter.is_empty()).then_some(filter));
-    // Only so tells the built-in runner how long each test took; the compiler is the stable one.
+    // Only with these options the built-in runner shows how long each test took; the compiler is the stable one.
     command.env("RUSTC_BOOTSTRAP", "1");
     if std::env::var_os("SLUICE_BIN").is_none() {
         let built = program.path.ancestors().nth(2).map(|profile| profile.join("sluice"));
@@ -54,7 +54,7 @@ fn one(program: &Program, filter: &str) -> Result<Outcome> {
         let _ = BufReader::new(stderr).read_to_end(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     });
-    let mut outcome = Outcome::of(program);
+    let mut outcome = ProgramResult::of(program);
     for line in BufReader::new(child.stdout.take().context("no standard output")?).split(b'\n') {
         let line = line.context("reading what a test printed")?;
         outcome.read(&String::from_utf8_lossy(&line));

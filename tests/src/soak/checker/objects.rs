@@ -83,7 +83,7 @@ impl Job {
 pub(super) struct Pod {
     /// The UID of its Job.
     pub owner: Option<String>,
-    /// It has not ended and is not told to.
+    /// It has not ended and was not stopped.
     pub live: bool,
 }
 

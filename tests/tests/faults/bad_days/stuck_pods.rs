@@ -1,4 +1,4 @@
-//! Pods of a node that nobody answers for (gate `FailureRecoveryPolicy`), with the rights that the chart gives.
+//! Pods of a node whose kubelet does not answer (gate `FailureRecoveryPolicy`), with the rights that the chart gives.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -51,7 +51,10 @@ async fn a_job_gets_another_pod_for_one_that_is_stuck_on_a_lost_node() {
         pods.create_subresource("binding", &stuck, &PostParams::default(), &binding).await.unwrap();
     assert_eq!(bound["status"], "Success");
     pods.delete(&stuck, &DeleteParams::default()).await.unwrap();
-    assert!(pods.get(&stuck).await.unwrap().metadata.deletion_timestamp.is_some(), "nobody confirms its end");
+    assert!(
+        pods.get(&stuck).await.unwrap().metadata.deletion_timestamp.is_some(),
+        "its end is not confirmed"
+    );
 
     let next = live_pod(&pods, &stuck).await;
     assert_ne!(next, stuck);

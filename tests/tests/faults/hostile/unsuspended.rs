@@ -92,7 +92,7 @@ pub async fn a_job_whose_quota_is_reserved_waits_for_its_checks() {
     let tenant = tenant("checked").await;
     let place = &tenant.place;
     let checks = place.global("AdmissionCheck", "admissionchecks");
-    let spec = json!({"controllerName": "example.com/nobody"});
+    let spec = json!({"controllerName": "example.com/no-controller"});
     create(&checks, json!({"metadata": {"name": "hostile"}, "spec": spec})).await.unwrap();
     let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});

@@ -119,7 +119,7 @@ async fn read(protocol: Protocol, place: &Place<'_>) -> Result<Outcome> {
     }
     let all = workloads::list(&place.client, &place.name).await?;
     for workload in &all {
-        let owner = workload["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or("nobody");
+        let owner = workload["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or("no owner");
         outcome.note(format!("workload of {owner}"), of_workload(workload, &place.name));
     }
     outcome.note("workloads", json!(all.len()));

@@ -1,4 +1,4 @@
-//! The two-step protocols, each played by users and administrators who know nothing of a cut: they wait for what they are told and
+//! The two-step protocols, each played by users and administrators who know nothing of a cut: they wait for what the statuses say and
 //! go on.
 
 use anyhow::{Context as _, Result};
@@ -183,7 +183,7 @@ async fn provisioning_check(place: &Place<'_>) -> Result<()> {
     create(&checks, json!({"metadata": {"name": place.name}, "spec": spec})).await
 }
 
-/// A user who tries again while nobody answers the webhooks.
+/// A user who tries again while the webhooks do not answer.
 async fn submit(place: &Place<'_>, job: &Value) -> Result<()> {
     eventually("a Job to be taken", PATIENCE, || async {
         let made = place.make_job(job).await;
@@ -203,7 +203,7 @@ async fn stop_policy(place: &Place<'_>, policy: &str) -> Result<()> {
     .await
 }
 
-/// Waits until a Job's Workload is as wanted. What is watched is looked at, so that a hundred who wait ask nobody.
+/// Waits until a Job's Workload is as wanted. It looks at what is watched, so that a hundred waiting plays send no requests.
 pub async fn workload(seen: &History, job: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
     seen.workload_until(job, what, PATIENCE, wanted).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Remedies of every kind, applied to the real objects as the answer has them: the job starts, and whom it said it preempts is preempted.
+//! Remedies of every kind, applied to the real objects as the answer has them: the job starts, and exactly the jobs that it names are preempted.
 
 use kube::api::{Api, DynamicObject};
 use sluice_testkit::workloads;
@@ -113,7 +113,7 @@ async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
     apply_to_the_cluster(&client, &quota).await;
     wait_until_started(&client, "default", "more").await;
 
-    // A higher priority, which costs somebody else the quota.
+    // A higher priority, which costs another job the quota.
     make_job(&client, "default", "important", 4).await;
     let priority = remedy(&manager, "important", "starts now with the WorkloadPriorityClass urgent").await;
     assert_eq!(priority["preempts"], json!(["default/more"]), "{priority}");

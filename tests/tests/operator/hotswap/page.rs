@@ -112,7 +112,7 @@ async fn with_the_pages_own_quota_one_runs_one_waits_and_nobody_is_evicted_for_t
         .await;
 }
 
-/// Waits until `kubectl describe` shows these texts: events come a moment after what they tell.
+/// Waits until `kubectl describe` shows these texts: events come a moment after what they report.
 async fn described(world: &World, what: &[&str], texts: &[&str]) {
     let args: Vec<&str> = ["describe"].iter().chain(what).copied().collect();
     eventually(&format!("kubectl describe {what:?}"), DEADLINE, || async {

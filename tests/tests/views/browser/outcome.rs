@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub from: f64,
-    /// When it ended, or was told to.
+    /// When it ended, or was evicted.
     pub to: f64,
     pub preempted: bool,
     pub queue: String,
@@ -146,7 +146,7 @@ impl Outcome {
         middle(pairs.max_by_key(|pair| pair[1] - pair[0]).expect("such a time"))
     }
 
-    /// The flavors that anybody has quota of.
+    /// The flavors that any queue has quota of.
     pub fn flavors(&self) -> BTreeSet<&str> {
         self.report["flavors"].as_array().unwrap().iter().map(|one| one["flavor"].as_str().unwrap()).collect()
     }

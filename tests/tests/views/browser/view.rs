@@ -1,4 +1,4 @@
-//! What `probe.js` tells of a page. Places and sizes in pixels of the window.
+//! What `probe.js` reports about a page. Places and sizes in pixels of the window.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Mark {
     pub height: f64,
     pub fill: String,
     pub opacity: String,
-    /// What it tells when the mouse is on it.
+    /// What it shows when the mouse is on it.
     pub tip: String,
 }
 
