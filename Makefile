@@ -5,7 +5,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 XTASK  := $(TARGET)/debug/sluice-xtask
 
 # The command that makes the binaries that ship; the Dockerfile's build stage runs the same one.
-BUILD := cargo build --release --locked --package sluice-manager --package sluice-ctl
+BUILD := cargo build --release --locked --package sluice-manager --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
 
 EXAMPLE ?= tpu-multislice
 # How many jobs `make day` makes, in how many minutes at most. SOAK_SEED=… plays a day again.
@@ -26,7 +26,7 @@ IMAGE   ?= sluice:$(VERSION)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the release binaries, target/release/sluice and target/release/kubectl-kueue
+build: ## Build the release binaries, target/release/sluice and target/release/kubectl-kueue, with their debug info beside them (*.debug)
 	$(BUILD)
 
 check: ## Check what needs no control plane, in minutes: format, rules of the house, generated files, unit tests and rules
