@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::v1beta2;
 
@@ -85,6 +86,8 @@ pub enum Purpose {
     StopJob,
     /// Suspend a job that has nothing to restore.
     SuspendJob,
+    /// Have a job's own controller say that it has seen the stop.
+    AskController,
     /// Remove a job whose retention is over.
     DeleteJob,
     /// Remove a job that another job's controller made for a former admission: it makes it anew.
@@ -162,6 +165,13 @@ pub enum Write {
     SuspendJob {
         /// The job as it was seen.
         view: Arc<JobView>,
+    },
+    /// The patch of a job's adapter that has its own controller answer a stop.
+    AskController {
+        /// The job as it was seen.
+        view: Arc<JobView>,
+        /// When it is made.
+        at: Timestamp,
     },
     /// GET: the answer is the object in full.
     Read,

@@ -143,6 +143,19 @@ fn play(purpose: Purpose, c: &mut Cluster) {
             c.api.local_queue("team-a", "other", "cq");
             c.api.edit_job("a", |job| job.view.queue_name = Some("other".to_owned()));
         }
+        Purpose::AskController => {
+            queue_job(c, 1);
+            // Its controller has seen that it was suspended, before it was started, and says no more.
+            let before = c.now - jiff::SignedDuration::from_secs(60);
+            c.api.edit_job("a", |job| {
+                job.view.suspended_condition = Some((true, before));
+                job.view.active = false;
+            });
+            c.settle();
+            c.restart();
+            let workload = Api::workload_ref(&c.workload("a"));
+            c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        }
         Purpose::SuspendJob => {
             let mut parent = job("team-a", "parent", "lq", 9, "1");
             parent.job.kind = model::api::kind(true);
@@ -178,7 +191,7 @@ fn play(purpose: Purpose, c: &mut Cluster) {
 }
 
 /// All but [`Purpose::UnhealthyNodes`], which the tests of Hotswap play.
-const PURPOSES: [Purpose; 27] = [
+const PURPOSES: [Purpose; 28] = [
     Purpose::CreateWorkload,
     Purpose::UpdateWorkload,
     Purpose::DeleteWorkload,
@@ -196,6 +209,7 @@ const PURPOSES: [Purpose; 27] = [
     Purpose::StartJob,
     Purpose::StopJob,
     Purpose::SuspendJob,
+    Purpose::AskController,
     Purpose::DeleteJob,
     Purpose::QueueStatus,
     Purpose::Finalizer,

@@ -1,6 +1,8 @@
 //! The adapter of batch/v1 Job (reference 07, 7.1 and 7.2).
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
 
@@ -226,6 +228,20 @@ pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     }
     steps.push(step(None, end));
     pin_first(steps, view)
+}
+
+/// The patch of the condition that only the Job controller sets to `True`.
+pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
+    let condition = json!({
+        "type": "Suspended",
+        "status": "False",
+        "reason": "StopNotConfirmed",
+        "message": "The job was stopped; its controller has not confirmed yet that its pods are deleted",
+        "lastProbeTime": whole_seconds(at),
+        "lastTransitionTime": whole_seconds(at),
+    });
+    let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+    Step { subresource: Some("status"), patch: patch.pinned(&view.resource_version) }
 }
 
 fn pin_first(steps: Vec<Step>, view: &JobView) -> Vec<Step> {

@@ -20,6 +20,7 @@ mod patch;
 mod scheduling;
 pub mod webhook;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo};
 
@@ -52,6 +53,13 @@ pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
         JobKind::Job => job::stop(view, infos),
         JobKind::JobSet => jobset::stop(view, infos),
     }
+}
+
+/// The write that has the controller of a stopped batch Job say when it has seen the stop and deleted the pods.
+///
+/// It sets the condition `Suspended` to `False`, since `at`. The controller sets it back to `True`, with the time at which it did.
+pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
+    job::ask_controller(view, at)
 }
 
 /// The write that suspends a job of which nothing has to be restored.

@@ -9,6 +9,8 @@ pub enum Patch {
     Merge(Value),
     /// `application/json-patch+json` (RFC 6902): an array of operations.
     Json(Vec<Value>),
+    /// `application/strategic-merge-patch+json`: for kinds of Kubernetes itself, whose lists of conditions it merges by type.
+    Strategic(Value),
 }
 
 impl Patch {
@@ -17,13 +19,14 @@ impl Patch {
         match self {
             Self::Merge(_) => "application/merge-patch+json",
             Self::Json(_) => "application/json-patch+json",
+            Self::Strategic(_) => "application/strategic-merge-patch+json",
         }
     }
 
     /// The request's body.
     pub fn body(&self) -> Value {
         match self {
-            Self::Merge(body) => body.clone(),
+            Self::Merge(body) | Self::Strategic(body) => body.clone(),
             Self::Json(operations) => Value::Array(operations.clone()),
         }
     }
@@ -38,6 +41,10 @@ impl Patch {
             Self::Merge(mut body) => {
                 set(&mut body, &["metadata", "resourceVersion"], Value::from(resource_version));
                 Self::Merge(body)
+            }
+            Self::Strategic(mut body) => {
+                set(&mut body, &["metadata", "resourceVersion"], Value::from(resource_version));
+                Self::Strategic(body)
             }
             Self::Json(mut operations) => {
                 let path = "/metadata/resourceVersion";

@@ -20,6 +20,8 @@ pub enum Content {
     MergePatch,
     /// RFC 6902 JSON patch.
     JsonPatch,
+    /// Kubernetes' strategic merge patch.
+    StrategicPatch,
     /// Server-side apply.
     ApplyPatch,
 }
@@ -30,6 +32,7 @@ impl Content {
             Self::Json => "application/json",
             Self::MergePatch => "application/merge-patch+json",
             Self::JsonPatch => "application/json-patch+json",
+            Self::StrategicPatch => "application/strategic-merge-patch+json",
             // Every JSON document is YAML; the server has no JSON spelling of this type before 1.33.
             Self::ApplyPatch => "application/apply-patch+yaml",
         }

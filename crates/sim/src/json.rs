@@ -21,6 +21,22 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
+/// A strategic merge patch of an object of which only the conditions of its status, merged by type, are not merged as RFC 7386 does.
+pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
+    let mut merged = patch.clone();
+    if let Some(patched) = patch.pointer("/status/conditions").and_then(Value::as_array) {
+        let mut conditions = target["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        for condition in patched {
+            match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+                Some(known) => merge(known, condition),
+                None => conditions.push(condition.clone()),
+            }
+        }
+        merged["status"]["conditions"] = Value::Array(conditions);
+    }
+    merge(target, &merged);
+}
+
 /// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902): all that anybody here makes.
 pub(crate) fn apply(target: &mut Value, operations: &[Value]) -> Result<(), String> {
     for operation in operations {

@@ -245,6 +245,22 @@ impl World {
         true
     }
 
+    /// The controller of a Job without pods says that the Job is suspended, if that was taken back.
+    pub fn answer_stop(&mut self, job: &ObjectRef, now: Timestamp) {
+        let answers = |status: &mut Value| {
+            let conditions = status["conditions"].as_array_mut().into_iter().flatten();
+            for asked in conditions.filter(|c| c["type"] == "Suspended" && c["status"] == "False") {
+                asked["status"] = json!("True");
+                asked["reason"] = json!("JobSuspended");
+                asked["message"] = json!("Job suspended");
+                asked["lastTransitionTime"] = json!(seconds(now));
+            }
+        };
+        if self.change_status(job, answers) {
+            self.changes.push(Change::Applied(job.clone()));
+        }
+    }
+
     /// Deletes an object: at once, or when its finalizers are gone.
     pub fn delete(&mut self, reference: &ObjectRef) -> bool {
         let Some(value) = self.objects.get(reference) else { return false };
@@ -346,6 +362,10 @@ impl World {
             Write::SuspendJob { view } => {
                 self.steps(reference, &view.resource_version, &[sluice_jobs::suspend(view)])?;
             }
+            Write::AskController { view, at } => {
+                let step = sluice_jobs::ask_controller(view, *at);
+                self.steps(reference, &view.resource_version, &[step])?;
+            }
             Write::Create(document) => self.create_document(reference, document)?,
             Write::CreatePodTemplate(source) => self.create_template(reference, source)?,
             Write::Read => {}
@@ -390,6 +410,7 @@ impl World {
         for step in steps {
             match &step.patch {
                 Patch::Merge(body) => json::merge(&mut value, body),
+                Patch::Strategic(body) => json::merge_strategically(&mut value, body),
                 Patch::Json(operations) => {
                     json::apply(&mut value, operations).map_err(WriteError::Refused)?;
                 }

@@ -2,14 +2,16 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
-use sluice_jobs::{Patch, Step, observe, start, stop, suspend};
+use sluice_jobs::{Patch, Step, ask_controller, observe, start, stop, suspend};
 use sluice_testkit::wait::{Look, eventually, look};
 use sluice_testkit::{nodes, shared};
 
@@ -196,8 +198,18 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
         let whole = originals(&original);
         let next = |view: &JobView| stop(view, &whole)[0].clone().pinned(&view.resource_version);
         for n in 0..done {
-            let now = scene.act(&name, next).await;
-            assert_eq!(observe(JobKind::Job, &now).suspended, n == 2, "after step {n}");
+            // The last step is the second where Kubernetes clears the start time itself, and has done so.
+            let is_last = Cell::new(false);
+            let now = scene
+                .act(&name, |view| {
+                    is_last.set(view.stopping && stop(view, &whole).len() == 1);
+                    next(view)
+                })
+                .await;
+            assert_eq!(observe(JobKind::Job, &now).suspended, is_last.get(), "after step {n}");
+            if is_last.get() {
+                break;
+            }
         }
         while !observe(JobKind::Job, &scene.get(&name).await).suspended {
             scene.act(&name, next).await;
@@ -207,6 +219,42 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
         let stored = scene.get(&name).await;
         assert_eq!(stored["spec"], created["spec"]);
         assert_eq!(stored["metadata"]["annotations"], created["metadata"]["annotations"]);
+    }
+}
+
+#[tokio::test]
+async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
+    let scene = scene("adapters-ask", JobKind::Job).await;
+    // One that it has looked at, and one that it has not, as far as its status says.
+    for name in ["seen", "new"] {
+        scene.create(job(name, &json!({}))).await;
+        scene.wait(name, "suspended", |view| view.suspended_condition.is_some()).await;
+        let foreign = json!({"type": "example.com/Other", "status": "True", "reason": "R", "message": "",
+            "lastProbeTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let before = scene
+            .act(name, |view| {
+                let at = "2026-01-01T00:00:00Z".parse().unwrap();
+                let Patch::Strategic(mut body) = ask_controller(view, at).patch else {
+                    panic!("another patch")
+                };
+                let asked = body["status"]["conditions"][0].clone();
+                body["status"]["conditions"] = if name == "new" {
+                    json!([{"$patch": "replace"}, foreign])
+                } else {
+                    json!([asked, foreign])
+                };
+                Step { subresource: Some("status"), patch: Patch::Strategic(body) }
+            })
+            .await;
+        let types = |object: &Value| -> Vec<String> {
+            let conditions = object["status"]["conditions"].as_array().unwrap();
+            conditions.iter().map(|c| c["type"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(types(&before).contains(&"Suspended".to_owned()), name == "seen");
+        scene.act(name, |view| ask_controller(view, Timestamp::now())).await;
+        let told = |view: &JobView| view.suspended_condition.is_some_and(|(suspended, _)| suspended);
+        scene.wait(name, "answered", told).await;
+        assert!(types(&scene.get(name).await).contains(&"example.com/Other".to_owned()), "{name}");
     }
 }
 

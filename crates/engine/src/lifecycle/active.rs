@@ -26,11 +26,14 @@ impl Engine {
         if views.iter().any(|view| view.active && view.finished.is_none()) {
             return true;
         }
+        let terminating = views.iter().filter(|view| view.terminating > 0);
+        let terminating: Vec<_> =
+            terminating.map(|view| (Arc::clone(&view.job.uid), view.terminating)).collect();
         let mut next = self.unanswered_until(key);
         let mut active = next.is_some();
-        for view in views.iter().filter(|view| view.terminating > 0) {
-            let (stuck, until) = self.stuck(&view.job.uid);
-            if usize::try_from(view.terminating).is_ok_and(|pods| pods > stuck) {
+        for (job, pods) in terminating {
+            let (stuck, until) = self.stuck(&job);
+            if usize::try_from(pods).is_ok_and(|pods| pods > stuck) {
                 active = true;
                 next = next.into_iter().chain(until).min();
             }

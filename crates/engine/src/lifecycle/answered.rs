@@ -5,14 +5,19 @@
 //! the controller writes it `False` together with the first pods, and `True` together with the number that is left once it has deleted
 //! them. `True` from before the last start is no answer.
 //!
-//! What remains: a job that was started before its controller had ever looked at it has no such condition, and one that was stopped within
-//! its first second is not told from one before its start after all replicas began anew, which keeps its quota for [`patience`].
+//! A Job that is started and stopped before its controller has written either shows nothing of both: the controller makes the pods from
+//! what it saw last, its status write conflicts with the stop, and `True` stays as it was before the start. If a stopped Job says nothing
+//! for a second, its condition is therefore set to `False`. The controller sets it to `True` again the next time it has looked at the Job
+//! and deleted all pods that it knows of, those included that it made before.
+
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_api::job::JobView;
+use sluice_api::job::{JobKind, JobView};
 
-use crate::engine::Engine;
+use crate::effect::{Purpose, Write};
+use crate::engine::{Alarm, Engine};
 use crate::world::{JobEntry, JobKey};
 
 /// How long quota is kept at least for a stopped job whose controller says nothing.
@@ -22,9 +27,17 @@ const PER_POD: SignedDuration = SignedDuration::from_millis(50);
 /// How long at most: it makes at most 500 pods in a round, after which it sees that they are not wanted.
 const LONGEST: SignedDuration = SignedDuration::from_secs(30);
 
+/// How long quota is kept for a Job whose controller was asked: it comes back to a Job at least once a minute.
+const ASKED: SignedDuration = SignedDuration::from_secs(120);
+/// How long the controller of a stopped Job may say nothing before it is asked.
+const SILENCE: SignedDuration = SignedDuration::from_secs(1);
+
 /// How long quota is kept for a stopped job whose controller says nothing: as long as a Job controller may make pods without looking again.
 /// A job without a controller must not hold quota for good.
 fn patience(view: &JobView) -> SignedDuration {
+    if view.job.kind == JobKind::Job {
+        return ASKED;
+    }
     let pods = i32::try_from(view.total_count()).unwrap_or(i32::MAX);
     PER_POD
         .checked_mul(pods)
@@ -57,12 +70,22 @@ impl SeenByController {
 impl JobEntry {
     /// Whether the job's controller has not answered its stop yet. Its quota was given at that time.
     fn is_unanswered(&self, admitted: Timestamp) -> bool {
-        // One that nobody has changed since it was made has never been started.
+        // One that was not changed since it was made has never been started.
         self.view.generation > 1
-            && self
-                .view
-                .suspended_condition
-                .is_some_and(|(suspended, since)| !suspended || !(self.seen.runs || since > admitted))
+            && match self.view.suspended_condition {
+                Some((suspended, since)) => !suspended || !(self.seen.runs || since > admitted),
+                // Its controller had not looked at it when it was started.
+                None => self.view.job.kind == JobKind::Job && !self.seen.runs,
+            }
+    }
+
+    /// When the controller of this part of a stopped job is asked whether it has seen the stop.
+    fn is_asked_at(&self, admitted: Timestamp) -> Option<Timestamp> {
+        let view = &self.view;
+        let asked = view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
+        let is_stopped = view.suspended && view.finished.is_none() && !view.deleting && !view.ending;
+        let asks = view.job.kind == JobKind::Job && is_stopped && !asked && self.is_unanswered(admitted);
+        asks.then_some(self.seen.suspended_from?.checked_add(SILENCE).ok()?)
     }
 
     /// Whether this part of a stopped job may still make pods.
@@ -73,8 +96,9 @@ impl JobEntry {
 }
 
 impl Engine {
-    /// Until when a stopped job, or one that it controls, may have pods that its status does not show yet.
-    pub(super) fn unanswered_until(&self, key: &JobKey) -> Option<Timestamp> {
+    /// Until when a stopped job, or one that it controls, may have pods that its status does not show yet. Controllers that say nothing are
+    /// asked.
+    pub(super) fn unanswered_until(&mut self, key: &JobKey) -> Option<Timestamp> {
         let entry = self.world.jobs.get(key).filter(|entry| entry.view.finished.is_none())?;
         let until = entry.seen.suspended_from?.checked_add(patience(&entry.view)).ok()?;
         if until <= self.now {
@@ -86,9 +110,36 @@ impl Engine {
             conditions::true_since(&workload.status().conditions, Type::Admitted.as_str())
         };
         let admitted = self.world.owned(uid).iter().filter_map(admitted).max()?;
-        let unanswered =
-            entry.is_unanswered(admitted) || self.children(key, uid).any(|child| child.goes_on(admitted));
-        unanswered.then_some(until)
+        let goes_on: Vec<_> = self.children(key, uid).filter(|child| child.goes_on(admitted)).collect();
+        let own = entry.is_unanswered(admitted).then_some(entry);
+        if own.is_none() && goes_on.is_empty() {
+            return None;
+        }
+        let asked = own.into_iter().chain(goes_on).filter_map(|entry| {
+            let job = &entry.view.job;
+            let key = JobKey { kind: job.kind, namespace: key.namespace.clone(), name: job.name.clone() };
+            Some((key, entry.is_asked_at(admitted)?))
+        });
+        let next = asked.collect::<Vec<_>>().into_iter().filter_map(|(job, at)| self.ask(&job, at)).min();
+        if let Some(next) = next {
+            self.wake_at(next, Alarm::Job(key.clone()));
+        }
+        Some(until)
+    }
+
+    /// Asks the controller of a stopped Job, if it is time. Gives when to come back otherwise.
+    fn ask(&mut self, key: &JobKey, at: Timestamp) -> Option<Timestamp> {
+        if at > self.now {
+            return Some(at);
+        }
+        let now = self.now;
+        let entry = self.world.jobs.get_mut(key)?;
+        if entry.open.is_some() || entry.retry.waits(now) {
+            return now.checked_add(SILENCE).ok();
+        }
+        let write = Write::AskController { view: Arc::clone(&entry.view), at: now };
+        entry.open = Some(self.outbox.write(key.object(), Purpose::AskController, write, Vec::new()));
+        None
     }
 
     /// The jobs that a job controls. One elsewhere only claims to be one.

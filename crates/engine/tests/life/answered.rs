@@ -85,12 +85,50 @@ fn an_answer_in_the_second_of_the_start_counts_if_the_job_was_seen_to_run() {
 }
 
 #[test]
+fn the_controller_of_a_job_that_says_nothing_is_asked() {
+    let mut c = started(JobKind::Job);
+    evict(&mut c);
+    let asked =
+        |c: &Cluster| c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::AskController).count();
+    assert_eq!(asked(&c), 0);
+    c.advance(1);
+    assert_eq!(asked(&c), 1);
+    assert!(c.api.job("old").view.suspended_condition.is_some_and(|(suspended, _)| !suspended));
+    // Far behind, it makes the pods of the start, and deletes them when it sees the stop: only then it writes.
+    c.advance(60);
+    assert!(!runs(&c, "new"));
+    c.restart();
+    c.advance(30);
+    assert!(!runs(&c, "new"));
+    says(&mut c, "old", true);
+    assert!(runs(&c, "new"));
+    assert_eq!(asked(&c), 1);
+}
+
+#[test]
+fn the_controller_of_a_job_that_it_has_never_seen_is_asked() {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("2", &json!({}));
+    c.api.add_job(job("team-a", "old", "lq", 2, "1"));
+    c.settle();
+    c.api.add_job(job("team-a", "new", "lq", 2, "1"));
+    c.api.edit_job("old", |j| j.view.active = false);
+    c.restart();
+    c.settle();
+    evict(&mut c);
+    assert!(!runs(&c, "new"), "it may have made pods");
+    c.advance(1);
+    assert!(runs(&c, "new"), "it was asked, and has answered");
+}
+
+#[test]
 fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
-    for kind in JobKind::ALL {
+    // JobSets have 5 s, and 50 ms for each of their two pods.
+    for (kind, seconds) in [(JobKind::Job, 119), (JobKind::JobSet, 5)] {
         let mut c = started(kind);
         evict(&mut c);
-        // 5 s, and 50 ms for each of its two pods.
-        c.advance(5);
+        c.advance(seconds);
         assert!(!runs(&c, "new"));
         c.advance(1);
         assert!(runs(&c, "new"), "{kind:?}");
@@ -98,8 +136,8 @@ fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
 }
 
 #[test]
-fn a_large_job_has_more_time_to_answer_and_not_without_end() {
-    let mut c = started_with(JobKind::Job, 1_000);
+fn a_large_jobset_has_more_time_to_answer_and_not_without_end() {
+    let mut c = started_with(JobKind::JobSet, 1_000);
     evict(&mut c);
     c.advance(29);
     assert!(!runs(&c, "new"));

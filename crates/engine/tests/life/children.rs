@@ -40,6 +40,7 @@ fn child(c: &Cluster, index: u32) -> JobView {
         uid: set.job.uid.to_string(),
     });
     child.generation = 3;
+    child.suspended_condition = Some((true, c.now + jiff::SignedDuration::from_secs(1)));
     child.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
     let own = &mut child.pod_sets[0].scheduling;
     for key in ["jobset.sigs.k8s.io/job-index", "batch.kubernetes.io/job-name", "controller-uid"] {

@@ -17,6 +17,8 @@ pub struct JobState {
     pub view: JobView,
     /// Its pods are being stopped.
     pub stopping_pods: bool,
+    /// Its controller, for which no test speaks, has answered the stop.
+    answered: bool,
     /// The user unsuspended it; the engine has not yet had a chance.
     pub started_by_user: bool,
     /// The templates as the user wrote them, for comparison.
@@ -252,8 +254,14 @@ impl Api {
             name: view.job.name.clone(),
         };
         let original = view.pod_sets.iter().map(|p| p.scheduling.clone()).collect();
-        let state =
-            JobState { view, stopping_pods: false, started_by_user: false, original, finalizers: Vec::new() };
+        let state = JobState {
+            view,
+            stopping_pods: false,
+            answered: false,
+            started_by_user: false,
+            original,
+            finalizers: Vec::new(),
+        };
         self.store_job(&reference, state);
     }
 
@@ -420,6 +428,11 @@ impl Api {
             Write::StartJob { view, infos } => self.patch_job(reference, view, |job| start(job, infos))?,
             Write::StopJob { view, infos } => self.patch_job(reference, view, |job| stop(job, infos))?,
             Write::SuspendJob { view } => self.patch_job(reference, view, |job| stop(job, &[]))?,
+            Write::AskController { view, at } => self.patch_job(reference, view, |job| {
+                // Where the test does not speak for its controller, that answers at once.
+                job.answered |= job.view.suspended_condition.is_none();
+                job.view.suspended_condition = Some((job.answered, *at));
+            })?,
             Write::Read => {}
         }
         if reference.kind == Kind::PodTemplate {
@@ -463,6 +476,9 @@ fn start(job: &mut JobState, infos: &[PodSetInfo]) {
     assert!(job.view.suspended, "{} is started twice", job.view.job.name);
     job.view.suspended = false;
     job.view.generation += 1;
+    if std::mem::take(&mut job.answered) {
+        job.view.suspended_condition = None;
+    }
     // Where its controller has a say, the test speaks for that.
     job.view.active = job.view.suspended_condition.is_none();
     for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {

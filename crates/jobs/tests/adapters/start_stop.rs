@@ -182,6 +182,19 @@ fn a_job_is_stopped_even_if_nothing_is_known_to_restore() {
 }
 
 #[test]
+fn asking_the_controller_takes_back_one_condition_of_the_version_that_was_seen() {
+    let view = sluice_jobs::observe(JobKind::Job, &json!({"metadata": {"resourceVersion": "7"}}));
+    let step = sluice_jobs::ask_controller(&view, "2026-01-02T03:04:05.6Z".parse().unwrap());
+    assert_eq!(step.subresource, Some("status"));
+    assert_eq!(step.patch.content_type(), "application/strategic-merge-patch+json");
+    let body = step.patch.body();
+    assert_eq!(body["metadata"], json!({"resourceVersion": "7"}));
+    let condition = &body["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("Suspended"), &json!("False")));
+    assert_eq!(condition["lastTransitionTime"], "2026-01-02T03:04:05Z");
+}
+
+#[test]
 fn suspending_writes_one_field() {
     for (kind, object) in [(JobKind::Job, job()), (JobKind::JobSet, jobset())] {
         let step = sluice_jobs::suspend(&sluice_jobs::observe(kind, &object));

@@ -72,6 +72,9 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
         }
         Write::StopJob { view, infos } => Ok(Plan::Steps(view.job.kind, sluice_jobs::stop(view, infos))),
         Write::SuspendJob { view } => Ok(Plan::One(step_call(object, &sluice_jobs::suspend(view)))),
+        Write::AskController { view, at } => {
+            Ok(Plan::One(step_call(object, &sluice_jobs::ask_controller(view, *at))))
+        }
         Write::Read => Ok(Plan::One(Call::get(uri(object, version, None)))),
     }
 }
@@ -81,6 +84,7 @@ pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
     let content = match step.patch {
         Patch::Merge(_) => Content::MergePatch,
         Patch::Json(_) => Content::JsonPatch,
+        Patch::Strategic(_) => Content::StrategicPatch,
     };
     Call::with_body(
         Method::PATCH,

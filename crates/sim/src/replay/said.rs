@@ -46,6 +46,9 @@ fn write(request: &WriteRequest) -> String {
         }
         Write::StopJob { view, infos } => write!(text, "stop as of {} with {infos:?}", view.resource_version),
         Write::SuspendJob { view } => write!(text, "suspend as of {}", view.resource_version),
+        Write::AskController { view, .. } => {
+            write!(text, "ask the controller as of {}", view.resource_version)
+        }
         Write::Read => write!(text, "GET"),
     };
     text

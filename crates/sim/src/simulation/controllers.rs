@@ -37,6 +37,7 @@ impl Simulation {
             (false, None) => {
                 self.machines.restarting.remove(reference);
                 self.count_terminating(reference);
+                self.world.answer_stop(reference, self.now);
             }
             _ => {}
         }

@@ -268,7 +268,10 @@ impl Simulation {
     fn sync_written(&mut self, request: &WriteRequest) {
         let on_job = matches!(
             request.write,
-            Write::StartJob { .. } | Write::StopJob { .. } | Write::SuspendJob { .. }
+            Write::StartJob { .. }
+                | Write::StopJob { .. }
+                | Write::SuspendJob { .. }
+                | Write::AskController { .. }
         );
         if on_job && let Kind::Job(kind) = request.object.kind {
             self.sync_job(&request.object, kind);
