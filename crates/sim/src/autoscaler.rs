@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use crate::duration;
 
-/// What becomes of a request about which nobody says anything.
+/// The states of a request without an annotation or scenario.
 const DEFAULT_PLAY: &str = "Accepted,Provisioned";
-/// What the provider says whose quota stands in the way.
+/// The message of a provider whose quota is used up.
 const QUOTA_EXCEEDED: &str = "Quota 'NVIDIA_P4_GPUS' exceeded. Limit: 1.0 in region europe-west4.";
 
 /// How the stand-in for the cluster autoscaler behaves, as a scenario says.
@@ -28,7 +28,7 @@ pub struct Provisioning {
 
 /// A state of a request for nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RequestState {
     Waiting,
     Accepted,
     Provisioned,
@@ -38,7 +38,7 @@ pub(crate) enum State {
     CapacityRevoked,
 }
 
-impl State {
+impl RequestState {
     const ALL: [(&'static str, Self); 7] = [
         ("Waiting", Self::Waiting),
         ("Accepted", Self::Accepted),
@@ -73,12 +73,13 @@ impl State {
 }
 
 /// The states of an attempt, the first of which has number 1.
-pub(crate) fn states(play: &str, attempt: usize) -> Result<Vec<State>, String> {
+pub(crate) fn states(play: &str, attempt: usize) -> Result<Vec<RequestState>, String> {
     let attempts: Vec<_> = play.split(';').collect();
     let states = attempts.get(attempt.saturating_sub(1)).or(attempts.last()).copied().unwrap_or_default();
     let named = |name: &str| {
-        let found = State::ALL.iter().find(|(known, _)| *known == name.trim()).map(|(_, state)| *state);
-        let known = State::ALL.map(|(known, _)| known).join(", ");
+        let found =
+            RequestState::ALL.iter().find(|(known, _)| *known == name.trim()).map(|(_, state)| *state);
+        let known = RequestState::ALL.map(|(known, _)| known).join(", ");
         found.ok_or_else(|| format!("expected one of {known}, found {name:?}"))
     };
     states.split(',').map(named).collect()
@@ -110,14 +111,14 @@ pub(crate) struct Autoscaler {
 impl Autoscaler {
     /// The states of a request: as its own parameter says, else as the scenario does. The number at the end of its name counts
     /// attempts.
-    pub fn states(&self, name: &str, own: Option<&str>) -> Result<Vec<State>, String> {
+    pub fn states(&self, name: &str, own: Option<&str>) -> Result<Vec<RequestState>, String> {
         let play = own.or(self.settings.play.as_deref()).unwrap_or(DEFAULT_PLAY);
         let attempt = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(1);
         states(play, attempt)
     }
 
     /// How long after the one before a state comes.
-    pub fn wait(&self, number: usize, state: State) -> SignedDuration {
+    pub fn wait(&self, number: usize, state: RequestState) -> SignedDuration {
         let delay = self.settings.delay.unwrap_or_default();
         if number == 0 && state.is_prompt() { SignedDuration::ZERO } else { delay }
     }
@@ -130,9 +131,9 @@ mod tests {
     #[test]
     fn attempts_have_their_own_states_and_the_last_are_for_all_that_follow() {
         let play = "Failed;Accepted, Failed;Provisioned";
-        assert_eq!(states(play, 1).unwrap(), [State::Failed]);
-        assert_eq!(states(play, 2).unwrap(), [State::Accepted, State::Failed]);
-        assert_eq!(states(play, 9).unwrap(), [State::Provisioned]);
+        assert_eq!(states(play, 1).unwrap(), [RequestState::Failed]);
+        assert_eq!(states(play, 2).unwrap(), [RequestState::Accepted, RequestState::Failed]);
+        assert_eq!(states(play, 9).unwrap(), [RequestState::Provisioned]);
         let error = states("Perhaps", 1).unwrap_err();
         assert!(error.ends_with("CapacityRevoked, found \"Perhaps\""), "{error}");
     }
@@ -141,10 +142,10 @@ mod tests {
     fn the_number_at_the_end_of_the_name_counts_attempts() {
         let standin = Autoscaler::default();
         let own = Some("Failed;Provisioned");
-        assert_eq!(standin.states("job-a-12345-prov-2", own).unwrap(), [State::Provisioned]);
+        assert_eq!(standin.states("job-a-12345-prov-2", own).unwrap(), [RequestState::Provisioned]);
         assert_eq!(
             standin.states("job-a-12345-prov-1", None).unwrap(),
-            [State::Accepted, State::Provisioned]
+            [RequestState::Accepted, RequestState::Provisioned]
         );
     }
 
@@ -153,7 +154,10 @@ mod tests {
         let delay = SignedDuration::from_mins(2);
         let settings = Provisioning { delay: Some(delay), play: None };
         let standin = Autoscaler { settings, ..Autoscaler::default() };
-        assert_eq!(standin.wait(0, State::Accepted), SignedDuration::ZERO);
-        assert_eq!((standin.wait(0, State::Failed), standin.wait(1, State::Provisioned)), (delay, delay));
+        assert_eq!(standin.wait(0, RequestState::Accepted), SignedDuration::ZERO);
+        assert_eq!(
+            (standin.wait(0, RequestState::Failed), standin.wait(1, RequestState::Provisioned)),
+            (delay, delay)
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
 
+mod facts;
 mod forecast;
 mod patience;
 mod preemption;
 mod remedy;
 mod text;
-mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub struct Explained {
     pub cluster_queue: Option<Arc<str>>,
     /// Its place in its ClusterQueue, from 1.
     pub position: Option<usize>,
-    /// Who is ahead of it there, the next first.
+    /// The Workloads ahead of it there, the next one first.
     pub ahead: Vec<String>,
     /// Why it waits.
     pub reason: Option<String>,
@@ -103,7 +103,7 @@ pub struct Explained {
     pub incomplete: bool,
 }
 
-/// Why a flavor is not for a pod set, and who has it.
+/// Why a pod set cannot have a flavor, and which jobs hold it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refused {
@@ -123,7 +123,7 @@ pub struct Refused {
     pub preemption: Option<String>,
     /// Holders that a policy spares, and which one does.
     pub spared: Vec<String>,
-    /// Who holds it, the largest first.
+    /// The jobs that hold it, the largest first.
     pub held_by: Vec<String>,
 }
 
@@ -143,26 +143,26 @@ impl Question<'_> {
         let key = format!("{}/{}", job.namespace, job.name);
         let not_found = || ExplainError::NotFound(key.clone());
         let record = simulation.record().job(&job).ok_or_else(not_found)?;
-        let told = self.told(&simulation, &workload, record);
-        let decision = told.decision.as_ref();
+        let facts = self.facts(&simulation, &workload, record);
+        let decision = facts.decision.as_ref();
         let mut explained = Explained {
             job: key.clone(),
             workload: workload.name.to_string(),
-            state: told.state(),
+            state: facts.state(),
             priority: record.priority,
             cluster_queue: record.cluster_queue.clone(),
-            position: told.position.as_ref().map(|p| p.in_cluster_queue + 1),
-            ahead: self.ahead(&simulation, &told.ahead, &workload),
-            reason: told.reason(),
-            message: told.message(),
+            position: facts.position.as_ref().map(|p| p.in_cluster_queue + 1),
+            ahead: self.ahead(&simulation, &facts.ahead, &workload),
+            reason: facts.reason(),
+            message: facts.message(),
             flavors: decision.map(|d| self.refusals(&simulation, record, d)).unwrap_or_default(),
             history: self.history(&simulation, &job, &workload),
-            changes: self.changes(&simulation, &told.changes),
+            changes: self.changes(&simulation, &facts.changes),
             remedies: Vec::new(),
             forecast: None,
             incomplete: false,
         };
-        if told.stage == Stage::Waiting {
+        if facts.stage == Stage::Waiting {
             explained.forecast = self.forecast(&simulation, &job)?;
             // What starts at once by itself needs no remedy.
             if !holds_quota(record) {

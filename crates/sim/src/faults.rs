@@ -1,10 +1,10 @@
-//! What goes wrong around an engine, drawn from a seed: a bad day.
+//! Faults around an engine, drawn from a seed.
 //!
-//! Watches lag, break and repeat themselves; writes fail, are slow, lose their answers, and meet objects that somebody else has
+//! Watches lag, break and repeat themselves; writes fail, are slow, lose their answers, and meet objects that another client has
 //! just changed; the manager crashes between two writes, or another replica takes over while the last writes of the former are
 //! still under way; clocks jump. A second replica stands by, with watches of its own, and must not write.
 //!
-//! What a manager had under way when it ended may arrive when the next one has long given the same quota to somebody else: two writes on two
+//! What a manager had under way when it ended may arrive when the next one has given the same quota to another Workload: two writes on two
 //! objects have no version in common that would keep one of them out. What such late writes did is noted ([`Simulation::late_since`]), for a
 //! while later it must be as if they had not been.
 
@@ -36,7 +36,7 @@ pub struct PerFault {
     pub unanswered: u64,
     /// Per write: it arrives some seconds later, and so does its answer.
     pub slow: u64,
-    /// Per write: somebody else changes the object just before.
+    /// Per write: another client changes the object just before.
     pub overtaken: u64,
     /// Per write: the manager crashes after it, and starts anew.
     pub crash: u64,
@@ -78,9 +78,9 @@ impl PerFault {
 /// Looks at a cluster after each step, and names what must not be.
 pub type Check = dyn FnMut(&Simulation) -> Vec<String> + Send;
 
-/// What becomes of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum WriteOutcome {
     Carried,
     Refused,
     Unanswered,
@@ -88,7 +88,7 @@ pub(crate) enum Fate {
     Overtaken,
 }
 
-/// What becomes of the manager after a write.
+/// What happens to the manager after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manager {
     Lives,
@@ -98,7 +98,7 @@ pub(crate) enum Manager {
 
 /// Something under way between the manager and the API server.
 #[derive(Clone, Debug)]
-pub(crate) enum Flight {
+pub(crate) enum InFlight {
     /// A write, and which manager sent it.
     Write(u64, Box<WriteRequest>),
     /// An answer, and to which manager.
@@ -113,23 +113,23 @@ pub(crate) struct Standby {
     pub skew: SignedDuration,
 }
 
-/// A bad day under way.
-pub(crate) struct BadDay {
+/// A run with faults.
+pub(crate) struct FaultRun {
     stream: Stream,
     rates: PerFault,
     /// Nothing goes wrong from then on.
     until: Timestamp,
-    /// How far the clock of the manager that leads is off while things go wrong ([`BadDay::skews`]).
+    /// How far the clock of the manager that leads is off while things go wrong ([`FaultRun::skews`]).
     pub skew: SignedDuration,
     /// The watches of the manager that leads.
     pub watches: Watches,
     pub standby: Standby,
-    /// Names the manager that leads: answers for its predecessors reach nobody.
+    /// Names the manager that leads: answers for its predecessors are lost.
     pub term: u64,
     /// When it will lead, if it does not yet.
     pub leads_at: Option<Timestamp>,
-    under_way: BTreeMap<(Timestamp, u64), Flight>,
-    flights: u64,
+    under_way: BTreeMap<(Timestamp, u64), InFlight>,
+    sent: u64,
     /// Rounds of the engine.
     pub step: u64,
     pub counts: PerFault,
@@ -141,16 +141,16 @@ pub(crate) struct BadDay {
     pub check: Option<Box<Check>>,
 }
 
-impl std::fmt::Debug for BadDay {
+impl std::fmt::Debug for FaultRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BadDay")
+        f.debug_struct("FaultRun")
             .field("step", &self.step)
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
 }
 
-impl BadDay {
+impl FaultRun {
     pub fn new(seed: u64, rates: PerFault, until: Timestamp, standby: Engine, check: Box<Check>) -> Self {
         let standby = Standby { engine: standby, watches: Watches::default(), skew: SignedDuration::ZERO };
         Self {
@@ -163,7 +163,7 @@ impl BadDay {
             term: 0,
             leads_at: None,
             under_way: BTreeMap::new(),
-            flights: 0,
+            sent: 0,
             step: 0,
             counts: PerFault::default(),
             late: BTreeMap::new(),
@@ -200,24 +200,24 @@ impl BadDay {
         }
     }
 
-    /// What becomes of the next write.
-    pub fn fate(&mut self, now: Timestamp) -> Fate {
+    /// The outcome of the next write.
+    pub fn write_outcome(&mut self, now: Timestamp) -> WriteOutcome {
         if self.happens(now, |of| &mut of.failed) {
-            return Fate::Refused;
+            return WriteOutcome::Refused;
         }
         if self.happens(now, |of| &mut of.unanswered) {
-            return Fate::Unanswered;
+            return WriteOutcome::Unanswered;
         }
         if self.happens(now, |of| &mut of.slow) {
-            return Fate::Slow(self.pause());
+            return WriteOutcome::Slow(self.pause());
         }
         if self.happens(now, |of| &mut of.overtaken) {
-            return Fate::Overtaken;
+            return WriteOutcome::Overtaken;
         }
-        Fate::Carried
+        WriteOutcome::Carried
     }
 
-    /// What becomes of the manager after a write.
+    /// What happens to the manager after a write.
     pub fn manager(&mut self, now: Timestamp) -> Manager {
         if self.happens(now, |of| &mut of.crash) {
             return Manager::Crashes;
@@ -247,15 +247,15 @@ impl BadDay {
         self.leads_at = Some(after(now, self.pause_or_none()));
     }
 
-    /// How long an answer takes that may be slow, or how long nobody leads.
+    /// How long an answer takes that may be slow, or how long there is no leader.
     pub fn pause_or_none(&mut self) -> SignedDuration {
         if self.stream.next() & 1 == 0 { SignedDuration::ZERO } else { self.pause() }
     }
 
     /// Puts something under way that arrives some while from now.
-    pub fn send(&mut self, at: Timestamp, flight: Flight) {
-        self.flights += 1;
-        self.under_way.insert((at, self.flights), flight);
+    pub fn send(&mut self, at: Timestamp, in_flight: InFlight) {
+        self.sent += 1;
+        self.under_way.insert((at, self.sent), in_flight);
     }
 
     /// What a manager had still to write when it ended: half of it is lost, the rest arrives some while later.
@@ -264,24 +264,24 @@ impl BadDay {
             if self.stream.next() & 1 == 0 {
                 let at = after(now, self.pause());
                 let term = self.term;
-                self.send(at, Flight::Write(term, Box::new(write)));
+                self.send(at, InFlight::Write(term, Box::new(write)));
             }
         }
     }
 
     /// Takes the next thing that has arrived.
-    pub fn arrived(&mut self, now: Timestamp) -> Option<Flight> {
+    pub fn arrived(&mut self, now: Timestamp) -> Option<InFlight> {
         let (at, _) = self.under_way.first_key_value()?.0;
         if *at > now {
             return None;
         }
-        self.under_way.pop_first().map(|(_, flight)| flight)
+        self.under_way.pop_first().map(|(_, in_flight)| in_flight)
     }
 
-    /// When something next arrives, or a watch tells something, or a leader leads.
+    /// When something next arrives, or a watch delivers something, or a leader leads.
     pub fn next(&self) -> Option<Timestamp> {
-        let flight = self.under_way.first_key_value().map(|((at, _), _)| *at);
+        let in_flight = self.under_way.first_key_value().map(|((at, _), _)| *at);
         let watches = [self.watches.next(), self.standby.watches.next()];
-        [flight, self.leads_at].into_iter().chain(watches).flatten().min()
+        [in_flight, self.leads_at].into_iter().chain(watches).flatten().min()
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     merge(target, &merged);
 }
 
-/// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902): all that anybody here makes.
+/// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902): the only ones that are used here.
 pub(crate) fn apply(target: &mut Value, operations: &[Value]) -> Result<(), String> {
     for operation in operations {
         let path = operation["path"].as_str().unwrap_or_default();

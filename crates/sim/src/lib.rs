@@ -44,7 +44,9 @@ pub use observed::Observed;
 pub use options::Options;
 pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS, queue_of};
 pub use random::Distribution;
-pub use record::{Entry, Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, What, show_amount};
+pub use record::{
+    Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
+};
 pub use report::Report;
 pub use scenario::Scenario;
 pub use setup::{prepare, prepare_with_log, settings};

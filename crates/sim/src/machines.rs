@@ -40,7 +40,7 @@ pub(crate) struct Machines {
     pub stuck: BTreeMap<ObjectRef, Vec<Shown>>,
 }
 
-/// The spec of a pod, as far as anybody looks at it.
+/// The spec of a pod, as far as it matters here.
 fn spec(group: &PodGroup<'_>, node: &str) -> Value {
     let containers = |key: &str| -> Value {
         let all = group.spec[key].as_array().into_iter().flatten();

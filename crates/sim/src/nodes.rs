@@ -28,7 +28,7 @@ struct Node {
     capacity: Amounts,
     /// Its machine answers.
     ready: bool,
-    /// Somebody cordoned it.
+    /// It is cordoned.
     closed: bool,
     /// How many pods of JobSets are on it.
     of_jobsets: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Placed {
 
 /// What a job has on the nodes.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct Placement {
     pods: Vec<Placed>,
     /// Groups of nodes that it has to itself: label and value.
     holds: Vec<(String, String)>,
@@ -72,7 +72,7 @@ pub(crate) enum Turn {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nodes {
     by_name: BTreeMap<Arc<str>, Node>,
-    placed: BTreeMap<ObjectRef, Place>,
+    placed: BTreeMap<ObjectRef, Placement>,
     waiting: BTreeSet<ObjectRef>,
 }
 
@@ -162,7 +162,7 @@ impl Nodes {
 
     /// The jobs with pods on a node.
     pub fn jobs_on(&self, name: &str) -> Vec<ObjectRef> {
-        let on = |place: &Place| place.pods.iter().any(|pod| *pod.node == *name);
+        let on = |place: &Placement| place.pods.iter().any(|pod| *pod.node == *name);
         self.placed.iter().filter(|(_, place)| on(place)).map(|(job, _)| job.clone()).collect()
     }
 
@@ -192,7 +192,7 @@ impl Nodes {
         if self.by_name.is_empty() || self.placed.contains_key(job) {
             return true;
         }
-        let mut place = Place::default();
+        let mut place = Placement::default();
         for (number, group) in groups(kind, value).iter().enumerate() {
             if !self.place_group(number, group, &mut place) {
                 self.give_back(&place.pods);
@@ -205,7 +205,7 @@ impl Nodes {
         true
     }
 
-    fn place_group(&mut self, number: usize, group: &PodGroup<'_>, place: &mut Place) -> bool {
+    fn place_group(&mut self, number: usize, group: &PodGroup<'_>, place: &mut Placement) -> bool {
         let candidates = self.candidates(group);
         for replica in 0..group.replicas {
             let placed = match group.exclusive {
@@ -267,7 +267,7 @@ impl Nodes {
         replica: i64,
         label: &str,
         candidates: &[Arc<str>],
-        place: &mut Place,
+        place: &mut Placement,
     ) -> bool {
         let mut tried = BTreeSet::new();
         for name in candidates {

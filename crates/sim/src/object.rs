@@ -1,4 +1,4 @@
-//! From documents to what the engine is told.
+//! From documents to the engine's inputs.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use sluice_engine::{Kind, Object, ObjectRef};
 
 use crate::json::{self, text};
 
-/// Every kind that the engine is told about.
+/// Every kind that the engine sees.
 pub(crate) const KINDS: [Kind; 17] = [
     Kind::Namespace,
     Kind::Topology,
@@ -56,32 +56,32 @@ pub(crate) fn kind_named(name: &str) -> Option<Kind> {
 
 /// A field that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct FieldError {
     /// Where in the object, empty for the whole.
     pub path: String,
     /// What is wrong with it.
     pub message: String,
 }
 
-impl Wrong {
+impl FieldError {
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
     }
 }
 
 /// Decodes a type; on failure once more, to learn where.
-fn typed<'de, T: Deserialize<'de>>(value: &'de Value) -> Result<Box<T>, Wrong> {
+fn typed<'de, T: Deserialize<'de>>(value: &'de Value) -> Result<Box<T>, FieldError> {
     T::deserialize(value).map(Box::new).map_err(|_| match serde_path_to_error::deserialize::<_, T>(value) {
         Err(error) => {
             let path = error.path().to_string();
-            Wrong::new(if path == "." { String::new() } else { path }, error.inner().to_string())
+            FieldError::new(if path == "." { String::new() } else { path }, error.inner().to_string())
         }
-        Ok(_) => Wrong::new("", "cannot be read"),
+        Ok(_) => FieldError::new("", "cannot be read"),
     })
 }
 
-/// The object as the engine is told it.
-pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
+/// The object as the engine gets it.
+pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, FieldError> {
     Ok(match kind {
         Kind::ResourceFlavor => Object::ResourceFlavor(typed(value)?),
         Kind::ClusterQueue => Object::ClusterQueue(typed(value)?),
@@ -95,7 +95,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::Namespace => Object::Namespace(typed(value)?),
         Kind::Node => {
             let mut node = typed::<slim::Node>(value)?;
-            // Manifests say nothing of it: there is nobody who would.
+            // Manifests never contain it.
             node.ready.get_or_insert(true);
             Object::Node(node)
         }
@@ -105,19 +105,24 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, Wrong> {
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(typed(value)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(typed(value)?),
         Kind::Job(job) => Object::Job(Box::new(sluice_jobs::observe(job, value))),
-        Kind::PodTemplate => return Err(Wrong::new("", "a PodTemplate is written, and never read")),
+        Kind::PodTemplate => return Err(FieldError::new("", "a PodTemplate is written, and never read")),
     })
 }
 
 /// Makes of a document what the API server would store: converted to the stored version, defaulted, and checked by the
 /// same rules as on a cluster.
-pub(crate) fn admit(kind: Kind, object: &mut Value, old: Option<&Value>, gates: Gates) -> Result<(), Wrong> {
-    let Some(root) = object.as_object_mut() else { return Err(Wrong::new("", "expected an object")) };
+pub(crate) fn admit(
+    kind: Kind,
+    object: &mut Value,
+    old: Option<&Value>,
+    gates: Gates,
+) -> Result<(), FieldError> {
+    let Some(root) = object.as_object_mut() else { return Err(FieldError::new("", "expected an object")) };
     if root.get("metadata").is_none_or(|m| text(&m["name"]).is_empty()) {
-        return Err(Wrong::new("metadata.name", "expected a name"));
+        return Err(FieldError::new("metadata.name", "expected a name"));
     }
     if kind.group() == GROUP {
-        convert(object, Version::V1beta2).map_err(|error| Wrong::new("", error.to_string()))?;
+        convert(object, Version::V1beta2).map_err(|error| FieldError::new("", error.to_string()))?;
     }
     if kind.namespaced() && text(&object["metadata"]["namespace"]).is_empty() {
         object["metadata"]["namespace"] = Value::from("default");
@@ -130,7 +135,7 @@ pub(crate) fn admit(kind: Kind, object: &mut Value, old: Option<&Value>, gates: 
         _ => Vec::new(),
     };
     let filled: Vec<_> = filled.iter().filter_map(|o| serde_json::to_value(o).ok()).collect();
-    json::apply(object, &filled).map_err(|why| Wrong::new("", why))?;
+    json::apply(object, &filled).map_err(|why| FieldError::new("", why))?;
     let errors = match decode(kind, object)? {
         Object::ClusterQueue(new) => {
             let old = old.and_then(|o| ClusterQueue::deserialize(o).ok());
@@ -141,7 +146,7 @@ pub(crate) fn admit(kind: Kind, object: &mut Value, old: Option<&Value>, gates: 
             validate_resource_flavor(&new, old.and_then(|o| ResourceFlavor::deserialize(o).ok()).as_ref())
         }
         Object::Job(view) => match view.invalid {
-            Some(why) => return Err(Wrong::new("", why)),
+            Some(why) => return Err(FieldError::new("", why)),
             None => Vec::new(),
         },
         _ => Vec::new(),
@@ -149,7 +154,7 @@ pub(crate) fn admit(kind: Kind, object: &mut Value, old: Option<&Value>, gates: 
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Wrong::new("", sluice_api::validation::aggregate(&errors)))
+    Err(FieldError::new("", sluice_api::validation::aggregate(&errors)))
 }
 
 /// The name of a document of that kind.

@@ -12,7 +12,7 @@ use crate::json::text;
 use crate::pods::queue_of;
 use crate::random::Stream;
 
-/// Fewer than this tell nothing.
+/// Fewer than this say nothing.
 const LEAST: usize = 5;
 
 /// One job that ended well.

@@ -25,13 +25,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The beginning if nobody names one: a Monday, so that reports read well.
+    /// The default beginning: a Monday, so that reports read well.
     pub fn default_start() -> Timestamp {
         // 2026-01-05T00:00:00Z.
         Timestamp::from_second(1_767_571_200).unwrap_or_default()
     }
 
-    /// The configuration if nobody gives one: all defaults, and every kind of job that Sluice integrates.
+    /// The default configuration: all defaults, and every kind of job that Sluice integrates.
     ///
     /// (A manager without a file takes batch Jobs only, as Kueue does; what it is installed with lists more.)
     pub fn default_configuration() -> Configuration {
@@ -55,7 +55,7 @@ impl Options {
     }
 
     /// The engine's configuration: as on a cluster, but statuses that only show figures are written seldom, because
-    /// nobody reads them here.
+    /// they are not read here.
     pub(crate) fn engine(&self) -> EngineConfig {
         EngineConfig {
             status_interval_ms: 3_600_000,

@@ -25,12 +25,12 @@ const FEWEST_QUEUES: usize = 16;
 
 /// Which namespaces belong to a part. Those that no queue serves belong to the first.
 #[derive(Clone, Debug)]
-pub(crate) struct Only {
+pub(crate) struct PartNamespaces {
     part: usize,
     of: Arc<BTreeMap<String, usize>>,
 }
 
-impl Only {
+impl PartNamespaces {
     /// Whether a namespace belongs to this part.
     pub(crate) fn has(&self, namespace: &str) -> bool {
         self.of.get(namespace).copied().unwrap_or(0) == self.part
@@ -135,7 +135,7 @@ fn play_part(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,
     options: &Options,
-    only: Option<Only>,
+    only: Option<PartNamespaces>,
     progress: &mut dyn FnMut(&Simulation),
 ) -> Result<Played, PlayError> {
     let mut simulation =
@@ -250,7 +250,7 @@ fn is_whole(manifests: &Manifests, options: &Options) -> bool {
 }
 
 /// The parts of a world, each with what belongs to it and what belongs to all; none if it is one whole.
-fn split(manifests: &Manifests, options: &Options) -> Option<Vec<(Manifests, Only)>> {
+fn split(manifests: &Manifests, options: &Options) -> Option<Vec<(Manifests, PartNamespaces)>> {
     if is_whole(manifests, options) {
         return None;
     }
@@ -287,7 +287,7 @@ fn split(manifests: &Manifests, options: &Options) -> Option<Vec<(Manifests, Onl
             skipped: Vec::new(),
             observed: manifests.observed.clone(),
         };
-        (own, Only { part: number, of: Arc::clone(&of) })
+        (own, PartNamespaces { part: number, of: Arc::clone(&of) })
     });
     Some(parts.collect())
 }

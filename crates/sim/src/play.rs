@@ -10,7 +10,7 @@ use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::manifest::{self, File, Manifest, ManifestError, Manifests, Source};
 use crate::object::kind_named;
-use crate::parts::Only;
+use crate::parts::PartNamespaces;
 use crate::random::Stream;
 use crate::record::JobRecord;
 use crate::scenario::{After, Arrivals, JobState, Scenario, ScenarioEvent};
@@ -37,7 +37,7 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Play {
     /// The namespaces that take part; all if it says nothing.
-    pub only: Option<Only>,
+    pub only: Option<PartNamespaces>,
     events: Vec<(ScenarioEvent, Vec<Manifest>)>,
     waiting: Vec<Waiting>,
     arrivals: Vec<Arriving>,
@@ -138,7 +138,7 @@ impl Simulation {
     /// Lets events happen whose conditions are met now.
     pub(crate) fn play_events(&mut self) -> Result<(), SimError> {
         loop {
-            let met = |waiting: &Waiting| waiting.after.iter().all(|a| self.is_so(a));
+            let met = |waiting: &Waiting| waiting.after.iter().all(|a| self.has_reached(a));
             let Some(at) = self.play.waiting.iter().position(met) else { return Ok(()) };
             let waiting = self.play.waiting.remove(at);
             // Creation times, which order queues, count whole seconds: what comes after comes in a later one.
@@ -148,7 +148,7 @@ impl Simulation {
     }
 
     /// Whether a job is in a state.
-    fn is_so(&self, after: &After) -> bool {
+    fn has_reached(&self, after: &After) -> bool {
         let Some(job) = self.record().job_named(&after.job) else { return false };
         let held = |job: &JobRecord| job.holds.last().is_some_and(|h| h.to.is_none() && h.admitted.is_some());
         match after.is {
@@ -185,11 +185,11 @@ impl Simulation {
         if let Some(queue) = &event.resume {
             self.stop_queue(queue.cluster_queue.as_deref(), queue.local_queue.as_deref(), "None");
         }
-        self.nodes_happen(&event);
+        self.apply_node_events(&event);
     }
 
     /// What an event of the scenario does to nodes.
-    fn nodes_happen(&mut self, event: &ScenarioEvent) {
+    fn apply_node_events(&mut self, event: &ScenarioEvent) {
         if let Some(set) = &event.fail_nodes {
             self.fail_nodes(set);
         }

@@ -1,4 +1,4 @@
-//! Plays the job controllers and the kubelets: a started job runs for as long as it is told to, a stopped one loses its
+//! Plays the job controllers and the kubelets: a started job runs for as long as it should, a stopped one loses its
 //! pods after a while.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub const RUN_SECONDS: &str = "sluice.dev/run-seconds";
 /// How long after the beginning a job of the manifests is submitted, in seconds.
 pub const SUBMIT_AFTER_SECONDS: &str = "sluice.dev/submit-after-seconds";
 
-/// How long a job runs of which nobody says so.
+/// How long a job runs without an annotation or rule.
 pub const DEFAULT_RUN_TIME: Distribution = Distribution::Fixed(SignedDuration::from_secs(600));
 
 /// Where a job's run time comes from.

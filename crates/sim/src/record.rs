@@ -13,7 +13,7 @@ use sluice_api::v1beta2::Admission;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
 
-pub use entries::{Entry, Hold, HoldEnd, Holding, JobRecord, QuotaChange, What};
+pub use entries::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, TimelineEntry, TimelineEvent};
 
 use crate::json::text;
 use crate::pods::queue_of;
@@ -37,7 +37,7 @@ pub struct Record {
     /// Jobs, in the order submitted.
     pub jobs: Vec<JobRecord>,
     /// The timeline.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TimelineEntry>,
     /// Quotas over time.
     pub quotas: Vec<QuotaChange>,
     by_ref: BTreeMap<ObjectRef, usize>,
@@ -64,7 +64,7 @@ impl Record {
             let moved = record
                 .entries
                 .into_iter()
-                .map(|entry| Entry { job: entry.job.map(|at| before + at), ..entry });
+                .map(|entry| TimelineEntry { job: entry.job.map(|at| before + at), ..entry });
             whole.entries.extend(moved);
             whole.quotas.extend(record.quotas);
         }
@@ -100,9 +100,9 @@ impl Record {
         new
     }
 
-    fn push(&mut self, now: Timestamp, job: Option<usize>, what: What) {
+    fn push(&mut self, now: Timestamp, job: Option<usize>, what: TimelineEvent) {
         let at = self.millis(now);
-        self.entries.push(Entry { at, job, what });
+        self.entries.push(TimelineEntry { at, job, what });
     }
 
     /// The record of a job or Workload that exists.
@@ -148,19 +148,19 @@ impl Record {
         });
         self.by_ref.insert(reference.clone(), index);
         self.by_uid.insert(text(&value["metadata"]["uid"]).into(), index);
-        self.push(now, Some(index), What::Submitted);
+        self.push(now, Some(index), TimelineEvent::Submitted);
     }
 
     /// The API server refused an object.
     pub(crate) fn refused(&mut self, now: Timestamp, who: &str, why: &str) {
         let message = self.text(&format!("{who}: {why}"));
-        self.push(now, None, What::Refused { message });
+        self.push(now, None, TimelineEvent::Refused { message });
     }
 
     /// The scenario did something.
     pub(crate) fn scenario(&mut self, now: Timestamp, what: &str) {
         let message = self.text(what);
-        self.push(now, None, What::Scenario { message });
+        self.push(now, None, TimelineEvent::Scenario { message });
     }
 
     /// A job ended that has no Workload.
@@ -171,7 +171,7 @@ impl Record {
         job.success = success;
         if !job.managed {
             job.finished = Some(at);
-            self.push(now, Some(index), What::Finished { success });
+            self.push(now, Some(index), TimelineEvent::Finished { success });
         }
     }
 
@@ -196,7 +196,7 @@ impl Record {
             let index = self.by_ref.remove(reference).unwrap_or_default();
             self.by_uid.remove(uid);
             if self.jobs[index].finished.is_none() {
-                self.push(now, Some(index), What::Deleted);
+                self.push(now, Some(index), TimelineEvent::Deleted);
             }
         }
     }
@@ -295,7 +295,7 @@ impl Record {
             let job = &mut self.jobs[index];
             job.finished = Some(at);
             job.success = success;
-            self.push(now, Some(index), What::Finished { success });
+            self.push(now, Some(index), TimelineEvent::Finished { success });
         }
         if !reserved
             && !finished
@@ -335,7 +335,7 @@ impl Record {
         let job = &mut self.jobs[index];
         job.admitted.get_or_insert(at);
         job.waits_for = None;
-        self.push(now, Some(index), What::Admitted { queue, flavors });
+        self.push(now, Some(index), TimelineEvent::Admitted { queue, flavors });
     }
 
     fn evict(&mut self, now: Timestamp, index: usize, workload: &slim::Workload) {
@@ -349,7 +349,7 @@ impl Record {
         }
         let (reason, message) = (self.text(&why.reason), self.text(&why.message));
         if !preempted {
-            return self.push(now, Some(index), What::Evicted { reason, message });
+            return self.push(now, Some(index), TimelineEvent::Evicted { reason, message });
         }
         // The message names the preemptor by UID (reference 03, 3.1); people want its name.
         let uid = why.message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u);
@@ -363,7 +363,7 @@ impl Record {
             Some(preempted) => self.text(&preempted.reason),
             None => reason,
         };
-        self.push(now, Some(index), What::Preempted { by, reason, message });
+        self.push(now, Some(index), TimelineEvent::Preempted { by, reason, message });
     }
 
     fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {
@@ -377,7 +377,7 @@ impl Record {
         }
         let (reason, message) = (self.text(reason), self.text(message));
         self.jobs[index].waits_for = Some((Arc::clone(&reason), Arc::clone(&message)));
-        self.push(now, Some(index), What::Waiting { reason, message });
+        self.push(now, Some(index), TimelineEvent::Waiting { reason, message });
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sluice_quantity::CPU;
 
 use crate::manifest::Skipped;
-use crate::record::{Entry, JobRecord, Record, What};
+use crate::record::{JobRecord, Record, TimelineEntry, TimelineEvent};
 use crate::series::{Point, SlotKey, lasting, steps};
 
 /// The whole outcome.
@@ -169,7 +169,7 @@ pub struct Line {
     pub job: Option<String>,
     /// What happened.
     #[serde(flatten)]
-    pub what: What,
+    pub what: TimelineEvent,
 }
 
 /// Milliseconds as seconds.
@@ -245,7 +245,7 @@ impl Report {
 
 impl Record {
     /// An entry as a line of the timeline.
-    pub fn line(&self, entry: &Entry) -> Line {
+    pub fn line(&self, entry: &TimelineEntry) -> Line {
         let job = entry.job.map(|job| self.jobs[job].key());
         Line { at: seconds(entry.at), job, what: entry.what.clone() }
     }
@@ -280,7 +280,7 @@ fn totals(record: &Record) -> Totals {
         running: count(&runs),
         waiting: count(&waits),
         unmanaged: count(&|j| !j.managed),
-        refused: record.entries.iter().filter(|e| matches!(e.what, What::Refused { .. })).count(),
+        refused: record.entries.iter().filter(|e| matches!(e.what, TimelineEvent::Refused { .. })).count(),
         preemptions: record.jobs.iter().map(|j| j.preempted).sum(),
     }
 }

@@ -90,7 +90,7 @@ pub struct RunTimeRule {
 pub enum JobState {
     /// It exists.
     Submitted,
-    /// It was told why it waits.
+    /// A message says why it waits.
     Waiting,
     /// Its Workload is admitted.
     Admitted,

@@ -17,9 +17,9 @@ use sluice_engine::Kind;
 use sluice_quantity::Quantity;
 
 use crate::json::{self, text};
-use crate::object::Wrong;
+use crate::object::FieldError;
 
-/// Mistakes of one object that are told.
+/// Mistakes of one object that are reported.
 const MOST: usize = 10;
 /// Names of fields that are offered where one is not known.
 const MOST_OFFERED: usize = 12;
@@ -28,7 +28,7 @@ const MOST_OFFERED: usize = 12;
 type Schemas = BTreeMap<(String, String), Value>;
 
 /// What is wrong with a document of a kind, and where.
-pub(crate) fn check(kind: Kind, object: &Value) -> Vec<Wrong> {
+pub(crate) fn check(kind: Kind, object: &Value) -> Vec<FieldError> {
     let mut wrong = Vec::new();
     typed::<ObjectMeta>(&object["metadata"], "metadata", &mut wrong);
     if !wrong.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn check(kind: Kind, object: &Value) -> Vec<Wrong> {
     match kind {
         kind if kind.group() == GROUP => {
             let version = text(&object["apiVersion"]).rsplit('/').next().unwrap_or_default();
-            // A version that there is not is told by the conversion.
+            // The conversion reports a version that does not exist.
             if let Some(schema) = schemas().get(&(kind.as_str().to_owned(), version.to_owned())) {
                 fields(schema, &filled(kind, object), "", &mut wrong);
             }
@@ -71,7 +71,7 @@ fn filled(kind: Kind, object: &Value) -> Value {
     if matches!(kind, Kind::ClusterQueue | Kind::Cohort) {
         let defaults = defaults::covered_resources(&object);
         let defaults: Vec<_> = defaults.iter().filter_map(|o| serde_json::to_value(o).ok()).collect();
-        // A place that is not there is told by the schema.
+        // The schema reports a path that does not exist.
         let _ = json::apply(&mut object, &defaults);
     }
     object
@@ -92,18 +92,21 @@ fn schemas() -> &'static Schemas {
 }
 
 /// The pods of a Job, by the same schema as those of a Workload.
-fn pods(job: &Value, path: &str, wrong: &mut Vec<Wrong>) {
+fn pods(job: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     let workload = schemas().get(&("Workload".to_owned(), "v1beta2".to_owned()));
     let template = workload.and_then(|schema| {
         schema.pointer("/properties/spec/properties/podSets/items/properties/template/properties/spec")
     });
-    // What typed documents tell already is not told twice.
+    // What typed documents report already is not reported twice.
     if let Some(schema) = template.filter(|_| wrong.is_empty()) {
         fields(schema, &job["template"]["spec"], &format!("{path}.template.spec"), wrong);
     }
     for count in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"] {
         if let Some(count_below) = job[count].as_i64().filter(|n| *n < 0) {
-            wrong.push(Wrong::new(join(path, count), format!("expected at least 0, found {count_below}")));
+            wrong.push(FieldError::new(
+                join(path, count),
+                format!("expected at least 0, found {count_below}"),
+            ));
         }
     }
     for list in ["initContainers", "containers"] {
@@ -114,7 +117,7 @@ fn pods(job: &Value, path: &str, wrong: &mut Vec<Wrong>) {
                     if Quantity::parse(&written).is_ok_and(|quantity| quantity.milli_value() < 0) {
                         let at =
                             format!("{path}.template.spec.{list}[{index}].resources.{amounts}.{resource}");
-                        wrong.push(Wrong::new(at, format!("expected at least 0, found {written}")));
+                        wrong.push(FieldError::new(at, format!("expected at least 0, found {written}")));
                     }
                 }
             }
@@ -123,12 +126,12 @@ fn pods(job: &Value, path: &str, wrong: &mut Vec<Wrong>) {
 }
 
 /// Reads a document as a type of Kubernetes: wrong types, and fields that the type does not have.
-fn typed<T: DeserializeOwned + Serialize>(value: &Value, at: &str, wrong: &mut Vec<Wrong>) {
+fn typed<T: DeserializeOwned + Serialize>(value: &Value, at: &str, wrong: &mut Vec<FieldError>) {
     match serde_path_to_error::deserialize::<_, T>(value) {
         Err(error) => {
             let path = error.path().to_string();
             let path = if path == "." { String::new() } else { path };
-            wrong.push(Wrong::new(join(at, &path), error.inner().to_string()));
+            wrong.push(FieldError::new(join(at, &path), error.inner().to_string()));
         }
         Ok(read) => {
             if let Ok(read) = serde_json::to_value(read) {
@@ -139,7 +142,7 @@ fn typed<T: DeserializeOwned + Serialize>(value: &Value, at: &str, wrong: &mut V
 }
 
 /// Fields of a document that are not in what was read of it.
-fn unread(value: &Value, read: &Value, path: &str, wrong: &mut Vec<Wrong>) {
+fn unread(value: &Value, read: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     match (value, read) {
         (Value::Object(fields), Value::Object(known)) => {
             for (key, value) in fields {
@@ -148,7 +151,7 @@ fn unread(value: &Value, read: &Value, path: &str, wrong: &mut Vec<Wrong>) {
                 match known.get(key) {
                     Some(known) => unread(value, known, &join(path, key), wrong),
                     None if empty => {}
-                    None => wrong.push(Wrong::new(join(path, key), "unknown field")),
+                    None => wrong.push(FieldError::new(join(path, key), "unknown field")),
                 }
             }
         }
@@ -170,7 +173,7 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// Checks a value against a structural schema.
-fn fields(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<Wrong>) {
+fn fields(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     // Null is as good as absent; what controllers write is theirs; metadata is the same for all kinds.
     if value.is_null() || path == "metadata" || path == "status" {
         return;
@@ -190,7 +193,7 @@ fn fields(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<Wrong>) {
     };
     if !fits {
         let article = if matches!(expected, "object" | "array" | "integer") { "an" } else { "a" };
-        return wrong.push(Wrong::new(path, format!("expected {article} {expected}, found {value}")));
+        return wrong.push(FieldError::new(path, format!("expected {article} {expected}, found {value}")));
     }
     bounds(schema, value, path, wrong);
     match value {
@@ -204,10 +207,10 @@ fn fields(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<Wrong>) {
     }
 }
 
-fn object(schema: &Value, map: &serde_json::Map<String, Value>, path: &str, wrong: &mut Vec<Wrong>) {
+fn object(schema: &Value, map: &serde_json::Map<String, Value>, path: &str, wrong: &mut Vec<FieldError>) {
     for required in schema["required"].as_array().into_iter().flatten().map(text) {
         if map.get(required).is_none_or(Value::is_null) {
-            wrong.push(Wrong::new(join(path, required), "expected a value: the field is required"));
+            wrong.push(FieldError::new(join(path, required), "expected a value: the field is required"));
         }
     }
     let known = schema["properties"].as_object();
@@ -221,31 +224,32 @@ fn object(schema: &Value, map: &serde_json::Map<String, Value>, path: &str, wron
             let names: Vec<_> = known.keys().take(MOST_OFFERED).map(String::as_str).collect();
             let more = if known.len() > MOST_OFFERED { ", …" } else { "" };
             let message = format!("unknown field, expected one of {}{more}", names.join(", "));
-            wrong.push(Wrong::new(inner, message));
+            wrong.push(FieldError::new(inner, message));
         }
     }
 }
 
 /// An integer or a string: a quantity, where a pattern says so.
-fn amount(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<Wrong>) {
+fn amount(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     let written = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
         other => {
-            return wrong.push(Wrong::new(path, format!("expected a number or a string, found {other}")));
+            return wrong
+                .push(FieldError::new(path, format!("expected a number or a string, found {other}")));
         }
     };
     if schema["pattern"].is_string() && Quantity::parse(&written).is_err() {
-        wrong.push(Wrong::new(path, format!("expected a quantity like 4, 500m or 2Gi, found {value}")));
+        wrong.push(FieldError::new(path, format!("expected a quantity like 4, 500m or 2Gi, found {value}")));
     }
 }
 
-fn bounds(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<Wrong>) {
+fn bounds(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     if let Some(allowed) = schema["enum"].as_array()
         && !allowed.contains(value)
     {
         let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
-        wrong.push(Wrong::new(path, format!("expected one of {}, found {value}", allowed.join(", "))));
+        wrong.push(FieldError::new(path, format!("expected one of {}, found {value}", allowed.join(", "))));
     }
     let (size, least, most) = match value {
         Value::String(text) => (text.chars().count().try_into().ok(), "minLength", "maxLength"),
@@ -262,10 +266,10 @@ fn bounds(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<Wrong>) {
         _ => "",
     };
     if let Some(least) = schema[least].as_i64().filter(|least| size < *least) {
-        wrong.push(Wrong::new(path, format!("expected at least {least}{unit}, found {size}")));
+        wrong.push(FieldError::new(path, format!("expected at least {least}{unit}, found {size}")));
     }
     if let Some(most) = schema[most].as_i64().filter(|most| size > *most) {
-        wrong.push(Wrong::new(path, format!("expected at most {most}{unit}, found {size}")));
+        wrong.push(FieldError::new(path, format!("expected at most {most}{unit}, found {size}")));
     }
 }
 
@@ -275,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    fn told(kind: Kind, object: &Value) -> Vec<String> {
+    fn mistakes(kind: Kind, object: &Value) -> Vec<String> {
         check(kind, object).into_iter().map(|w| format!("{}: {}", w.path, w.message)).collect()
     }
 
@@ -290,7 +294,7 @@ mod tests {
                 ]}],
             },
         });
-        let all = told(Kind::ClusterQueue, &queue);
+        let all = mistakes(Kind::ClusterQueue, &queue);
         for wanted in [
             "spec.preemtion: unknown field, expected one of ",
             "spec.queueingStrategy: expected one of \"StrictFIFO\", \"BestEffortFIFO\", found \"Fifo\"",
@@ -307,20 +311,20 @@ mod tests {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "imag": "i"}]});
         let job = |spec: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec});
         let kind = Kind::Job(JobKind::Job);
-        let all = told(kind, &job(json!({"parallelism": "many", "template": {"spec": pod}})));
+        let all = mistakes(kind, &job(json!({"parallelism": "many", "template": {"spec": pod}})));
         assert!(
             all[0].starts_with("spec.parallelism: invalid type: string \"many\", expected i32"),
             "{all:?}"
         );
-        let all = told(kind, &job(json!({"paralelism": 1, "template": {"spec": pod}})));
+        let all = mistakes(kind, &job(json!({"paralelism": 1, "template": {"spec": pod}})));
         assert_eq!(
             all,
             ["spec.paralelism: unknown field", "spec.template.spec.containers[0].imag: unknown field"]
         );
-        let all = told(kind, &job(json!({"template": {"spec": {"restartPolicy": "Never"}}})));
+        let all = mistakes(kind, &job(json!({"template": {"spec": {"restartPolicy": "Never"}}})));
         assert_eq!(all, ["spec.template.spec.containers: expected a value: the field is required"]);
         let greedy = json!({"restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": -1}}}]});
-        let all = told(kind, &job(json!({"completions": -2, "template": {"spec": greedy}})));
+        let all = mistakes(kind, &job(json!({"completions": -2, "template": {"spec": greedy}})));
         assert_eq!(
             all,
             [
@@ -331,7 +335,7 @@ mod tests {
         let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}, "spec": {
             "replicatedJobs": [{"name": "w", "template": {"spec": {"completions": true, "template": {"spec": pod}}}}],
         }});
-        let all = told(Kind::Job(JobKind::JobSet), &set);
+        let all = mistakes(Kind::Job(JobKind::JobSet), &set);
         assert!(all[0].starts_with("spec.replicatedJobs[0].template.spec.completions: "), "{all:?}");
     }
 }

@@ -8,7 +8,7 @@ use crate::manifest::{Manifest, ManifestError, Manifests, Source};
 use crate::object::KINDS;
 use crate::observed::{Observed, RunTimes};
 use crate::options::Options;
-use crate::parts::Only;
+use crate::parts::PartNamespaces;
 use crate::replay::Sink;
 use crate::scenario::Scenario;
 use crate::simulation::{SimError, Simulation};
@@ -70,7 +70,7 @@ pub(crate) fn prepare_part(
     files: &BTreeMap<String, String>,
     options: Options,
     log: Option<Box<Sink>>,
-    only: Option<Only>,
+    only: Option<PartNamespaces>,
 ) -> Result<Simulation, Vec<ManifestError>> {
     let mut simulation = Simulation::with_log(options, log);
     simulation.play.only = only;

@@ -15,7 +15,7 @@ use sluice_engine::{Engine, Input, Kind, Object, ObjectRef};
 
 use crate::agenda::{Action, Agenda, after};
 use crate::autoscaler::Autoscaler;
-use crate::faults::BadDay;
+use crate::faults::FaultRun;
 use crate::machines::Machines;
 use crate::object::KINDS;
 use crate::options::Options;
@@ -53,7 +53,7 @@ pub enum SimError {
         /// Where.
         differences: Vec<String>,
     },
-    /// Something is so that must not be.
+    /// A safety rule is broken.
     #[error("step {step}, at {at}: {}", wrong.join("; "))]
     Unsafe {
         /// The step: rounds of the engine from the beginning.
@@ -90,14 +90,14 @@ pub struct Simulation {
     ended: Vec<ObjectRef>,
     /// The engine's timer that brought nothing, to be passed over.
     idle_timer: Option<Timestamp>,
-    /// Where the decision log goes, if anybody wants it.
+    /// Where the decision log goes, if there is one.
     log: Option<Log>,
     /// Writes so far.
     writes: u64,
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
     /// What goes wrong, if anything does.
-    bad_day: Option<Box<BadDay>>,
+    bad_day: Option<Box<FaultRun>>,
 }
 
 /// Where the decision log goes.
@@ -186,10 +186,10 @@ impl Simulation {
         }
         for kind in KINDS.into_iter().chain([Kind::Pod]) {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
-            self.tell(Input::Listed { kind, present, as_of: None });
+            self.feed(Input::Listed { kind, present, as_of: None });
         }
-        self.tell(Input::Synced);
-        self.tell(Input::Leader(true));
+        self.feed(Input::Synced);
+        self.feed(Input::Leader(true));
     }
 
     /// The time.
@@ -256,7 +256,7 @@ impl Simulation {
         (self.agenda.len(), self.pods.len())
     }
 
-    fn tell(&mut self, input: Input) {
+    fn feed(&mut self, input: Input) {
         let now = self.manager_now();
         if let Some(log) = &mut self.log {
             let object = match &input {
@@ -269,7 +269,7 @@ impl Simulation {
         self.engine.apply(now, input);
     }
 
-    /// Tells the engine what changed, and lets the job controllers see it.
+    /// Gives the engine what changed, and lets the job controllers see it.
     fn deliver(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -288,7 +288,7 @@ impl Simulation {
                             Kind::Job(_) | Kind::Workload => self.end_pods(&object),
                             _ => {}
                         }
-                        self.tell_event(Input::Deleted { object, uid: Some(uid) });
+                        self.feed_event(Input::Deleted { object, uid: Some(uid) });
                     }
                 }
             }
@@ -324,7 +324,7 @@ impl Simulation {
             if let Object::Workload(workload) = &object {
                 self.workload_changed(reference, workload);
             }
-            self.tell_event(Input::Applied(object));
+            self.feed_event(Input::Applied(object));
         }
     }
 
@@ -450,7 +450,7 @@ impl Simulation {
         self.settle()
     }
 
-    /// Runs until something is so. False if it never is.
+    /// Runs until the condition holds. False if it never does.
     pub fn run_until(&mut self, so: impl Fn(&Self) -> bool) -> Result<bool, SimError> {
         self.settle()?;
         loop {

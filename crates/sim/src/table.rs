@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::duration::show;
-use crate::record::{What, show_amount};
+use crate::record::{TimelineEvent, show_amount};
 use crate::report::{Line, QueueReport, Report};
 
 /// Lines of the timeline that are printed unasked.
@@ -46,20 +46,20 @@ pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// What a line of the timeline says beyond its word.
-pub fn details(what: &What) -> String {
+pub fn details(what: &TimelineEvent) -> String {
     match what {
-        What::Submitted | What::Finished { .. } | What::Deleted => String::new(),
-        What::Waiting { reason, message } | What::Evicted { reason, message } => {
+        TimelineEvent::Submitted | TimelineEvent::Finished { .. } | TimelineEvent::Deleted => String::new(),
+        TimelineEvent::Waiting { reason, message } | TimelineEvent::Evicted { reason, message } => {
             format!("{reason}: {message}")
         }
-        What::Admitted { queue, flavors } if flavors.is_empty() => format!("by {queue}"),
-        What::Admitted { queue, flavors } => format!("by {queue}: {flavors}"),
-        What::Preempted { by, reason, message } => {
+        TimelineEvent::Admitted { queue, flavors } if flavors.is_empty() => format!("by {queue}"),
+        TimelineEvent::Admitted { queue, flavors } => format!("by {queue}: {flavors}"),
+        TimelineEvent::Preempted { by, reason, message } => {
             // The name says what the UIDs in the message would, and paths tell where.
             let paths = message.split_once("; ").map(|(_, paths)| paths).unwrap_or_default();
             format!("by {}: {reason}; {paths}", by.as_deref().unwrap_or("a workload that is not known"))
         }
-        What::Refused { message } | What::Scenario { message } => message.to_string(),
+        TimelineEvent::Refused { message } | TimelineEvent::Scenario { message } => message.to_string(),
     }
 }
 

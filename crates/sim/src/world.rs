@@ -14,10 +14,10 @@ use sluice_engine::{Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
 use sluice_jobs::{Patch, Step};
 
 use crate::json::{self, text};
-use crate::object::{self, Wrong, decode};
+use crate::object::{self, FieldError, decode};
 use crate::schema;
 
-/// Something that a watch tells.
+/// Something that a watch delivers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
     /// An object is new or different.
@@ -41,7 +41,7 @@ pub(crate) struct World {
     changes: Vec<Change>,
     /// What a write that removed an object was answered with last.
     last_removed: Option<(ObjectRef, Value)>,
-    /// Whether watches tell of the engine's own writes, too, as those of a real API server do.
+    /// Whether watches also deliver the engine's own writes, as those of a real API server do.
     echoes: bool,
     revision: u64,
     uids: u64,
@@ -58,7 +58,7 @@ impl World {
         Self { now, ..Self::default() }
     }
 
-    /// From now on watches tell of the engine's own writes, too.
+    /// From now on watches also deliver the engine's own writes.
     pub fn echo(&mut self) {
         self.echoes = true;
     }
@@ -94,7 +94,7 @@ impl World {
         self.owned.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// The object as the engine is told it.
+    /// The object as the engine gets it.
     pub fn object(&mut self, reference: &ObjectRef) -> Option<Object> {
         let value = self.objects.get(reference)?;
         if reference.kind != Kind::Workload {
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// Creates or replaces an object, as `kubectl apply` would; what an object has by now beyond the document is kept.
-    pub fn put(&mut self, kind: Kind, mut value: Value, gates: Gates) -> Result<ObjectRef, Wrong> {
+    pub fn put(&mut self, kind: Kind, mut value: Value, gates: Gates) -> Result<ObjectRef, FieldError> {
         let probe = object::reference(kind, &value);
         let namespace =
             if kind.namespaced() && probe.namespace.is_empty() { "default".into() } else { probe.namespace };
@@ -166,7 +166,7 @@ impl World {
             metadata["labels"][sluice_api::labels::NAMESPACE_NAME_LABEL] = json!(&*reference.name);
         }
         let generation = metadata["generation"].as_i64().is_none();
-        // Pods are ended by whoever plays their machines.
+        // The code that plays the machines ends pods.
         let collected = reference.kind != Kind::Pod;
         let owners = owner_uids(&value);
         for uid in owners.iter().filter(|_| collected) {
@@ -191,8 +191,8 @@ impl World {
     }
 
     /// Changes an object as its user would: by a merge patch.
-    pub fn patch(&mut self, reference: &ObjectRef, patch: &Value, gates: Gates) -> Result<(), Wrong> {
-        let missing = || Wrong::new("", format!("there is no {reference}"));
+    pub fn patch(&mut self, reference: &ObjectRef, patch: &Value, gates: Gates) -> Result<(), FieldError> {
+        let missing = || FieldError::new("", format!("there is no {reference}"));
         let old = self.objects.get(reference).ok_or_else(missing)?.clone();
         let mut new = old.clone();
         json::merge(&mut new, patch);

@@ -305,7 +305,7 @@ fn read(text: &str) -> Manifests {
     Manifests::read(&[file]).unwrap()
 }
 
-/// What forty jobs took that ran before: all that is known to whoever forecasts.
+/// What forty jobs took that ran before: all that a forecast knows.
 fn trace(seed: u64) -> Vec<Observed> {
     let jobs: String = (0..40).map(|n| job(&format!("t{n}"), 5, "")).collect();
     let manifests = read(&format!("{WORLD}{jobs}{LASTING}"));
@@ -317,7 +317,7 @@ fn trace(seed: u64) -> Vec<Observed> {
     simulation.record().jobs.iter().map(observed).collect()
 }
 
-/// Nobody says how long the jobs take: forecasts rest on what earlier ones of the queue took, and hold for days not seen.
+/// No annotation says how long the jobs take: forecasts rest on what earlier ones of the queue took, and hold for days not seen.
 #[test]
 fn forecasts_from_observed_run_times_cover_nine_of_ten_held_out_starts() {
     let jobs: String = (0..6).map(|n| job(&format!("j{n}"), 5, "")).collect();

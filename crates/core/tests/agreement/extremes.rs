@@ -1,4 +1,4 @@
-//! Sizes that nobody plans for: many flavors and resources, huge pod sets, deep trees. Everything goes, and nothing is left
+//! Unusual sizes: many flavors and resources, huge pod sets, deep trees. Everything goes, and nothing is left
 //! behind when it is gone.
 
 use crate::oracle::world::name;

@@ -1,5 +1,5 @@
-//! Fair sharing converges: whoever came first, in the end nobody who waits could take a unit from somebody with a higher
-//! share, and nothing lies idle that somebody waits for.
+//! Fair sharing converges: in whatever order they came, in the end no queue that waits could take a unit from one with a higher
+//! share, and no quota is free that a workload waits for.
 
 use crate::oracle::random::Random;
 use crate::oracle::world::{
@@ -13,7 +13,7 @@ use sluice_core::{Gates, Outcome, Scheduler, WorkloadState};
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
 
-/// One cohort; queues that take from whoever has too much. The weights are powers of two, so that shares are exact.
+/// One cohort; queues that take from those that have too much. The weights are powers of two, so that shares are exact.
 fn cohort(random: &mut Random, strategies: &[FairStrategy]) -> World {
     let mut world = World { fair: Some(strategies.to_vec()), ..World::default() };
     world.flavors.insert(name("f"), Flavor::default());

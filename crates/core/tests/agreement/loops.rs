@@ -11,8 +11,8 @@ use sluice_core::{Detail, Gates, LoopKind, Outcome, Scheduler, WorkloadState};
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
 
-/// Preempts nobody.
-pub const NOBODY: PreemptionPolicies = PreemptionPolicies {
+/// Preempts no workload.
+pub const NO_PREEMPTION: PreemptionPolicies = PreemptionPolicies {
     within_cluster_queue: Policy::Never,
     reclaim_within_cohort: Policy::Never,
     borrow_within_cohort: None,
@@ -46,8 +46,8 @@ fn world() -> World {
         world.cohorts.insert(name(cohort), Cohort { parent, groups: Vec::new(), weight: 1.0 });
     }
     world.queues.insert(name("owner"), queue("near", 1, 0));
-    world.queues.insert(name("guest"), Queue { preemption: NOBODY, ..queue("near", 0, 0) });
-    world.queues.insert(name("lender"), Queue { preemption: NOBODY, ..queue("far", 0, 1) });
+    world.queues.insert(name("guest"), Queue { preemption: NO_PREEMPTION, ..queue("near", 0, 0) });
+    world.queues.insert(name("lender"), Queue { preemption: NO_PREEMPTION, ..queue("far", 0, 1) });
     world
 }
 

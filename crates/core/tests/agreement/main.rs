@@ -4,7 +4,7 @@
 //! * `alone`: promises that need no oracle: the same again, rebuilt, settling.
 //! * `fairness`: fair sharing converges.
 //! * `loops`: the preemption-loop guard on the smallest loop.
-//! * `extremes`: sizes that nobody plans for.
+//! * `extremes`: unusual sizes.
 //! * `hostile`: whatever happens, no panic and no wrong accounting.
 //! * `rare`: worlds that random ones hardly ever are.
 //! * `snapshots`: of their moment, whatever comes later.

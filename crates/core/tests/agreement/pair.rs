@@ -15,7 +15,7 @@ pub enum Decision {
     Admitted(Admitted),
     /// Victims, sorted.
     Preempting(Vec<Target>),
-    /// No fit, or nobody to preempt.
+    /// No fit, or no workload to preempt.
     Refused,
     Gated,
     Deferred,
@@ -56,7 +56,7 @@ fn of_core(outcome: &CoreOutcome) -> Decision {
             Detail::DeferredFit => Decision::Deferred,
             _ => Decision::Refused,
         },
-        CoreOutcome::SecondPass(_) => unreachable!("nobody asks for a second pass here"),
+        CoreOutcome::SecondPass(_) => unreachable!("no second pass is asked for here"),
     }
 }
 
@@ -107,7 +107,7 @@ impl Pair {
         self.oracle.submit(workload);
     }
 
-    /// What was told to stop, and still holds quota.
+    /// What was evicted, and still holds quota.
     pub fn evicted(&self) -> Vec<Name> {
         self.oracle.held.values().filter(|held| held.evicted).map(|held| held.workload.key.clone()).collect()
     }

@@ -1,17 +1,17 @@
-//! Promises of the algorithm, checked on what a cycle did, whoever decided it.
+//! Promises of the algorithm, checked on what a cycle did, for the core and the oracle.
 
 use crate::oracle::assignment::{Scan, Verdict, nominate};
 use crate::oracle::cycle::{Entry, Oracle, Outcome};
 use crate::oracle::queues::Place;
 use crate::oracle::quota::{Node, Tree};
 use crate::oracle::snapshot::{Snapshot, queue};
-use crate::oracle::world::{Held, Name, Strategy, Workload};
+use crate::oracle::world::{Name, Reservation, Strategy, Workload};
 use sluice_quantity::Amount;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state before a cycle.
 pub struct Before {
-    held: BTreeMap<Name, Held>,
+    held: BTreeMap<Name, Reservation>,
     pending: BTreeMap<Name, (Workload, Place)>,
 }
 
@@ -66,7 +66,7 @@ fn conserved(tree: &Tree, oracle: &Oracle) -> Result<(), String> {
     Ok(())
 }
 
-/// No admission exceeds what the tree has, a borrowing limit, or what others lend; with those gone that are told to go,
+/// No admission exceeds what the tree has, a borrowing limit, or what others lend; with the evicted ones gone,
 /// unless our gate `AdmitOnlyFreeQuota` has it that they count.
 fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), String> {
     let staying = oracle.held.values().filter(|held| oracle.only_free || !held.evicted);
@@ -86,7 +86,7 @@ fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), 
                         entry.key
                     ));
                 }
-                // What a lending limit keeps for the node reaches nobody above, who may be over a quota that was cut.
+                // What a lending limit keeps for the node reaches no node above, which may be over a quota that was cut.
                 if usage <= tree.local_quota(node, fr) {
                     break;
                 }
@@ -96,7 +96,7 @@ fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), 
     Ok(())
 }
 
-/// In a StrictFIFO queue nobody is admitted before an older one of at least the same priority.
+/// In a StrictFIFO queue no workload is admitted before an older one of at least the same priority.
 fn not_overtaken(before: &Before, oracle: &Oracle, entry: &Entry) -> Result<(), String> {
     if oracle.world.queues[&entry.queue].strategy != Strategy::StrictFifo {
         return Ok(());

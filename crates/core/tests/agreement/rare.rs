@@ -1,6 +1,6 @@
 //! Worlds that random ones hardly ever are, and in which a mutant or a mistake of the core once survived.
 
-use crate::loops::{NOBODY, queue, workload};
+use crate::loops::{NO_PREEMPTION, queue, workload};
 use crate::oracle::world::{
     Cohort, Flavor, PodSet, Policy, PreemptionPolicies, Queue, Workload, World, name,
 };
@@ -21,7 +21,7 @@ fn who_is_at_nominal_of_one_needed_resource_reclaims_nothing() {
             borrow_within_cohort: None,
         };
         world.queues.insert(name("own"), Queue { preemption, ..queue("all", 1, gpu) });
-        world.queues.insert(name("other"), Queue { preemption: NOBODY, ..queue("all", 0, 0) });
+        world.queues.insert(name("other"), Queue { preemption: NO_PREEMPTION, ..queue("all", 0, 0) });
         let mut pair = Pair::new(world, &upstream(true));
         pair.submit(workload("other", 0, &["cpu"]));
         pair.submit(Workload { key: name("own/low"), uid: name("low"), ..workload("own", 0, &["gpu"]) });

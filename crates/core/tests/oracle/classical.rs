@@ -3,7 +3,7 @@
 use super::preemption::{Preemptor, held_in, restore};
 use super::quota::Node;
 use super::snapshot::{Snapshot, queue};
-use super::world::{Cause, Fr, Held, Policy, Target, Usage};
+use super::world::{Cause, Fr, Policy, Reservation, Target, Usage};
 use sluice_quantity::Amount;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Variant {
 
 #[derive(Clone)]
 struct Candidate<'s> {
-    held: &'s Held,
+    held: &'s Reservation,
     variant: Variant,
     /// The lowest common ancestor with the preemptor's queue.
     common: Option<Node>,
@@ -41,7 +41,12 @@ fn fit_in_quota(snapshot: &Snapshot<'_>, node: &Node, requests: &Usage) -> (bool
     (fits, requests.iter().map(rest).collect())
 }
 
-fn variant(snapshot: &Snapshot<'_>, preemptor: &Preemptor<'_>, held: &Held, advantage: bool) -> Variant {
+fn variant(
+    snapshot: &Snapshot<'_>,
+    preemptor: &Preemptor<'_>,
+    held: &Reservation,
+    advantage: bool,
+) -> Variant {
     if advantage {
         return Variant::Hierarchical;
     }

@@ -5,7 +5,7 @@ use super::ordering;
 use super::queues::{LastAssignment, Pending, PendingQueue, Place, Requeue};
 use super::quota::{Node, Tree};
 use super::snapshot::{Snapshot, queue};
-use super::world::{Admitted, Held, Name, Policy, Queue, Target, Time, Usage, Workload, World};
+use super::world::{Admitted, Name, Policy, Queue, Reservation, Target, Time, Usage, Workload, World};
 use sluice_quantity::Amount;
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub struct Oracle {
     pub world: World,
     tree: Tree,
     pub queues: BTreeMap<Name, PendingQueue>,
-    pub held: BTreeMap<Name, Held>,
+    pub held: BTreeMap<Name, Reservation>,
     cycle: u64,
     /// By queue: how often its own workloads, or quota in its tree, changed.
     generations: BTreeMap<Name, u64>,
@@ -131,7 +131,7 @@ impl Oracle {
     /// A workload holds quota from now on.
     pub fn hold(&mut self, workload: Workload, admitted: Admitted, reserved_at: Time) {
         let usage = usage_of(&workload, &admitted, self.covers_pods(&workload.queue));
-        let held = Held { workload, admitted, usage, reserved_at, evicted: false };
+        let held = Reservation { workload, admitted, usage, reserved_at, evicted: false };
         self.held.insert(held.workload.key.clone(), held);
     }
 
@@ -303,7 +303,7 @@ pub fn usage_of(workload: &Workload, admitted: &Admitted, covers_pods: bool) -> 
 
 /// Entries of one cycle, one after the other, against a snapshot that changes.
 struct Processing<'a> {
-    held: &'a BTreeMap<Name, Held>,
+    held: &'a BTreeMap<Name, Reservation>,
     /// All victims so far.
     victims: Vec<Name>,
     /// What was admitted so far, by queue.

@@ -4,30 +4,30 @@ use super::preemption::{Preemptor, held_in, restore};
 use super::quota::Node;
 use super::share::{Share, share};
 use super::snapshot::{Snapshot, queue};
-use super::world::{Cause, FairStrategy, Held, Name, Policy, Target};
+use super::world::{Cause, FairStrategy, Name, Policy, Reservation, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Candidates by queue, each list in candidate order; the state of one walk over target queues.
 struct Targets<'s, 'p> {
     preemptor: &'p Preemptor<'p>,
-    candidates: BTreeMap<Name, Vec<&'s Held>>,
+    candidates: BTreeMap<Name, Vec<&'s Reservation>>,
     pruned: BTreeSet<Node>,
 }
 
 impl<'s, 'p> Targets<'s, 'p> {
-    fn new(preemptor: &'p Preemptor<'p>, candidates: Vec<&'s Held>) -> Self {
-        let mut by_queue: BTreeMap<Name, Vec<&'s Held>> = BTreeMap::new();
+    fn new(preemptor: &'p Preemptor<'p>, candidates: Vec<&'s Reservation>) -> Self {
+        let mut by_queue: BTreeMap<Name, Vec<&'s Reservation>> = BTreeMap::new();
         for held in candidates {
             by_queue.entry(held.workload.queue.clone()).or_default().push(held);
         }
         Targets { preemptor, candidates: by_queue, pruned: BTreeSet::new() }
     }
 
-    fn first(&self, queue: &Name) -> Option<&'s Held> {
+    fn first(&self, queue: &Name) -> Option<&'s Reservation> {
         self.candidates.get(queue).and_then(|list| list.first()).copied()
     }
 
-    fn take_first(&mut self, queue: &Name) -> Option<&'s Held> {
+    fn take_first(&mut self, queue: &Name) -> Option<&'s Reservation> {
         let list = self.candidates.get_mut(queue)?;
         if list.is_empty() { None } else { Some(list.remove(0)) }
     }
@@ -115,7 +115,7 @@ fn almost_common(snapshot: &Snapshot<'_>, own: &Name, other: &Name) -> (Node, No
     (below(&own, &other), below(&other, &own))
 }
 
-fn candidates<'s>(snapshot: &Snapshot<'s>, preemptor: &Preemptor<'_>) -> Vec<&'s Held> {
+fn candidates<'s>(snapshot: &Snapshot<'s>, preemptor: &Preemptor<'_>) -> Vec<&'s Reservation> {
     let mut found = preemptor.candidates_in_own_queue(snapshot);
     let own = queue(&preemptor.workload.queue);
     let policy = preemptor.queue(snapshot).preemption.reclaim_within_cohort;
@@ -144,13 +144,13 @@ fn candidates<'s>(snapshot: &Snapshot<'s>, preemptor: &Preemptor<'_>) -> Vec<&'s
 /// One search: victims so far, and those left for the second strategy.
 struct Search<'s, 'p> {
     preemptor: &'p Preemptor<'p>,
-    victims: Vec<(&'s Held, Cause)>,
-    retry: Vec<&'s Held>,
+    victims: Vec<(&'s Reservation, Cause)>,
+    retry: Vec<&'s Reservation>,
 }
 
 impl<'s> Search<'s, '_> {
     /// Removes a victim; true if the workload fits now.
-    fn take(&mut self, snapshot: &mut Snapshot<'s>, held: &'s Held, cause: Cause) -> bool {
+    fn take(&mut self, snapshot: &mut Snapshot<'s>, held: &'s Reservation, cause: Cause) -> bool {
         snapshot.remove_workload(held);
         self.victims.push((held, cause));
         snapshot.remove(&self.preemptor.workload.queue, &self.preemptor.requests);
@@ -167,7 +167,7 @@ impl<'s> Search<'s, '_> {
     fn first_strategy(
         &mut self,
         snapshot: &mut Snapshot<'s>,
-        candidates: Vec<&'s Held>,
+        candidates: Vec<&'s Reservation>,
         strategy: FairStrategy,
     ) -> bool {
         let own = self.preemptor.workload.queue.clone();

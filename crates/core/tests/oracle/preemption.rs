@@ -1,7 +1,7 @@
 //! What classical and fair preemption share: policies, the order of candidates, fill-back (6.7).
 
 use super::snapshot::Snapshot;
-use super::world::{Cause, Fr, Held, Name, Policy, Queue, Target, Usage, Workload};
+use super::world::{Cause, Fr, Name, Policy, Queue, Reservation, Target, Usage, Workload};
 use super::{classical, fair_preemption};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,12 +34,12 @@ impl Preemptor<'_> {
         }
     }
 
-    pub fn uses_needed(&self, candidate: &Held) -> bool {
+    pub fn uses_needed(&self, candidate: &Reservation) -> bool {
         self.needed.iter().any(|fr| candidate.usage.contains_key(fr))
     }
 
     /// Workloads of the own queue that may be preempted.
-    pub fn candidates_in_own_queue<'s>(&self, snapshot: &Snapshot<'s>) -> Vec<&'s Held> {
+    pub fn candidates_in_own_queue<'s>(&self, snapshot: &Snapshot<'s>) -> Vec<&'s Reservation> {
         let policy = self.queue(snapshot).preemption.within_cluster_queue;
         held_in(snapshot, &self.workload.queue)
             .filter(|held| self.uses_needed(held) && self.satisfies(policy, &held.workload))
@@ -47,7 +47,7 @@ impl Preemptor<'_> {
     }
 
     /// Already evicted first; those of other queues first; lower priority; more recently reserved; UID.
-    pub fn order<'h>(&self, held: &'h Held) -> impl Ord + use<'h> {
+    pub fn order<'h>(&self, held: &'h Reservation) -> impl Ord + use<'h> {
         let workload = &held.workload;
         let own_queue = workload.queue == self.workload.queue;
         (!held.evicted, own_queue, workload.priority, Reverse(held.reserved_at), &workload.uid)
@@ -64,7 +64,7 @@ impl Preemptor<'_> {
     pub fn fill_back<'s>(
         &self,
         snapshot: &mut Snapshot<'s>,
-        mut victims: Vec<(&'s Held, Cause)>,
+        mut victims: Vec<(&'s Reservation, Cause)>,
         allow_borrowing: bool,
     ) -> Vec<Target> {
         for index in (0..victims.len().saturating_sub(1)).rev() {
@@ -84,7 +84,7 @@ impl Preemptor<'_> {
     fn assert_minimal<'s>(
         &self,
         snapshot: &mut Snapshot<'s>,
-        victims: &[(&'s Held, Cause)],
+        victims: &[(&'s Reservation, Cause)],
         allow_borrowing: bool,
     ) {
         assert!(self.fits(snapshot, allow_borrowing), "{} fits after its preemptions", self.workload.key);
@@ -97,11 +97,11 @@ impl Preemptor<'_> {
     }
 }
 
-pub fn held_in<'s>(snapshot: &Snapshot<'s>, queue: &Name) -> impl Iterator<Item = &'s Held> {
+pub fn held_in<'s>(snapshot: &Snapshot<'s>, queue: &Name) -> impl Iterator<Item = &'s Reservation> {
     snapshot.held.get(queue).into_iter().flat_map(|held| held.values().copied())
 }
 
-pub fn restore<'s>(snapshot: &mut Snapshot<'s>, victims: &[(&'s Held, Cause)]) {
+pub fn restore<'s>(snapshot: &mut Snapshot<'s>, victims: &[(&'s Reservation, Cause)]) {
     for (held, _) in victims {
         snapshot.add_workload(held);
     }

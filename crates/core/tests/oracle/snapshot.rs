@@ -1,7 +1,7 @@
 //! Usage of every node (6.3), and the workloads that hold it.
 
 use super::quota::{Node, Tree};
-use super::world::{Fr, Held, Name, Usage, World};
+use super::world::{Fr, Name, Reservation, Usage, World};
 use sluice_quantity::Amount;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub struct Snapshot<'a> {
     pub world: &'a World,
     pub tree: &'a Tree,
     /// By queue, then by key.
-    pub held: BTreeMap<Name, BTreeMap<Name, &'a Held>>,
+    pub held: BTreeMap<Name, BTreeMap<Name, &'a Reservation>>,
     usage: BTreeMap<Node, BTreeMap<Fr, Amount>>,
 }
 
@@ -19,7 +19,11 @@ pub fn queue(name: &Name) -> Node {
 }
 
 impl<'a> Snapshot<'a> {
-    pub fn new(world: &'a World, tree: &'a Tree, held: impl Iterator<Item = &'a Held>) -> Snapshot<'a> {
+    pub fn new(
+        world: &'a World,
+        tree: &'a Tree,
+        held: impl Iterator<Item = &'a Reservation>,
+    ) -> Snapshot<'a> {
         let mut snapshot = Snapshot { world, tree, held: BTreeMap::new(), usage: BTreeMap::new() };
         for held in held {
             snapshot.add_workload(held);
@@ -27,12 +31,12 @@ impl<'a> Snapshot<'a> {
         snapshot
     }
 
-    pub fn add_workload(&mut self, held: &'a Held) {
+    pub fn add_workload(&mut self, held: &'a Reservation) {
         self.add(&held.workload.queue, &held.usage);
         self.held.entry(held.workload.queue.clone()).or_default().insert(held.workload.key.clone(), held);
     }
 
-    pub fn remove_workload(&mut self, held: &'a Held) {
+    pub fn remove_workload(&mut self, held: &'a Reservation) {
         self.remove(&held.workload.queue, &held.usage);
         self.held.entry(held.workload.queue.clone()).or_default().remove(&held.workload.key);
     }

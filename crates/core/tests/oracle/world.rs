@@ -149,7 +149,7 @@ pub struct Admitted {
 
 /// A workload with a quota reservation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct Reservation {
     pub workload: Workload,
     pub admitted: Admitted,
     pub usage: Usage,

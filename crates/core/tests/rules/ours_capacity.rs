@@ -159,7 +159,7 @@ fn the_most_that_a_queue_could_ever_use_is_its_own_quota_and_what_it_could_borro
     assert_eq!(most(&w, "c"), Some(Amount(3)));
     w.cq(cq("alone").quota(q(2)));
     assert_eq!(most(&w, "alone"), Some(Amount(2)));
-    assert_eq!(most(&w, "nobody"), None);
+    assert_eq!(most(&w, "missing"), None);
     assert_eq!(w.core.potential_available("alone", "default", "cpu"), None);
 }
 
@@ -177,7 +177,7 @@ fn what_would_be_available_without_some_is_known() {
     trial.release(&w.core, &WorkloadKey::new("ns", "x"));
     assert_eq!(available(&trial, &w), Some(Amount(6)), "what it borrowed is back, too");
     trial.release(&w.core, &WorkloadKey::new("ns", "y"));
-    trial.release(&w.core, &WorkloadKey::new("ns", "nobody"));
+    trial.release(&w.core, &WorkloadKey::new("ns", "missing"));
     assert_eq!(available(&trial, &w), Some(Amount(8)));
     assert_eq!(w.used("a"), (6, 2), "it was a trial");
 }

@@ -89,7 +89,7 @@ fn one_of_lower_priority_than_all_others_of_a_borrowing_queue_wakes_them_too() {
     assert_eq!(w.inadmissible("a"), ["big"]);
     w.submit(job("cheap", "c").gpu(1).priority(-9));
     assert_eq!(w.cycle(), ["cheap admitted default"]);
-    assert_eq!(w.heap("a"), ["big"], "c borrowed before, but nobody whom big may take");
+    assert_eq!(w.heap("a"), ["big"], "c borrowed before, but holds nothing that big may take");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Flavor searches: where those end that go on over several cycles, and what is told of them. Ours.
+//! Flavor searches: where those end that go on over several cycles, and what is reported of them. Ours.
 
 use crate::world::{World, cq, job, q};
 use sluice_core::PreemptionPolicy::Any;
@@ -83,7 +83,7 @@ fn a_search_that_starts_anew_tells_nothing_of_the_last_one() {
 #[test]
 fn where_preemption_is_preferred_to_borrowing_what_is_missing_is_told_next_to_what_could_be_borrowed() {
     let mut w = World::new();
-    // One may be borrowed, the other is held by somebody who may not be evicted while others borrow.
+    // One may be borrowed, the other is held by a workload that may not be evicted while others borrow.
     let queue = cq("a").flavor("x", &[("cpu", q(0)), ("gpu", q(4))]).cohort("co").reclaim(Any);
     w.cq(queue.with(|spec| {
         spec.fungibility.preference = Some(FungibilityPreference::PreemptionOverBorrowing);

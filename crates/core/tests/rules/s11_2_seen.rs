@@ -126,7 +126,7 @@ fn s11_2_05_a_refusal_names_all_resources_that_do_not_fit_and_its_reason_is_the_
          podsets requests (0) + current podset request (9) > maximum capacity (4), insufficient unused quota for cpu \
          in flavor f, 1m more needed"
     );
-    // The other way round: what comes after a resource that can never fit is told, and nobody is looked for to preempt.
+    // The other way round: what comes after a resource that can never fit is reported, and no victim is looked for.
     w.submit(job("k", "a").req("cpu", 9).req("memory", 2));
     w.running(job("m", "b").req("memory", 4), "f");
     let before = w.core.stats().preemption_searches;

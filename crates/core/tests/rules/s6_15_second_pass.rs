@@ -141,7 +141,7 @@ fn s6_15_09_a_queue_that_takes_no_part_makes_it_fail() {
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
     w.cq(cq("a").quota(q(1)).with(|spec| spec.stop_policy = StopPolicy::Hold));
-    let never = &mut |_: &str| panic!("nobody is asked");
+    let never = &mut |_: &str| panic!("no check is asked");
     assert_eq!(w.cycle_placing(never), ["p not placed: ClusterQueue a is inactive"]);
     w.core.remove_cluster_queue("a");
     w.pass(1);

@@ -100,7 +100,7 @@ fn s6_18_07_what_a_deleted_cluster_queue_had_admitted_stays_with_its_workloads()
 }
 
 #[test]
-fn s6_18_08_all_causes_are_told_in_their_order() {
+fn s6_18_08_all_causes_are_reported_in_their_order() {
     let mut w = world();
     w.core.remove_flavor("default");
     w.cq(cq("a").quota(q(4)).with(|spec| {

@@ -51,7 +51,7 @@ fn s6_5_20_a_deferred_head_keeps_its_room_from_later_heads() {
         w.cycle().pop().unwrap()
     };
     assert_eq!(world(true), format!("jd {NO_LONGER_FITS}"));
-    assert_eq!(world(false), "jd admitted default", "nobody keeps it without the gate");
+    assert_eq!(world(false), "jd admitted default", "no head keeps it without the gate");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn s6_5_29_who_waited_for_that_goes_before_the_one_that_was_evicted_for_it() {
     }
     let mut w = evicted_blocker(false, false);
     w.finished("next");
-    assert_eq!(w.cycle()[0], "later admitted default", "one that is gone keeps nobody waiting");
+    assert_eq!(w.cycle()[0], "later admitted default", "one that is gone keeps no other waiting");
 }
 
 #[test]

@@ -342,7 +342,7 @@ fn s6_6_17_what_a_removed_cohort_had_is_not_part_of_the_maximum_capacity() {
 }
 
 #[test]
-fn s6_6_18_quota_in_use_is_told_with_what_is_missing() {
+fn s6_6_18_quota_in_use_is_reported_with_what_is_missing() {
     let mut w = World::new();
     w.cq(cq("a").flavor("x", &[("cpu", q(4000)), ("memory", q(8 << 30))]));
     w.running(job("r", "a").req("cpu", 2500).req("memory", 4 << 30), "x");

@@ -1,4 +1,4 @@
-//! 6.6 Flavor assignment: which flavor is the better one, and what is told.
+//! 6.6 Flavor assignment: which flavor is the better one, and what is reported.
 
 use crate::world::{Cq, World, cohort, cq, job, n, q};
 use sluice_core::PreemptionPolicy::{Any, LowerPriority};
@@ -261,7 +261,7 @@ fn s6_6_39_over_resource_groups_and_pod_sets_the_most_severe_reason_counts() {
 }
 
 #[test]
-fn s6_6_40_the_flavors_considered_are_told_unless_it_plainly_fits() {
+fn s6_6_40_the_flavors_considered_are_reported_unless_it_plainly_fits() {
     let mut w = World::new();
     w.cq(xy("a", 1, 1).cohort("co"));
     w.cq(xy("b", 0, 9).cohort("co"));
@@ -276,7 +276,7 @@ fn s6_6_40_the_flavors_considered_are_told_unless_it_plainly_fits() {
     );
 }
 
-/// How the flavor `x` is told of where `j` took `y` in the end; `rights` are those of its queue on what others use of `x`.
+/// How the flavor `x` is reported if `j` took `y` in the end; `rights` are those of its queue on what others use of `x`.
 fn told_of_x(rights: fn(Cq) -> Cq) -> String {
     let mut w = World::new();
     w.cq(rights(xy("a", 4, 9).cohort("co")));
@@ -290,7 +290,7 @@ fn told_of_x(rights: fn(Cq) -> Cq) -> String {
 }
 
 #[test]
-fn s6_6_40_each_flavor_is_told_with_one_mode() {
+fn s6_6_40_each_flavor_is_reported_with_one_mode() {
     let lacks = "insufficient unused quota for gpu in flavor x, 2 more needed";
     assert_eq!(told_of_x(|queue| queue), format!("main: x(preemptionMode=NoCandidates;{lacks})"));
     let mode = told_of_x(|queue| queue.within(LowerPriority));

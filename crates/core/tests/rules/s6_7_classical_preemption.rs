@@ -14,7 +14,7 @@ fn within(policy: PreemptionPolicy, victim: i32, created: i64) -> String {
 }
 
 #[test]
-fn s6_7_01_within_cluster_queue_never_preempts_nobody() {
+fn s6_7_01_within_cluster_queue_never_preempts_no_workload() {
     assert_eq!(within(Never, -9, 1), "j WaitingForQuota");
 }
 
@@ -45,7 +45,7 @@ fn reclaim(policy: PreemptionPolicy, victim: i32) -> String {
 }
 
 #[test]
-fn s6_7_04_reclaim_within_cohort_any_takes_whoever_borrows() {
+fn s6_7_04_reclaim_within_cohort_any_takes_every_queue_that_borrows() {
     assert_eq!(reclaim(Any, 9), "j preempts v:InCohortReclamation");
 }
 
@@ -77,7 +77,7 @@ fn s6_7_07_all_that_is_requested_has_to_fit_not_only_what_is_needed() {
 }
 
 #[test]
-fn s6_7_08_when_no_set_of_candidates_is_enough_nobody_is_preempted() {
+fn s6_7_08_when_no_set_of_candidates_is_enough_no_workload_is_preempted() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(4)).within(LowerPriority));
     w.running(job("low", "a").gpu(2).priority(-1), "default");

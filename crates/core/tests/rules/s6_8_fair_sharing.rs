@@ -360,7 +360,7 @@ fn s6_8_23_nor_who_no_longer_borrows_once_its_victims_are_gone() {
 }
 
 #[test]
-fn s6_8_24_with_an_infinite_share_of_its_own_nobody_with_a_finite_one_can_be_taken() {
+fn s6_8_24_with_an_infinite_share_of_its_own_no_queue_with_a_finite_one_can_be_taken() {
     let head = |milli| {
         let mut w = World::fair(&[S1, S2]);
         w.cohort(cohort("co").quota(q(4)));

@@ -18,7 +18,7 @@ pub fn reference_gates() -> Gates {
     }
 }
 
-/// A scheduler, what it was told, and what it decided last.
+/// A scheduler, its inputs, and what it decided last.
 pub struct World {
     pub core: Scheduler,
     pub report: CycleReport,
@@ -237,7 +237,7 @@ impl World {
         panic!("no rest after 50 cycles: {lines:?}");
     }
 
-    /// What the last cycle told about a head that was not admitted.
+    /// What the last cycle reported about a head that was not admitted.
     pub fn why(&self, name: &str) -> &Unadmitted {
         let entry = self.report.entries.iter().find(|entry| &*entry.key.name == name).expect("it was a head");
         match &entry.outcome {

@@ -91,7 +91,7 @@ impl Question<'_> {
             .iter()
             .rev()
             .take_while(|e| e.at == now)
-            .find(|e| matches!(e.what, crate::What::Finished { .. }))?;
+            .find(|e| matches!(e.what, crate::TimelineEvent::Finished { .. }))?;
         let job = &record.jobs[ended.job?];
         Some(self.shown(&job.namespace, &job.name))
     }

@@ -1,4 +1,4 @@
-//! How long an explanation may take. There is no clock here: whoever asks has one.
+//! How long an explanation may take. There is no clock here: the caller has one.
 
 /// Asked between two tries and between two steps of a simulation; says whether time is over.
 #[derive(Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! Which policy spares whom, where quota is missing that a preemption does not bring (reference 06, 6.7).
+//! Which policy spares which job, if quota is missing that a preemption does not free (reference 06, 6.7).
 
 use serde_json::Value;
 use sluice_core::{Amount, PreemptionOutlook};
@@ -18,7 +18,7 @@ struct Policies {
     borrow: String,
     /// `maxPriorityThreshold`.
     threshold: Option<i64>,
-    /// Whether its Cohort is the root of its tree: then nobody has a hierarchical advantage.
+    /// Whether its Cohort is the root of its tree: then no queue has a hierarchical advantage.
     flat: bool,
     /// Whether fair sharing decides between queues, instead of `borrowWithinCohort`.
     fair: bool,
@@ -32,7 +32,7 @@ struct Holder<'a> {
 }
 
 impl Question<'_> {
-    /// Fills in what preemption was considered and which policy refused it, and who holds the resource, largest first.
+    /// Fills in which preemption was considered and which policy refused it, and which jobs hold the resource, largest first.
     pub(super) fn refused_by_policy(
         &self,
         simulation: &Simulation,
@@ -62,7 +62,7 @@ impl Question<'_> {
         }
     }
 
-    /// Who holds a flavor's resource now, the largest first.
+    /// The jobs that hold a flavor's resource now, the largest first.
     pub(super) fn held_by(&self, simulation: &Simulation, refused: &mut Refused) {
         let (Some(flavor), Some(resource)) = (&refused.flavor, &refused.resource) else { return };
         let held = holders(simulation, flavor, resource).into_iter().take(MOST_LISTED).map(|holder| {
@@ -158,7 +158,7 @@ impl Policies {
     }
 }
 
-/// Who holds a flavor's resource now, the largest first.
+/// The jobs that hold a flavor's resource now, the largest first.
 fn holders<'a>(simulation: &'a Simulation, flavor: &str, resource: &str) -> Vec<Holder<'a>> {
     let mut holders = Vec::new();
     for job in &simulation.record().jobs {

@@ -8,9 +8,9 @@ use sluice_engine::{Input, Kind};
 /// The watch of one kind.
 #[derive(Clone, Debug, Default)]
 struct Watch {
-    /// What it has still to tell, in order, and when.
+    /// What it has still to deliver, in order, and when.
     pending: VecDeque<(Timestamp, Input)>,
-    /// It tells nothing until it is opened anew, with a list.
+    /// It delivers nothing until it is opened anew, with a list.
     broken_until: Option<Timestamp>,
 }
 
@@ -61,7 +61,7 @@ impl Watches {
         Some(kind)
     }
 
-    /// The watch of a kind begins anew: what it had still to tell is in the list that comes first.
+    /// The watch of a kind begins anew: what it had still to deliver is in the list that comes first.
     pub fn reopen(&mut self, kind: Kind) {
         self.0.remove(&kind);
     }

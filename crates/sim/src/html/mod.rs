@@ -1,4 +1,4 @@
-//! The report as one self-contained page: who ran when, usage against quota, queue depth. No network, light and dark.
+//! The report as one self-contained page: which job ran when, usage against quota, queue depth. No network, light and dark.
 //!
 //! Large worlds are aggregated: above [`MOST_BARS`] bars, or [`MOST_ROWS`] rows of one queue, jobs are not drawn singly,
 //! and only the [`MOST_QUEUES`] queues with the most waiting get pictures.
@@ -15,7 +15,7 @@ use curve::{Step, own_steps, thinned};
 use svg::{Svg, colour, escape};
 
 use crate::duration::show;
-use crate::record::{Entry, Hold, HoldEnd, JobRecord, Record, What, show_amount};
+use crate::record::{Hold, HoldEnd, JobRecord, Record, TimelineEntry, TimelineEvent, show_amount};
 use crate::report::{QueueReport, Report};
 use crate::series::{Point, SlotKey, steps};
 use crate::table::details;
@@ -42,7 +42,7 @@ struct Page<'a> {
     /// The colour of each flavor.
     colours: BTreeMap<Arc<str>, usize>,
     /// The entries of each job.
-    entries: Vec<Vec<&'a Entry>>,
+    entries: Vec<Vec<&'a TimelineEntry>>,
     bars: usize,
 }
 
@@ -378,15 +378,16 @@ impl Page<'_> {
         let mut text =
             format!("{} (priority {})\nwaits {} – {}", job.key(), job.priority, show(from), show(to));
         let within = self.entries[index].iter().filter(|e| (from..=to).contains(&e.at));
-        for entry in within.filter(|e| matches!(e.what, What::Waiting { .. })).take(4) {
+        for entry in within.filter(|e| matches!(e.what, TimelineEvent::Waiting { .. })).take(4) {
             let _ = write!(text, "\n{}: {}", show(entry.at), details(&entry.what));
         }
         text
     }
 
     fn eviction_tip(&self, index: usize, at: i64) -> String {
-        let found =
-            self.entries[index].iter().find(|e| e.at == at && matches!(e.what, What::Preempted { .. }));
+        let found = self.entries[index]
+            .iter()
+            .find(|e| e.at == at && matches!(e.what, TimelineEvent::Preempted { .. }));
         let why = found.map(|e| details(&e.what)).unwrap_or_default();
         format!("{}\npreempted at {} {why}", self.record.jobs[index].key(), show(at))
     }

@@ -67,7 +67,7 @@ impl Svg {
         format!("{}.{:02}%", hundredths / 100, hundredths % 100)
     }
 
-    /// A rectangle that tells something when the mouse is on it.
+    /// A rectangle with a text that shows when the mouse is on it.
     pub fn rect(&mut self, class: &str, flavor: Option<usize>, area: (i64, i64, i64, i64), tip: &str) {
         let (x, y, w, h) = area;
         let class = flavor.map_or_else(|| class.to_owned(), |flavor| format!("{class} {}", colour(flavor)));
@@ -81,7 +81,7 @@ impl Svg {
         );
     }
 
-    /// A horizontal line that tells something.
+    /// A horizontal line with such a text.
     pub fn wait(&mut self, from: i64, to: i64, y: i64, tip: &str) {
         let (x1, x2, tip) = (self.x(from), self.x(to), escape(tip));
         if x2 > x1 {
@@ -93,7 +93,7 @@ impl Svg {
         }
     }
 
-    /// A cross: here somebody else got the quota.
+    /// A cross: here another job got the quota.
     pub fn cross(&mut self, at: i64, y: i64, tip: &str) {
         let (x, tip) = (self.percent(at), escape(tip));
         let _ = write!(

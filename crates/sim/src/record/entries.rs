@@ -23,7 +23,7 @@ pub enum HoldEnd {
     Open,
     /// The job finished.
     Finished,
-    /// Somebody else got the quota.
+    /// Another job got the quota.
     Preempted,
     /// It was evicted for another reason, or deleted.
     Evicted,
@@ -75,9 +75,9 @@ pub struct JobRecord {
     pub managed: bool,
     /// What it held, in order.
     pub holds: Vec<Hold>,
-    /// How often somebody else got its quota.
+    /// How often another job got its quota.
     pub preempted: u32,
-    /// How often it got somebody else's quota.
+    /// How often it got the quota of another job.
     pub preempts: u32,
     /// Run time that evictions made worthless.
     pub lost: i64,
@@ -95,7 +95,7 @@ impl JobRecord {
 /// What happened to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
-pub enum What {
+pub enum TimelineEvent {
     /// It was created.
     Submitted,
     /// It waits, and this is why.
@@ -112,9 +112,9 @@ pub enum What {
         /// What it got, as people read it.
         flavors: Arc<str>,
     },
-    /// Somebody else gets its quota.
+    /// Another job gets its quota.
     Preempted {
-        /// Who, if that is known.
+        /// Which one, if that is known.
         by: Option<Arc<str>>,
         /// The reason of the condition Preempted.
         reason: Arc<str>,
@@ -147,7 +147,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl TimelineEvent {
     /// One word.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -167,13 +167,13 @@ impl What {
 
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// When.
     pub at: i64,
     /// Which job: an index into [`Record::jobs`]; none of what the scenario does.
     pub job: Option<usize>,
     /// What.
-    pub what: What,
+    pub what: TimelineEvent,
 }
 
 /// A change of nominal quota.

@@ -188,17 +188,17 @@ pub(crate) fn cycle(at: Timestamp, effects: &[Effect]) -> String {
 
 /// Something that a running manager records. Cheap to make; making text of it may take a while.
 #[derive(Clone, Debug)]
-pub struct Entry(What);
+pub struct Entry(EntryContent);
 
 #[derive(Clone, Debug)]
-enum What {
+enum EntryContent {
     Line(Box<Line>),
     Cycle(Timestamp, Vec<Effect>),
 }
 
 impl Entry {
     fn line(line: Line) -> Self {
-        Self(What::Line(Box::new(line)))
+        Self(EntryContent::Line(Box::new(line)))
     }
 
     /// The beginning: under which configuration, and what it does not say.
@@ -219,7 +219,7 @@ impl Entry {
 
     /// A cycle, and what came of it.
     pub fn cycle(at: Timestamp, effects: Vec<Effect>) -> Self {
-        Self(What::Cycle(at, effects))
+        Self(EntryContent::Cycle(at, effects))
     }
 
     /// The engine was built anew.
@@ -235,8 +235,8 @@ impl Entry {
     /// Its line.
     pub fn text(&self) -> String {
         match &self.0 {
-            What::Line(line) => text(line),
-            What::Cycle(at, effects) => cycle(*at, effects),
+            EntryContent::Line(line) => text(line),
+            EntryContent::Cycle(at, effects) => cycle(*at, effects),
         }
     }
 }

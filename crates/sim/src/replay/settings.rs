@@ -1,4 +1,4 @@
-//! What a manager's engine is told besides the configuration file: by flags, and by what is built in.
+//! What a manager's engine is configured with besides the configuration file: by flags, and by what is built in.
 
 use serde::{Deserialize, Serialize};
 use sluice_api::config::Configuration;

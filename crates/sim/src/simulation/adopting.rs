@@ -13,7 +13,7 @@ use crate::nodes::groups;
 use crate::pods::wants_to_run;
 
 impl Simulation {
-    /// Gives the pods that are there to the jobs that are there. Those of nobody take room on their nodes for good.
+    /// Gives the pods that are there to the jobs that are there. Pods without a job take room on their nodes for good.
     pub(super) fn adopt_pods(&mut self) {
         let pods: Vec<_> = self.world.of_kind(Kind::Pod).map(|(r, v)| (r.clone(), v.clone())).collect();
         if pods.is_empty() {

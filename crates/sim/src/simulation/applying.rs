@@ -15,11 +15,11 @@ use super::{SimError, Simulation};
 use crate::agenda::{Action, after};
 use crate::json::{self, text};
 use crate::manifest::Manifest;
-use crate::object::Wrong;
+use crate::object::FieldError;
 use crate::pods::SUBMIT_AFTER_SECONDS;
 
 impl Simulation {
-    /// Makes a namespace that nobody declared.
+    /// Makes a namespace that no manifest declares.
     pub(super) fn namespace(&mut self, name: &str) {
         if name.is_empty() || self.world.get(&ObjectRef::cluster(Kind::Namespace, name)).is_some() {
             return;
@@ -44,7 +44,7 @@ impl Simulation {
 
     /// Creates or replaces an object now.
     pub(crate) fn put(&mut self, kind: Kind, mut value: Value) -> Result<ObjectRef, SimError> {
-        let refused = |value: &Value, wrong: Wrong| SimError::Refused {
+        let refused = |value: &Value, wrong: FieldError| SimError::Refused {
             object: format!("{} {}", kind.as_str(), text(&value["metadata"]["name"])),
             path: wrong.path,
             message: wrong.message,
@@ -74,7 +74,7 @@ impl Simulation {
     }
 
     /// What the webhooks of jobs do with a new one.
-    fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<(), Wrong> {
+    fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<(), FieldError> {
         let namespace = text(&value["metadata"]["namespace"]).to_owned();
         let reference = crate::object::reference(Kind::Job(kind), value);
         let old = self.world.get(&reference);
@@ -103,12 +103,12 @@ impl Simulation {
             && text(&value["metadata"]["uid"]).is_empty()
             && let Patch::Json(operations) = mutate(Operation::Create, value, &context)
         {
-            json::apply(value, &operations).map_err(|why| Wrong::new("", why))?;
+            json::apply(value, &operations).map_err(|why| FieldError::new("", why))?;
         }
         if old.is_some() && value["spec"].get("suspend").is_none() {
             value["spec"]["suspend"] = old.map(|o| o["spec"]["suspend"].clone()).unwrap_or_default();
         }
-        validate(kind, value, old, &context).map_err(|denied| Wrong::new("", denied.to_string()))
+        validate(kind, value, old, &context).map_err(|denied| FieldError::new("", denied.to_string()))
     }
 
     /// Changes an object now, as `kubectl patch --type=merge` would.
@@ -119,13 +119,13 @@ impl Simulation {
         name: &str,
         merge: &Value,
     ) -> Result<(), SimError> {
-        let refused = |wrong: Wrong| SimError::Refused {
+        let refused = |wrong: FieldError| SimError::Refused {
             object: format!("{kind} {name}"),
             path: wrong.path,
             message: wrong.message,
         };
         let reference = crate::play::reference(kind, namespace, name)
-            .ok_or_else(|| refused(Wrong::new("", "expected a simulated kind")))?;
+            .ok_or_else(|| refused(FieldError::new("", "expected a simulated kind")))?;
         let gates = self.options.configuration.gates;
         self.last_event = self.now;
         self.world.patch(&reference, merge, gates).map_err(refused)

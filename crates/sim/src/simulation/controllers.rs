@@ -145,7 +145,7 @@ impl Simulation {
                 let status = pods::running_status(kind, value, true, since);
                 self.set_job_status(job, status);
             }
-            // Nobody keeps this condition but its owner: without it the Workload would be evicted as one that never starts.
+            // Only its owner keeps this condition: without it the Workload would be evicted as one that never starts.
             _ => self.world.set_status(job, |status| {
                 set_condition(status, "PodsReady", true, "Started", READY, now);
             }),

@@ -9,7 +9,7 @@ use sluice_engine::{
 
 use super::{SimError, Simulation};
 use crate::agenda::after;
-use crate::faults::{BadDay, Check, Fate, Flight, Manager, PerFault, Watches};
+use crate::faults::{Check, FaultRun, InFlight, Manager, PerFault, Watches, WriteOutcome};
 use crate::json::text;
 use crate::object::KINDS;
 
@@ -18,7 +18,7 @@ fn config(simulation: &Simulation) -> EngineConfig {
     EngineConfig { provisioning: true, ..EngineConfig::from(&simulation.options.configuration) }
 }
 
-/// Whether whoever wins the lease lists a kind before it leads.
+/// Whether the replica that wins the lease lists a kind before it leads.
 fn is_listed_first(kind: Kind) -> bool {
     let own = kind.group() == Kind::Workload.group() && kind != Kind::ProvisioningRequestConfig;
     own || matches!(kind, Kind::Job(_))
@@ -30,19 +30,19 @@ fn holds_quota(workload: &Value) -> bool {
 }
 
 impl Simulation {
-    /// Lets things go wrong for a while from now on, drawn from a seed. `check` looks at the cluster after each step; the first
+    /// Injects faults for a while from now on, drawn from a seed. `check` looks at the cluster after each step; the first
     /// that it names ends the run with [`SimError::Unsafe`].
     pub fn play_faults(&mut self, seed: u64, rates: PerFault, lasting: SignedDuration, check: Box<Check>) {
         let until = after(self.now, lasting);
         self.world.echo();
         self.world.take_changes();
         let standby = self.started();
-        self.bad_day = Some(Box::new(BadDay::new(seed, rates, until, standby, check)));
+        self.bad_day = Some(Box::new(FaultRun::new(seed, rates, until, standby, check)));
         self.engine = Engine::new(config(self));
         for input in self.everything() {
-            self.tell(input);
+            self.feed(input);
         }
-        self.tell(Input::Leader(true));
+        self.feed(Input::Leader(true));
     }
 
     /// What went wrong so far.
@@ -96,9 +96,9 @@ impl Simulation {
     }
 
     /// An event on its way to the engine.
-    pub(super) fn tell_event(&mut self, event: Input) {
+    pub(super) fn feed_event(&mut self, event: Input) {
         match &mut self.bad_day {
-            None => self.tell(event),
+            None => self.feed(event),
             Some(day) => day.event(self.now, &event),
         }
     }
@@ -112,7 +112,7 @@ impl Simulation {
         inputs
     }
 
-    /// What a manager is told when it starts.
+    /// What a manager sees when it starts.
     fn everything(&mut self) -> Vec<Input> {
         let kinds = KINDS.into_iter().chain([Kind::Pod]);
         let mut inputs: Vec<_> = kinds.flat_map(|kind| self.list(kind)).collect();
@@ -134,14 +134,14 @@ impl Simulation {
         let mut any = false;
         let now = self.now;
         while let Some(day) = &mut self.bad_day {
-            if let Some(flight) = day.arrived(now) {
-                self.arrive_late(flight);
+            if let Some(in_flight) = day.arrived(now) {
+                self.arrive_late(in_flight);
             } else if let Some(kind) = day.watches.take_reopened(now) {
                 for input in self.list(kind) {
-                    self.tell(input);
+                    self.feed(input);
                 }
             } else if let Some(event) = day.watches.take(now) {
-                self.tell(event);
+                self.feed(event);
             } else if day.leads_at.is_some_and(|at| at <= now) {
                 day.leads_at = None;
                 self.lead();
@@ -153,7 +153,7 @@ impl Simulation {
         any
     }
 
-    /// A manager leads from now on. Whoever led before may have written, or read, what its watches have not told yet: it lists our own
+    /// A manager leads from now on. The former leader may have written, or read, what its watches have not shown yet: it lists our own
     /// kinds and jobs first.
     fn lead(&mut self) {
         for kind in KINDS.into_iter().filter(|kind| is_listed_first(*kind)) {
@@ -161,10 +161,10 @@ impl Simulation {
                 day.watches.reopen(kind);
             }
             for input in self.list(kind) {
-                self.tell(input);
+                self.feed(input);
             }
         }
-        self.tell(Input::Leader(true));
+        self.feed(Input::Leader(true));
     }
 
     fn deliver_to_standby(&mut self) -> bool {
@@ -188,15 +188,15 @@ impl Simulation {
         any
     }
 
-    fn arrive_late(&mut self, flight: Flight) {
+    fn arrive_late(&mut self, in_flight: InFlight) {
         let term = self.bad_day.as_ref().map(|day| day.term);
-        match flight {
-            Flight::Answer(of, answer) => {
+        match in_flight {
+            InFlight::Answer(of, answer) => {
                 if term == Some(of) {
-                    self.tell(*answer);
+                    self.feed(*answer);
                 }
             }
-            Flight::Write(of, request) => {
+            InFlight::Write(of, request) => {
                 let result = self.perform(&request);
                 let now = self.now;
                 if result.is_ok()
@@ -209,7 +209,7 @@ impl Simulation {
                 if let Some(day) = self.bad_day.as_mut().filter(|_| term == Some(of)) {
                     // The way back may be as long.
                     let at = after(self.now, day.pause_or_none());
-                    day.send(at, Flight::Answer(of, Box::new(answer)));
+                    day.send(at, InFlight::Answer(of, Box::new(answer)));
                 }
                 self.sync_written(&request);
             }
@@ -232,17 +232,17 @@ impl Simulation {
             if request.purpose == Purpose::ReserveQuota {
                 day.decided.insert(request.object.clone(), now);
             }
-            match day.fate(now) {
-                Fate::Slow(wait) => {
+            match day.write_outcome(now) {
+                WriteOutcome::Slow(wait) => {
                     let term = day.term;
-                    day.send(after(now, wait), Flight::Write(term, Box::new(request)));
+                    day.send(after(now, wait), InFlight::Write(term, Box::new(request)));
                 }
-                fate => self.carry_out_so(&request, fate),
+                outcome => self.carry_out_with_fault(&request, outcome),
             }
-            let fate = self.bad_day.as_mut().map_or(Manager::Lives, |day| day.manager(now));
-            if fate != Manager::Lives {
+            let outcome = self.bad_day.as_mut().map_or(Manager::Lives, |day| day.manager(now));
+            if outcome != Manager::Lives {
                 let left = writes.collect();
-                return self.replace_manager(fate, left);
+                return self.replace_manager(outcome, left);
             }
         }
     }
@@ -250,7 +250,7 @@ impl Simulation {
     /// Sends a write, and its answer back.
     fn carry_out(&mut self, request: &WriteRequest) {
         let result = self.perform(request);
-        self.tell(Input::Written { id: request.id, result });
+        self.feed(Input::Written { id: request.id, result });
         self.sync_written(request);
     }
 
@@ -278,19 +278,19 @@ impl Simulation {
         }
     }
 
-    fn carry_out_so(&mut self, request: &WriteRequest, fate: Fate) {
+    fn carry_out_with_fault(&mut self, request: &WriteRequest, outcome: WriteOutcome) {
         let failed = |why: &str| Err(WriteError::Transient(why.to_owned()));
-        match fate {
-            Fate::Refused => {
-                self.tell(Input::Written { id: request.id, result: failed("the server was not reached") });
+        match outcome {
+            WriteOutcome::Refused => {
+                self.feed(Input::Written { id: request.id, result: failed("the server was not reached") });
             }
-            Fate::Unanswered => {
+            WriteOutcome::Unanswered => {
                 // What was done shows in the watch.
                 let _ = self.perform(request);
-                self.tell(Input::Written { id: request.id, result: failed("no answer came") });
+                self.feed(Input::Written { id: request.id, result: failed("no answer came") });
                 self.sync_written(request);
             }
-            Fate::Overtaken => {
+            WriteOutcome::Overtaken => {
                 let step = self.steps();
                 let gates = self.options.configuration.gates;
                 let note = json!({"metadata": {"annotations": {"example.com/touched": step.to_string()}}});
@@ -298,7 +298,7 @@ impl Simulation {
                 let _ = self.world.patch(&request.object, &note, gates);
                 self.carry_out(request);
             }
-            Fate::Carried | Fate::Slow(_) => self.carry_out(request),
+            WriteOutcome::Carried | WriteOutcome::Slow(_) => self.carry_out(request),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Plays the machines: nodes that fail, go and come back, and what becomes of the pods on them.
 //!
 //! Where Hotswap acts, pods are objects, as a manager watches them there: they stay on a node that does not answer for five minutes,
-//! and the job on it stands still unless somebody moves it. Elsewhere nobody looks at pods: a job whose node fails starts again at
+//! and the job on it stands still unless it is moved. Elsewhere no manager looks at pods: a job whose node fails starts again at
 //! once, where there is room.
 
 use std::collections::BTreeSet;

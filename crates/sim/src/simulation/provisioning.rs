@@ -9,10 +9,10 @@ use sluice_engine::{Kind, ObjectRef};
 use super::Simulation;
 use super::controllers::set_condition;
 use crate::agenda::{Action, after};
-use crate::autoscaler::State;
+use crate::autoscaler::RequestState;
 use crate::json::text;
 
-/// What the provider tells of the nodes that it brings.
+/// What the provider says about the nodes that it brings.
 const DETAILS: &str = "simulated-zone-a";
 
 impl Simulation {
@@ -38,7 +38,7 @@ impl Simulation {
     }
 
     /// The states that a request goes through.
-    fn states(&self, request: &ObjectRef) -> Result<Vec<State>, String> {
+    fn states(&self, request: &ObjectRef) -> Result<Vec<RequestState>, String> {
         let Some(value) = self.world.get(request) else { return Ok(Vec::new()) };
         let template = |set: &Value| {
             let name = text(&set["podTemplateRef"]["name"]);
@@ -54,7 +54,7 @@ impl Simulation {
     fn plan_answer(&mut self, request: &ObjectRef, uid: Arc<str>, number: usize) {
         let state = match self.states(request) {
             Ok(states) => states.get(number).copied(),
-            Err(_) => Some(State::Failed).filter(|_| number == 0),
+            Err(_) => Some(RequestState::Failed).filter(|_| number == 0),
         };
         if let Some(state) = state {
             let at = after(self.now, self.autoscaler.wait(number, state));
@@ -70,14 +70,14 @@ impl Simulation {
             return;
         }
         let (state, why) = match self.states(request) {
-            Ok(states) => (states.get(number).copied().unwrap_or(State::Waiting), None),
-            Err(why) => (State::Failed, Some(why)),
+            Ok(states) => (states.get(number).copied().unwrap_or(RequestState::Waiting), None),
+            Err(why) => (RequestState::Failed, Some(why)),
         };
         if let Some([type_, status, reason, message]) = state.condition() {
             let message = why.as_deref().unwrap_or(message);
             self.world.set_status(request, |old| {
                 set_condition(old, type_, status == "True", reason, message, now);
-                if state == State::Provisioned {
+                if state == RequestState::Provisioned {
                     old["provisioningClassDetails"] = json!({"zone": DETAILS});
                 }
             });

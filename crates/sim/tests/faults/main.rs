@@ -9,7 +9,7 @@ mod day;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use day::{Day, play};
-use sluice_sim::What;
+use sluice_sim::TimelineEvent;
 use sluice_sim::faults::PerFault;
 
 fn lives(seed: u64, rates: PerFault) -> Day {
@@ -115,8 +115,10 @@ fn machines_fail_on_bad_days() {
         let day = machines_live(seed, PerFault::BAD);
         let record = day.simulation.record();
         let of = |wanted: &str| {
-            let reason = |what: &What| match what {
-                What::Evicted { reason, .. } | What::Preempted { reason, .. } => **reason == *wanted,
+            let reason = |what: &TimelineEvent| match what {
+                TimelineEvent::Evicted { reason, .. } | TimelineEvent::Preempted { reason, .. } => {
+                    **reason == *wanted
+                }
                 _ => false,
             };
             record.entries.iter().filter(|entry| reason(&entry.what)).count()

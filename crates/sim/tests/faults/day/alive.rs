@@ -1,4 +1,4 @@
-//! What must hold when nothing goes wrong any more: everybody who can be admitted is, and the others are told why not.
+//! What must hold when nothing goes wrong any more: every Workload that can be admitted is, and the messages of the others say why not.
 //!
 //! The oracle is given the same objects. What it would still do, the manager has left undone.
 
@@ -16,10 +16,10 @@ use super::oracle::quota::Tree;
 use super::oracle::snapshot::Snapshot;
 use super::oracle::world::{FairStrategy, Fr, Name, Strategy, Workload, World};
 
-/// Cycles of the oracle after which it has looked at everybody, and more than once.
+/// Cycles of the oracle after which it has looked at every Workload, and more than once.
 const CYCLES: i64 = 60;
 
-/// What is left undone or untold.
+/// What is left undone or unreported.
 pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result<(), String> {
     let world = objects::world(simulation, fair);
     let seen = objects::workloads(simulation);
@@ -47,7 +47,7 @@ pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result
     Ok(())
 }
 
-/// Somebody who waits, and would get quota, perhaps that of others.
+/// A Workload that waits, and would get quota, perhaps that of others.
 struct Undone {
     key: Name,
     victims: Vec<Name>,
@@ -144,8 +144,8 @@ fn rank(workload: &Workload) -> (Reverse<i32>, i64) {
     (Reverse(workload.priority), workload.created)
 }
 
-/// Whether somebody before it in its queue would fit, if others did not take its room in each cycle anew: it is tried again and again,
-/// and nobody behind it is looked at (reference 06, 6.4 "Requeue after a cycle").
+/// Whether a Workload before it in its queue would fit, if others did not take its room in each cycle anew: it is tried again and again,
+/// and no Workload behind it is looked at (reference 06, 6.4 "Requeue after a cycle").
 fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
     let again = ["Workload no longer fits", "Workload has overlapping preemption targets"];
     let own = &of.plain;
@@ -155,9 +155,9 @@ fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
     seen.values().any(|other| waits(other) && other.waits_for.as_ref().is_some_and(tried))
 }
 
-/// Whether the reason that somebody is given for waiting holds.
+/// Whether the reason in a Workload's status for waiting holds.
 fn told(world: &World, seen: &Seen) -> Result<(), String> {
-    // Nobody looks at those behind the head of a StrictFIFO queue, or does again.
+    // No cycle looks at those behind the head of a StrictFIFO queue, or does again.
     if world.queues.get(&seen.plain.queue).is_some_and(|queue| queue.strategy == Strategy::StrictFifo) {
         return Ok(());
     }
@@ -165,7 +165,7 @@ fn told(world: &World, seen: &Seen) -> Result<(), String> {
         return Err("waits, and is not told why".to_owned());
     };
     let holds = match reason.as_str() {
-        // It would not fit if nobody else were there. (Where several searches through flavors go on side by side, what is told
+        // It would not fit alone. (Where several searches through flavors go on side by side, what is reported
         // is of where they were last.)
         "ExceedsMaxQuota" | "NoMatchingFlavor" => several_searches(world, seen) || !fits_alone(world, seen),
         "Suspended" => !seen.may_run || world.queues.get(&seen.plain.queue).is_none_or(|queue| !queue.active),
@@ -180,7 +180,7 @@ fn several_searches(world: &World, seen: &Seen) -> bool {
     seen.plain.pod_sets.len() * groups > 1
 }
 
-/// With all its pods: what is told of a workload that may run with fewer is why all do not fit.
+/// With all its pods: the message of a workload that may run with fewer says why all do not fit.
 fn fits_alone(world: &World, seen: &Seen) -> bool {
     let Some(queue) = world.queues.get(&seen.plain.queue) else { return false };
     let tree = Tree::of(world);

@@ -286,7 +286,7 @@ impl Drawn {
         configuration
     }
 
-    /// The world and the day as somebody would write them.
+    /// The world and the day as a person would write them.
     pub fn manifests(&self) -> Result<Manifests, Vec<ManifestError>> {
         let texts = self.documents.iter().map(|document| format!("---\n{document}\n"));
         let file = File { name: "day.yaml".to_owned(), text: texts.collect(), named: true };

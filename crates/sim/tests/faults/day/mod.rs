@@ -5,7 +5,7 @@
 //! * [`objects`]: the way back, from objects to the oracle's plain types.
 //! * [`machines`]: worlds of another kind, with nodes that fail and Hotswap.
 //! * [`safety`]: what must hold after each step, looked up in the objects alone, as an auditor of the cluster would.
-//! * [`alive`]: what must hold when nothing goes wrong any more: who waits, waits for a reason.
+//! * [`alive`]: what must hold when nothing goes wrong any more: each Workload that waits has a reason.
 
 pub mod alive;
 pub mod drawn;
@@ -65,7 +65,7 @@ pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
     Ok(simulation)
 }
 
-/// Plays to the end of the day, and looks whether everybody who can run runs, while long jobs still do, and when all have ended.
+/// Plays to the end of the day, and checks that every job that can run runs, while long jobs still do, and when all have ended.
 pub fn end(seed: u64, simulation: &mut Simulation) -> Result<(), String> {
     let fair = Drawn::new(seed).world.fair;
     let said = |error: sluice_sim::SimError| error.to_string();

@@ -9,8 +9,8 @@ use sluice_quantity::{Amount, Quantity, amount_of};
 use sluice_sim::Simulation;
 
 use super::oracle::world::{
-    Admitted, BorrowWithinCohort, Cohort, FairStrategy, Flavor, Fr, Fungibility, Group, Held, Name, PodSet,
-    Policy, PreemptionPolicies, Queue, Quota, Strategy, Usage, Workload, World, name,
+    Admitted, BorrowWithinCohort, Cohort, FairStrategy, Flavor, Fr, Fungibility, Group, Name, PodSet, Policy,
+    PreemptionPolicies, Queue, Quota, Reservation, Strategy, Usage, Workload, World, name,
 };
 
 fn text(value: &Value) -> &str {
@@ -144,7 +144,7 @@ fn time(value: &Value) -> i64 {
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub plain: Workload,
-    pub held: Option<Held>,
+    pub held: Option<Reservation>,
     /// It holds quota by a late write of a former leader, and its job has not been started: that may be beyond what there is.
     pub late: bool,
     pub finished: bool,
@@ -177,7 +177,7 @@ fn pod_set(set: &Value, reclaimable: i64) -> PodSet {
     }
 }
 
-fn held(value: &Value, workload: &Workload) -> Held {
+fn held(value: &Value, workload: &Workload) -> Reservation {
     let mut usage = Usage::new();
     let mut pod_sets = Vec::new();
     for set in list(&value["status"]["admission"]["podSetAssignments"]) {
@@ -190,7 +190,7 @@ fn held(value: &Value, workload: &Workload) -> Held {
         pod_sets.push((name(text(&set["name"])), set["count"].as_i64().unwrap_or(0), flavors));
     }
     let queue = name(text(&value["status"]["admission"]["clusterQueue"]));
-    Held {
+    Reservation {
         workload: Workload { queue, ..workload.clone() },
         admitted: Admitted { pod_sets },
         usage,

@@ -3,8 +3,8 @@
 //! * No admission beyond what the quota tree has, a borrowing limit, or what others lend. One that a former leader wrote, and that came
 //!   when the next one led, counts when its job starts: until then it can still be taken back.
 //! * No job with two Workloads that hold quota; no pods without an admission; no quota given back while there are pods.
-//! * In a StrictFIFO queue nobody is admitted before an older one of at least the same priority.
-//! * A victim of preemption is one that the preemptor's policies allow, for the reason that is told.
+//! * In a StrictFIFO queue no Workload is admitted before an older one of at least the same priority.
+//! * A victim of preemption is one that the preemptor's policies allow, for the reason that is reported.
 //! * What the ClusterQueues' statuses say is used is what their Workloads hold; that waits until nothing is under way
 //!   ([`super::alive`]).
 //!
@@ -25,11 +25,11 @@ use super::objects::{self, Seen, is_true};
 use super::oracle::preemption::Preemptor;
 use super::oracle::quota::{Node, Tree};
 use super::oracle::snapshot::{Snapshot, queue};
-use super::oracle::world::{FairStrategy, Held, Name, Policy, Strategy, Usage, Workload, World};
+use super::oracle::world::{FairStrategy, Name, Policy, Reservation, Strategy, Usage, Workload, World};
 
 /// How old what a manager knows may be on a bad day: a watch that lags, then a slow write, and another replica in between.
 const STALE: SignedDuration = SignedDuration::from_secs(100);
-/// How long somebody may have to wait on a bad day although it is its turn: a failed write is tried again after a while, by a clock
+/// How long a Workload may have to wait on a bad day although it is its turn: a failed write is tried again after a while, by a clock
 /// that jumps by up to two minutes, forth and back.
 const BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 
@@ -73,7 +73,7 @@ impl Safety {
         let seen = objects::workloads(simulation);
         let mut wrong = Vec::new();
         self.note_borrowers(&seen, now);
-        // What was configured long enough ago is known to everybody.
+        // What was configured long enough ago is known to every replica.
         if now.duration_since(self.configured_at) > self.stale {
             self.admissions(&seen, now, &mut wrong);
             self.victims(&seen, now, &mut wrong);
@@ -87,8 +87,8 @@ impl Safety {
         wrong
     }
 
-    /// Notes who uses more than its own. Who waits for its own victims counts as if it had come already (reference 06, 6.5 "processEntry"), and
-    /// so does whom the manager gave quota with a write that is under way, or that failed: for it, that was used when it decided on others.
+    /// Notes the queues that use more than their own. A Workload that waits for its own victims counts as if it had been admitted already (reference 06, 6.5 "processEntry"), and
+    /// so does a Workload to which the manager gave quota with a write that is under way, or that failed: it was used when the manager decided on others.
     fn note_borrowers(&mut self, seen: &BTreeMap<Name, Seen>, now: Timestamp) {
         let tree = Tree::of(&self.world);
         let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
@@ -151,7 +151,7 @@ impl Safety {
         before.map(|key| format!("{} overtook {key}", admitted.key))
     }
 
-    /// Workloads that are told since the last step that somebody takes their place.
+    /// Workloads whose status says since the last step that another one preempts them.
     fn victims(&self, seen: &BTreeMap<Name, Seen>, now: Timestamp, wrong: &mut Vec<String>) {
         for (key, victim) in seen {
             let Some((reason, uid)) = &victim.preempted else { continue };
@@ -171,7 +171,7 @@ impl Safety {
     fn unjustified(
         &self,
         by: &Workload,
-        victim: &Held,
+        victim: &Reservation,
         reason: &str,
         now: Timestamp,
     ) -> Option<&'static str> {
@@ -224,7 +224,7 @@ fn waits(seen: &Seen) -> bool {
 }
 
 /// The workloads that hold quota in queues that exist.
-fn holders<'s>(world: &World, seen: &'s BTreeMap<Name, Seen>) -> impl Iterator<Item = &'s Held> {
+fn holders<'s>(world: &World, seen: &'s BTreeMap<Name, Seen>) -> impl Iterator<Item = &'s Reservation> {
     let held = seen.values().filter_map(|seen| seen.held.as_ref());
     held.filter(|held| world.queues.contains_key(&held.workload.queue))
 }
@@ -242,7 +242,7 @@ fn over_limit(tree: &Tree, snapshot: &Snapshot<'_>, of: &Name, usage: &Usage) ->
             if let Some(limit) = limit.filter(|limit| used > *limit) {
                 return Some(format!("beyond what {node:?} may use of {fr:?}: {used} of {limit}"));
             }
-            // What a lending limit keeps for the node reaches nobody above.
+            // What a lending limit keeps for the node reaches no node above.
             if used <= tree.local_quota(node, fr) {
                 break;
             }

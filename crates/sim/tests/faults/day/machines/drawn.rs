@@ -8,7 +8,7 @@ use super::super::oracle::random::Random;
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
-/// The resource that everybody wants.
+/// The resource that all jobs ask for.
 pub const TPU: &str = "google.com/tpu";
 /// What a node has of it, and a pod takes.
 const CHIPS: usize = 4;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use sluice_sim::faults::PerFault;
-use sluice_sim::{Options, Simulation, What, prepare};
+use sluice_sim::{Options, Simulation, TimelineEvent, prepare};
 
 use super::Day;
 use drawn::Drawn;
@@ -56,8 +56,10 @@ pub fn end(seed: u64, simulation: &mut Simulation) -> Result<(), String> {
             return Err(format!("at the end: {} never ran: {:?}", job.key(), job.waits_for));
         }
         let own = record.entries.iter().filter(|entry| entry.job == Some(index));
-        let of_nodes =
-            |what: &What| matches!(what, What::Evicted { reason, .. } if **reason == *"NodeFailures");
+        let of_nodes = |what: &TimelineEvent| match what {
+            TimelineEvent::Evicted { reason, .. } => **reason == *"NodeFailures",
+            _ => false,
+        };
         let moves = own.filter(|entry| of_nodes(&entry.what)).count();
         if moves > failures {
             return Err(format!("at the end: {} was moved {moves} times for {failures} failures", job.key()));

@@ -1,8 +1,8 @@
 //! What must hold after each step of a bad day for machines, looked up in the objects alone:
 //!
-//! * a victim of Hotswap has strictly lower priority than who takes its place, which is not evicted for anything but failing nodes;
-//! * nobody is evicted for failing nodes while most nodes look bad;
-//! * where Hotswap acts, who is admitted finds room: all that holds quota, whoever admitted it, is at most what the healthy nodes
+//! * a victim of Hotswap has strictly lower priority than the Workload that takes its place, which is not evicted for anything but failing nodes;
+//! * no Workload is evicted for failing nodes while most nodes look bad;
+//! * where Hotswap acts, admitted Workloads find room: all that holds quota, whatever admitted it, is at most what the healthy nodes
 //!   have, and what runs on lost ones for as long as it stays there.
 //!
 //! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Of the third, that is: with the nodes of some
@@ -40,7 +40,7 @@ struct Seen {
     priority: i64,
     holds: bool,
     chips: i64,
-    /// When it was evicted, why, and for whom.
+    /// When it was evicted, why, and for which Workload.
     evicted: Option<(String, String, String)>,
 }
 

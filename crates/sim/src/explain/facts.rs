@@ -16,7 +16,7 @@ use crate::simulation::Simulation;
 const MOST_LINES: usize = 12;
 
 /// What the engine says.
-pub(super) struct Told {
+pub(super) struct JobFacts {
     pub stage: Stage,
     pub position: Option<PendingPosition>,
     pub ahead: Vec<WorkloadKey>,
@@ -28,7 +28,7 @@ pub(super) struct Told {
     pub changes: Vec<sluice_engine::Change>,
 }
 
-impl Told {
+impl JobFacts {
     /// The stage as the document has it.
     pub fn state(&self) -> &'static str {
         match self.stage {
@@ -53,9 +53,14 @@ impl Told {
 
 impl Question<'_> {
     /// What the engine says of the job.
-    pub(super) fn told(&self, simulation: &Simulation, workload: &ObjectRef, record: &JobRecord) -> Told {
-        let mut told = if let Some(account) = self.live {
-            Told {
+    pub(super) fn facts(
+        &self,
+        simulation: &Simulation,
+        workload: &ObjectRef,
+        record: &JobRecord,
+    ) -> JobFacts {
+        let mut facts = if let Some(account) = self.live {
+            JobFacts {
                 stage: account.stage,
                 position: account.position.clone(),
                 ahead: account.ahead.clone(),
@@ -74,15 +79,15 @@ impl Question<'_> {
             let (position, ahead, decision, changes) =
                 account.map(|a| (a.position, a.ahead, a.decision, a.changes)).unwrap_or_default();
             let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
-            Told { stage, position, ahead, decision, condition, changes }
+            JobFacts { stage, position, ahead, decision, condition, changes }
         };
-        if told.stage != Stage::Waiting {
-            (told.decision, told.condition) = (None, None);
+        if facts.stage != Stage::Waiting {
+            (facts.decision, facts.condition) = (None, None);
         }
-        told
+        facts
     }
 
-    /// Who is ahead of it, with the priority, and whether it came later.
+    /// The Workloads ahead of it, with their priority, and whether they came later.
     pub(super) fn ahead(
         &self,
         simulation: &Simulation,
@@ -122,7 +127,7 @@ impl Question<'_> {
         lines[lines.len().saturating_sub(MOST_LINES)..].to_vec()
     }
 
-    /// What happened to it: before the simulation began, as its conditions tell, and in it.
+    /// What happened to it: before the simulation began, as its conditions show, and in it.
     pub(super) fn history(
         &self,
         simulation: &Simulation,
@@ -131,7 +136,7 @@ impl Question<'_> {
     ) -> Vec<String> {
         let mut lines = self.past(workload);
         let record = simulation.record();
-        let own = |e: &&crate::Entry| {
+        let own = |e: &&crate::TimelineEntry| {
             e.job.is_some_and(|i| {
                 let j = &record.jobs[i];
                 j.kind == job.kind && j.namespace == job.namespace && j.name == job.name
