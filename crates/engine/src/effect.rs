@@ -60,7 +60,7 @@ pub enum Purpose {
     Admit,
     /// Say why it waits.
     Pend,
-    /// Say that it waits behind equivalent ones: nobody waits for these words.
+    /// Say that it waits behind equivalent ones: no decision depends on this write.
     Bypassed,
     /// Ask a job to stop, keeping its quota.
     Evict,
@@ -96,7 +96,7 @@ pub enum Purpose {
     QueueStatus,
     /// Hold or release an object that is being deleted.
     Finalizer,
-    /// Release a Workload that is finished: nobody waits for it.
+    /// Release a Workload that is finished: no decision depends on this write.
     ReleaseFinished,
     /// Create the PodTemplate of a ProvisioningRequest.
     CreateTemplate,
@@ -119,10 +119,10 @@ pub enum Purpose {
 pub enum Write {
     /// POST.
     CreateWorkload(Box<v1beta2::Workload>),
-    /// POST of an object without `apiVersion` and `kind`: whoever sends it knows which version is served.
+    /// POST of an object without `apiVersion` and `kind`: the sender knows which version is served.
     Create(Box<serde_json::Value>),
     /// POST of the template of a pod set, which is read from its Workload first. One that exists and belongs to the same
-    /// Workload will do; one that belongs to somebody else is a conflict. The answer shows no object.
+    /// Workload will do; one that belongs to another object is a conflict. The answer shows no object.
     CreatePodTemplate(Box<TemplateSource>),
     /// PATCH with `application/merge-patch+json`; `metadata.resourceVersion` in it makes it strict.
     MergePatch {
@@ -182,7 +182,7 @@ pub enum Write {
 pub enum EventType {
     /// For information.
     Normal,
-    /// Someone may have to act.
+    /// A person may have to act.
     Warning,
 }
 
@@ -242,7 +242,7 @@ pub struct LogLine {
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For those who look for a fault.
+    /// For debugging.
     Debug,
     /// A decision.
     Info,

@@ -1,6 +1,6 @@
 //! Whether pods of a job may still use its quota: those that run, those that terminate and can, and those that its status does not show yet.
 //!
-//! A pod on a node that is lost terminates for as long as nobody deletes its node, or it by force. It does not count once that is
+//! A pod on a node that is lost terminates until its node, or it by force, is deleted. It does not count once that is
 //! known, which takes the lists of Nodes and Pods.
 
 use std::sync::Arc;

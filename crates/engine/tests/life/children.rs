@@ -70,7 +70,7 @@ fn what_carries_selectors_of_another_flavor_is_removed_before_the_start() {
         }
         c.api.add_job(child);
     }
-    // One that nobody has changed since it was made, and one that only claims to be a part.
+    // One without a change since it was made, and one that only claims to be a part.
     let mut fresh = child(&c, 2);
     fresh.job.name = "set-main-9".into();
     c.api.add_job(fresh);

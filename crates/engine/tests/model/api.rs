@@ -220,7 +220,7 @@ impl Api {
         }
     }
 
-    /// Removes an object while nobody watches.
+    /// Removes an object while no watch is open.
     pub fn vanish(&mut self, reference: &ObjectRef) {
         self.objects.remove(reference);
     }
