@@ -5,16 +5,11 @@
 use std::collections::BTreeMap;
 
 /// Files and folders that are clean. A folder ends with a slash.
-const AREAS: &[&str] = &[
-    "README.md",
-    "CHANGELOG.md",
-    "Makefile",
-    "charts/",
-    "crates/core/src/",
-    "docs/",
-    "examples/",
-    "tests/compat/deviations.md",
-];
+const AREAS: &[&str] =
+    &["README.md", "CHANGELOG.md", "Makefile", "charts/", "crates/", "docs/", "examples/", "tests/"];
+
+/// This file names what it refuses.
+const EXCEPT: &str = "crates/xtask/src/tidy/retired.rs";
 
 /// A term that is retired, and what to write instead. Matched as a whole word; parts of names that underscores join count as words.
 const TERMS: &[(&str, &str)] = &[
@@ -74,7 +69,8 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 fn is_clean(path: &str) -> bool {
-    AREAS.iter().any(|area| if area.ends_with('/') { path.starts_with(area) } else { path == *area })
+    path != EXCEPT
+        && AREAS.iter().any(|area| if area.ends_with('/') { path.starts_with(area) } else { path == *area })
 }
 
 fn in_line(line: &str) -> Vec<(&'static str, &'static str)> {
