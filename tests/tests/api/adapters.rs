@@ -18,19 +18,19 @@ use sluice_testkit::{nodes, shared};
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Jobs of one kind in one namespace.
-struct Scene {
+struct TestJobs {
     client: Client,
     namespace: &'static str,
     kind: JobKind,
 }
 
-async fn scene(namespace: &'static str, kind: JobKind) -> Scene {
+async fn test_jobs(namespace: &'static str, kind: JobKind) -> TestJobs {
     let plane = shared().await.unwrap();
     plane.make_namespace(namespace).await.unwrap();
-    Scene { client: plane.client().await.unwrap(), namespace, kind }
+    TestJobs { client: plane.client().await.unwrap(), namespace, kind }
 }
 
-impl Scene {
+impl TestJobs {
     fn path(&self, name: &str) -> String {
         let (api, plural) = (self.kind.api_version(), self.kind.plural());
         format!("/apis/{api}/namespaces/{}/{plural}{name}", self.namespace)
@@ -165,32 +165,32 @@ async fn a_patch_of_what_was_not_seen_is_a_conflict() {
         (JobKind::Job, "adapters-stale-job", job("stale", &json!({}))),
         (JobKind::JobSet, "adapters-stale-set", jobset("stale")),
     ] {
-        let scene = scene(namespace, kind).await;
-        let seen = observe(kind, &scene.create(object).await);
+        let test_jobs = test_jobs(namespace, kind).await;
+        let seen = observe(kind, &test_jobs.create(object).await);
         let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
-        scene.patch("stale", &step(label)).await.unwrap();
+        test_jobs.patch("stale", &step(label)).await.unwrap();
         let begin = step(start(&seen, &originals(&seen)).unwrap());
-        assert_eq!(scene.patch("stale", &begin).await, Err(409), "{kind:?}: start");
-        assert_eq!(scene.patch("stale", &stop(&seen, &[])[0]).await, Err(409), "{kind:?}: stop");
-        assert_eq!(scene.patch("stale", &suspend(&seen)).await, Err(409), "{kind:?}: suspend");
-        let now = scene.act("stale", |view| begin.clone().pinned(&view.resource_version)).await;
+        assert_eq!(test_jobs.patch("stale", &begin).await, Err(409), "{kind:?}: start");
+        assert_eq!(test_jobs.patch("stale", &stop(&seen, &[])[0]).await, Err(409), "{kind:?}: stop");
+        assert_eq!(test_jobs.patch("stale", &suspend(&seen)).await, Err(409), "{kind:?}: suspend");
+        let now = test_jobs.act("stale", |view| begin.clone().pinned(&view.resource_version)).await;
         assert_eq!(now["spec"]["suspend"], false, "{kind:?}: pinned anew");
     }
 }
 
 #[tokio::test]
 async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() {
-    let scene = scene("adapters-stop", JobKind::Job).await;
+    let test_jobs = test_jobs("adapters-stop", JobKind::Job).await;
     let pool = nodes::pool("adapters-stop", 1).label("disk", "ssd").label("test-pool", "adapters-stop");
-    pool.make(&scene.client).await.unwrap();
+    pool.make(&test_jobs.client).await.unwrap();
     for done in 0..=3 {
         let name = format!("cut-{done}");
         let annotations = json!({"kueue.x-k8s.io/job-min-parallelism": "1", "sluice.dev/run-seconds": "600"});
-        let created = scene.create(job(&name, &annotations)).await;
+        let created = test_jobs.create(job(&name, &annotations)).await;
         let original = observe(JobKind::Job, &created);
         let additions = additions(&original, "adapters-stop");
-        scene.act(&name, |view| step(start(view, &additions).unwrap())).await;
-        let running = scene.wait(&name, "one pod is ready", |view| view.active && view.pods_ready).await;
+        test_jobs.act(&name, |view| step(start(view, &additions).unwrap())).await;
+        let running = test_jobs.wait(&name, "one pod is ready", |view| view.active && view.pods_ready).await;
         assert!(!running.suspended);
         assert_eq!(running.pod_sets[0].count, 1);
 
@@ -200,7 +200,7 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
         for n in 0..done {
             // The last step is the second where Kubernetes clears the start time itself, and has done so.
             let is_last = Cell::new(false);
-            let now = scene
+            let now = test_jobs
                 .act(&name, |view| {
                     is_last.set(view.stopping && stop(view, &whole).len() == 1);
                     next(view)
@@ -211,12 +211,12 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
                 break;
             }
         }
-        while !observe(JobKind::Job, &scene.get(&name).await).suspended {
-            scene.act(&name, next).await;
+        while !observe(JobKind::Job, &test_jobs.get(&name).await).suspended {
+            test_jobs.act(&name, next).await;
         }
-        let view = scene.wait(&name, "no pods", |view| view.suspended && !view.active).await;
+        let view = test_jobs.wait(&name, "no pods", |view| view.suspended && !view.active).await;
         assert_eq!(view.pod_sets, original.pod_sets);
-        let stored = scene.get(&name).await;
+        let stored = test_jobs.get(&name).await;
         assert_eq!(stored["spec"], created["spec"]);
         assert_eq!(stored["metadata"]["annotations"], created["metadata"]["annotations"]);
     }
@@ -224,14 +224,14 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
 
 #[tokio::test]
 async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
-    let scene = scene("adapters-ask", JobKind::Job).await;
+    let test_jobs = test_jobs("adapters-ask", JobKind::Job).await;
     // One that it has looked at, and one that it has not, as far as its status says.
     for name in ["seen", "new"] {
-        scene.create(job(name, &json!({}))).await;
-        scene.wait(name, "suspended", |view| view.suspended_condition.is_some()).await;
+        test_jobs.create(job(name, &json!({}))).await;
+        test_jobs.wait(name, "suspended", |view| view.suspended_condition.is_some()).await;
         let foreign = json!({"type": "example.com/Other", "status": "True", "reason": "R", "message": "",
             "lastProbeTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let before = scene
+        let before = test_jobs
             .act(name, |view| {
                 let at = "2026-01-01T00:00:00Z".parse().unwrap();
                 let Patch::Strategic(mut body) = ask_controller(view, at).patch else {
@@ -251,28 +251,28 @@ async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
             conditions.iter().map(|c| c["type"].as_str().unwrap().to_owned()).collect()
         };
         assert_eq!(types(&before).contains(&"Suspended".to_owned()), name == "seen");
-        scene.act(name, |view| ask_controller(view, Timestamp::now())).await;
+        test_jobs.act(name, |view| ask_controller(view, Timestamp::now())).await;
         let told = |view: &JobView| view.suspended_condition.is_some_and(|(suspended, _)| suspended);
-        scene.wait(name, "answered", told).await;
-        assert!(types(&scene.get(name).await).contains(&"example.com/Other".to_owned()), "{name}");
+        test_jobs.wait(name, "answered", told).await;
+        assert!(types(&test_jobs.get(name).await).contains(&"example.com/Other".to_owned()), "{name}");
     }
 }
 
 #[tokio::test]
 async fn a_jobset_is_restored_by_one_patch() {
-    let scene = scene("adapters-jobset", JobKind::JobSet).await;
-    let created = scene.create(jobset("restored")).await;
+    let test_jobs = test_jobs("adapters-jobset", JobKind::JobSet).await;
+    let created = test_jobs.create(jobset("restored")).await;
     let original = observe(JobKind::JobSet, &created);
     let additions = additions(&original, "nowhere");
-    let started = scene.act("restored", |view| step(start(view, &additions).unwrap())).await;
+    let started = test_jobs.act("restored", |view| step(start(view, &additions).unwrap())).await;
     let selector = "/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector/test-pool";
     assert_eq!(started.pointer(selector), Some(&json!("nowhere")));
-    let running = scene.wait("restored", "active", |view| view.active).await;
+    let running = test_jobs.wait("restored", "active", |view| view.active).await;
     assert!(!running.suspended && !running.pods_ready);
     let whole = originals(&original);
     assert_eq!(stop(&running, &whole).len(), 1);
-    let stopped = scene.act("restored", |view| stop(view, &whole).remove(0)).await;
-    let view = scene.wait("restored", "no pods", |view| view.suspended && !view.active).await;
+    let stopped = test_jobs.act("restored", |view| stop(view, &whole).remove(0)).await;
+    let view = test_jobs.wait("restored", "no pods", |view| view.suspended && !view.active).await;
     assert_eq!(view.pod_sets.len(), original.pod_sets.len());
     for (now, before) in view.pod_sets.iter().zip(&original.pod_sets) {
         assert_eq!(now.scheduling, before.scheduling);
@@ -284,13 +284,13 @@ async fn a_jobset_is_restored_by_one_patch() {
 
 #[tokio::test]
 async fn the_end_of_a_job_is_seen() {
-    let scene = scene("adapters-end", JobKind::Job).await;
+    let test_jobs = test_jobs("adapters-end", JobKind::Job).await;
     let pool = nodes::pool("adapters-end", 1).label("disk", "ssd").label("test-pool", "adapters-end");
-    pool.make(&scene.client).await.unwrap();
-    let created = scene.create(job("ends", &json!({"sluice.dev/run-seconds": "1"}))).await;
+    pool.make(&test_jobs.client).await.unwrap();
+    let created = test_jobs.create(job("ends", &json!({"sluice.dev/run-seconds": "1"}))).await;
     let additions = additions(&observe(JobKind::Job, &created), "adapters-end");
-    scene.act("ends", |view| step(start(view, &additions).unwrap())).await;
-    let view = scene.wait("ends", "finished", |view| view.finished.is_some()).await;
+    test_jobs.act("ends", |view| step(start(view, &additions).unwrap())).await;
+    let view = test_jobs.wait("ends", "finished", |view| view.finished.is_some()).await;
     assert!(view.finished.unwrap().success);
     assert!(!view.active);
     assert_eq!(view.reclaimable, [("main".to_owned(), 2)]);
