@@ -307,6 +307,7 @@ impl Scheduler {
                 let local = self.workloads.get(id).local;
                 self.locals[local.at()].pending.remove(&id);
                 self.changed_locals.mark(local.at());
+                self.kept_out.replace(id, &[]);
                 self.unqueue(id, &waiting);
                 None
             }

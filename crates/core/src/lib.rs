@@ -37,6 +37,7 @@
 //! | reasons and their messages | `reason` |
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
 //! | ours: RequeueReclaimersOnBorrowing | `reclaimers` |
+//! | ours: workloads that reservations kept out are tried again | `kept_out` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types)]
 
@@ -53,6 +54,7 @@ mod flavor_assigner;
 mod forest;
 mod ingest;
 mod intern;
+mod kept_out;
 mod local_queue;
 mod loop_guard;
 mod matching;
@@ -75,6 +77,7 @@ mod standing;
 mod status;
 mod sweep;
 mod tournament;
+mod tree;
 mod usage;
 mod view;
 mod waiting;

@@ -406,29 +406,40 @@ impl PendingQueue {
     pub(crate) fn flush(&mut self) -> Vec<ShapeId> {
         let mut released = Vec::new();
         while let Some(id) = self.to_flush.pop_first() {
-            let class = self.classes[id.at()].as_mut().expect("a class leaves this set before it is dropped");
-            class.failed = None;
-            if std::mem::take(&mut class.remembered) {
-                self.remembered -= 1;
-                released.push(class.key.shape);
-            }
-            if class.is_empty() {
-                self.drop_class(id);
-                continue;
-            }
-            if class.inadmissible.is_empty() {
-                continue;
-            }
-            let priority = Reverse(class.key.priority);
-            if let Some(first) = class.active.first() {
-                self.heads.remove(&(priority, first.clone(), id));
-            }
-            self.active += class.inadmissible.len();
-            self.inadmissible -= class.inadmissible.len();
-            merge(&mut class.active, &mut class.inadmissible);
-            if let Some(first) = class.active.first() {
-                self.heads.insert((priority, first.clone(), id));
-            }
+            released.extend(self.retry(id));
+        }
+        released
+    }
+
+    /// The same for one class, of all LocalQueues.
+    #[must_use]
+    pub(crate) fn flush_class(&mut self, id: ClassId) -> Vec<ShapeId> {
+        let classes: Vec<ClassId> = self.of_all_local_queues(self.class(id).key).collect();
+        let to_flush = classes.into_iter().filter(|id| self.to_flush.remove(id)).collect::<Vec<_>>();
+        to_flush.into_iter().filter_map(|id| self.retry(id)).collect()
+    }
+
+    fn retry(&mut self, id: ClassId) -> Option<ShapeId> {
+        let class = self.classes[id.at()].as_mut().expect("a class leaves this set before it is dropped");
+        class.failed = None;
+        let released = std::mem::take(&mut class.remembered).then_some(class.key.shape);
+        self.remembered -= usize::from(released.is_some());
+        if class.is_empty() {
+            self.drop_class(id);
+            return released;
+        }
+        if class.inadmissible.is_empty() {
+            return released;
+        }
+        let priority = Reverse(class.key.priority);
+        if let Some(first) = class.active.first() {
+            self.heads.remove(&(priority, first.clone(), id));
+        }
+        self.active += class.inadmissible.len();
+        self.inadmissible -= class.inadmissible.len();
+        merge(&mut class.active, &mut class.inadmissible);
+        if let Some(first) = class.active.first() {
+            self.heads.insert((priority, first.clone(), id));
         }
         released
     }

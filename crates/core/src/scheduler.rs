@@ -9,9 +9,8 @@ use crate::capacity::Capacity;
 use crate::changed::ChangedSet;
 use crate::cluster_queue::{ClusterQueue, compile_groups};
 use crate::config::Config;
-use crate::fair_sharing::Lendable;
-use crate::forest::Forest;
 use crate::intern::{ClassId, FrId, LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
+use crate::kept_out::KeptOut;
 use crate::local_queue::LocalQueue;
 use crate::loop_guard::LoopGuard;
 use crate::referring_queues::ReferringQueues;
@@ -21,7 +20,7 @@ use crate::shape::Shapes;
 use crate::snapshot::Stats;
 use crate::spec::{CheckSpec, ClusterQueueSpec, CohortSpec, FlavorSpec, LocalQueueSpec, Time};
 use crate::sweep::{Sweeps, put};
-use crate::usage::Usage;
+use crate::tree::Tree;
 use crate::workloads::Workloads;
 
 /// The state of the world and the algorithm over it.
@@ -60,6 +59,8 @@ pub struct Scheduler {
     pub(crate) flush_later: BTreeSet<QueueId>,
     /// Pairs that a queue or Cohort of a tree began to borrow, until the queues that may reclaim them were flushed.
     pub(crate) began_to_borrow: BTreeSet<(NodeId, FrId)>,
+    /// Inadmissible workloads that others keep from quota.
+    pub(crate) kept_out: KeptOut,
     /// Backoffs.
     pub(crate) wakeups: BTreeSet<(Time, WorkloadId)>,
     pub(crate) second_passes: SecondPassQueue,
@@ -77,25 +78,6 @@ pub struct Scheduler {
     pub(crate) changed_nodes: ChangedSet,
     /// When dead rows are looked for.
     pub(crate) sweeps: Sweeps,
-}
-
-/// The forest with its numbers.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Tree {
-    pub(crate) forest: Forest,
-    pub(crate) usage: Usage,
-    pub(crate) lendable: Lendable,
-}
-
-impl Tree {
-    /// Brings the numbers up to date; returns the roots of the trees that changed.
-    pub(crate) fn refresh(&mut self, names: &Names) -> Vec<NodeId> {
-        let roots = self.forest.refresh(&mut self.usage);
-        for &root in &roots {
-            self.lendable.rebuild(&self.forest, names, root);
-        }
-        roots
-    }
 }
 
 impl Scheduler {
@@ -126,6 +108,7 @@ impl Scheduler {
             inadmissible: BTreeSet::new(),
             flush_later: BTreeSet::new(),
             began_to_borrow: BTreeSet::new(),
+            kept_out: KeptOut::default(),
             wakeups: BTreeSet::new(),
             second_passes: SecondPassQueue::default(),
             samples: BTreeSet::new(),

@@ -12,8 +12,9 @@ use crate::report::{
     ClusterQueueStatus, CohortStatus, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus,
     ResourceUsage,
 };
-use crate::scheduler::{Scheduler, Tree};
+use crate::scheduler::Scheduler;
 use crate::spec::StopPolicy;
+use crate::tree::Tree;
 use crate::workload::WorkloadKey;
 use crate::{Amount, Name};
 

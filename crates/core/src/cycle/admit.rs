@@ -49,6 +49,7 @@ impl Scheduler {
             self.add_to_overlay(entry, slot, amount, state);
         }
         self.queues[entry.head.queue.at()].pending.forget_preemptor(id);
+        self.kept_out.replace(id, &[]);
         self.left_class(entry.head.queue, entry.class);
         let workload = self.workloads.get_mut(id);
         workload.last_assignment = None;

@@ -84,6 +84,8 @@ pub(crate) struct Entry {
     scan: Scan,
     /// What its last flavor search found, if this one goes on where that one stopped.
     before: Option<Arc<Unadmitted>>,
+    /// Heads that only reserved what it would have got, since its search began.
+    kept_out_by: Vec<WorkloadId>,
     /// The assignment and the targets were searched anew while it was processed.
     recomputed: bool,
     /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).
@@ -103,6 +105,8 @@ pub(crate) struct CycleState {
     victims: Vec<(WorkloadId, WorkloadId)>,
     /// Usage that only lasts for the cycle, by the root of its tree.
     transient: BTreeMap<NodeId, Vec<(SlotId, i128)>>,
+    /// The part of it that heads reserved for which there are no victims, by the root of their tree.
+    pub(crate) reserved: BTreeMap<NodeId, Vec<(WorkloadId, SlotId, i128)>>,
     /// Roots whose usage without the victims is kept.
     overlaid: BTreeSet<NodeId>,
 }

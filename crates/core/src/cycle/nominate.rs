@@ -46,7 +46,8 @@ impl Scheduler {
             .last_assignment
             .as_deref()
             .filter(|last| !last.is_outdated(&self.config, shape, cycle, generation));
-        entry.before = from.and_then(|_| workload.decision.clone());
+        entry.kept_out_by = from.map_or_else(Vec::new, |from| from.kept_out_by.clone());
+        entry.before = from.and_then(|from| from.before.clone().or_else(|| workload.decision.clone()));
         entry.scan = Scan { shape, cycle, generation, since: from.map_or(freed, |from| from.since) };
         let mut view = view!(self, local_usage);
         let request = Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None };

@@ -40,11 +40,11 @@ impl Scheduler {
     }
 
     /// Takes back what only lasted for the cycle, and marks the victims.
-    pub(super) fn finish(&mut self, state: CycleState) -> CycleReport {
-        for (slot, amount) in state.transient.into_values().flatten() {
+    pub(super) fn finish(&mut self, mut state: CycleState) -> CycleReport {
+        for (slot, amount) in std::mem::take(&mut state.transient).into_values().flatten() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
         }
-        for (victim, by) in state.victims {
+        for (victim, by) in std::mem::take(&mut state.victims) {
             let Some(reservation) = self.workloads.get(victim).reservation() else { continue };
             if reservation.evicted {
                 continue;
@@ -68,6 +68,7 @@ impl Scheduler {
             }
         }
         self.wake_reclaimers();
+        self.wake_kept_out(&mut state);
         state.report
     }
 }

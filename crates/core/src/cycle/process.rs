@@ -5,13 +5,15 @@ use std::sync::Arc;
 use super::nominate::search;
 use super::requeue::{flavors, why};
 use super::{CycleState, Entry, Requeue};
+use crate::Amount;
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
-use crate::reason::{Detail, PodSetRefusal, Reason, Unadmitted};
+use crate::quota::{clamp, exact};
+use crate::reason::{Detail, PodSetRefusal, PreemptionOutlook, Reason, Refusal, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::{PreemptionPolicy, Time};
-use crate::view::View;
+use crate::view::{FlavorResourceQuantity, View};
 
 /// What becomes of an entry.
 enum Decision {
@@ -70,6 +72,8 @@ impl Scheduler {
                 };
                 if again {
                     self.workloads.get_mut(entry.head.workload).last_assignment = None;
+                } else if detail == Detail::NoLongerFits {
+                    self.note_crowded_out(entry);
                 }
                 let why = with_what_was_tried_before(entry, why(entry, detail, reason));
                 self.refused(entry, &why, requeue, state);
@@ -105,7 +109,7 @@ impl Scheduler {
         (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
     }
 
-    fn decide(&mut self, entry: &Entry, state: &mut CycleState) -> Decision {
+    fn decide(&mut self, entry: &mut Entry, state: &mut CycleState) -> Decision {
         let reason = entry.assignment.reason();
         match entry.assignment.mode {
             Mode::NoFit => return Decision::Refuse(flavors(entry, 0), reason, Requeue::NoFit),
@@ -131,7 +135,11 @@ impl Scheduler {
         if let Some(detail) = self.lacks_nodes(entry) {
             return Decision::Refuse(detail, Reason::WaitingForCapacity, Requeue::Generic);
         }
-        if !self.fits_beside_victims(entry, state) || !self.still_fits(entry, state) {
+        let fits_beside_victims = self.fits_beside_victims(entry, state);
+        if !fits_beside_victims || !self.still_fits(entry, state) {
+            if fits_beside_victims {
+                self.note_kept_out(entry, state);
+            }
             return Decision::Refuse(
                 Detail::NoLongerFits,
                 Reason::WaitingForQuota,
@@ -175,17 +183,32 @@ impl Scheduler {
         if !entry.targets.is_empty() && state.overlaid.insert(root) {
             self.tree.usage.overlay(self.tree.forest.slots_of_tree(root));
         }
-        let overlaid = state.overlaid.contains(&root);
+        self.try_to_fit(entry, state, &[], true)
+    }
+
+    /// Whether the entry fits with all victims of the cycle, its own, and what these heads reserved, gone. Its own stay gone if
+    /// it does, and `keep` says so.
+    fn try_to_fit(
+        &mut self,
+        entry: &Entry,
+        state: &CycleState,
+        reserved: &[(WorkloadId, SlotId, i128)],
+        keep: bool,
+    ) -> bool {
+        let overlaid = state.overlaid.contains(&self.tree.forest.node(entry.head.node).root);
         if overlaid {
             self.tree.usage.swap_views();
         }
         let mark = self.tree.usage.mark();
+        for &(_, slot, amount) in reserved {
+            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
+        }
         let mut view = view!(self, &[]);
         for target in &entry.targets {
             view.remove(target.workload);
         }
         let fits = view.fits(&entry.assignment.usage, true);
-        if fits {
+        if fits && keep {
             self.tree.usage.keep(&mark);
         } else {
             self.tree.usage.rollback(&mark);
@@ -194,6 +217,62 @@ impl Scheduler {
             self.tree.usage.swap_views();
         }
         fits
+    }
+
+    /// Notes why an entry did not fit any more, for when its search goes on and finds nothing.
+    fn note_crowded_out(&mut self, entry: &Entry) {
+        if self.workloads.get(entry.head.workload).last_assignment.is_some() {
+            let before = with_what_was_tried_before(entry, self.crowded_out(entry));
+            let workload = self.workloads.get_mut(entry.head.workload);
+            if let Some(last) = &mut workload.last_assignment {
+                last.before = Some(before);
+            }
+        }
+    }
+
+    /// What an entry lacks in the flavors that others took, or reserved, before it.
+    fn crowded_out(&self, entry: &Entry) -> Arc<Unadmitted> {
+        let quota = &self.tree.forest.quota;
+        let refusal = |quantity: &FlavorResourceQuantity| {
+            let (flavor, resource) = self.names.flavor_and_resource(quantity.pair);
+            let (nominal, free) =
+                (quota.nominal(quantity.slot), quota.available(&self.tree.usage, quantity.slot));
+            Refusal::InsufficientQuota {
+                flavor: self.names.flavor_name(flavor).clone(),
+                resource: self.names.resource_name(resource).clone(),
+                needed: clamp(quantity.amount),
+                free,
+                missing: clamp(quantity.amount - exact(free)),
+                nominal,
+                borrowable: quota.potential_available(quantity.slot).sub(nominal).max(Amount::ZERO),
+                preemption: PreemptionOutlook::NotConsidered,
+            }
+        };
+        let lacking = |quantity: &&FlavorResourceQuantity| {
+            quantity.amount > exact(quota.available(&self.tree.usage, quantity.slot))
+        };
+        let requests = entry.plan.iter().flat_map(|plan| plan.requests.iter()).enumerate();
+        let pod_sets = requests.map(|(at, (name, _))| {
+            let asks = |quantity: &&FlavorResourceQuantity| {
+                let mut of = entry.assignment.flavors.iter().filter(|assigned| assigned.pod_set == at);
+                of.any(|assigned| assigned.pair == quantity.pair)
+            };
+            let usage = entry.assignment.usage.iter().filter(lacking).filter(asks);
+            PodSetRefusal { name: name.clone(), refusals: usage.map(refusal).collect() }
+        });
+        let pod_sets = pod_sets.filter(|pod_set| !pod_set.refusals.is_empty()).collect();
+        why(entry, Detail::Flavors { pod_sets, pending_preemptions: 0 }, Reason::WaitingForQuota)
+    }
+
+    /// Notes the heads that kept the entry out, if it would fit but for what they only reserved.
+    fn note_kept_out(&mut self, entry: &mut Entry, state: &CycleState) {
+        let root = self.tree.forest.node(entry.head.node).root;
+        let Some(reserved) = state.reserved.get(&root) else { return };
+        if self.try_to_fit(entry, state, reserved, false) {
+            entry.kept_out_by.extend(reserved.iter().map(|&(id, ..)| id));
+            entry.kept_out_by.sort_unstable();
+            entry.kept_out_by.dedup();
+        }
     }
 
     /// Adds usage for the rest of the cycle.
@@ -237,8 +316,13 @@ impl Scheduler {
             } else {
                 nominal
             };
-            let amount = quantity.amount.min(crate::quota::exact(limit) - used).max(0);
+            let amount = quantity.amount.min(exact(limit) - used).max(0);
             self.add_transient(entry, quantity.slot, amount, state);
+            if amount > 0 {
+                let root = self.tree.forest.node(entry.head.node).root;
+                let reserved = (entry.head.workload, quantity.slot, amount);
+                state.reserved.entry(root).or_default().push(reserved);
+            }
         }
     }
 

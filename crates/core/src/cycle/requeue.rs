@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{CycleState, Entry, Requeue};
+use crate::intern::WorkloadId;
 use crate::queue::Placement;
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::report::{EntryReport, Outcome};
@@ -59,6 +60,9 @@ impl Scheduler {
         } else {
             (workload.scans, workload.last_assignment) = (0, None);
         }
+        if let Some(last) = &mut workload.last_assignment {
+            last.kept_out_by.clone_from(&entry.kept_out_by);
+        }
         let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
         let immediate = match requeue {
             Requeue::NamespaceMismatch => false,
@@ -77,6 +81,8 @@ impl Scheduler {
         };
         state.report.scanning |= (scanning || missed) && placement == Placement::Active;
         queue.pending.push(entry.class, entry.key.clone(), placement, true);
+        let by: &[WorkloadId] = if placement == Placement::Inadmissible { &entry.kept_out_by } else { &[] };
+        self.kept_out.replace(id, by);
         let shared = searched
             && self.config.gates.scheduling_equivalence_hashing
             && !strict

@@ -102,7 +102,15 @@ impl Assignment {
             .map(|assigned| (assigned.pod_set, assigned.resource, assigned.tried))
             .collect();
         let &Scan { shape, cycle, generation, since } = of;
-        Some(Box::new(LastAssignment { tried, shape, cycle, generation, since }))
+        Some(Box::new(LastAssignment {
+            tried,
+            shape,
+            cycle,
+            generation,
+            since,
+            kept_out_by: Vec::new(),
+            before: None,
+        }))
     }
 
     /// The reason of the condition: per resource group the mildest attempt, over all the most severe one.

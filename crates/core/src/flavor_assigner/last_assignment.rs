@@ -1,7 +1,10 @@
 //! Where a flavor scan stopped, so that the next attempt goes on from there (reference 06, 6.6 "Start index").
 
+use std::sync::Arc;
+
 use crate::Config;
-use crate::intern::{ResourceId, ShapeId};
+use crate::intern::{ResourceId, ShapeId, WorkloadId};
+use crate::reason::Unadmitted;
 
 /// Where a flavor scan stopped. It exists only while some resource group has flavors left to try.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +16,10 @@ pub(crate) struct LastAssignment {
     pub(super) generation: u64,
     /// When capacity had last become free in the tree as the scan began.
     pub(crate) since: u64,
+    /// Heads that kept the workload from a flavor in which it would fit, by no more than a reservation.
+    pub(crate) kept_out_by: Vec<WorkloadId>,
+    /// What stood in the way so far, if the decision about the workload does not say.
+    pub(crate) before: Option<Arc<Unadmitted>>,
 }
 
 impl LastAssignment {

@@ -7,7 +7,7 @@ use super::quota::{Node, Tree};
 use super::snapshot::{Snapshot, queue};
 use super::world::{Admitted, Name, Policy, Queue, Reservation, Target, Time, Usage, Workload, World};
 use sluice_quantity::Amount;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A head with its assignment and preemption targets.
 pub struct Nominee {
@@ -18,6 +18,8 @@ pub struct Nominee {
     since: u64,
     /// Others are kept from what it did not get.
     keeps_capacity: bool,
+    /// Who only reserved what it would have got, since its scan began.
+    kept_out_by: BTreeSet<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +44,9 @@ pub struct Entry {
     pub outcome: Outcome,
 }
 
+/// So often those who were kept out of a tree are tried again before something is released there (ours).
+const MOST_RETRIES: usize = 12;
+
 /// A world with its state.
 pub struct Oracle {
     pub world: World,
@@ -53,6 +58,10 @@ pub struct Oracle {
     generations: BTreeMap<Name, u64>,
     /// By root: how often something was released there.
     freed: BTreeMap<Node, u64>,
+    /// Who is inadmissible, and was kept out by what these only reserved.
+    kept_out: BTreeMap<Name, BTreeSet<Name>>,
+    /// By root: how often those were tried again since the release of this number.
+    retries: BTreeMap<Node, (u64, usize)>,
     /// Our gate `AdmitOnlyFreeQuota`: what a victim holds is not free before it is gone.
     pub only_free: bool,
 }
@@ -73,6 +82,8 @@ impl Oracle {
             cycle: 0,
             generations: BTreeMap::new(),
             freed: BTreeMap::new(),
+            kept_out: BTreeMap::new(),
+            retries: BTreeMap::new(),
             only_free: false,
         }
     }
@@ -118,11 +129,13 @@ impl Oracle {
     /// A pending workload is deleted; that flushes its tree.
     pub fn delete(&mut self, name: &Name, key: &Name) {
         self.queues.get_mut(name).expect("the queue exists").remove(key);
+        self.kept_out.remove(key);
         self.flush(name);
     }
 
     /// A pending workload gets another priority; that flushes nothing, unless others were kept from quota by it.
     pub fn reprioritize(&mut self, name: &Name, key: &Name, priority: i32) {
+        self.kept_out.remove(key);
         if self.queues.get_mut(name).expect("the queue exists").reprioritize(key, priority) {
             self.flush(name);
         }
@@ -204,6 +217,7 @@ impl Oracle {
         self.cycle += 1;
         let heads = self.heads();
         let mut results = Vec::new();
+        let reserving: BTreeSet<Name>;
         {
             let mut snapshot = Snapshot::new(&self.world, &self.tree, self.held.values());
             let mut nominees: Vec<Nominee> = heads
@@ -219,6 +233,7 @@ impl Oracle {
                         targets,
                         since,
                         keeps_capacity: false,
+                        kept_out_by: last.map(|last| last.kept_out_by.clone()).unwrap_or_default(),
                     }
                 })
                 .collect();
@@ -226,6 +241,7 @@ impl Oracle {
                 held: &self.held,
                 victims: Vec::new(),
                 admitted: Vec::new(),
+                reserved: Vec::new(),
                 only_free: self.only_free,
             };
             if self.world.fair.is_some() {
@@ -238,19 +254,58 @@ impl Oracle {
                     results.push(processing.process(&mut snapshot, nominee));
                 }
             }
+            reserving = processing.reserved.into_iter().map(|(key, ..)| key).collect();
         }
-        results.into_iter().map(|(nominee, outcome)| self.conclude(nominee, outcome, now)).collect()
+        let entries =
+            results.into_iter().map(|(nominee, outcome)| self.conclude(nominee, outcome, now)).collect();
+        self.retry_kept_out(&reserving);
+        entries
+    }
+
+    /// Tries again who was kept out by heads that reserved nothing in this cycle, or are not heads of the next one.
+    fn retry_kept_out(&mut self, reserving: &BTreeSet<Name>) {
+        let places = self.places();
+        let stays = |key: &Name| reserving.contains(key) && places.get(key) == Some(&Place::Heap);
+        let ended: Vec<Name> = self
+            .kept_out
+            .iter()
+            .filter(|(_, by)| !by.iter().all(stays))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let mut trees: BTreeMap<Node, Vec<(Name, Name)>> = BTreeMap::new();
+        for key in ended {
+            self.kept_out.remove(&key);
+            let of = self.queues.iter().find(|(_, queue)| queue.pending.contains_key(&key));
+            if let Some((name, _)) = of.filter(|_| places.get(&key) == Some(&Place::Inadmissible)) {
+                trees.entry(self.root(name)).or_default().push((name.clone(), key));
+            }
+        }
+        for (root, concerned) in trees {
+            let freed = self.freed.get(&root).copied().unwrap_or_default();
+            let retries = self.retries.entry(root).or_default();
+            if retries.0 != freed {
+                *retries = (freed, 0);
+            }
+            retries.1 += 1;
+            if retries.1 <= MOST_RETRIES {
+                for (name, key) in concerned {
+                    self.queues.get_mut(&name).expect("the queue exists").retry(&key);
+                }
+            }
+        }
     }
 
     /// Assumes an admission, marks victims, or requeues.
     fn conclude(&mut self, nominee: Nominee, outcome: Outcome, now: Time) -> Entry {
-        let Nominee { workload, assignment, since, keeps_capacity, .. } = nominee;
+        let Nominee { workload, assignment, since, keeps_capacity, kept_out_by, .. } = nominee;
         let (key, name) = (workload.key.clone(), workload.queue.clone());
+        self.kept_out.remove(&key);
         let last = LastAssignment {
             tried: assignment.tried(),
             cycle: self.cycle,
             generation: self.generation(&name),
             since,
+            kept_out_by: kept_out_by.clone(),
         };
         // What waits for victims starts over with the first flavor.
         let (reason, last) = match &outcome {
@@ -279,6 +334,9 @@ impl Oracle {
         let pending = self.queues.get_mut(&name).expect("the queue exists");
         pending.requeue(&key, reason, last, missed);
         pending.note_capacity(&key, keeps_capacity);
+        if pending.pending[&key].place == Place::Inadmissible && !kept_out_by.is_empty() {
+            self.kept_out.insert(key.clone(), kept_out_by);
+        }
         Entry { key, queue: name, outcome }
     }
 }
@@ -308,6 +366,8 @@ struct Processing<'a> {
     victims: Vec<Name>,
     /// What was admitted so far, by queue.
     admitted: Vec<(Name, Usage)>,
+    /// What heads reserved for which there are no victims: by whom, and in which queue.
+    reserved: Vec<(Name, Name, Usage)>,
     only_free: bool,
 }
 
@@ -329,6 +389,27 @@ impl<'a> Processing<'a> {
             snapshot.add_workload(&self.held[*key]);
         }
         fits
+    }
+
+    /// Who reserved something in this tree, if the usage would fit but for that.
+    fn would_fit_without(
+        &self,
+        snapshot: &mut Snapshot<'a>,
+        name: &Name,
+        usage: &Usage,
+        targets: &[Target],
+    ) -> BTreeSet<Name> {
+        let root = snapshot.tree.root(&queue(name)).clone();
+        let here = |(_, of, _): &&(Name, Name, Usage)| *snapshot.tree.root(&queue(of)) == root;
+        let reserved: Vec<&(Name, Name, Usage)> = self.reserved.iter().filter(here).collect();
+        for (_, of, usage) in &reserved {
+            snapshot.remove(of, usage);
+        }
+        let fits = self.fits(snapshot, name, usage, targets);
+        for (_, of, usage) in &reserved {
+            snapshot.add(of, usage);
+        }
+        if fits { reserved.iter().map(|(key, ..)| key.clone()).collect() } else { BTreeSet::new() }
     }
 
     /// Whether the usage fits beside everything that holds quota now, victims included.
@@ -374,6 +455,10 @@ impl<'a> Processing<'a> {
                     let reserved = reserved(snapshot, name, &nominee.assignment);
                     nominee.keeps_capacity = reserved.values().any(|amount| *amount > Amount::ZERO);
                     snapshot.add(name, &reserved);
+                    if nominee.keeps_capacity {
+                        let key = nominee.workload.key.clone();
+                        self.reserved.push((key, name.clone(), reserved));
+                    }
                 }
                 return Outcome::NoCandidates;
             }
@@ -390,9 +475,12 @@ impl<'a> Processing<'a> {
             return Outcome::Overlaps;
         }
         let admits = nominee.targets.is_empty();
-        if !self.fits(snapshot, name, usage, &nominee.targets)
-            || (admits && self.only_free && !self.is_free(snapshot, name, usage))
-        {
+        if admits && self.only_free && !self.is_free(snapshot, name, usage) {
+            return Outcome::NoLongerFits;
+        }
+        if !self.fits(snapshot, name, usage, &nominee.targets) {
+            let by = self.would_fit_without(snapshot, name, usage, &nominee.targets);
+            nominee.kept_out_by.extend(by);
             return Outcome::NoLongerFits;
         }
         self.victims.extend(nominee.targets.iter().map(|(key, _)| key.clone()));

@@ -30,6 +30,8 @@ pub struct LastAssignment {
     pub generation: u64,
     /// How often something had been released in the tree when the scan began.
     pub since: u64,
+    /// Who only reserved what it would have got, since the scan began.
+    pub kept_out_by: BTreeSet<Name>,
 }
 
 impl LastAssignment {
@@ -182,6 +184,17 @@ impl PendingQueue {
             }
             self.failed_shapes.insert(shape);
         }
+    }
+
+    /// A workload gets another chance, and all that are equal.
+    pub fn retry(&mut self, key: &Name) {
+        let equal = shape(&self.pending[key].workload);
+        for pending in self.pending.values_mut() {
+            if pending.place == Place::Inadmissible && shape(&pending.workload) == equal {
+                pending.place = Place::Heap;
+            }
+        }
+        self.failed_shapes.remove(&equal);
     }
 
     /// Everything inadmissible gets another chance.

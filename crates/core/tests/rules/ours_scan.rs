@@ -1,6 +1,6 @@
 //! Flavor searches: where those end that go on over several cycles, and what is reported of them. Ours.
 
-use crate::world::{World, cq, job, q};
+use crate::world::{NO_LONGER_FITS, World, cq, job, q};
 use sluice_core::PreemptionPolicy::Any;
 use sluice_core::{
     BorrowWithinCohort, Fungibility, FungibilityPolicy, FungibilityPreference, Reason, WhenCanPreempt,
@@ -94,4 +94,73 @@ fn where_preemption_is_preferred_to_borrowing_what_is_missing_is_told_next_to_wh
     w.submit(job("j", "a").req("cpu", 2).gpu(4));
     assert_eq!(w.cycle(), ["j WaitingForQuota"]);
     assert!(w.message("j").ends_with("insufficient unused quota for gpu in flavor x, 4 more needed"));
+}
+
+/// `b` may borrow in `x` and is too big for `y`. The heads of `a` want more of `x` than is free, and reserve their own quota of it.
+fn kept_out(strict: bool) -> World {
+    let mut w = World::new();
+    let a = cq("a").cohort("co").flavor("x", &[("cpu", q(4))]);
+    w.cq(if strict { a.strict() } else { a });
+    w.cq(cq("b").cohort("co").flavor("x", &[("cpu", q(0))]).flavor("y", &[("cpu", q(1))]));
+    w.running(job("r", "a").req("cpu", 1), "x");
+    w.submit(job("big", "a").req("cpu", 4));
+    w.submit(job("j", "b").req("cpu", 3));
+    w
+}
+
+#[test]
+fn who_was_kept_out_by_a_reservation_is_tried_again_when_that_is_gone() {
+    let mut w = kept_out(false);
+    assert_eq!(w.cycle(), ["big WaitingForQuota".to_owned(), format!("j {NO_LONGER_FITS}")]);
+    assert_eq!(w.inadmissible("a"), ["big"]);
+    assert_eq!(w.cycle(), ["j WaitingForQuota"], "the search goes on with y, as the reference has it");
+    let first = "insufficient unused quota for cpu in flavor x, 3m more needed";
+    let second = "insufficient quota for cpu in flavor y, previously considered podsets requests (0) + current podset request (3m) > maximum capacity (1m)";
+    assert_eq!(w.message("j"), format!("couldn't assign flavors to pod set main: {second}, {first}"));
+    assert!(w.report.scanning);
+    assert_eq!(w.heap("b"), ["j"]);
+    assert_eq!(w.cycle(), ["j admitted x"]);
+}
+
+#[test]
+fn who_is_kept_out_in_every_cycle_waits_for_the_head_that_reserves() {
+    let mut w = kept_out(true);
+    w.cycle();
+    assert_eq!(w.cycle(), ["j WaitingForQuota", "big WaitingForQuota"]);
+    assert!(!w.report.scanning);
+    assert_eq!(w.inadmissible("b"), ["j"]);
+    assert_eq!(w.cycle(), ["big WaitingForQuota"], "it reserves still");
+    assert_eq!(w.inadmissible("b"), ["j"]);
+    // Another head goes before it, and reserves nothing.
+    w.submit(job("first", "a").req("cpu", 9).priority(9));
+    assert_eq!(w.cycle(), ["first ExceedsMaxQuota"]);
+    assert!(w.report.scanning);
+    assert_eq!(w.heap("b"), ["j"]);
+    assert_eq!(w.cycle(), ["first ExceedsMaxQuota", "j admitted x"]);
+}
+
+#[test]
+fn equal_workloads_are_tried_again_with_the_one_that_was_kept_out() {
+    let mut w = kept_out(false);
+    w.submit(job("j2", "b").req("cpu", 3));
+    w.cycle();
+    w.cycle();
+    assert_eq!(w.heap("b"), ["j", "j2"]);
+    assert_eq!(w.cycle(), ["j admitted x"]);
+    w.finished("j");
+    assert_eq!(w.settle().last().unwrap(), "j2 admitted x");
+}
+
+#[test]
+fn who_is_kept_out_again_and_again_is_tried_a_limited_number_of_times() {
+    let mut w = kept_out(false);
+    for number in 0..40 {
+        w.submit(job(&format!("big{number:02}"), "a").req("cpu", 4).priority(100 - number));
+    }
+    let lines = w.settle();
+    let kept_out = format!("j {NO_LONGER_FITS}");
+    assert_eq!(lines.iter().filter(|line| **line == kept_out).count(), 13);
+    assert_eq!(w.inadmissible("b"), ["j"]);
+    w.finished("r");
+    assert!(w.settle().contains(&"big00 admitted x".to_owned()));
 }

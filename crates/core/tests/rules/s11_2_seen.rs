@@ -297,7 +297,7 @@ fn s11_2_09_unless_it_kept_others_from_quota() {
     w.running(job("r", "a").gpu(2), "x");
     w.submit_all([job("head", "a").gpu(4).priority(5), job("j", "b").gpu(2)]);
     assert_eq!(w.cycle(), ["head WaitingForQuota".to_owned(), format!("j {NO_LONGER_FITS}")]);
-    assert_eq!(w.cycle(), ["j ExceedsMaxQuota", "head WaitingForQuota"]);
+    assert_eq!(w.cycle(), ["j WaitingForQuota", "head WaitingForQuota"]);
     assert_eq!(w.inadmissible("b"), ["j"]);
     w.submit(job("next", "a").gpu(1).priority(3));
     w.submit(job("head", "a").gpu(4).priority(1));
