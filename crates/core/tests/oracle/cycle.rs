@@ -266,12 +266,8 @@ impl Oracle {
     fn retry_kept_out(&mut self, reserving: &BTreeSet<Name>) {
         let places = self.places();
         let stays = |key: &Name| reserving.contains(key) && places.get(key) == Some(&Place::Heap);
-        let ended: Vec<Name> = self
-            .kept_out
-            .iter()
-            .filter(|(_, by)| !by.iter().all(stays))
-            .map(|(key, _)| key.clone())
-            .collect();
+        let ended = self.kept_out.iter().filter(|(_, by)| !by.iter().all(stays));
+        let ended: Vec<Name> = ended.map(|(key, _)| key.clone()).collect();
         let mut trees: BTreeMap<Node, Vec<(Name, Name)>> = BTreeMap::new();
         for key in ended {
             self.kept_out.remove(&key);
@@ -283,10 +279,7 @@ impl Oracle {
         for (root, concerned) in trees {
             let freed = self.freed.get(&root).copied().unwrap_or_default();
             let retries = self.retries.entry(root).or_default();
-            if retries.0 != freed {
-                *retries = (freed, 0);
-            }
-            retries.1 += 1;
+            *retries = (freed, if retries.0 == freed { retries.1 + 1 } else { 1 });
             if retries.1 <= MOST_RETRIES {
                 for (name, key) in concerned {
                     self.queues.get_mut(&name).expect("the queue exists").retry(&key);
@@ -392,20 +385,15 @@ impl<'a> Processing<'a> {
     }
 
     /// Who reserved something in this tree, if the usage would fit but for that.
-    fn would_fit_without(
-        &self,
-        snapshot: &mut Snapshot<'a>,
-        name: &Name,
-        usage: &Usage,
-        targets: &[Target],
-    ) -> BTreeSet<Name> {
+    fn would_fit_without(&self, snapshot: &mut Snapshot<'a>, nominee: &Nominee) -> BTreeSet<Name> {
+        let (name, usage) = (&nominee.workload.queue, &nominee.assignment.usage);
         let root = snapshot.tree.root(&queue(name)).clone();
         let here = |(_, of, _): &&(Name, Name, Usage)| *snapshot.tree.root(&queue(of)) == root;
         let reserved: Vec<&(Name, Name, Usage)> = self.reserved.iter().filter(here).collect();
         for (_, of, usage) in &reserved {
             snapshot.remove(of, usage);
         }
-        let fits = self.fits(snapshot, name, usage, targets);
+        let fits = self.fits(snapshot, name, usage, &nominee.targets);
         for (_, of, usage) in &reserved {
             snapshot.add(of, usage);
         }
@@ -456,8 +444,7 @@ impl<'a> Processing<'a> {
                     nominee.keeps_capacity = reserved.values().any(|amount| *amount > Amount::ZERO);
                     snapshot.add(name, &reserved);
                     if nominee.keeps_capacity {
-                        let key = nominee.workload.key.clone();
-                        self.reserved.push((key, name.clone(), reserved));
+                        self.reserved.push((nominee.workload.key.clone(), name.clone(), reserved));
                     }
                 }
                 return Outcome::NoCandidates;
@@ -479,7 +466,7 @@ impl<'a> Processing<'a> {
             return Outcome::NoLongerFits;
         }
         if !self.fits(snapshot, name, usage, &nominee.targets) {
-            let by = self.would_fit_without(snapshot, name, usage, &nominee.targets);
+            let by = self.would_fit_without(snapshot, nominee);
             nominee.kept_out_by.extend(by);
             return Outcome::NoLongerFits;
         }
