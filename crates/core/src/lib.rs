@@ -39,7 +39,7 @@
 //! | ours: RequeueReclaimersOnBorrowing | `reclaimers` |
 //! | ours: workloads that reservations kept out are tried again | `kept_out` |
 #![forbid(unsafe_code)]
-#![warn(clippy::disallowed_types)]
+#![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod activity;
 mod admission_fair_sharing;

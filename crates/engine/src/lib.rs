@@ -8,7 +8,7 @@
 //! * Quota is given back only after the job's pods are gone, and a job starts only after its admission was written.
 //! * Nothing is decided before everything was seen once, and nothing by a replica that does not lead.
 #![forbid(unsafe_code)]
-#![warn(clippy::disallowed_types)]
+#![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod account;
 mod answers;

@@ -11,6 +11,7 @@
 //!
 //! Source of the contract: reference 07.
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod affinity;
 mod job;

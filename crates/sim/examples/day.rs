@@ -1,6 +1,7 @@
 //! A day of many jobs in many queues, to see how fast the simulator is: `cargo run --release -p sluice-sim --example day`.
 //!
 //! Arguments: the number of jobs (100000) and of ClusterQueues (1000).
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures")]
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

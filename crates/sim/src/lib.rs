@@ -8,7 +8,7 @@
 //! * what one job draws does not depend on the others, so that two futures can be compared;
 //! * no manifest makes it panic: what cannot be read is said with file, document and field.
 #![forbid(unsafe_code)]
-#![warn(clippy::disallowed_types)]
+#![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod agenda;
 mod autoscaler;

@@ -1,4 +1,5 @@
 //! Whole simulations: the scenarios of `examples/simulate`, determinism, conservation of quota, reports, what-if, replay.
+#![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 use std::collections::BTreeMap;

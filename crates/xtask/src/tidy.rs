@@ -76,6 +76,10 @@ const fn pure(name: &'static str, may_use: &'static [&'static str]) -> Crate {
     Crate { name, may_use, forbidden: &["tokio", "kube", "axum", "hyper", "reqwest"] }
 }
 
+/// The crates without clock, randomness and I/O: each has a `clippy.toml` that forbids them, with the same text in all. clippy
+/// reads only the file next to a crate's `Cargo.toml`, or the one of the workspace.
+const WITHOUT_CLOCK: [&str; 4] = ["core", "engine", "jobs", "sim"];
+
 /// Where the golden list of core's dependencies is.
 const CORE_DEPENDENCIES: &str = "crates/core/dependencies.txt";
 
@@ -107,6 +111,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         findings.extend(words(path, text));
     }
     findings.extend(forgotten_exceptions(&files));
+    findings.extend(clippy_lists(&files));
     findings.extend(citations::check(&files));
     findings.extend(retired::check(&files));
     findings.extend(dependencies(&packages));
@@ -143,6 +148,17 @@ fn forgotten_exceptions(files: &BTreeMap<String, String>) -> Vec<String> {
         .filter(|(path, _)| !needed(path))
         .map(|(path, _)| format!("{path}: is no exception any more; take it off the list in tidy.rs"))
         .collect()
+}
+
+/// The lists of what clippy forbids are there and alike.
+fn clippy_lists(files: &BTreeMap<String, String>) -> Vec<String> {
+    let path = |name: &str| format!("crates/{name}/clippy.toml");
+    let Some(first) = files.get(&path(WITHOUT_CLOCK[0])) else {
+        return vec![format!("{}: is missing", path(WITHOUT_CLOCK[0]))];
+    };
+    let differs = |name: &&&str| files.get(&path(name)) != Some(first);
+    let finding = |name: &&str| format!("{}: is not the same as {}", path(name), path(WITHOUT_CLOCK[0]));
+    WITHOUT_CLOCK.iter().filter(differs).map(finding).collect()
 }
 
 fn words(path: &str, text: &str) -> Vec<String> {
@@ -288,6 +304,23 @@ mod tests {
         assert!(size("a.rs", &long).is_some());
         assert!(size("a.yaml", &long).is_none());
         assert!(size("a.rs", &"x\n".repeat(MAX_LINES)).is_none());
+    }
+
+    #[test]
+    fn a_clippy_list_that_differs_or_is_missing_is_reported() {
+        let text = |text: &str| text.to_owned();
+        let mut files: BTreeMap<String, String> =
+            WITHOUT_CLOCK.iter().map(|name| (format!("crates/{name}/clippy.toml"), text("list"))).collect();
+        assert!(clippy_lists(&files).is_empty());
+        files.insert(text("crates/sim/clippy.toml"), text("shorter"));
+        files.remove("crates/jobs/clippy.toml");
+        assert_eq!(
+            clippy_lists(&files),
+            [
+                "crates/jobs/clippy.toml: is not the same as crates/core/clippy.toml",
+                "crates/sim/clippy.toml: is not the same as crates/core/clippy.toml"
+            ]
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! * `snapshots`: of their moment, whatever comes later.
 //! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
 //! * `exhaustive`: the core agrees with the oracle over every small world; here a sample, all with `SLUICE_EXHAUSTIVE=all`.
-
+#![expect(clippy::disallowed_methods, reason = "a test reads its cases, and may use all processors")]
 #![expect(clippy::panic, reason = "a test fails by a panic")]
 
 #[path = "../oracle/mod.rs"]

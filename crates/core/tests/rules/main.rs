@@ -3,6 +3,7 @@
 //!
 //! A test is called `s<section>_<rule>_<the rule in its standard words>`. The worlds are built with `world`, a few lines
 //! each. All worlds have the reference's rules only: the gates that are ours are off, except where a test says so.
+#![expect(clippy::disallowed_methods, reason = "a test reads the sources")]
 #![cfg(test)]
 
 mod build;
