@@ -122,7 +122,7 @@ fn write_all(engine: &mut Engine, objects: &[Object]) {
             else {
                 continue;
             };
-            merge(value, body);
+            json_patch::merge(value, &body);
             value["metadata"]["resourceVersion"] = version.to_string().into();
             let result = Ok(Some(from_value(write.object.kind, value)));
             engine.apply(big::now(), Input::Written { id: write.id, result });
@@ -130,22 +130,6 @@ fn write_all(engine: &mut Engine, objects: &[Object]) {
         }
         if !any {
             return;
-        }
-    }
-}
-
-fn merge(into: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch;
-        return;
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            into.as_object_mut().expect("an object").remove(&key);
-        } else if into.get(&key).is_some_and(Value::is_object) {
-            merge(&mut into[&key], value);
-        } else if key != "resourceVersion" {
-            into[&key] = value;
         }
     }
 }

@@ -1,25 +1,6 @@
 //! Patches of JSON documents, as the API server applies them.
 
-use serde_json::{Map, Value};
-
-/// A merge patch (RFC 7386).
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Some(object) = target.as_object_mut() else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            object.remove(key);
-        } else {
-            merge(object.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
+use serde_json::Value;
 
 /// A strategic merge patch of an object of which only the conditions of its status, merged by type, are not merged as RFC 7386 does.
 pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
@@ -28,13 +9,13 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
         let mut conditions = target["status"]["conditions"].as_array().cloned().unwrap_or_default();
         for condition in patched {
             match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
-                Some(known) => merge(known, condition),
+                Some(known) => json_patch::merge(known, condition),
                 None => conditions.push(condition.clone()),
             }
         }
         merged["status"]["conditions"] = Value::Array(conditions);
     }
-    merge(target, &merged);
+    json_patch::merge(target, &merged);
 }
 
 /// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902): the only ones that are used here.
@@ -85,13 +66,6 @@ pub(crate) fn text(value: &Value) -> &str {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn a_merge_patch_removes_what_is_null_and_replaces_lists() {
-        let mut object = json!({"a": {"b": 1, "c": 2}, "l": [1, 2]});
-        merge(&mut object, &json!({"a": {"b": null, "d": 3}, "l": [3]}));
-        assert_eq!(object, json!({"a": {"c": 2, "d": 3}, "l": [3]}));
-    }
 
     #[test]
     fn operations_reach_into_escaped_keys_and_lists() {

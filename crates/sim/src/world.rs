@@ -132,7 +132,7 @@ impl World {
         let mut merged = old.clone();
         for key in ["labels", "annotations"] {
             if let Some(map) = value["metadata"].get(key) {
-                json::merge(&mut merged["metadata"][key], map);
+                json_patch::merge(&mut merged["metadata"][key], map);
             }
         }
         for (key, part) in value.as_object().into_iter().flatten() {
@@ -195,7 +195,7 @@ impl World {
         let missing = || FieldError::new("", format!("there is no {reference}"));
         let old = self.objects.get(reference).ok_or_else(missing)?.clone();
         let mut new = old.clone();
-        json::merge(&mut new, patch);
+        json_patch::merge(&mut new, patch);
         // What was there before is not the patch's.
         let before = schema::check(reference.kind, &old);
         if let Some(wrong) = schema::check(reference.kind, &new).into_iter().find(|w| !before.contains(w)) {
@@ -316,7 +316,7 @@ impl World {
             Write::MergePatch { subresource: Some(_), body } => {
                 self.locked(reference, body)?;
                 if let Some(patch) = body.get("status")
-                    && self.change_status(reference, |status| json::merge(status, patch))
+                    && self.change_status(reference, |status| json_patch::merge(status, patch))
                 {
                     self.echo_of(reference);
                 }
@@ -327,7 +327,7 @@ impl World {
                 if let Some(patch) = patch.as_object_mut() {
                     patch.remove("status");
                 }
-                json::merge(&mut value, &patch);
+                json_patch::merge(&mut value, &patch);
                 if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(&value) {
                     self.remove(reference);
                     self.revision += 1;
@@ -409,7 +409,7 @@ impl World {
         }
         for step in steps {
             match &step.patch {
-                Patch::Merge(body) => json::merge(&mut value, body),
+                Patch::Merge(body) => json_patch::merge(&mut value, body),
                 Patch::Strategic(body) => json::merge_strategically(&mut value, body),
                 Patch::Json(operations) => {
                     json::apply(&mut value, operations).map_err(WriteError::Refused)?;

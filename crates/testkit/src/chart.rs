@@ -5,13 +5,14 @@ use std::fs;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
+use json_patch::merge;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use serde_json::{Value, json};
 
 use crate::assets::{self, Tool, workspace};
 use crate::plane::ControlPlane;
-use crate::setup::{Setup, merge};
+use crate::setup::Setup;
 
 /// The namespace that the chart is installed in.
 pub const NAMESPACE: &str = "kueue-system";

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use json_patch::merge;
 use serde_json::{Value, json};
 
 use crate::plane::ControlPlane;
@@ -105,36 +106,5 @@ impl Setup {
     /// Where the API server reaches the webhooks.
     pub fn webhook_url(&self) -> String {
         format!("https://127.0.0.1:{}", self.webhook)
-    }
-}
-
-/// A JSON merge patch (RFC 7386).
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let Some(target) = target.as_object_mut() else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key).or_insert(Value::Null), value);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_adds_replaces_and_removes() {
-        let mut value = json!({ "a": { "b": 1, "c": 2 }, "d": [1] });
-        merge(&mut value, &json!({ "a": { "b": null, "e": 3 }, "d": [2], "f": { "g": null } }));
-        assert_eq!(value, json!({ "a": { "c": 2, "e": 3 }, "d": [2], "f": {} }));
     }
 }

@@ -1,9 +1,10 @@
 //! ClusterQueue, Cohort, ResourceFlavor.
 
+use json_patch::merge;
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 
-use crate::table::{Table, merge};
+use crate::table::Table;
 
 pub fn quota(name: &str, nominal: &str) -> Value {
     json!({"name": name, "nominalQuota": nominal})

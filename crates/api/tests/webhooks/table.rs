@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use json_patch::merge;
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::webhooks::{AdmissionRequest, AdmissionResponse, AdmissionReview, review};
@@ -96,30 +97,5 @@ impl Table {
         self.gates = Gates::default().with(gate, holds_when);
         self.refuse(&format!("{rule} ({}={holds_when})", gate.name()), refused, old);
         self.gates = Gates::default();
-    }
-}
-
-pub fn merge(target: &mut Value, change: &Value) {
-    match (target, change) {
-        (Value::Object(target), Value::Object(change)) => {
-            for (key, value) in change {
-                if value.is_null() {
-                    target.remove(key);
-                } else {
-                    merge(target.entry(key).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (target, change) => {
-            // A change of an object that is not there yet makes it, without the fields that it takes away.
-            *target = match change {
-                Value::Object(_) => {
-                    let mut made = json!({});
-                    merge(&mut made, change);
-                    made
-                }
-                other => other.clone(),
-            };
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! Workloads.
 
+use json_patch::merge;
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 
-use crate::table::{Table, merge};
+use crate::table::Table;
 
 fn condition(kind: &str, status: &str) -> Value {
     json!({

@@ -1,11 +1,11 @@
 //! Pods that are stuck on lost nodes (reference 06, 6.27).
 
+use json_patch::merge;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::Cluster;
-use crate::model::api::merge;
 
 const NOTE: &str = "Pod forcefully terminated after 1m0.00000003s grace period due to unreachable node `n` (triggered by \
                     `kueue.x-k8s.io/safe-to-forcefully-delete` annotation)";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use json_patch::merge;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling, PodSetInfo};
@@ -46,24 +47,6 @@ pub struct Api {
 
 fn decode<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("the object decodes")
-}
-
-/// RFC 7386.
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (key, value) in patch {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut target[key], value);
-        }
-    }
 }
 
 fn string(value: &Value) -> Arc<str> {

@@ -1,6 +1,7 @@
 //! What would let a job start: each remedy is tried in the engine before it is shown.
 
 use jiff::SignedDuration;
+use json_patch::merge;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
@@ -11,7 +12,7 @@ use sluice_quantity::{Amount, quantity_of};
 use super::preemption::nominal_amount;
 use super::{ExplainError, Forecast, Question};
 use crate::duration::show;
-use crate::json::{merge, text};
+use crate::json::text;
 use crate::record::{HoldEnd, show_amount};
 use crate::simulation::Simulation;
 

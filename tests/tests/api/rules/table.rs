@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use json_patch::merge;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
@@ -171,22 +172,4 @@ async fn strictly(
     })
     .await
     .unwrap()
-}
-
-fn merge(target: &mut Value, change: &Value) {
-    let Value::Object(change) = change else {
-        *target = change.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let target = target.as_object_mut().unwrap();
-    for (key, value) in change {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
 }
