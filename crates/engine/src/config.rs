@@ -16,6 +16,12 @@ pub use parts::Part;
 /// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds.
 const HOTSWAP_STEPS: u64 = 200_000;
 
+/// See [`EngineConfig::status_interval_ms`].
+const STATUS_INTERVAL_MS: i64 = 1_000;
+
+/// See [`EngineConfig::message_interval_seconds`].
+const MESSAGE_INTERVAL_SECONDS: i64 = 30;
+
 /// The engine's configuration.
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
 #[derive(Clone, Debug)]
@@ -129,8 +135,8 @@ impl Default for EngineConfig {
             cluster_queue_resource_metrics: false,
             custom_labels: Vec::new(),
             local_queue_metrics: file::LocalQueueMetrics { enable: true, local_queue_selector: None },
-            status_interval_ms: 1_000,
-            message_interval_seconds: 30,
+            status_interval_ms: STATUS_INTERVAL_MS,
+            message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
             provisioning: false,
             without: BTreeSet::new(),
@@ -143,15 +149,54 @@ impl Default for EngineConfig {
 }
 
 impl From<&file::Configuration> for EngineConfig {
+    /// Every section and every field of the file is named, here and below: a new one does not compile until it is named here, for the
+    /// engine or not.
     fn from(file: &file::Configuration) -> Self {
-        let listed = |kind: &JobKind| file.integrations.frameworks.iter().any(|f| f == kind.framework());
-        let retention = file.object_retention_policies.workloads.clone().unwrap_or_default();
+        let file::Configuration {
+            gates,
+            manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector,
+            integrations,
+            wait_for_pods_ready,
+            fair_sharing,
+            admission_fair_sharing,
+            resources,
+            object_retention_policies: file::ObjectRetentionPolicies { workloads: retention },
+            provisioning_requests: file::ProvisioningRequests { old_pod_annotations },
+            hotswap,
+            metrics,
+            // The manager's alone.
+            namespace: _,
+            webhook: _,
+            health: _,
+            pprof_bind_address: _,
+            leader_election: _,
+            controller: _,
+            tls: _,
+            internal_cert_management: _,
+            client_connection: _,
+            multi_kueue: _,
+            visibility_server: _,
+            // As written; `gates` has what they come to.
+            feature_gates: _,
+        } = file;
+        let file::Integrations { frameworks, external_frameworks: _, label_keys_to_copy } = integrations;
+        let file::Metrics {
+            bind_address: _,
+            enable_cluster_queue_resources,
+            custom_labels,
+            local_queue_metrics,
+        } = metrics;
+        let file::LocalQueueMetrics { enable, local_queue_selector } = local_queue_metrics;
+        let file::WorkloadRetentionPolicy { after_finished, after_deactivated_by_kueue } =
+            retention.clone().unwrap_or_default();
+        let listed = |kind: &JobKind| frameworks.iter().any(|f| f == kind.framework());
         let seconds = |d: file::Duration| d.as_secs_up();
-        let custom_labels = Some(&file.metrics.custom_labels)
-            .filter(|_| file.gates.enabled(Gate::CustomMetricLabels))
+        let custom_labels = Some(custom_labels)
+            .filter(|_| gates.enabled(Gate::CustomMetricLabels))
             .cloned()
             .unwrap_or_default();
-        let mut label_keys_to_copy = file.integrations.label_keys_to_copy.clone();
+        let mut label_keys_to_copy = label_keys_to_copy.clone();
         let mut annotation_keys_to_copy = Vec::new();
         // A Workload that a job makes has the labels of the job that its metrics are to have.
         for entry in custom_labels.iter().filter(|entry| entry.source_kind == file::SourceKind::Workload) {
@@ -164,86 +209,100 @@ impl From<&file::Configuration> for EngineConfig {
             }
         }
         Self {
-            gates: file.gates,
-            manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
-            managed_jobs_namespace_selector: Some(file.managed_jobs_namespace_selector.clone()),
+            gates: *gates,
+            manage_jobs_without_queue_name: *manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector: Some(managed_jobs_namespace_selector.clone()),
             frameworks: JobKind::ALL.into_iter().filter(listed).collect(),
             label_keys_to_copy,
             annotation_keys_to_copy,
-            wait_for_pods_ready: file
-                .wait_for_pods_ready
+            wait_for_pods_ready: wait_for_pods_ready
                 .as_ref()
-                .filter(|_| !file.gates.enabled(Gate::DisableWaitForPodsReady))
+                .filter(|_| !gates.enabled(Gate::DisableWaitForPodsReady))
                 .map(WaitForPodsReady::from),
-            fair_sharing: file.fair_sharing.as_ref().map(fair_sharing),
-            admission_fair_sharing: file.admission_fair_sharing.as_ref().map(admission_fair_sharing),
-            resources: ResourceConfig::from(&file.resources),
-            retention_after_finished_seconds: retention.after_finished.map(seconds),
-            retention_after_deactivated_seconds: retention.after_deactivated_by_kueue.map(seconds),
-            old_provisioning_annotations: file.provisioning_requests.old_pod_annotations,
-            hotswap: file.hotswap.clone(),
-            hotswap_steps: HOTSWAP_STEPS,
-            cluster_queue_resource_metrics: file.metrics.enable_cluster_queue_resources,
+            fair_sharing: fair_sharing.as_ref().map(self::fair_sharing),
+            admission_fair_sharing: admission_fair_sharing.as_ref().map(self::admission_fair_sharing),
+            resources: ResourceConfig::from(resources),
+            retention_after_finished_seconds: after_finished.map(seconds),
+            retention_after_deactivated_seconds: after_deactivated_by_kueue.map(seconds),
+            old_provisioning_annotations: *old_pod_annotations,
+            hotswap: hotswap.clone(),
+            cluster_queue_resource_metrics: *enable_cluster_queue_resources,
             custom_labels,
             local_queue_metrics: file::LocalQueueMetrics {
-                enable: file.metrics.local_queue_metrics.enable
-                    && file.gates.enabled(Gate::LocalQueueMetrics),
-                ..file.metrics.local_queue_metrics.clone()
+                enable: *enable && gates.enabled(Gate::LocalQueueMetrics),
+                local_queue_selector: local_queue_selector.clone(),
             },
-            ..Self::default()
+            // What no file says; the simulator and tests set it.
+            status_interval_ms: STATUS_INTERVAL_MS,
+            message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
+            scheduling: true,
+            provisioning: false,
+            without: BTreeSet::new(),
+            hotswap_steps: HOTSWAP_STEPS,
+            inject_panics: false,
         }
     }
 }
 
 impl From<&file::WaitForPodsReady> for WaitForPodsReady {
     fn from(file: &file::WaitForPodsReady) -> Self {
-        let requeuing = &file.requeuing_strategy;
+        let file::WaitForPodsReady { timeout, block_admission, recovery_timeout, requeuing_strategy } = file;
+        let file::RequeuingStrategy {
+            timestamp,
+            backoff_limit_count,
+            backoff_base_seconds,
+            backoff_max_seconds,
+        } = requeuing_strategy;
         Self {
             // Below a second, it is a timeout like any other: zero alone means none.
-            timeout_seconds: file.timeout.as_secs_up(),
-            recovery_timeout_seconds: Some(file.recovery_timeout.as_secs_up()).filter(|s| *s > 0),
-            block_admission: file.block_admission,
-            order_by_eviction: requeuing.timestamp == file::RequeuingTimestamp::Eviction,
-            backoff_limit_count: requeuing.backoff_limit_count,
-            backoff_base_seconds: i64::from(requeuing.backoff_base_seconds),
-            backoff_max_seconds: i64::from(requeuing.backoff_max_seconds),
+            timeout_seconds: timeout.as_secs_up(),
+            recovery_timeout_seconds: Some(recovery_timeout.as_secs_up()).filter(|s| *s > 0),
+            block_admission: *block_admission,
+            order_by_eviction: *timestamp == file::RequeuingTimestamp::Eviction,
+            backoff_limit_count: *backoff_limit_count,
+            backoff_base_seconds: i64::from(*backoff_base_seconds),
+            backoff_max_seconds: i64::from(*backoff_max_seconds),
         }
     }
 }
 
 impl From<&file::Resources> for ResourceConfig {
     fn from(file: &file::Resources) -> Self {
-        let rule = |t: &file::Transformation| {
+        let file::Resources { exclude_resource_prefixes, quota_check_strategy, transformations } = file;
+        let rule = |rule: &file::Transformation| {
+            let file::Transformation { input, strategy, multiply_by, outputs } = rule;
             let rule = Transformation {
-                retain: t.strategy == file::TransformationStrategy::Retain,
-                multiply_by: t.multiply_by.clone(),
-                outputs: t.outputs.clone(),
+                retain: *strategy == file::TransformationStrategy::Retain,
+                multiply_by: multiply_by.clone(),
+                outputs: outputs.clone(),
             };
-            (t.input.clone(), rule)
+            (input.clone(), rule)
         };
         Self {
-            exclude_prefixes: file.exclude_resource_prefixes.clone(),
-            ignore_undeclared: file.quota_check_strategy == file::QuotaCheckStrategy::IgnoreUndeclared,
-            transformations: file.transformations.iter().map(rule).collect(),
+            exclude_prefixes: exclude_resource_prefixes.clone(),
+            ignore_undeclared: *quota_check_strategy == file::QuotaCheckStrategy::IgnoreUndeclared,
+            transformations: transformations.iter().map(rule).collect(),
         }
     }
 }
 
 fn fair_sharing(file: &file::FairSharing) -> core::FairSharing {
+    let file::FairSharing { preemption_strategies } = file;
     let strategy = |s: &file::PreemptionStrategy| match s {
         file::PreemptionStrategy::LessThanOrEqualToFinalShare => {
             core::FairStrategy::LessThanOrEqualToFinalShare
         }
         file::PreemptionStrategy::LessThanInitialShare => core::FairStrategy::LessThanInitialShare,
     };
-    core::FairSharing { strategies: file.preemption_strategies.iter().map(strategy).collect() }
+    core::FairSharing { strategies: preemption_strategies.iter().map(strategy).collect() }
 }
 
 fn admission_fair_sharing(file: &file::AdmissionFairSharing) -> core::AdmissionFairSharing {
+    let file::AdmissionFairSharing { usage_half_life_time, usage_sampling_interval, resource_weights } = file;
     core::AdmissionFairSharing {
-        half_life_seconds: file.usage_half_life_time.as_secs_up(),
-        sampling_interval_seconds: file.usage_sampling_interval.as_secs_up(),
-        resource_weights: file.resource_weights.iter().map(|(r, w)| (r.as_str().into(), *w)).collect(),
+        half_life_seconds: usage_half_life_time.as_secs_up(),
+        sampling_interval_seconds: usage_sampling_interval.as_secs_up(),
+        resource_weights: resource_weights.iter().map(|(r, w)| (r.as_str().into(), *w)).collect(),
     }
 }
 
