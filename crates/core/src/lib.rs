@@ -97,12 +97,13 @@ pub use report::{
 pub use scheduler::Scheduler;
 pub use second_pass::SecondPass;
 pub use sluice_quantity::Amount;
+pub use sluice_selector::Operator;
 pub use snapshot::{Snapshot, Stats};
 pub use spec::{
     BorrowWithinCohort, CheckController, CheckRule, CheckSpec, ClusterQueueSpec, CohortSpec, Expression,
     FlavorQuotas, FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec,
-    Operator, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector,
-    StopPolicy, Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
+    Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector, StopPolicy,
+    Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
 };
 pub use standing::Standing;
 pub use workload::{

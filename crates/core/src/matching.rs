@@ -2,7 +2,7 @@
 
 use crate::Name;
 use crate::reason::Refusal;
-use crate::spec::{Expression, FlavorSpec, Operator, Selector, Taint, TaintEffect, Toleration};
+use crate::spec::{Expression, FlavorSpec, Selector, Taint, TaintEffect, Toleration};
 use crate::workload::PodSetSpec;
 
 /// Why the pod set may not use the flavor, if so.
@@ -65,22 +65,5 @@ fn label<'a>(labels: &'a [(Name, Name)], key: &str) -> Option<&'a str> {
 }
 
 fn holds(expression: &Expression, labels: &[(Name, Name)]) -> bool {
-    let found = label(labels, &expression.key);
-    let listed = |value: &str| expression.values.iter().any(|other| &**other == value);
-    let compared = |above: bool| {
-        let bound = expression.values.first().and_then(|value| value.parse::<i64>().ok());
-        match (found.and_then(|value| value.parse::<i64>().ok()), bound) {
-            (Some(value), Some(bound)) if above => value > bound,
-            (Some(value), Some(bound)) => value < bound,
-            _ => false,
-        }
-    };
-    match expression.op {
-        Operator::In => found.is_some_and(listed),
-        Operator::NotIn => !found.is_some_and(listed),
-        Operator::Exists => found.is_some(),
-        Operator::DoesNotExist => found.is_none(),
-        Operator::Gt => compared(true),
-        Operator::Lt => compared(false),
-    }
+    expression.op.holds(label(labels, &expression.key), expression.values.iter().map(|value| &**value))
 }

@@ -1,5 +1,7 @@
 //! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: what the core is told about the world's quota.
 
+use sluice_selector::Operator;
+
 use crate::{Amount, Name};
 
 /// A point in time: nanoseconds since the Unix epoch.
@@ -328,23 +330,6 @@ pub struct Expression {
     pub op: Operator,
     /// What it is compared with.
     pub values: Vec<Name>,
-}
-
-/// The operators of label selectors and node affinity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operator {
-    /// The label has one of the values.
-    In,
-    /// The label is absent or has none of the values.
-    NotIn,
-    /// The label is there.
-    Exists,
-    /// The label is not there.
-    DoesNotExist,
-    /// The label is an integer above the value (node affinity only).
-    Gt,
-    /// The label is an integer below the value (node affinity only).
-    Lt,
 }
 
 /// A node taint.

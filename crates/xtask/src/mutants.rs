@@ -43,7 +43,7 @@ struct Mutant {
 }
 
 /// The packages that the copy consists of.
-const PACKAGES: [&str; 2] = ["crates/quantity", "crates/core"];
+const PACKAGES: [&str; 3] = ["crates/quantity", "crates/selector", "crates/core"];
 
 /// The tests that have to notice, and what of them needs files that the copy does not have.
 const TESTS: [(&str, Option<&str>); 3] =
@@ -269,7 +269,7 @@ mod tests {
         let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\n    \"crates/a\",\n]\ndefault-members = [\"crates/a\"]\n\n[x]\nopt-level = 2\n";
         assert_eq!(
             small_manifest(manifest).unwrap(),
-            "[workspace]\nresolver = \"3\"\nmembers = [\"crates/quantity\", \"crates/core\"]\n\n[x]\nopt-level = 1\n"
+            "[workspace]\nresolver = \"3\"\nmembers = [\"crates/quantity\", \"crates/selector\", \"crates/core\"]\n\n[x]\nopt-level = 1\n"
         );
         assert!(small_manifest("[package]\n").is_err());
     }

@@ -33,13 +33,21 @@ const FORBIDDEN: [(&str, &str); 7] = [
 ];
 
 /// Which crates of the workspace a crate may depend on, and which crates of others it must not.
-const CRATES: [Crate; 11] = [
+const CRATES: [Crate; 12] = [
     pure("sluice-quantity", &[]),
-    pure("sluice-core", &["sluice-quantity"]),
-    Crate { name: "sluice-api", may_use: &["sluice-quantity"], forbidden: &["tokio", "axum"] },
-    pure("sluice-engine", &["sluice-core", "sluice-api", "sluice-quantity"]),
+    pure("sluice-selector", &[]),
+    pure("sluice-core", &["sluice-quantity", "sluice-selector"]),
+    Crate {
+        name: "sluice-api",
+        may_use: &["sluice-quantity", "sluice-selector"],
+        forbidden: &["tokio", "axum"],
+    },
+    pure("sluice-engine", &["sluice-core", "sluice-api", "sluice-quantity", "sluice-selector"]),
     pure("sluice-jobs", &["sluice-api", "sluice-quantity"]),
-    pure("sluice-sim", &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-quantity", "sluice-core"]),
+    pure(
+        "sluice-sim",
+        &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-quantity", "sluice-selector", "sluice-core"],
+    ),
     Crate {
         name: "sluice-manager",
         may_use: &[

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use sluice_selector::Operator;
 
 use super::reader::Reader;
 
@@ -13,15 +14,9 @@ pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> b
 }
 
 fn satisfies(requirement: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let value = labels.get(&requirement.key);
-    let listed = || value.is_some_and(|value| requirement.values.iter().flatten().any(|v| v == value));
-    match requirement.operator.as_str() {
-        "In" => listed(),
-        "NotIn" => !listed(),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        _ => false,
-    }
+    let label = labels.get(&requirement.key).map(String::as_str);
+    let values = requirement.values.iter().flatten().map(String::as_str);
+    Operator::of_labels(&requirement.operator).is_some_and(|operator| operator.holds(label, values))
 }
 
 /// Reads a selector of the configuration file.

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Tole
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 use sluice_quantity::{CPU, Quantity, is_extended};
+use sluice_selector::Operator;
 
 use super::health::{self, Health};
 use super::pods::{Pod, PodKey};
@@ -135,18 +136,9 @@ pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -
 /// Whether one of the terms of a required node affinity holds. A term without any requirement selects no node.
 pub(crate) fn has_affinity(node: &slim::Node, terms: &[NodeSelectorTerm]) -> bool {
     let holds = |e: &NodeSelectorRequirement, value: Option<&String>| {
-        let values = e.values.as_deref().unwrap_or_default();
-        let number = |text: &String| text.parse::<i64>().ok();
-        let compared = || Some((number(value?)?, number(values.first()?)?));
-        match e.operator.as_str() {
-            "In" => value.is_some_and(|v| values.contains(v)),
-            "NotIn" => value.is_none_or(|v| !values.contains(v)),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            "Gt" => compared().is_some_and(|(is, than)| is > than),
-            "Lt" => compared().is_some_and(|(is, than)| is < than),
-            _ => false,
-        }
+        let values = e.values.iter().flatten().map(String::as_str);
+        let operator = Operator::of_nodes(&e.operator);
+        operator.is_some_and(|operator| operator.holds(value.map(String::as_str), values))
     };
     let label = |e: &NodeSelectorRequirement| {
         holds(e, node.metadata.labels.as_ref().and_then(|labels| labels.get(&e.key)))

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use sluice_core::{AffinityTerm, Expression, Name, Operator, Selector, Taint, TaintEffect, Toleration};
+use sluice_core::{AffinityTerm, Expression, Name, Selector, Taint, TaintEffect, Toleration};
+use sluice_selector::Operator;
 use std::collections::BTreeMap;
 
 use super::name;
@@ -16,18 +17,6 @@ fn names(values: Option<&Vec<String>>) -> Vec<Name> {
     values.into_iter().flatten().map(|v| name(v)).collect()
 }
 
-fn operator(text: &str) -> Option<Operator> {
-    match text {
-        "In" => Some(Operator::In),
-        "NotIn" => Some(Operator::NotIn),
-        "Exists" => Some(Operator::Exists),
-        "DoesNotExist" => Some(Operator::DoesNotExist),
-        "Gt" => Some(Operator::Gt),
-        "Lt" => Some(Operator::Lt),
-        _ => None,
-    }
-}
-
 /// A label selector; one with an operator that does not exist selects nothing.
 pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
     let expressions: Option<Vec<_>> = api
@@ -35,7 +24,7 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
         .iter()
         .flatten()
         .map(|e| {
-            let op = operator(&e.operator).filter(|op| !matches!(op, Operator::Gt | Operator::Lt))?;
+            let op = Operator::of_labels(&e.operator)?;
             Some(Expression { key: name(&e.key), op, values: names(e.values.as_ref()) })
         })
         .collect();
@@ -45,27 +34,10 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
     })
 }
 
-/// Whether labels match a selector.
-pub(crate) fn matches(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
-    let equal = |(key, value): &(Name, Name)| labels.get(&**key).is_some_and(|v| **v == **value);
-    let holds = |e: &Expression| {
-        let value = labels.get(&*e.key);
-        let listed = value.is_some_and(|v| e.values.iter().any(|w| **w == **v));
-        match e.op {
-            Operator::In => listed,
-            Operator::NotIn => !listed,
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::Gt | Operator::Lt => false,
-        }
-    };
-    selector.match_labels.iter().all(equal) && selector.expressions.iter().all(holds)
-}
-
 /// The terms of a required node affinity; `matchFields` are not looked at (reference 06, 6.6).
 pub(crate) fn affinity(terms: &[api::NodeSelectorTerm]) -> Vec<AffinityTerm> {
     let expression = |e: &api::NodeSelectorRequirement| {
-        let op = operator(&e.operator)?;
+        let op = Operator::of_nodes(&e.operator)?;
         Some(Expression { key: name(&e.key), op, values: names(e.values.as_ref()) })
     };
     terms

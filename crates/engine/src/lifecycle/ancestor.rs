@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobView};
 
 use super::workload::later;
 use crate::effect::{EventType, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::scheduling::{self, selector};
 use crate::ingest::workload::is;
 use crate::outbox::event;
 use crate::reporter;
@@ -77,10 +77,8 @@ impl Engine {
     /// Whether jobs of a namespace are managed.
     pub(super) fn manages_namespace(&self, namespace: &str) -> bool {
         let Some(wanted) = &self.config.managed_jobs_namespace_selector else { return true };
-        let labels =
-            self.world.namespaces.get(namespace).map(|n| n.metadata.labels.clone().unwrap_or_default());
-        let (Some(labels), Some(wanted)) = (labels, selector(wanted)) else { return false };
-        scheduling::matches(&wanted, &labels)
+        let Some(namespace) = self.world.namespaces.get(namespace) else { return false };
+        selector_matches(wanted, &namespace.metadata.labels.clone().unwrap_or_default())
     }
 
     /// The managed job above a job, if there is one.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::config::selector_matches;
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2::{ClusterQueue, StopPolicy, WorkloadStatus};
 use sluice_core::{Detail, Name, Reason, WorkloadKey};
@@ -14,7 +15,6 @@ use crate::REPORTER_WORKLOAD;
 use crate::effect::{Effect, EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
-use crate::ingest::scheduling::{self, selector};
 use crate::ingest::workload::{self as ingested, admission_gates, is, reserved};
 use crate::outbox::{event, log};
 use crate::world::workload_ref;
@@ -283,11 +283,11 @@ impl Engine {
 
     /// Whether a ClusterQueue selects a namespace.
     fn selects(&self, queue: &ClusterQueue, namespace: &Name) -> bool {
-        let selector = queue.spec.namespace_selector.as_ref().and_then(selector);
+        let selector = queue.spec.namespace_selector.as_ref();
         let namespace = self.world.namespaces.get(namespace);
         match (selector, namespace) {
             (Some(selector), Some(namespace)) => {
-                scheduling::matches(&selector, &namespace.metadata.labels.clone().unwrap_or_default())
+                selector_matches(selector, &namespace.metadata.labels.clone().unwrap_or_default())
             }
             _ => false,
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use sluice_quantity::is_extended;
+use sluice_selector::Operator;
 
 use super::template::Amounts;
 use crate::json::text;
@@ -59,19 +60,10 @@ fn matches(term: &Value, labels: &Labels) -> bool {
         return false;
     };
     expressions.iter().all(|expression| {
-        let value = labels.get(text(&expression["key"]));
-        let values = || expression["values"].as_array().into_iter().flatten().map(text);
-        let number = |text: &str| text.parse::<i64>().ok();
-        let compared = || Some((number(value?)?, number(values().next()?)?));
-        match text(&expression["operator"]) {
-            "In" => value.is_some_and(|is| values().any(|v| v == is)),
-            "NotIn" => value.is_none_or(|is| values().all(|v| v != is)),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            "Gt" => compared().is_some_and(|(is, than)| is > than),
-            "Lt" => compared().is_some_and(|(is, than)| is < than),
-            _ => false,
-        }
+        let label = labels.get(text(&expression["key"])).map(String::as_str);
+        let values = expression["values"].as_array().into_iter().flatten().map(text);
+        let operator = Operator::of_nodes(text(&expression["operator"]));
+        operator.is_some_and(|operator| operator.holds(label, values))
     })
 }
 
