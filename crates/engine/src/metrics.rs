@@ -50,16 +50,54 @@ pub struct Metric {
     pub labels: &'static [&'static str],
 }
 
+/// A counter or histogram with `N` labels: one that gets another number of values does not compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved<const N: usize> {
+    /// Its name.
+    pub name: &'static str,
+}
+
+/// A gauge with `N` labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Gauge<const N: usize> {
+    /// Its name.
+    pub name: &'static str,
+}
+
+impl<const N: usize> Moved<N> {
+    const fn of(name: &'static str) -> Self {
+        Self { name }
+    }
+}
+
+impl<const N: usize> Gauge<N> {
+    const fn of(name: &'static str) -> Self {
+        Self { name }
+    }
+}
+
+/// The type of a metric's handle.
+macro_rules! handle {
+    (Gauge $labels:tt) => { Gauge<{ const LABELS: &[&str] = &$labels; LABELS.len() }> };
+    ($kind:ident $labels:tt) => { Moved<{ const LABELS: &[&str] = &$labels; LABELS.len() }> };
+}
+
 macro_rules! metrics {
-    ($(#[doc = $help:literal] $constant:ident = $name:literal $kind:ident [$($label:literal),*];)*) => {
-        $(#[doc = $help] pub const $constant: &str = $name;)*
+    ($(#[doc = $help:literal] $constant:ident = $name:literal $kind:ident $labels:tt;)*) => {
+        $(#[doc = $help] pub const $constant: handle!($kind $labels) =
+            <handle!($kind $labels)>::of($name);)*
+
+        /// The names of the metrics.
+        pub mod names {
+            $(#[doc = $help] pub const $constant: &str = $name;)*
+        }
 
         /// Every metric that the engine knows.
         pub const METRICS: &[Metric] = &[$(Metric {
             name: $name,
             help: $help.trim_ascii(),
             kind: MetricKind::$kind,
-            labels: &[$($label),*],
+            labels: &$labels,
         }),*];
     };
 }

@@ -7,6 +7,7 @@ use crate::effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
 };
 use crate::input::ObjectRef;
+use crate::metrics::Moved;
 use crate::world::{Decision, JobKey};
 
 /// A write that has not been answered.
@@ -113,19 +114,19 @@ pub(crate) fn event(
 }
 
 /// Makes an observation.
-pub(crate) fn observe(metric: &'static str, labels: &[&str], value: f64) -> Effect {
+pub(crate) fn observe<const N: usize>(metric: Moved<N>, labels: &[&str; N], value: f64) -> Effect {
     observe_with(metric, labels, value, Vec::new())
 }
 
 /// Makes an observation with the values of custom labels that do not follow from its labels.
-pub(crate) fn observe_with(
-    metric: &'static str,
-    labels: &[&str],
+pub(crate) fn observe_with<const N: usize>(
+    metric: Moved<N>,
+    labels: &[&str; N],
     value: f64,
     custom: Vec<Arc<str>>,
 ) -> Effect {
     let labels = labels.iter().map(|l| Arc::from(*l)).collect();
-    Effect::Observe(Observation { metric, labels, value, custom })
+    Effect::Observe(Observation { metric: metric.name, labels, value, custom })
 }
 
 /// Makes a log line.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_engine::effect::{Effect, Level, LogLine, Observation};
 use sluice_engine::input::ObjectRef;
-use sluice_engine::metrics::{ADMISSION_ATTEMPT_DURATION_SECONDS, ADMISSION_ATTEMPTS_TOTAL};
+use sluice_engine::metrics::names::{ADMISSION_ATTEMPT_DURATION_SECONDS, ADMISSION_ATTEMPTS_TOTAL};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info, warn};
 

@@ -8,11 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::config::{CustomLabel, SourceKind};
 use sluice_api::{labels, slim};
 
-use super::{
+use super::names::{
     ADMITTED_ACTIVE_WORKLOADS, COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS,
     LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS, LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS,
-    LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, METRICS, Metric, PENDING_WORKLOADS, WORKLOAD_CREATION_LATENCY,
+    LOCAL_QUEUE_ADMITTED_WORKLOADS_TOTAL, PENDING_WORKLOADS, WORKLOAD_CREATION_LATENCY,
 };
+use super::{METRICS, Metric};
 use crate::effect::{Effect, Observation};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};

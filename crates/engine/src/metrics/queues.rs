@@ -11,7 +11,7 @@ use super::{
     CLUSTER_QUEUE_FREE_QUOTA_RATIO, CLUSTER_QUEUE_INFO, CLUSTER_QUEUE_LENDING_LIMIT,
     CLUSTER_QUEUE_NOMINAL_QUOTA, CLUSTER_QUEUE_RESOURCE_PENDING, CLUSTER_QUEUE_RESOURCE_RESERVATION,
     CLUSTER_QUEUE_RESOURCE_USAGE, CLUSTER_QUEUE_STATUS, CLUSTER_QUEUE_WEIGHTED_SHARE, FINISHED_WORKLOADS,
-    LOCAL_QUEUE_ADMISSION_FAIR_SHARING_USAGE, LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS,
+    Gauge, LOCAL_QUEUE_ADMISSION_FAIR_SHARING_USAGE, LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS,
     LOCAL_QUEUE_FINISHED_WORKLOADS, LOCAL_QUEUE_PENDING_WORKLOADS, LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS,
     LOCAL_QUEUE_RESOURCE_RESERVATION, LOCAL_QUEUE_RESOURCE_USAGE, LOCAL_QUEUE_STATUS,
     LOCAL_QUEUE_UNADMITTED_WORKLOADS, PENDING_SCHEDULING_HASHES, RESERVING_ACTIVE_WORKLOADS,
@@ -74,8 +74,8 @@ impl Engine {
             out.add(CLUSTER_QUEUE_WEIGHTED_SHARE, &[name, cohort], share(figures.exact_share));
         }
         if self.config.cluster_queue_resource_metrics {
-            usage_gauges(CLUSTER_QUEUE_RESOURCE_RESERVATION, &[cohort, name], &figures.reservation, out);
-            usage_gauges(CLUSTER_QUEUE_RESOURCE_USAGE, &[cohort, name], &figures.usage, out);
+            usage_gauges(CLUSTER_QUEUE_RESOURCE_RESERVATION, [cohort, name], &figures.reservation, out);
+            usage_gauges(CLUSTER_QUEUE_RESOURCE_USAGE, [cohort, name], &figures.usage, out);
             quota_gauges(cohort, name, &crate::ingest::queues::cluster_queue(queue).resource_groups, out);
         }
     }
@@ -114,8 +114,8 @@ impl Engine {
             let value = f64::from(u8::from(status == is));
             out.add(LOCAL_QUEUE_STATUS, &[name, namespace, status], value);
         }
-        usage_gauges(LOCAL_QUEUE_RESOURCE_RESERVATION, &[name, namespace], &figures.reservation, out);
-        usage_gauges(LOCAL_QUEUE_RESOURCE_USAGE, &[name, namespace], &figures.usage, out);
+        usage_gauges(LOCAL_QUEUE_RESOURCE_RESERVATION, [name, namespace], &figures.reservation, out);
+        usage_gauges(LOCAL_QUEUE_RESOURCE_USAGE, [name, namespace], &figures.usage, out);
         if self.config.shares_admission() {
             let cluster = queue.spec.cluster_queue.as_deref().unwrap_or_default();
             let labels = [&**name, namespace, cluster];
@@ -134,10 +134,15 @@ impl Engine {
     }
 }
 
-fn usage_gauges(metric: &'static str, head: &[&str], usage: &sluice_core::FlavorUsage, out: &mut Page<'_>) {
+fn usage_gauges(
+    metric: Gauge<4>,
+    [first, second]: [&str; 2],
+    usage: &sluice_core::FlavorUsage,
+    out: &mut Page<'_>,
+) {
     for (flavor, resources) in usage {
         for resource in resources {
-            let labels = [head, &[flavor, &resource.name]].concat();
+            let labels = [first, second, &**flavor, &*resource.name];
             out.add(metric, &labels, base_units(&resource.name, resource.total));
         }
     }

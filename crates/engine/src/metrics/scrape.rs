@@ -10,7 +10,7 @@ use sluice_api::gates::Gate;
 use sluice_core::{Name, WorkloadKey};
 
 use super::counts::Counts;
-use super::{Custom, GaugeValue, OBJECTS_SET_ASIDE, number};
+use super::{Custom, Gauge, GaugeValue, OBJECTS_SET_ASIDE, number};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::world::after;
@@ -82,12 +82,19 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
-    pub fn add(&mut self, metric: &'static str, labels: &[&str], value: f64) {
+    pub fn add<const N: usize>(&mut self, metric: Gauge<N>, labels: &[&str; N], value: f64) {
         self.add_with(metric, labels, value, &[]);
     }
 
     /// The same with custom labels that do not follow from the others.
-    pub fn add_with(&mut self, metric: &'static str, labels: &[&str], value: f64, custom: &[Arc<str>]) {
+    pub fn add_with<const N: usize>(
+        &mut self,
+        metric: Gauge<N>,
+        labels: &[&str; N],
+        value: f64,
+        custom: &[Arc<str>],
+    ) {
+        let metric = metric.name;
         let mut labels = labels.iter().map(|l| Arc::from(*l)).collect();
         self.custom.complete(metric, &mut labels, custom);
         self.values.push(GaugeValue { metric, labels, value });

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_engine::metrics::{
-    ADMISSION_CYCLE_PREEMPTION_SKIPS as SKIPS, CLUSTER_QUEUE_FREE_QUOTA_RATIO as FREE, METRICS,
+use sluice_engine::metrics::METRICS;
+use sluice_engine::metrics::names::{
+    ADMISSION_CYCLE_PREEMPTION_SKIPS as SKIPS, CLUSTER_QUEUE_FREE_QUOTA_RATIO as FREE,
 };
 use sluice_engine::{EngineConfig, Kind, Purpose, WriteError};
 

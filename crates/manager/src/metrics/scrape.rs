@@ -7,10 +7,8 @@ use futures::FutureExt;
 use sluice_api::config::CustomLabel;
 use sluice_engine::Engine;
 use sluice_engine::input::{Kind, ObjectRef};
-use sluice_engine::metrics::{
-    CLUSTER_QUEUE_STATUS, COHORT_INFO, GaugeValue, LOCAL_QUEUE_STATUS, METRICS, MetricKind,
-    Scrape as EngineScrape,
-};
+use sluice_engine::metrics::names::{CLUSTER_QUEUE_STATUS, COHORT_INFO, LOCAL_QUEUE_STATUS};
+use sluice_engine::metrics::{GaugeValue, METRICS, MetricKind, Scrape as EngineScrape};
 use tokio::sync::Mutex;
 
 use super::registry::{Definition, Existing, Registry, Role, Sample, Shape};
@@ -198,7 +196,7 @@ mod tests {
 
     use serde_json::json;
     use sluice_engine::input::{Input, Object};
-    use sluice_engine::metrics::FINISHED_WORKLOADS_TOTAL;
+    use sluice_engine::metrics::names::FINISHED_WORKLOADS_TOTAL;
     use sluice_engine::{Effect, EngineConfig};
 
     use super::*;
