@@ -10,10 +10,9 @@ use sluice_api::labels::RESOURCE_IN_USE_FINALIZER;
 use sluice_api::v1beta2;
 
 use crate::REPORTER_WORKLOAD;
-use crate::effect::EventType;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
-use crate::outbox::event;
+use crate::outbox::{About, normal};
 
 /// Names that an event lists.
 const NAMES: usize = 10;
@@ -103,7 +102,7 @@ impl Engine {
         }
         let note = format!("Kept until it is no longer used by: {holders}");
         entry.reported_holders = Some(holders);
-        self.outbox.push(event(object, &uid.into(), EventType::Normal, IN_USE, note, REPORTER_WORKLOAD));
+        self.outbox.push(normal(About::new(object, &uid.into(), REPORTER_WORKLOAD), IN_USE, note));
     }
 }
 

@@ -8,14 +8,14 @@ use sluice_api::v1beta2::AdmissionCheck;
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
-use crate::effect::{EventType, Level};
+use crate::effect::Level;
 use crate::engine::Engine;
 use crate::hotswap::snapshot::holds;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
 use crate::lifecycle::answered::SeenByController;
-use crate::outbox::{event, log};
+use crate::outbox::{About, log, warning};
 use crate::version::{Seen, compare};
 use crate::world::JobKey;
 
@@ -413,7 +413,7 @@ impl Engine {
         self.forget_object(object, None);
         let note = format!("Set aside until it changes, because it could not be handled: {why}");
         let uid: Arc<str> = "".into();
-        self.outbox.push(event(object, &uid, EventType::Warning, "SetAside", note, crate::REPORTER_WORKLOAD));
+        self.outbox.push(warning(About::new(object, &uid, crate::REPORTER_WORKLOAD), "SetAside", note));
         self.outbox.push(log(Level::Error, "object set aside", &[("object", object), ("why", &why)]));
         self.aside.insert(object.clone(), (version, why));
     }

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_core::WorkloadKey;
+
 use crate::effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
 };
 use crate::input::ObjectRef;
 use crate::metrics::Moved;
-use crate::world::{Decision, JobKey};
+use crate::world::{Decision, JobKey, workload_ref};
+use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD, reporter};
 
 /// A write that has not been answered.
 #[derive(Clone, Debug)]
@@ -92,25 +95,55 @@ impl Outbox {
     }
 }
 
+/// What an event is about, and who reports it.
+pub(crate) struct About {
+    object: ObjectRef,
+    uid: Arc<str>,
+    reporter: &'static str,
+}
+
+impl About {
+    /// Any object.
+    pub fn new(object: &ObjectRef, uid: &Arc<str>, reporter: &'static str) -> Self {
+        Self { object: object.clone(), uid: Arc::clone(uid), reporter }
+    }
+
+    /// A job, reported by the controller of its kind.
+    pub fn job(key: &JobKey, uid: &Arc<str>) -> Self {
+        Self::new(&key.object(), uid, reporter(key.kind))
+    }
+
+    /// A Workload, reported by its controller.
+    pub fn workload(key: &WorkloadKey, uid: &Arc<str>) -> Self {
+        Self::new(&workload_ref(key), uid, REPORTER_WORKLOAD)
+    }
+
+    /// A Workload, reported by the scheduler.
+    pub fn admission(key: &WorkloadKey, uid: &Arc<str>) -> Self {
+        Self::new(&workload_ref(key), uid, REPORTER_ADMISSION)
+    }
+}
+
+/// Makes an event of type Normal.
+pub(crate) fn normal(about: About, reason: impl Into<String>, note: impl Into<String>) -> Effect {
+    event(about, EventType::Normal, reason, note)
+}
+
+/// Makes an event of type Warning.
+pub(crate) fn warning(about: About, reason: impl Into<String>, note: impl Into<String>) -> Effect {
+    event(about, EventType::Warning, reason, note)
+}
+
 /// Makes an event whose action equals its reason.
 pub(crate) fn event(
-    object: &ObjectRef,
-    uid: &Arc<str>,
+    about: About,
     type_: EventType,
     reason: impl Into<String>,
     note: impl Into<String>,
-    reporter: &'static str,
 ) -> Effect {
+    let About { object, uid, reporter } = about;
     let reason = reason.into();
-    Effect::Event(Event {
-        object: object.clone(),
-        uid: Arc::clone(uid),
-        type_,
-        action: reason.clone(),
-        reason,
-        note: note.into(),
-        reporter,
-    })
+    Effect::Event(Event { object, uid, type_, action: reason.clone(), reason, note: note.into(), reporter })
 }
 
 /// Makes an observation.

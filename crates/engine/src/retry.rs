@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::effect::{EventType, Purpose};
+use crate::effect::Purpose;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef, WriteError};
-use crate::outbox::{Open, event};
+use crate::outbox::{About, Open, warning};
 use crate::world::{JobKey, workload_ref};
 use crate::{REPORTER_WORKLOAD, answers, provisioning, reporter};
 
@@ -108,7 +108,7 @@ impl Engine {
         let Some((subject, uid, reporter)) = self.subject(open) else { return };
         let note = format!("Error {verb} {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
         if self.retry_of(open).is_some_and(|retry| retry.tells(error, &note)) {
-            self.outbox.push(event(&subject, &uid, EventType::Warning, reason, note, reporter));
+            self.outbox.push(warning(About::new(&subject, &uid, reporter), reason, note));
         }
     }
 

@@ -6,13 +6,13 @@ use sluice_core::{Name, WorkloadKey};
 
 use super::decide::{Action, NotMoved};
 use super::displaced::leaves;
-use crate::effect::{Effect, EventType, Level, Purpose};
+use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
 use crate::lifecycle::decisions::priorities;
 use crate::lifecycle::transition::Eviction;
-use crate::outbox::{event, log, observe};
-use crate::world::{Decision, WorkloadEntry, workload_ref};
-use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD, metrics};
+use crate::metrics;
+use crate::outbox::{About, log, normal, observe, warning};
+use crate::world::{Decision, WorkloadEntry};
 
 /// The reason of the condition Preempted of the Workloads that make room for displaced ones.
 const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
@@ -69,7 +69,7 @@ impl Engine {
         let note =
             format!("Preempted workload {victim} (UID: {}) in ClusterQueue {other}; {who}", entry.uid());
         let reported = |of: &WorkloadKey, entry: &WorkloadEntry, why: &str, note: &str| {
-            event(&workload_ref(of), &entry.uid(), EventType::Normal, why, note, REPORTER_ADMISSION)
+            normal(About::admission(of, &entry.uid()), why, note)
         };
         let more = vec![
             reported(victim, entry, reason::PREEMPTED, &format!("{message}; {who}")),
@@ -164,8 +164,7 @@ impl Engine {
             NotMoved::Barred(why) => format!("it could not be admitted again: {why}"),
         };
         let note = format!("Pods are on unhealthy node(s) {nodes}: {why}");
-        let reported =
-            event(&workload_ref(key), &entry.uid(), EventType::Warning, NOT_MOVED, &note, REPORTER_WORKLOAD);
+        let reported = warning(About::workload(key, &entry.uid()), NOT_MOVED, &note);
         vec![reported, log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]
     }
 }

@@ -10,11 +10,10 @@ use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobView};
 
 use super::workload::later;
-use crate::effect::{EventType, Purpose, Write};
+use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
-use crate::outbox::event;
-use crate::reporter;
+use crate::outbox::{About, normal};
 use crate::world::JobKey;
 
 /// How many owners are looked at.
@@ -119,8 +118,7 @@ impl Engine {
             return;
         }
         let note = "Kueue managed child job suspended";
-        let reported =
-            event(&key.object(), &view.job.uid, EventType::Normal, "Suspended", note, reporter(key.kind));
+        let reported = normal(About::job(key, &view.job.uid), "Suspended", note);
         let write = Write::SuspendJob { view: Arc::clone(view) };
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
     }

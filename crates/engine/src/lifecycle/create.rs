@@ -14,12 +14,12 @@ use sluice_core::{Name, WorkloadKey};
 use super::body::strict_patch;
 use super::infos::workload_labels;
 use super::priority::Priority;
-use crate::effect::{EventType, Level, Purpose, Write};
+use crate::effect::{Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
-use crate::outbox::{event, log, observe_with};
+use crate::metrics;
+use crate::outbox::{About, log, normal, observe_with};
 use crate::world::{JobKey, workload_ref};
-use crate::{metrics, reporter};
 
 /// The annotations of a Workload that come from its job.
 fn inherited_annotations(view: &JobView, gated: bool, keys: &[String]) -> BTreeMap<String, String> {
@@ -104,7 +104,7 @@ impl Engine {
         let workload_key = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
         let note = format!("Created Workload: {workload_key}");
         let mut then = vec![
-            event(&key.object(), &view.job.uid, EventType::Normal, "CreatedWorkload", note, reporter(kind)),
+            normal(About::job(key, &view.job.uid), "CreatedWorkload", note),
             log(Level::Info, "workload created", &[("workload", &workload_key), ("job", &key.object())]),
         ];
         if view.generation == 1 && self.config.on(Gate::MetricForWorkloadCreationLatency) {
@@ -135,14 +135,7 @@ impl Engine {
         }});
         let body = strict_patch(&entry.object, patch);
         let note = format!("Updated not matching Workload for suspended job: {workload}");
-        let reported = event(
-            &key.object(),
-            &view.job.uid,
-            EventType::Normal,
-            "UpdatedWorkload",
-            note,
-            reporter(view.job.kind),
-        );
+        let reported = normal(About::job(key, &view.job.uid), "UpdatedWorkload", note);
         self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
     }
 

@@ -7,10 +7,9 @@ use sluice_api::v1beta2::CheckState;
 use sluice_core::WorkloadKey;
 
 use super::workload::later;
-use crate::effect::{EventType, Level, Purpose, Write};
+use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::outbox::{event, log};
-use crate::reporter;
+use crate::outbox::{About, log, normal};
 use crate::world::JobKey;
 
 impl Engine {
@@ -43,7 +42,7 @@ impl Engine {
         let note = "Deleted job: deactivation retention period expired";
         let uid = &view.job.uid;
         let then = vec![
-            event(&key.object(), uid, EventType::Normal, "Deleted", note, reporter(key.kind)),
+            normal(About::job(key, uid), "Deleted", note),
             log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
         ];
         let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None };
@@ -60,9 +59,7 @@ impl Engine {
         let Some(entry) = self.world.jobs.get_mut(key).filter(|e| e.reported_checks != text) else { return };
         entry.reported_checks.clone_from(&text);
         if !text.is_empty() {
-            let (uid, reporter) = (&view.job.uid, reporter(key.kind));
-            let updated =
-                event(&key.object(), uid, EventType::Normal, "UpdatedAdmissionCheck", text, reporter);
+            let updated = normal(About::job(key, &view.job.uid), "UpdatedAdmissionCheck", text);
             self.outbox.push(updated);
         }
     }

@@ -11,11 +11,11 @@ use sluice_core::{Detail, EntryReport, Name, Outcome, Reason, Unadmitted, Victim
 use super::pending::namespace_message;
 use super::transition::{self, Eviction};
 use super::workload::later;
-use crate::effect::{Effect, EventType, Level, Purpose};
+use crate::effect::{Effect, Level, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
-use crate::outbox::{event, log, observe, observe_with};
+use crate::outbox::{About, log, normal, observe, observe_with, warning};
 use crate::world::{Decision, PendingMessage, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
@@ -101,13 +101,10 @@ impl Engine {
                     let at = self.at(&known.object);
                     transition::block_on_gates(&mut next, at);
                     transition::pend(&mut next, why.reason, &why.message(), &why.requests, at);
-                    let reported = event(
-                        &workload_ref(&entry.key),
-                        &known.uid(),
-                        EventType::Warning,
+                    let reported = warning(
+                        About::admission(&entry.key, &known.uid()),
                         if at.granular { why.reason.as_str() } else { why.reason.legacy() },
                         why.message(),
-                        REPORTER_ADMISSION,
                     );
                     self.write_status(&entry.key, Purpose::Pend, next, vec![reported]);
                 } else {
@@ -121,8 +118,7 @@ impl Engine {
     fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let uid = entry.uid();
-        let reported =
-            event(&workload_ref(key), &uid, EventType::Warning, "SecondPassFailed", why, REPORTER_ADMISSION);
+        let reported = warning(About::admission(key, &uid), "SecondPassFailed", why);
         self.outbox.push(reported);
     }
 
@@ -236,13 +232,10 @@ impl Engine {
         let who = who.join("; ");
         let preempting_queue = victim.preemptor_path.rsplit('/').next().unwrap_or_default();
         let mut more = vec![
-            event(
-                &workload_ref(&victim.key),
-                &entry.uid(),
-                EventType::Normal,
+            normal(
+                About::admission(&victim.key, &entry.uid()),
                 reason::PREEMPTED,
                 format!("{message}; {who}"),
-                REPORTER_ADMISSION,
             ),
             observe(metrics::PREEMPTED_WORKLOADS_TOTAL, &[preempting_queue, victim.reason.as_str()], 1.0),
         ];
@@ -251,14 +244,7 @@ impl Engine {
                 "Preempted workload {} (UID: {}) in ClusterQueue {}; {who}",
                 victim.key, victim.uid, victim.cluster_queue
             );
-            let reported = event(
-                &workload_ref(preemptor),
-                &by.uid(),
-                EventType::Normal,
-                "PreemptedWorkload",
-                note,
-                REPORTER_ADMISSION,
-            );
+            let reported = normal(About::admission(preemptor, &by.uid()), "PreemptedWorkload", note);
             more.push(reported);
         }
         let eviction = Eviction {
@@ -331,13 +317,10 @@ impl Engine {
         let mut then = Vec::new();
         if with_event && !same_words {
             let object = workload_ref(key);
-            then.push(event(
-                &object,
-                &entry.uid(),
-                EventType::Warning,
+            then.push(warning(
+                About::new(&object, &entry.uid(), REPORTER_ADMISSION),
                 reason,
                 message.clone(),
-                REPORTER_ADMISSION,
             ));
         }
         if why.reason == Reason::WaitingForPodsReady {
@@ -366,14 +349,7 @@ impl Engine {
         let class = metrics::priority_class(&entry.object);
         let local = [&*entry.object.spec.queue_name, &*key.namespace, class];
         let mut then = vec![
-            event(
-                &workload_ref(key),
-                &entry.uid(),
-                EventType::Normal,
-                "QuotaReserved",
-                note,
-                REPORTER_ADMISSION,
-            ),
+            normal(About::admission(key, &entry.uid()), "QuotaReserved", note),
             observe(metrics::QUOTA_RESERVED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::QUOTA_RESERVED_WAIT_TIME_SECONDS, &[queue, class], waited),
             log(
@@ -401,7 +377,7 @@ impl Engine {
         let note = format!("Admitted by ClusterQueue {queue}, wait time since reservation was {checked:.0}s");
         let class = metrics::priority_class(&entry.object);
         let mut then = vec![
-            event(&workload_ref(key), &entry.uid(), EventType::Normal, "Admitted", note, REPORTER_ADMISSION),
+            normal(About::admission(key, &entry.uid()), "Admitted", note),
             observe(metrics::ADMITTED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::ADMISSION_WAIT_TIME_SECONDS, &[queue, class], waited),
             log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),

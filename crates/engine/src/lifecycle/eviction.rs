@@ -5,11 +5,10 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use super::transition::{self, Eviction};
-use crate::effect::{Effect, EventType, Purpose};
+use crate::effect::{Effect, Purpose};
 use crate::engine::Engine;
-use crate::outbox::{event, log, observe};
-use crate::world::workload_ref;
-use crate::{REPORTER_WORKLOAD, metrics};
+use crate::metrics;
+use crate::outbox::{About, log, normal, observe};
 
 impl Engine {
     /// Writes an eviction on top of a status.
@@ -54,14 +53,7 @@ impl Engine {
         let labels = [queue, eviction.reason, &eviction.cause, class];
         let uid = entry.uid();
         let mut then = vec![
-            event(
-                &workload_ref(key),
-                &uid,
-                EventType::Normal,
-                format!("EvictedDueTo{why}"),
-                eviction.message.clone(),
-                REPORTER_WORKLOAD,
-            ),
+            normal(About::workload(key, &uid), format!("EvictedDueTo{why}"), eviction.message.clone()),
             log(
                 crate::effect::Level::Info,
                 "workload evicted",

@@ -5,12 +5,11 @@ use sluice_api::labels;
 use sluice_core::WorkloadKey;
 
 use super::workload::later;
-use crate::REPORTER_WORKLOAD;
-use crate::effect::{EventType, Purpose};
+use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
-use crate::outbox::event;
-use crate::world::{WorkloadEntry, workload_ref};
+use crate::outbox::{About, normal};
+use crate::world::WorkloadEntry;
 
 /// So many finalizers of finished Workloads are being taken away at once: a manager that starts may find thousands.
 const MOST_RELEASES: usize = 16;
@@ -73,7 +72,7 @@ impl Engine {
         }
         let note = "Deleted finished workload due to elapsed retention";
         let uid = entry.uid();
-        let reported = event(&workload_ref(key), &uid, EventType::Normal, "Deleted", note, REPORTER_WORKLOAD);
+        let reported = normal(About::workload(key, &uid), "Deleted", note);
         self.delete_workload(key, vec![reported]);
     }
 }

@@ -19,7 +19,7 @@ use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{event, log};
+use crate::outbox::{About, event, log, normal};
 use crate::reporter;
 use crate::world::JobKey;
 
@@ -167,14 +167,7 @@ impl Engine {
         let waits = own.is_none() && !rest.is_empty();
         for workload in rest.drain(..) {
             let note = format!("Deleted not matching Workload: {workload}");
-            let reported = event(
-                &key.object(),
-                &view.job.uid,
-                EventType::Normal,
-                "DeletedWorkload",
-                note,
-                reporter(key.kind),
-            );
+            let reported = normal(About::job(key, &view.job.uid), "DeletedWorkload", note);
             self.delete_workload(&workload, vec![reported]);
         }
         match own {
@@ -223,13 +216,10 @@ impl Engine {
         let mut owners = entry.object.metadata.owner_references.clone().unwrap_or_default();
         owners.push(owner_reference(view));
         let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
-        let reported = event(
-            &crate::world::workload_ref(workload),
-            &entry.uid(),
-            EventType::Normal,
+        let reported = normal(
+            About::new(&crate::world::workload_ref(workload), &entry.uid(), reporter(key.kind)),
             "OwnerReferencesAdded",
             "Added 1 owner reference(s)",
-            reporter(key.kind),
         );
         self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
     }
@@ -339,7 +329,7 @@ impl Engine {
         }
         let note = format!("Admitted by clusterQueue {queue}");
         let then = vec![
-            event(&key.object(), &view.job.uid, EventType::Normal, "Started", note, reporter(key.kind)),
+            normal(About::job(key, &view.job.uid), "Started", note),
             log(
                 Level::Info,
                 "job started",
@@ -369,7 +359,7 @@ impl Engine {
         // The event of a stop was sent when it began.
         if !view.stopping {
             then = vec![
-                event(&key.object(), &view.job.uid, EventType::Normal, "Stopped", why, reporter(key.kind)),
+                normal(About::job(key, &view.job.uid), "Stopped", why),
                 log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
             ];
             then.extend(more.iter().cloned());
@@ -410,7 +400,7 @@ impl Engine {
             return;
         }
         entry.reported = Some(reported);
-        self.outbox.push(event(&key.object(), &view.job.uid, type_, why, note, reporter(key.kind)));
+        self.outbox.push(event(About::job(key, &view.job.uid), type_, why, note));
         self.outbox.push(log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
     }
 
@@ -418,16 +408,7 @@ impl Engine {
     fn sync_spec(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let (spec, status) = (&entry.object.spec, entry.status());
-        let reported = |note: String| {
-            vec![event(
-                &key.object(),
-                &view.job.uid,
-                EventType::Normal,
-                "UpdatedWorkload",
-                note,
-                reporter(key.kind),
-            )]
-        };
+        let reported = |note: String| vec![normal(About::job(key, &view.job.uid), "UpdatedWorkload", note)];
         let queue = view.queue_name.as_deref().unwrap_or_default();
         if spec.queue_name != queue && !reserved(status) && view.suspended && !queue.is_empty() {
             let body = strict_patch(&entry.object, json!({"spec": {"queueName": queue}}));

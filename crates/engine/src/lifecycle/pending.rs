@@ -11,13 +11,11 @@ use sluice_core::{Detail, Name, Reason, WorkloadKey};
 use super::reserved::required_checks;
 use super::transition;
 use super::workload::later;
-use crate::REPORTER_WORKLOAD;
 use crate::effect::{Effect, EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::ingest::workload::{self as ingested, admission_gates, is, reserved};
-use crate::outbox::{event, log};
-use crate::world::workload_ref;
+use crate::outbox::{About, event, log, normal};
 
 /// The remedy behind the message about a namespace that no selector picks.
 const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so selects no namespace: set \
@@ -98,14 +96,7 @@ impl Engine {
         let then = if gate_cleared {
             let note = "Admission gate cleared, workload is now admissible";
             let uid = entry.uid();
-            vec![event(
-                &workload_ref(key),
-                &uid,
-                EventType::Normal,
-                "AdmissionGateCleared",
-                note,
-                REPORTER_WORKLOAD,
-            )]
+            vec![normal(About::workload(key, &uid), "AdmissionGateCleared", note)]
         } else {
             Vec::new()
         };
@@ -219,7 +210,7 @@ impl Engine {
             _ => return Vec::new(),
         };
         vec![
-            event(&workload_ref(key), &uid, type_, reason, note, REPORTER_WORKLOAD),
+            event(About::workload(key, &uid), type_, reason, note),
             log(
                 crate::effect::Level::Info,
                 "workload waits",

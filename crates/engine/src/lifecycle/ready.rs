@@ -12,12 +12,11 @@ use super::backoff::Backoff;
 use super::body;
 use super::transition::{self, Eviction};
 use super::workload::later;
-use crate::effect::{EventType, Purpose};
+use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{event, observe};
-use crate::world::workload_ref;
-use crate::{REPORTER_WORKLOAD, metrics};
+use crate::metrics;
+use crate::outbox::{About, observe, warning};
 
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 const ALL_READY: &str = "All pods reached readiness and the workload is running";
@@ -167,7 +166,7 @@ impl Engine {
         transition::target_deactivation(&mut next, why, "exceeding the maximum execution time", at);
         let note = format!("The maximum execution time ({most}s) exceeded");
         let uid = entry.uid();
-        let reported = event(&workload_ref(key), &uid, EventType::Warning, why, note, REPORTER_WORKLOAD);
+        let reported = warning(About::workload(key, &uid), why, note);
         self.write_status(key, Purpose::Deactivate, next, vec![reported]);
         true
     }

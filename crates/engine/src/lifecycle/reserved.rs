@@ -13,12 +13,11 @@ use sluice_core::{Name, Reason, WorkloadKey};
 use super::body::strict_patch;
 use super::transition::{self, Eviction};
 use super::workload::later;
-use crate::REPORTER_WORKLOAD;
-use crate::effect::{Effect, EventType, Level, Purpose, Write};
+use crate::effect::{Effect, Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::ingest;
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{event, log};
+use crate::outbox::{About, log, warning};
 use crate::world::{JobKey, workload_ref};
 
 /// The message of a Workload whose reservation came late and does not fit.
@@ -182,14 +181,7 @@ impl Engine {
             transition::target_deactivation(&mut next, reason::ADMISSION_CHECK, &text, at);
             let note = format!("Deactivated due to {text}");
             let uid = entry.uid();
-            let reported = event(
-                &workload_ref(key),
-                &uid,
-                EventType::Warning,
-                "AdmissionCheckRejected",
-                note,
-                REPORTER_WORKLOAD,
-            );
+            let reported = warning(About::workload(key, &uid), "AdmissionCheckRejected", note);
             self.write_status(key, Purpose::Deactivate, next, vec![reported]);
             return true;
         }

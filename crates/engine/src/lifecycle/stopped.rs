@@ -10,11 +10,11 @@ use sluice_core::{Name, WorkloadKey};
 use super::infos::restore_infos;
 use super::transition;
 use crate::answers::workload_key;
-use crate::effect::{Effect, EventType, Level, Purpose};
+use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, ObjectRef};
-use crate::outbox::{event, log, observe};
+use crate::outbox::{About, log, normal, observe, warning};
 use crate::world::{JobKey, workload_ref};
 use crate::{metrics, reporter};
 
@@ -97,14 +97,7 @@ impl Engine {
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let note = format!("Workload '{workload}' is declared finished");
         let mut then = vec![
-            event(
-                &key.object(),
-                &view.job.uid,
-                EventType::Normal,
-                "FinishedWorkload",
-                note,
-                reporter(key.kind),
-            ),
+            normal(About::job(key, &view.job.uid), "FinishedWorkload", note),
             log(
                 Level::Info,
                 "workload finished",
@@ -149,13 +142,10 @@ impl Engine {
         let mut next = entry.status().clone();
         transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
         let mut reported = vec![
-            event(
-                &workload_ref(workload),
-                &entry.uid(),
-                EventType::Warning,
+            warning(
+                About::new(&workload_ref(workload), &entry.uid(), reporter(kind)),
                 reason::FAILED_TO_START,
                 why,
-                reporter(kind),
             ),
             log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
         ];

@@ -21,7 +21,7 @@ use crate::effect::{Effect, Event, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef, WriteError};
-use crate::outbox::{Open, event, log};
+use crate::outbox::{About, Open, log, normal};
 use crate::world::workload_ref;
 
 /// An attempt that is to be made.
@@ -193,7 +193,7 @@ impl Engine {
             note = format!("{note} with message: {message}");
         }
         let uid = self.world.workloads[key].uid();
-        Some(event(&workload_ref(key), &uid, EventType::Normal, "AdmissionCheckUpdated", note, REPORTER))
+        Some(normal(About::new(&workload_ref(key), &uid, REPORTER), "AdmissionCheckUpdated", note))
     }
 
     /// Deletes the requests of a Workload that are not among `keep`.
