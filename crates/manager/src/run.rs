@@ -11,14 +11,14 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use jiff::Timestamp;
 use kube::Client;
-use sluice_api::config::Configuration;
-use sluice_api::gates::Gate;
+use sluice_api::config::{Configuration, Warning};
+use sluice_api::gates::{Gate, GateWarning};
 use sluice_api::job::JobKind;
 use sluice_engine::{Engine, EngineConfig};
 use sluice_sim::replay::Entry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::certs::server::TlsOptions;
 use crate::certs::{CertsState, Keeper, Serving, serve_files};
@@ -78,7 +78,15 @@ fn configure(args: &ManagerArgs) -> anyhow::Result<(Configuration, Controllers)>
     let environment = settings::environment(args.feature_gates.clone());
     let (configuration, warnings) = settings::load(args.config.as_deref(), &environment)?;
     for warning in warnings {
-        warn!("{warning}");
+        match &warning {
+            // Most are on by default: their names are for those who look for them.
+            Warning::Gate(GateWarning::NotBuilt(gates)) => {
+                let count = gates.len();
+                warn!(count, "feature gates are on whose features are not built yet; level debug names them");
+                debug!("{warning}");
+            }
+            warning => warn!("{warning}"),
+        }
     }
     Ok((configuration, controllers))
 }
