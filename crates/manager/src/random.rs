@@ -12,15 +12,11 @@ pub fn bits() -> u64 {
 
 /// A random version-4 UUID.
 pub fn uuid() -> String {
-    let (high, low) = (bits(), bits());
-    format!(
-        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-        high >> 32,
-        (high >> 16) & 0xffff,
-        high & 0xfff,
-        0x8000 | ((low >> 48) & 0x3fff),
-        low & 0xffff_ffff_ffff
-    )
+    uuid::Builder::from_u128((u128::from(bits()) << 64) | u128::from(bits()))
+        .with_variant(uuid::Variant::RFC4122)
+        .with_version(uuid::Version::Random)
+        .into_uuid()
+        .to_string()
 }
 
 #[cfg(test)]

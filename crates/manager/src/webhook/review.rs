@@ -1,5 +1,7 @@
 //! The AdmissionReview protocol (admission.k8s.io/v1), as far as webhooks of this project need it.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,7 +78,7 @@ pub fn answer(uid: &str, verdict: Verdict) -> Result<Vec<u8>, serde_json::Error>
         Verdict::Patched(operations) if operations.is_empty() => {}
         Verdict::Patched(operations) => {
             response.patch_type = Some("JSONPatch");
-            response.patch = Some(base64(&serde_json::to_vec(&operations)?));
+            response.patch = Some(STANDARD.encode(serde_json::to_vec(&operations)?));
         }
         Verdict::Denied(message) => {
             response.allowed = false;
@@ -84,12 +86,6 @@ pub fn answer(uid: &str, verdict: Verdict) -> Result<Vec<u8>, serde_json::Error>
         }
     }
     serde_json::to_vec(&Answer { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", response })
-}
-
-/// Kubernetes' own byte strings are base64 in JSON.
-fn base64(bytes: &[u8]) -> String {
-    let encoded = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap_or_default();
-    encoded.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
