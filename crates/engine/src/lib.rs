@@ -12,6 +12,7 @@
 
 mod account;
 mod answers;
+mod backoff;
 mod changes;
 pub mod config;
 mod debug;
@@ -37,6 +38,7 @@ mod version;
 mod world;
 
 pub use account::{Account, Accounting, Stage};
+pub use backoff::Backoff;
 pub use changes::Change;
 pub use config::{EngineConfig, Part, ResourceConfig, Transformation, WaitForPodsReady};
 pub use debug::Explanation;

@@ -7,13 +7,12 @@
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
 //! * [`stopped`]: how a run ends; [`finished`]: what remains of it; [`active`]: when its pods are gone, so that its quota is free;
 //!   [`answered`]: whether the job's controller has seen that it was stopped.
-//! * [`requeue`]: what lets it be queued again; [`backoff`]: how waits grow; [`deactivated`]: what follows for the job of a Workload that waits.
+//! * [`requeue`]: what lets it be queued again; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
 pub(crate) mod active;
 pub(crate) mod ancestor;
 pub(crate) mod answered;
-pub(crate) mod backoff;
 pub(crate) mod body;
 pub(crate) mod children;
 pub(crate) mod create;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::backoff::Backoff;
 use crate::effect::Purpose;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef, WriteError};
@@ -37,17 +38,17 @@ impl Retry {
 
     /// Counts a failure and says until when to wait.
     pub fn failed(&mut self, purpose: Purpose, error: &WriteError, now: Timestamp) -> Timestamp {
-        let (base_ms, most_ms): (i64, i64) = match error {
-            WriteError::Conflict(_) => (50, 60_000),
-            WriteError::Transient(_) | WriteError::NotFound(_) => (1_000, 60_000),
+        let backoff = match error {
+            WriteError::Conflict(_) => Backoff::millis(50, 60_000),
+            WriteError::Transient(_) | WriteError::NotFound(_) => Backoff::seconds(1, 60),
             WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
-                (5_000, 300_000)
+                Backoff::seconds(5, 300)
             }
         };
         if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
             self.failures = 0;
         }
-        let wait = base_ms.saturating_mul(1 << self.failures.min(16)).min(most_ms);
+        let wait = backoff.doubled(self.failures);
         let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
         self.failures = self.failures.saturating_add(1);
         self.conflict = matches!(error, WriteError::Conflict(_));

@@ -8,10 +8,10 @@ use sluice_api::job::JobView;
 use sluice_api::v1beta2::{ReclaimablePod, WorkloadStatus};
 use sluice_core::WorkloadKey;
 
-use super::backoff::Backoff;
 use super::body;
 use super::transition::{self, Eviction};
 use super::workload::later;
+use crate::backoff::Backoff;
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
@@ -199,8 +199,7 @@ impl Engine {
             self.write_status(key, Purpose::Deactivate, next, Vec::new());
             return true;
         }
-        let backoff =
-            Backoff { base_seconds: config.backoff_base_seconds, max_seconds: config.backoff_max_seconds };
+        let backoff = Backoff::seconds(config.backoff_base_seconds, config.backoff_max_seconds);
         let state = next.requeue_state.get_or_insert_default();
         state.count = Some(count);
         state.requeue_at = self

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sluice_engine::Backoff;
+
 /// A token bucket over a clock that the caller gives.
 #[derive(Debug)]
 pub struct Bucket {
@@ -42,7 +44,9 @@ pub const ATTEMPTS: u32 = 5;
 /// but never shorter than what the server asks for (up to 5 s: the engine should hear of longer outages).
 pub fn pause(next: u32, retry_after: Option<Duration>, jitter: u64) -> Duration {
     const LONGEST: Duration = Duration::from_secs(5);
-    let doubled = Duration::from_millis(100).saturating_mul(1 << next.saturating_sub(2).min(10)).min(LONGEST);
+    const BACKOFF: Backoff = Backoff::millis(100, 5_000);
+    let doubled = BACKOFF.doubled(next.saturating_sub(2));
+    let doubled = Duration::from_millis(u64::try_from(doubled).unwrap_or_default());
     let fifth = u64::try_from(doubled.as_micros() / 5).unwrap_or(u64::MAX).max(1);
     let jittered = doubled.saturating_sub(Duration::from_micros(jitter % fifth));
     retry_after.unwrap_or_default().min(LONGEST).max(jittered)
