@@ -8,7 +8,7 @@ use sluice_engine::effect::{Effect, Level, LogLine, Observation};
 use sluice_engine::input::ObjectRef;
 use sluice_engine::metrics::names::{ADMISSION_ATTEMPT_DURATION_SECONDS, ADMISSION_ATTEMPTS_TOTAL};
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, enabled, error, info, warn};
 
 use crate::engine_thread::Outlet;
 use crate::events::{EventSink, of_manager};
@@ -85,8 +85,21 @@ impl Effects {
     }
 }
 
+/// A line whose level is off costs only this question.
+fn is_on(level: Level) -> bool {
+    match level {
+        Level::Debug => enabled!(target: "sluice_engine", tracing::Level::DEBUG),
+        Level::Info => enabled!(target: "sluice_engine", tracing::Level::INFO),
+        Level::Warn => enabled!(target: "sluice_engine", tracing::Level::WARN),
+        Level::Error => enabled!(target: "sluice_engine", tracing::Level::ERROR),
+    }
+}
+
 /// One line per decision.
 fn log(line: &LogLine) {
+    if !is_on(line.level) {
+        return;
+    }
     let mut details = String::new();
     for (key, value) in &line.fields {
         if !details.is_empty() {
