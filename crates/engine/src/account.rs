@@ -1,5 +1,6 @@
 //! What the engine knows of one workload, taken out of it: for the explanations that other programs show.
 
+use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
 use sluice_core::{Name, PendingPosition, Standing, Unadmitted, WorkloadKey};
@@ -122,7 +123,7 @@ impl Engine {
     /// All but its place.
     fn account_of(&self, key: &WorkloadKey) -> Option<Account> {
         let entry = self.world.workloads.get(key)?;
-        let made = entry.object.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MIN, |t| t.0);
+        let made = entry.object.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |t| t.0);
         Some(Account {
             workload: workload_ref(key),
             local_queue: entry.object.spec.queue_name.clone(),
@@ -133,6 +134,24 @@ impl Engine {
             decision: self.scheduler.last_decision(key).cloned(),
             changes: self.changes_for(&key.namespace, &Name::from(&*entry.object.spec.queue_name), made),
         })
+    }
+
+    /// The changes since a time of all that a LocalQueue's workloads depend on: itself, its ClusterQueue, the Cohorts above, the flavors.
+    fn changes_for(&self, namespace: &Name, local_queue: &Name, since: Timestamp) -> Vec<Change> {
+        let mut relevant =
+            vec![ObjectRef::namespaced(Kind::LocalQueue, Name::clone(namespace), Name::clone(local_queue))];
+        let local = self.world.local_queues.get(&(Name::clone(namespace), Name::clone(local_queue)));
+        if let Some(local) = local {
+            let name = Name::from(local.spec.cluster_queue.as_deref().unwrap_or_default());
+            if let Some(queue) = self.world.cluster_queues.get(&name) {
+                let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);
+                relevant.extend(flavors.map(|f| ObjectRef::cluster(Kind::ResourceFlavor, &*f.name)));
+                let cohorts = self.cohorts_above(&name);
+                relevant.extend(cohorts.into_iter().map(|c| ObjectRef::cluster(Kind::Cohort, c)));
+            }
+            relevant.push(ObjectRef::cluster(Kind::ClusterQueue, name));
+        }
+        self.changes.since(since, &relevant)
     }
 }
 

@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use sluice_core::Name;
 
-use crate::engine::Engine;
-use crate::input::{Kind, ObjectRef};
+use crate::input::ObjectRef;
 
 /// Changes that are remembered, of all objects together.
 const MOST_KEPT: usize = 512;
@@ -57,32 +55,17 @@ impl Changes {
         self.push(Change { at, object: object.clone(), what: vec!["deleted".to_owned()] });
     }
 
+    /// The changes of these objects since a time.
+    pub(crate) fn since(&self, since: Timestamp, objects: &[ObjectRef]) -> Vec<Change> {
+        let of = |change: &&Change| change.at >= since && objects.contains(&change.object);
+        self.0.iter().filter(of).cloned().collect()
+    }
+
     fn push(&mut self, change: Change) {
         if self.0.len() == MOST_KEPT {
             self.0.pop_front();
         }
         self.0.push_back(change);
-    }
-}
-
-impl Engine {
-    /// The changes since a time of all that a LocalQueue's workloads depend on: itself, its ClusterQueue, the Cohorts above, the flavors.
-    pub(crate) fn changes_for(&self, namespace: &Name, local_queue: &Name, since: Timestamp) -> Vec<Change> {
-        let mut relevant =
-            vec![ObjectRef::namespaced(Kind::LocalQueue, Name::clone(namespace), Name::clone(local_queue))];
-        let local = self.world.local_queues.get(&(Name::clone(namespace), Name::clone(local_queue)));
-        if let Some(local) = local {
-            let name = Name::from(local.spec.cluster_queue.as_deref().unwrap_or_default());
-            if let Some(queue) = self.world.cluster_queues.get(&name) {
-                let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);
-                relevant.extend(flavors.map(|f| ObjectRef::cluster(Kind::ResourceFlavor, &*f.name)));
-                let cohorts = self.cohorts_above(&name);
-                relevant.extend(cohorts.into_iter().map(|c| ObjectRef::cluster(Kind::Cohort, c)));
-            }
-            relevant.push(ObjectRef::cluster(Kind::ClusterQueue, name));
-        }
-        let of = |change: &&Change| change.at >= since && relevant.contains(&change.object);
-        self.changes.0.iter().filter(of).cloned().collect()
     }
 }
 
@@ -133,6 +116,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::input::Kind;
 
     #[test]
     fn changed_fields_are_named_by_the_names_in_lists() {

@@ -104,13 +104,13 @@ pub struct Engine {
     /// What was made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
     /// Pods that may be removed by force.
-    pub(crate) terminating: crate::failure_recovery::TerminatingPods,
+    pub(crate) terminating: crate::failure_recovery::state::TerminatingPods,
     /// Cohorts whose object was deleted while queues name them: they have no series until they are named or made anew.
     pub(crate) deleted_cohorts: BTreeSet<Name>,
     /// Custom labels of metrics.
-    pub(crate) custom: crate::metrics::Custom,
+    pub(crate) custom: crate::metrics::custom::Custom,
     /// What is kept about failing nodes.
-    pub(crate) hotswap: crate::hotswap::HotswapState,
+    pub(crate) hotswap: crate::hotswap::state::HotswapState,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
     /// Finished Workloads whose finalizer is still to be taken away.
@@ -137,7 +137,7 @@ impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(config: EngineConfig) -> Self {
         let scheduler = Scheduler::new(config.core());
-        let custom = crate::metrics::Custom::new(&config.custom_labels);
+        let custom = crate::metrics::custom::Custom::new(&config.custom_labels);
         Self {
             config,
             scheduler,
@@ -150,10 +150,10 @@ impl Engine {
             active: BTreeMap::new(),
             preemption_skips: BTreeMap::new(),
             made: crate::provisioning::Made::default(),
-            terminating: crate::failure_recovery::TerminatingPods::default(),
+            terminating: crate::failure_recovery::state::TerminatingPods::default(),
             deleted_cohorts: BTreeSet::new(),
             custom,
-            hotswap: crate::hotswap::HotswapState::default(),
+            hotswap: crate::hotswap::state::HotswapState::default(),
             aside: BTreeMap::new(),
             unreleased: BTreeSet::new(),
             releasing: 0,

@@ -4,7 +4,8 @@
 //! says that it may be forced is failed and removed once it was to be gone for a minute and its node has the taint of a node that
 //! cannot be reached: first its status says so, then it is deleted without grace. Each step follows from the pod and the node alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod state;
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,8 +17,9 @@ use sluice_core::Name;
 
 use crate::effect::{Effect, Event, EventType, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::hotswap::pods::PodKey;
+use crate::hotswap::pod::PodKey;
 use crate::input::{Kind, ObjectRef};
+use state::TerminatingPod;
 
 /// How long after its deletion timestamp, which has the pod's own grace in it, a pod is forced.
 const FORCEFUL_TERMINATION_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(60);
@@ -27,28 +29,6 @@ const REASON: &str = "KueueForcefullyDeleted";
 
 /// The reporter of its events, as which it writes, too (reference 03, 3.6).
 const REPORTER: &str = sluice_api::status_apply::FAILURE_RECOVERY_MANAGER;
-
-/// Pods that are being deleted and may be forced.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TerminatingPods {
-    pods: BTreeMap<PodKey, TerminatingPod>,
-    by_node: BTreeMap<Name, BTreeSet<PodKey>>,
-}
-
-/// One of them.
-#[derive(Clone, Debug)]
-struct TerminatingPod {
-    uid: Arc<str>,
-    node: Name,
-    /// When it may be forced.
-    due: Timestamp,
-    /// The grace of its deletion in seconds; 0 once any client deleted it without grace.
-    grace: i64,
-    /// Whether its phase is final.
-    ended: bool,
-    /// Whether its status says that it was forced.
-    reported: bool,
-}
 
 impl TerminatingPod {
     /// What a pod is, if it is one of them.

@@ -20,6 +20,7 @@ mod edges;
 pub mod effect;
 mod engine;
 mod failure_recovery;
+mod failures;
 mod hotswap;
 mod in_use;
 mod ingest;

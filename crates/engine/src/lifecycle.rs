@@ -28,6 +28,7 @@ pub(crate) mod priority;
 pub(crate) mod ready;
 pub(crate) mod requeue;
 pub(crate) mod reserved;
+pub(crate) mod seen_by_controller;
 pub(crate) mod stopped;
 pub(crate) mod transition;
 pub(crate) mod unadmitted;

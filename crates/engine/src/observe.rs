@@ -14,7 +14,7 @@ use crate::hotswap::snapshot::holds;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
-use crate::lifecycle::answered::SeenByController;
+use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::outbox::{About, log, warning};
 use crate::version::{Seen, compare};
 use crate::world::JobKey;

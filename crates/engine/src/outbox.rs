@@ -9,7 +9,7 @@ use crate::effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
 };
 use crate::input::ObjectRef;
-use crate::metrics::Moved;
+use crate::metrics::definitions::Moved;
 use crate::world::{Decision, JobKey, workload_ref};
 use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD, reporter};
 

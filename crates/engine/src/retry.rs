@@ -1,16 +1,10 @@
-//! Writes that fail: when they are tried again, and how the object says why.
-
-use std::sync::Arc;
+//! Writes that fail: when they are tried again, and what of them is worth telling.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::Backoff;
 use crate::effect::Purpose;
-use crate::engine::Engine;
-use crate::input::{Kind, ObjectRef, WriteError};
-use crate::outbox::{About, Open, warning};
-use crate::world::{JobKey, workload_ref};
-use crate::{REPORTER_WORKLOAD, answers, provisioning, reporter};
+use crate::input::WriteError;
 
 /// After so long without a failure the next one is the first.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
@@ -75,7 +69,7 @@ impl Retry {
 
     /// Whether the last failure is to be reported, as `note`: a refusal at once, a failure that may pass by itself only when it lasts; each text
     /// once.
-    fn tells(&mut self, error: &WriteError, note: &str) -> bool {
+    pub fn tells(&mut self, error: &WriteError, note: &str) -> bool {
         let patience = match error {
             WriteError::Refused(_) | WriteError::NotFound(_) => 1,
             WriteError::AlreadyExists(_) | WriteError::Transient(_) => 3,
@@ -87,65 +81,6 @@ impl Retry {
         }
         self.reported = Some(note.to_owned());
         true
-    }
-}
-
-impl Engine {
-    /// Says on the object, or on what it was to be made for, why a write fails.
-    pub(crate) fn report_failure(&mut self, open: &Open, error: &WriteError) {
-        let creates = answers::creates(open);
-        if matches!(error, WriteError::NotFound(_)) && !creates {
-            // What is gone needs no write.
-            return;
-        }
-        let (reason, verb) = match open.purpose {
-            _ if creates => ("FailedCreate", "creating"),
-            Purpose::DeleteWorkload | Purpose::DeleteJob | Purpose::DeleteRequest | Purpose::DeletePod => {
-                ("FailedDelete", "deleting")
-            }
-            Purpose::Read => return,
-            _ => ("FailedUpdate", "updating"),
-        };
-        let Some((subject, uid, reporter)) = self.subject(open) else { return };
-        let note = format!("Error {verb} {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
-        if self.retry_of(open).is_some_and(|retry| retry.tells(error, &note)) {
-            self.outbox.push(warning(About::new(&subject, &uid, reporter), reason, note));
-        }
-    }
-
-    /// The object on which a failure is reported: one that exists.
-    fn subject(&self, open: &Open) -> Option<(ObjectRef, Arc<str>, &'static str)> {
-        let of_job = |key: &JobKey| {
-            let uid = Arc::clone(&self.world.jobs.get(key)?.view.job.uid);
-            Some((key.object(), uid, reporter(key.kind)))
-        };
-        if let Some(key) = &open.job {
-            return of_job(key);
-        }
-        let object = &open.object;
-        let of = |uid: Option<&str>| Some((object.clone(), Arc::from(uid?), REPORTER_WORKLOAD));
-        match object.kind {
-            Kind::Job(_) => of_job(&answers::job_key(object)?),
-            Kind::Workload => {
-                let entry = self.world.workloads.get(&answers::workload_key(object))?;
-                Some((object.clone(), entry.uid(), REPORTER_WORKLOAD))
-            }
-            Kind::ProvisioningRequest | Kind::PodTemplate => {
-                let key = self.made.owners.get(object)?;
-                let entry = self.world.workloads.get(key)?;
-                Some((workload_ref(key), entry.uid(), provisioning::REPORTER))
-            }
-            Kind::Pod => {
-                let uid = self.terminating_uid(object)?;
-                Some((object.clone(), uid, REPORTER_WORKLOAD))
-            }
-            Kind::LocalQueue => {
-                let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-                of(self.world.local_queues.get(&key)?.metadata.uid.as_deref())
-            }
-            Kind::Cohort => of(self.world.cohorts.get(&object.name)?.metadata.uid.as_deref()),
-            _ => of(self.protected(object)?.uid.as_deref()),
-        }
     }
 }
 

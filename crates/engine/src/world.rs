@@ -10,11 +10,11 @@ use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
-use crate::hotswap::pods::{Pod, PodKey};
+use crate::hotswap::pod::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};
-use crate::lifecycle::answered::SeenByController;
+use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
 use crate::retry::Retry;
 

@@ -11,26 +11,13 @@ use super::displaced::{DisplacedWorkload, leaves};
 use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::given;
-use super::nodes_to_avoid::NodesToAvoid;
 use super::scope::Scope;
 use super::search::Search;
 use super::snapshot::{Snapshot, holds};
+use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
-
-/// Why a displaced Workload stays where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotMoved {
-    /// Too many nodes look bad.
-    Brake,
-    /// No healthy nodes are free for it, not even without Workloads of lower priority.
-    NoRoom,
-    /// Its queue does not have the quota to admit it again.
-    NoQuota,
-    /// Its queue cannot admit it again, and why.
-    Barred(String),
-}
 
 /// What is to be done about a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]

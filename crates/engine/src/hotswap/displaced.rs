@@ -11,7 +11,7 @@ use sluice_core::{Name, WorkloadKey};
 use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::Choice;
-use super::pods::Pod;
+use super::pod::Pod;
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;

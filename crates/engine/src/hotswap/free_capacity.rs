@@ -189,7 +189,7 @@ impl<'a> FreeCapacity<'a> {
             match free.iter().find(|(name, _)| *name == resource) {
                 Some((_, free)) => free.max(&0) / exact(*amount).max(1),
                 // A node that does not say how many pods it takes does not limit them.
-                None if **resource == *super::pods::PODS => most,
+                None if **resource == *super::pod::PODS => most,
                 None => 0,
             }
         });

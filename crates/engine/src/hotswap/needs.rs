@@ -8,7 +8,7 @@ use sluice_api::job::{JobKind, JobView};
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
-use super::pods::takes;
+use super::pod::takes;
 use super::scope::Scope;
 use super::snapshot::{Snapshot, has_affinity, has_labels, tolerates};
 use crate::engine::Engine;

@@ -15,6 +15,7 @@ use sluice_core::Name;
 
 use super::capacity::Groups;
 use super::snapshot::Snapshot;
+use super::state::{Nodes, NodesToAvoid};
 use crate::engine::Engine;
 use crate::world::World;
 
@@ -22,23 +23,6 @@ use crate::world::World;
 const MOST_GROUPS: usize = 64;
 /// The weight of a preference that outweighs all others.
 const MOST_WEIGHT: i32 = 100;
-
-/// What is known about the nodes of the flavors in scope.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodesToAvoid {
-    flavors: BTreeMap<Name, Nodes>,
-}
-
-/// What is known about the nodes of one flavor.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Nodes {
-    /// When the first announced maintenance begins, in Unix seconds.
-    first: Option<i64>,
-    /// By label that makes groups: those that are not whole.
-    broken: BTreeMap<String, BTreeSet<String>>,
-    /// By label that makes groups: when the first maintenance in each begins.
-    announced: BTreeMap<String, BTreeMap<String, i64>>,
-}
 
 impl NodesToAvoid {
     /// What the nodes of these flavors say; `labels` are those by which work of a flavor takes whole groups.

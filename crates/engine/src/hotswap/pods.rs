@@ -1,4 +1,4 @@
-//! Pods that are bound to nodes: what is kept of each, and which Workload it runs for.
+//! Pods that are bound to nodes: how they come and go, and which Workload each runs for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,46 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobKind;
 use sluice_api::slim;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Name, WorkloadKey};
 
 use super::displaced::leaves;
 use super::health;
+use super::pod::{Pod, PodKey, takes};
 use super::snapshot::holds;
-use crate::config::ResourceConfig;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::limits::LimitSummary;
-use crate::ingest::requests::{Surroundings, per_pod};
 use crate::input::{Kind, ObjectRef};
 use crate::world::{JobKey, WorkloadEntry};
-
-/// The resource that counts pods.
-pub(crate) const PODS: &str = "pods";
-
-/// A pod by namespace and name.
-pub(crate) type PodKey = (Name, Name);
-
-/// A pod that is bound and has not ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pod {
-    /// Its node.
-    pub node: Name,
-    /// Its UID.
-    uid: Name,
-    /// Whether it is being deleted, which takes as long as its node does not answer.
-    pub leaving: bool,
-    /// Whether its Workload has given its quota back since: then its job had no pods any more, whatever a watch that lags shows.
-    former: bool,
-    /// The UID of its controller.
-    pub controller: Option<Name>,
-    /// The JobSet that it names.
-    jobset: Option<Name>,
-    /// When it was first seen on its node before that was: the watch of Nodes may be behind that of Pods.
-    before_node: Option<Timestamp>,
-    /// When it was made.
-    created: Option<Timestamp>,
-    /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
-    pub requests: Vec<(Name, Amount)>,
-}
 
 impl Pod {
     /// Whether it is left over from before its Workload got the quota that it holds now.
@@ -57,20 +27,6 @@ impl Pod {
             || self.leaving
                 && reserved.is_some_and(|reserved| self.created.is_none_or(|created| created < reserved))
     }
-}
-
-/// What one pod of a template takes of a node: as it is, without what counts for quotas only.
-pub(crate) fn takes(
-    template: &slim::PodTemplate,
-    limits: &LimitSummary,
-    runtime_classes: &BTreeMap<Name, slim::RuntimeClass>,
-) -> Vec<(Name, Amount)> {
-    let plain = ResourceConfig::default();
-    let around = Surroundings { limits, runtime_classes, resources: &plain };
-    let (mut requests, _) = per_pod(template, "", around);
-    requests.retain(|(name, amount)| **name != *PODS && *amount > Amount::ZERO);
-    requests.push((Name::from(PODS), Amount(1)));
-    requests
 }
 
 impl Engine {

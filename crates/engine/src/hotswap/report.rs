@@ -4,8 +4,9 @@ use sluice_api::conditions::reason;
 use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Name, WorkloadKey};
 
-use super::decide::{Action, NotMoved};
+use super::decide::Action;
 use super::displaced::leaves;
+use super::state::NotMoved;
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
 use crate::lifecycle::decisions::priorities;

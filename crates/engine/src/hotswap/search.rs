@@ -13,13 +13,14 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Name, WorkloadKey};
 
 use super::brake;
-use super::decide::{Action, Evaluation, NotMoved};
+use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage, leaves};
 use super::free_capacity::{FreeCapacity, Probe};
 use super::needs;
 use super::quota::QuotaInUse;
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
+use super::state::NotMoved;
 use super::victims::{Candidate, Choice, Ground, Proximity, choose};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_priority;

@@ -12,7 +12,7 @@ use sluice_quantity::{CPU, Quantity, is_extended};
 use sluice_selector::Operator;
 
 use super::health::{self, Health};
-use super::pods::{Pod, PodKey};
+use super::pod::{Pod, PodKey};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::world::WorkloadEntry;

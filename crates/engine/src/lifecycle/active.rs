@@ -11,7 +11,7 @@ use sluice_core::Name;
 
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::health;
-use crate::hotswap::pods::Pod;
+use crate::hotswap::pod::Pod;
 use crate::input::Kind;
 use crate::world::JobKey;
 

@@ -45,28 +45,6 @@ fn patience(view: &JobView) -> SignedDuration {
         .map_or(LONGEST, |wait| wait.min(LONGEST))
 }
 
-/// What the controller of a job has shown of having seen its last start and stop.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SeenByController {
-    /// It has said that the job runs, since that was last started.
-    runs: bool,
-    /// When the job was first seen suspended, if it is.
-    suspended_from: Option<Timestamp>,
-}
-
-impl SeenByController {
-    /// With the next state of a job, after what was known, and whether it was suspended.
-    pub fn next(before: Option<(Self, bool)>, view: &JobView, now: Timestamp) -> Self {
-        let (known, was_suspended) = before.unwrap_or_default();
-        let starts = was_suspended && !view.suspended;
-        let runs = view.active || view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
-        Self {
-            runs: runs || (known.runs && !starts),
-            suspended_from: view.suspended.then(|| known.suspended_from.unwrap_or(now)),
-        }
-    }
-}
-
 impl JobEntry {
     /// Whether the job's controller has not answered its stop yet. Its quota was given at that time.
     fn is_unanswered(&self, admitted: Timestamp) -> bool {

@@ -1,0 +1,54 @@
+//! What is kept of a pod that is bound to a node, and what it takes of that.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sluice_api::slim;
+use sluice_core::{Amount, Name};
+
+use crate::config::ResourceConfig;
+use crate::ingest::limits::LimitSummary;
+use crate::ingest::requests::{Surroundings, per_pod};
+
+/// The resource that counts pods.
+pub(crate) const PODS: &str = "pods";
+
+/// A pod by namespace and name.
+pub(crate) type PodKey = (Name, Name);
+
+/// A pod that is bound and has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pod {
+    /// Its node.
+    pub node: Name,
+    /// Its UID.
+    pub(super) uid: Name,
+    /// Whether it is being deleted, which takes as long as its node does not answer.
+    pub leaving: bool,
+    /// Whether its Workload has given its quota back since: then its job had no pods any more, whatever a watch that lags shows.
+    pub(super) former: bool,
+    /// The UID of its controller.
+    pub controller: Option<Name>,
+    /// The JobSet that it names.
+    pub(super) jobset: Option<Name>,
+    /// When it was first seen on its node before that was: the watch of Nodes may be behind that of Pods.
+    pub(super) before_node: Option<Timestamp>,
+    /// When it was made.
+    pub(super) created: Option<Timestamp>,
+    /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
+    pub requests: Vec<(Name, Amount)>,
+}
+
+/// What one pod of a template takes of a node: as it is, without what counts for quotas only.
+pub(crate) fn takes(
+    template: &slim::PodTemplate,
+    limits: &LimitSummary,
+    runtime_classes: &BTreeMap<Name, slim::RuntimeClass>,
+) -> Vec<(Name, Amount)> {
+    let plain = ResourceConfig::default();
+    let around = Surroundings { limits, runtime_classes, resources: &plain };
+    let (mut requests, _) = per_pod(template, "", around);
+    requests.retain(|(name, amount)| **name != *PODS && *amount > Amount::ZERO);
+    requests.push((Name::from(PODS), Amount(1)));
+    requests
+}

@@ -1,0 +1,116 @@
+//! What is kept between two looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_core::{Name, WorkloadKey};
+
+/// Names that nothing uses any more are forgotten once there are so many more than twice those in use.
+const MOST_UNUSED: usize = 64;
+
+/// What is kept between two looks.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HotswapState {
+    /// Something changed that decisions depend on.
+    pub(super) stale: bool,
+    /// When it was last looked.
+    pub(super) evaluated_at: Option<Timestamp>,
+    /// How often it was.
+    pub(super) evaluations: u64,
+    /// The last look did not reach all displaced Workloads: it goes on in the next cycle.
+    pub(super) resumes: bool,
+    /// The look that is due goes on with the last one, and nothing else has changed.
+    pub(super) resuming: bool,
+    /// The Workloads for which the looks since then found nothing.
+    pub(super) tried: BTreeSet<WorkloadKey>,
+    /// Something changed meanwhile: once all had their turn, all have it again.
+    pub(super) again: bool,
+    /// What the searches of this cycle have looked at.
+    pub(super) steps: u64,
+    /// A look is due because of a swarm, and will be woken.
+    pub(super) due: bool,
+    /// Some node of a flavor in scope is not healthy, or a Workload is displaced: changes of Workloads matter, too.
+    pub(super) degraded: bool,
+    /// The Workloads whose every change matters at once: the displaced ones, those that make room for them, and those with pods on nodes that do
+    /// not count.
+    pub(super) concerned: BTreeSet<WorkloadKey>,
+    /// The flavors in scope at the last look.
+    pub(super) flavors: BTreeSet<Name>,
+    /// What was known about nodes at the last look.
+    pub(super) nodes_to_avoid: NodesToAvoid,
+    /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
+    pub(super) users: BTreeSet<(Name, String)>,
+    /// The nodes that pods left while their Workload ran, until as many run again or the node is healthy.
+    pub(super) left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
+    /// Why each Workload that stays on lost nodes does so, as its last event said.
+    pub(super) reported: BTreeMap<WorkloadKey, NotMoved>,
+    /// The names of nodes and resources that pods use, shared.
+    pub(super) names: BTreeSet<Name>,
+    /// How many of them were in use when that was last counted.
+    pub(super) names_used: usize,
+}
+
+impl HotswapState {
+    /// The shared copy of a name.
+    pub(super) fn intern(&mut self, name: &str) -> Name {
+        if let Some(known) = self.names.get(name) {
+            return Name::clone(known);
+        }
+        // Those of pods and nodes that are gone are forgotten from time to time.
+        if self.names.len() > 2 * self.names_used + MOST_UNUSED {
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.names_used = self.names.len();
+        }
+        let name = Name::from(name);
+        self.names.insert(Name::clone(&name));
+        name
+    }
+}
+
+/// Why a displaced Workload stays where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotMoved {
+    /// Too many nodes look bad.
+    Brake,
+    /// No healthy nodes are free for it, not even without Workloads of lower priority.
+    NoRoom,
+    /// Its queue does not have the quota to admit it again.
+    NoQuota,
+    /// Its queue cannot admit it again, and why.
+    Barred(String),
+}
+
+/// What is known about the nodes of the flavors in scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodesToAvoid {
+    pub(super) flavors: BTreeMap<Name, Nodes>,
+}
+
+/// What is known about the nodes of one flavor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Nodes {
+    /// When the first announced maintenance begins, in Unix seconds.
+    pub(super) first: Option<i64>,
+    /// By label that makes groups: those that are not whole.
+    pub(super) broken: BTreeMap<String, BTreeSet<String>>,
+    /// By label that makes groups: when the first maintenance in each begins.
+    pub(super) announced: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nothing_uses_any_more_are_forgotten() {
+        let mut state = HotswapState::default();
+        let kept: Vec<Name> = (0..10).map(|n| state.intern(&format!("node-{n}"))).collect();
+        for n in 0..100_000 {
+            state.intern(&format!("gone-{n}"));
+        }
+        assert!(state.names.len() <= 2 * (kept.len() + MOST_UNUSED), "{}", state.names.len());
+        assert!(Arc::ptr_eq(&kept[3], &state.intern("node-3")), "those in use are shared still");
+    }
+}
