@@ -121,7 +121,7 @@ pub fn play(
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(count);
     #[expect(
         clippy::disallowed_methods,
-        reason = "each part's result has its own place, whoever is done first"
+        reason = "each part's result has a place of its own, in whatever order they end"
     )]
     std::thread::scope(|scope| {
         for _ in 1..threads {

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::plan::Program;
 use super::run;
 
+/// If more tests of a program fail, none of them is run a second time: that is no coincidence.
+const MOST_SECOND_ATTEMPTS: usize = 2;
+
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 10;
 
@@ -17,6 +20,10 @@ pub struct ProgramResult {
     tests: Vec<(String, Duration)>,
     /// What failed tests said, and the list of their names.
     failures: String,
+    /// The names of those that failed.
+    failed: Vec<String>,
+    /// The names of those that passed at the second attempt only.
+    second: Vec<String>,
     /// The line `test result: …`.
     result: String,
     good: bool,
@@ -37,6 +44,7 @@ impl ProgramResult {
         if let Some((name, good, took)) = run::test(line) {
             if !good {
                 println!("FAILED: {} {name}", self.name);
+                self.failed.push(name.to_owned());
             }
             self.tests.push((format!("{} {name}", self.name), took));
         } else if line.starts_with("test result: ") {
@@ -58,11 +66,44 @@ impl ProgramResult {
         }
     }
 
+    /// The failed tests that are worth a second attempt: few, in a program that came to its end.
+    pub fn for_second_attempt(&self) -> Vec<String> {
+        let ended = self.result.contains(&format!(" {} failed;", self.failed.len()));
+        let few = ended && self.failed.len() <= MOST_SECOND_ATTEMPTS;
+        if few { self.failed.clone() } else { Vec::new() }
+    }
+
+    /// Takes a test that failed and has passed alone. The counts follow; what it said stays.
+    pub fn passed_alone(&mut self, test: String) {
+        let Some((passed, failed)) = counts(&self.result) else { return };
+        let count = |passed: usize, failed: usize| format!("{passed} passed; {failed} failed;");
+        let left = failed.saturating_sub(1);
+        self.result = self.result.replace(&count(passed, failed), &count(passed + 1, left));
+        if left == 0 {
+            self.result = self.result.replace("FAILED", "ok");
+            self.good = true;
+        }
+        self.second.push(test);
+    }
+
+    /// Whether no test failed.
+    pub fn is_good(&self) -> bool {
+        self.good
+    }
+
     /// The result with the program's name, and what failed tests said.
     pub fn text(&self) -> String {
         let (Self { name, result, failures, .. }, took) = (self, self.took.as_secs_f64());
         format!("{failures}{name}, {took:.1} s\n{result}\n")
     }
+}
+
+/// How many tests passed and failed, from a line like `test result: FAILED. 1 passed; 2 failed; …`.
+fn counts(result: &str) -> Option<(usize, usize)> {
+    let (_, rest) = result.split_once(". ")?;
+    let (passed, rest) = rest.split_once(" passed; ")?;
+    let (failed, _) = rest.split_once(" failed;")?;
+    Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
 /// What came of all programs.
@@ -93,6 +134,11 @@ impl Report {
         let mut text = String::from("\n");
         for bad in self.outcomes.iter().filter(|outcome| !outcome.good) {
             let _ = writeln!(text, "FAILED: {}: {}", bad.name, bad.result);
+        }
+        for program in &self.outcomes {
+            for test in &program.second {
+                let _ = writeln!(text, "UNSTABLE: {} {test}: failed, then passed alone", program.name);
+            }
         }
         if self.doc_tests == Some(false) {
             text.push_str("FAILED: examples in comments\n");
@@ -154,6 +200,42 @@ mod tests {
         let mut report = Report::default();
         report.add(bad);
         assert!(!report.is_good());
+    }
+
+    #[test]
+    fn what_passes_at_the_second_attempt_counts_as_passed_and_is_named() {
+        let result = |passed, failed| {
+            format!(
+                "test result: FAILED. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+            )
+        };
+        let mut unstable = outcome(&format!(
+            "test a ... FAILED <0.100s>\ntest b ... FAILED <0.100s>\nfailures:\n---- a stdout ----\nno\n{}",
+            result(7, 2)
+        ));
+        unstable.end(false, Duration::from_secs(1), "");
+        assert_eq!(unstable.for_second_attempt(), ["a", "b"]);
+        unstable.passed_alone("a".to_owned());
+        assert!(!unstable.good && unstable.text().contains(&result(8, 1)), "{}", unstable.text());
+        unstable.passed_alone("b".to_owned());
+        assert!(unstable.text().contains("---- a stdout ----\nno\n"));
+        assert!(unstable.text().contains("test result: ok. 9 passed; 0 failed; 0 ignored;"));
+        let mut report = Report::default();
+        report.add(unstable);
+        let text = report.text(Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        assert!(report.is_good() && text.contains("UNSTABLE: p a: failed, then passed alone\n"), "{text}");
+    }
+
+    #[test]
+    fn many_failures_or_a_death_get_no_second_attempt() {
+        let mut many = outcome(
+            "test a ... FAILED <1.0s>\ntest b ... FAILED <1.0s>\ntest c ... FAILED <1.0s>\n\
+                                test result: FAILED. 0 passed; 3 failed; 0 ignored;",
+        );
+        many.end(false, Duration::ZERO, "");
+        let mut dead = outcome("test a ... FAILED <1.0s>\ntest b ... FAILED <1.0s>");
+        dead.end(false, Duration::ZERO, "");
+        assert!(many.for_second_attempt().is_empty() && dead.for_second_attempt().is_empty());
     }
 
     #[test]
