@@ -78,22 +78,24 @@ impl Engine {
     /// asked.
     pub(super) fn unanswered_until(&mut self, key: &JobKey) -> Option<Timestamp> {
         let entry = self.world.jobs.get(key).filter(|entry| entry.view.finished.is_none())?;
-        let until = entry.seen.suspended_from?.checked_add(patience(&entry.view)).ok()?;
-        if until <= self.now {
-            return None;
-        }
+        let stopped = entry.seen.suspended_from?;
         let uid = &entry.view.job.uid;
         let admitted = |workload: &_| {
             let workload = self.world.workloads.get(workload)?;
             conditions::true_since(&workload.status().conditions, Type::Admitted.as_str())
         };
         let admitted = self.world.owned(uid).iter().filter_map(admitted).max()?;
-        let goes_on: Vec<_> = self.children(key, uid).filter(|child| child.goes_on(admitted)).collect();
         let own = entry.is_unanswered(admitted).then_some(entry);
-        if own.is_none() && goes_on.is_empty() {
-            return None;
-        }
-        let asked = own.into_iter().chain(goes_on).filter_map(|entry| {
+        let parts = self.children(key, uid).filter(|child| child.goes_on(admitted));
+        // Each is waited for as long as its own kind takes: the Jobs of a JobSet longer than the JobSet.
+        let waited_for = own.into_iter().chain(parts).filter_map(|entry| {
+            let since = entry.seen.suspended_from.unwrap_or(stopped);
+            let until = since.checked_add(patience(&entry.view)).ok()?;
+            (until > self.now).then_some((entry, until))
+        });
+        let waited_for: Vec<_> = waited_for.collect();
+        let until = waited_for.iter().map(|(_, until)| *until).max()?;
+        let asked = waited_for.into_iter().filter_map(|(entry, _)| {
             let job = &entry.view.job;
             let key = JobKey { kind: job.kind, namespace: key.namespace.clone(), name: job.name.clone() };
             Some((key, entry.is_asked_at(admitted)?))

@@ -165,6 +165,25 @@ fn the_jobs_of_a_jobset_answer_too() {
 }
 
 #[test]
+fn a_job_of_a_jobset_that_was_asked_is_waited_for_longer_than_the_jobset() {
+    let mut c = started(JobKind::JobSet);
+    says(&mut c, "old", false);
+    let before = c.now - jiff::SignedDuration::from_secs(60);
+    child(&mut c, "a", false, 2, before);
+    evict(&mut c);
+    says(&mut c, "old", true);
+    c.api.edit_job("a", |j| (j.view.suspended, j.view.generation) = (true, 3));
+    c.settle();
+    c.advance(1);
+    assert_eq!(c.api.job("a").view.suspended_condition, Some((false, c.now)), "it was asked");
+    // Its controller is far behind, and makes the pods of the start meanwhile.
+    c.advance(60);
+    assert!(!runs(&c, "new"));
+    says(&mut c, "a", true);
+    assert!(runs(&c, "new"));
+}
+
+#[test]
 fn a_job_that_was_admitted_and_never_started_needs_no_answer() {
     let mut c = Cluster::plain();
     c.api.add_job(job("team-a", "old", "lq", 2, "1"));
