@@ -180,7 +180,7 @@ fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
 }
 
 #[test]
-fn where_only_jobsets_are_managed_their_jobs_may_be_read_and_removed_and_nothing_else() {
+fn where_only_jobsets_are_managed_their_jobs_may_be_read_removed_and_asked_and_nothing_else() {
     let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
                   integrations: {frameworks: [jobset.x-k8s.io/jobset]}\n";
     let objects = objects(&[&format!("managerConfig.controllerManagerConfigYaml={config}")]);
@@ -188,7 +188,10 @@ fn where_only_jobsets_are_managed_their_jobs_may_be_read_and_removed_and_nothing
     let of_jobs: Vec<_> = rules.iter().filter(|rule| rule["apiGroups"] == json!(["batch"])).collect();
     assert_eq!(
         of_jobs,
-        [&json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["delete", "list", "watch"]})]
+        [
+            &json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["delete", "list", "watch"]}),
+            &json!({"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["patch"]}),
+        ]
     );
 }
 

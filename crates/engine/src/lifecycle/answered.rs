@@ -20,6 +20,8 @@ use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::world::{JobEntry, JobKey};
 
+/// What `spec.managedBy` of a batch Job says if Kubernetes' own controller is to keep it.
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 /// How long quota is kept at least for a stopped job whose controller says nothing.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 /// How much longer for each pod: kube-controller-manager makes 20 a second by default.
@@ -53,8 +55,13 @@ impl JobEntry {
             && match self.view.suspended_condition {
                 Some((suspended, since)) => !suspended || !(self.seen.runs || since > admitted),
                 // Its controller had not looked at it when it was started.
-                None => self.view.job.kind == JobKind::Job && !self.seen.runs,
+                None => self.view.job.kind == JobKind::Job && self.has_own_controller() && !self.seen.runs,
             }
+    }
+
+    /// Whether the kind's own controller keeps the job, and not one that `spec.managedBy` names.
+    fn has_own_controller(&self) -> bool {
+        self.view.managed_by.as_deref().is_none_or(|name| name == JOB_CONTROLLER)
     }
 
     /// When the controller of this part of a stopped job is asked whether it has seen the stop.
@@ -62,7 +69,11 @@ impl JobEntry {
         let view = &self.view;
         let asked = view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         let is_stopped = view.suspended && view.finished.is_none() && !view.deleting && !view.ending;
-        let asks = view.job.kind == JobKind::Job && is_stopped && !asked && self.is_unanswered(admitted);
+        let asks = view.job.kind == JobKind::Job
+            && self.has_own_controller()
+            && is_stopped
+            && !asked
+            && self.is_unanswered(admitted);
         asks.then_some(self.seen.suspended_from?.checked_add(SILENCE).ok()?)
     }
 

@@ -123,6 +123,23 @@ fn the_controller_of_a_job_that_it_has_never_seen_is_asked() {
 }
 
 #[test]
+fn a_job_that_another_controller_manages_is_not_asked_about() {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("2", &json!({}));
+    let mut old = job("team-a", "old", "lq", 2, "1");
+    old.managed_by = Some("example.com/other".to_owned());
+    c.api.add_job(old);
+    c.settle();
+    c.api.add_job(job("team-a", "new", "lq", 2, "1"));
+    c.api.edit_job("old", |j| j.view.active = false);
+    c.restart();
+    c.settle();
+    evict(&mut c);
+    assert!(runs(&c, "new"), "nothing but its status says whether it has pods");
+}
+
+#[test]
 fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
     // JobSets have 5 s, and 50 ms for each of their two pods.
     for (kind, seconds) in [(JobKind::Job, 119), (JobKind::JobSet, 5)] {
