@@ -1,5 +1,6 @@
 //! Remedies of every kind, applied to the real objects as the answer has them: the job starts, and exactly the jobs that it names are preempted.
 
+use jiff::Timestamp;
 use kube::api::{Api, DynamicObject};
 use sluice_testkit::workloads;
 
@@ -89,6 +90,25 @@ async fn complete(client: &Client, name: &str) {
     jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
+/// The same of a Job that was stopped, once it is asked.
+async fn confirm_the_stop(client: &Client, name: &str) {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
+    let condition = |status: &str| json!({"type": "Suspended", "status": status});
+    let asked = condition("False");
+    eventually(&format!("{name} to be stopped and asked about"), DEADLINE, || async {
+        let job = serde_json::to_value(jobs.get(name).await?)?;
+        let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let holds = conditions.iter().any(|c| c["type"] == asked["type"] && c["status"] == asked["status"]);
+        Ok(look(holds, job["status"].to_string()))
+    })
+    .await
+    .unwrap();
+    let mut answer = condition("True");
+    answer["lastTransitionTime"] = json!(Timestamp::now());
+    let status = json!({"status": {"conditions": [answer]}});
+    jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
     let (plane, client, setup) = plane().await;
@@ -118,6 +138,7 @@ async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
     let priority = remedy(&manager, "important", "starts now with the WorkloadPriorityClass urgent").await;
     assert_eq!(priority["preempts"], json!(["default/more"]), "{priority}");
     apply_to_the_cluster(&client, &priority).await;
+    confirm_the_stop(&client, "more").await;
     wait_until_started(&client, "default", "important").await;
     let more = workloads::of_job(&client, "default", "more").await.unwrap().unwrap();
     assert!(workloads::holds(&more, "Preempted") && workloads::holds(&more, "Evicted"), "{more}");
