@@ -14,7 +14,7 @@ use sluice_quantity::Quantity;
 pub use parts::Part;
 
 /// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds.
-const HOTSWAP_STEPS: u64 = 200_000;
+const HOTSWAP_STEPS: u64 = 100_000;
 
 /// See [`EngineConfig::status_interval_ms`].
 const STATUS_INTERVAL_MS: i64 = 1_000;

@@ -18,13 +18,23 @@ use crate::case::stopwatch;
 pub struct Args {
     /// Pools that fail; there is one more, and as many that stay.
     failing: usize,
+    /// Stop after so many cycles and print what was measured until then.
+    #[arg(long, value_name = "N", default_value_t = MAX_CYCLES)]
+    cycles: u64,
 }
+
+/// So many cycles are measured unless the command line says otherwise.
+const MAX_CYCLES: u64 = 20_000;
 
 /// The figures of one world.
 #[derive(Debug, Deserialize, Serialize)]
 struct Figures {
     /// The longest cycle.
     longest_ms: f64,
+    /// Cycles in all.
+    cycles: u64,
+    /// The world settled within the cycles allowed.
+    done: bool,
     /// Nodes and Workloads that one cycle looked at, at most.
     steps: u64,
     /// All that were looked at.
@@ -46,7 +56,7 @@ pub struct Budget {
 
 /// Measures one world.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    println!("{}", serde_json::to_string(&measure(args.failing))?);
+    println!("{}", serde_json::to_string(&measure(args))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,9 +70,10 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             .context("measure a world")?;
         let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
         println!(
-            "hotswap, {name}: {} pools fail, {} JobSets moved; longest cycle {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} in all ({})",
+            "hotswap, {name}: {} pools fail, {} JobSets moved; longest of {} cycles {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} in all ({})",
             budget.failing,
             figures.moved,
+            figures.cycles,
             figures.longest_ms,
             if figures.longest_ms > budget.goal_ms { "*" } else { "" },
             budget.goal_ms,
@@ -71,6 +82,9 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             figures.all_steps,
             budget.all_steps
         );
+        if !figures.done {
+            failures.push(format!("hotswap {name}: not done after {} cycles", figures.cycles));
+        }
         for (what, count, most) in [
             ("steps in a cycle", figures.steps, budget.steps),
             ("steps in all", figures.all_steps, budget.all_steps),
@@ -83,8 +97,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
     Ok(())
 }
 
-fn measure(failing: usize) -> Figures {
-    let half = failing + 1;
+fn measure(args: &Args) -> Figures {
+    let half = args.failing + 1;
     let mut bed = Bed::with(EngineConfig::default());
     bed.c.checked = false;
     bed.page_queue(i64::try_from(half * 16).unwrap_or(i64::MAX));
@@ -98,11 +112,15 @@ fn measure(failing: usize) -> Figures {
     bed.fail(&names[1..half]);
     let before = bed.c.engine.work().hotswap_steps;
     bed.c.most_steps = 0;
+    bed.c.cycles = 0;
+    bed.c.cycles_left = Some(args.cycles);
     bed.c.clock = stopwatch::now;
     bed.pass(45);
     let moved = names.iter().filter(|name| bed.runs(name) && !bed.evictions(name).is_empty()).count();
     Figures {
         longest_ms: bed.c.longest.as_secs_f64() * 1e3,
+        cycles: bed.c.cycles,
+        done: bed.c.cycles_left != Some(0),
         steps: bed.c.most_steps,
         all_steps: bed.c.engine.work().hotswap_steps - before,
         moved,

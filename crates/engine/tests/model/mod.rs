@@ -43,6 +43,9 @@ pub const KINDS: [Kind; 18] = [
     Kind::Job(sluice_api::job::JobKind::JobSet),
 ];
 
+/// Cycles at one instant after which the cluster should have settled.
+const MAX_CYCLES: u64 = 10_000;
+
 /// A cluster with one engine.
 pub struct Cluster {
     pub api: Api,
@@ -81,6 +84,10 @@ pub struct Cluster {
     pub blind: Option<Kind>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
+    /// Cycles so far.
+    pub cycles: u64,
+    /// Stop after this many cycles without an error; a measurement may end before the cluster settles.
+    pub cycles_left: Option<u64>,
     /// Steps of searches for room in one cycle, at most.
     pub most_steps: u64,
     /// Where time is measured: CPU time so far.
@@ -117,6 +124,8 @@ impl Cluster {
             unanswered: Vec::new(),
             blind: None,
             writes_left: None,
+            cycles: 0,
+            cycles_left: None,
             most_steps: 0,
             clock: || Duration::ZERO,
             longest: Duration::ZERO,
@@ -257,7 +266,13 @@ impl Cluster {
 
     /// Runs until nothing happens any more at this instant, and checks the invariants after every step.
     pub fn settle(&mut self) {
-        for _ in 0..10_000 {
+        let end = self.cycles + MAX_CYCLES;
+        while self.cycles < end || self.cycles_left.is_some() {
+            if self.cycles_left == Some(0) {
+                return;
+            }
+            self.cycles_left = self.cycles_left.map(|left| left - 1);
+            self.cycles += 1;
             let mut busy = self.watch();
             let before = self.engine.work().hotswap_steps;
             let began = (self.clock)();
@@ -281,7 +296,8 @@ impl Cluster {
                 return;
             }
         }
-        panic!("the cluster does not settle: {:#}", self.engine.state());
+        let state: String = format!("{:#}", self.engine.state()).chars().take(4_000).collect();
+        panic!("the cluster does not settle within {MAX_CYCLES} cycles; the state begins with {state}");
     }
 
     /// Lets time pass, stopping at each of the engine's timers.
