@@ -14,6 +14,7 @@ mod agenda;
 mod autoscaler;
 pub mod duration;
 pub mod explain;
+#[cfg(feature = "faults")]
 pub mod faults;
 pub mod html;
 mod json;

@@ -3,9 +3,13 @@
 mod adopting;
 mod applying;
 mod controllers;
+#[cfg(feature = "faults")]
 mod faulty;
 mod machines;
 mod provisioning;
+#[cfg(not(feature = "faults"))]
+mod without_faults;
+mod writes;
 
 use std::sync::Arc;
 
@@ -15,6 +19,7 @@ use sluice_engine::{Engine, Input, Kind, Object, ObjectRef};
 
 use crate::agenda::{Action, Agenda, after};
 use crate::autoscaler::Autoscaler;
+#[cfg(feature = "faults")]
 use crate::faults::FaultRun;
 use crate::machines::Machines;
 use crate::object::KINDS;
@@ -27,8 +32,6 @@ use crate::world::{Change, World};
 
 /// Rounds at one instant after which something is wrong with the engine or with us.
 const MOST_ROUNDS: usize = 2_000_000;
-/// The same on a bad day, on which worlds are small.
-const MOST_ROUNDS_OF_BAD_DAYS: usize = 20_000;
 /// How long the engine's own timers are followed when nothing else is left to happen.
 const PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 
@@ -97,6 +100,7 @@ pub struct Simulation {
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
     /// What goes wrong, if anything does.
+    #[cfg(feature = "faults")]
     bad_day: Option<Box<FaultRun>>,
 }
 
@@ -143,6 +147,7 @@ impl Simulation {
             log,
             writes: 0,
             check_delay: SignedDuration::ZERO,
+            #[cfg(feature = "faults")]
             bad_day: None,
             options,
         };
@@ -172,6 +177,7 @@ impl Simulation {
             log: None,
             writes: self.writes,
             check_delay: self.check_delay,
+            #[cfg(feature = "faults")]
             bad_day: None,
         }
     }
@@ -330,8 +336,7 @@ impl Simulation {
 
     /// Lets everything happen that happens at this instant.
     pub fn settle(&mut self) -> Result<(), SimError> {
-        let most = if self.bad_day.is_some() { MOST_ROUNDS_OF_BAD_DAYS } else { MOST_ROUNDS };
-        for _ in 0..most {
+        for _ in 0..self.most_rounds() {
             let mut busy = self.deliver() | self.deliver_late();
             let now = self.manager_now();
             let effects = self.engine.cycle(now);

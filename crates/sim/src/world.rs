@@ -59,11 +59,13 @@ impl World {
     }
 
     /// From now on watches also deliver the engine's own writes.
+    #[cfg(feature = "faults")]
     pub fn echo(&mut self) {
         self.echoes = true;
     }
 
     /// The version of the newest change.
+    #[cfg(feature = "faults")]
     pub fn revision(&self) -> u64 {
         self.revision
     }

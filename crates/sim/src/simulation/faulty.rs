@@ -1,10 +1,11 @@
-//! The ways from and to the engine. On a bad day they are long, and things go wrong on them.
+//! The ways from and to the engine with the feature `faults`: on a bad day they are long, and things go wrong on them.
+//! `without_faults` has those of programs without the feature.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_engine::{
-    Effect, Engine, EngineConfig, Input, Kind, Object, ObjectRef, Purpose, Write, WriteError, WriteRequest,
+    Effect, Engine, EngineConfig, Input, Kind, ObjectRef, Purpose, WriteError, WriteRequest,
 };
 
 use super::{SimError, Simulation};
@@ -12,6 +13,9 @@ use crate::agenda::after;
 use crate::faults::{Check, FaultRun, InFlight, Manager, PerFault, Watches, WriteOutcome};
 use crate::json::text;
 use crate::object::KINDS;
+
+/// Rounds at one instant after which something is wrong with the engine or with us, on a bad day, on which worlds are small.
+const MOST_ROUNDS_OF_BAD_DAYS: usize = 20_000;
 
 /// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
 fn config(simulation: &Simulation) -> EngineConfig {
@@ -82,6 +86,11 @@ impl Simulation {
     /// The time as the manager's clock has it.
     pub(super) fn manager_now(&self) -> Timestamp {
         self.bad_day.as_ref().map_or(self.now, |day| after(self.now, day.skews(self.now).0))
+    }
+
+    /// Rounds at one instant after which something is wrong.
+    pub(super) fn most_rounds(&self) -> usize {
+        if self.bad_day.is_some() { MOST_ROUNDS_OF_BAD_DAYS } else { super::MOST_ROUNDS }
     }
 
     /// When the engine wants to be woken, in our time.
@@ -244,37 +253,6 @@ impl Simulation {
                 let left = writes.collect();
                 return self.replace_manager(outcome, left);
             }
-        }
-    }
-
-    /// Sends a write, and its answer back.
-    fn carry_out(&mut self, request: &WriteRequest) {
-        let result = self.perform(request);
-        self.feed(Input::Written { id: request.id, result });
-        self.sync_written(request);
-    }
-
-    /// What the API server makes of a write.
-    fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
-        self.writes += 1;
-        let result = self.world.perform(request);
-        if let Ok(Some(Object::Workload(workload))) = &result {
-            self.workload_changed(&request.object, workload);
-        }
-        result
-    }
-
-    /// Lets the job's controller see what a write did to a job.
-    fn sync_written(&mut self, request: &WriteRequest) {
-        let on_job = matches!(
-            request.write,
-            Write::StartJob { .. }
-                | Write::StopJob { .. }
-                | Write::SuspendJob { .. }
-                | Write::AskController { .. }
-        );
-        if on_job && let Kind::Job(kind) = request.object.kind {
-            self.sync_job(&request.object, kind);
         }
     }
 
