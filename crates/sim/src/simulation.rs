@@ -494,10 +494,4 @@ impl Simulation {
         let now = self.now;
         self.record.scenario(now, what);
     }
-
-    /// Notes something that was refused.
-    pub(crate) fn note_refused(&mut self, who: &str, why: &str) {
-        let now = self.now;
-        self.record.refused(now, who, why);
-    }
 }

@@ -19,6 +19,12 @@ use crate::object::FieldError;
 use crate::pods::SUBMIT_AFTER_SECONDS;
 
 impl Simulation {
+    /// Notes something that was refused.
+    pub(crate) fn note_refused(&mut self, who: &str, why: &str) {
+        let now = self.now;
+        self.record.refused(now, who, why);
+    }
+
     /// Makes a namespace that no manifest declares.
     pub(super) fn namespace(&mut self, name: &str) {
         if name.is_empty() || self.world.get(&ObjectRef::cluster(Kind::Namespace, name)).is_some() {
