@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::JobKind;
 
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
@@ -34,20 +34,26 @@ const ASKED: SignedDuration = SignedDuration::from_secs(120);
 /// How long the controller of a stopped Job may say nothing before it is asked.
 const SILENCE: SignedDuration = SignedDuration::from_secs(1);
 
-/// How long quota is kept for a stopped job whose controller says nothing: as long as a Job controller may make pods without looking again.
-/// A job without a controller must not hold quota for good.
-fn patience(view: &JobView) -> SignedDuration {
-    if view.job.kind == JobKind::Job {
-        return ASKED;
-    }
-    let pods = i32::try_from(view.total_count()).unwrap_or(i32::MAX);
-    PER_POD
-        .checked_mul(pods)
-        .and_then(|longer| longer.checked_add(PATIENCE))
-        .map_or(LONGEST, |wait| wait.min(LONGEST))
-}
-
 impl JobEntry {
+    /// Whether it is a Job of Kubernetes' own controller, and not of one that `spec.managedBy` names: only that is known to answer.
+    fn can_be_asked(&self) -> bool {
+        let managed_by = self.view.managed_by.as_deref();
+        self.view.job.kind == JobKind::Job && managed_by.is_none_or(|name| name == JOB_CONTROLLER)
+    }
+
+    /// How long quota is kept while its controller says nothing: as long as one may make pods without looking again. A job without a
+    /// controller must not hold quota for good.
+    fn patience(&self) -> SignedDuration {
+        if self.can_be_asked() {
+            return ASKED;
+        }
+        let pods = i32::try_from(self.view.total_count()).unwrap_or(i32::MAX);
+        PER_POD
+            .checked_mul(pods)
+            .and_then(|longer| longer.checked_add(PATIENCE))
+            .map_or(LONGEST, |wait| wait.min(LONGEST))
+    }
+
     /// Whether the job's controller has not answered its stop yet. Its quota was given at that time.
     fn is_unanswered(&self, admitted: Timestamp) -> bool {
         // One that was not changed since it was made has never been started.
@@ -55,13 +61,8 @@ impl JobEntry {
             && match self.view.suspended_condition {
                 Some((suspended, since)) => !suspended || !(self.seen.runs || since > admitted),
                 // Its controller had not looked at it when it was started.
-                None => self.view.job.kind == JobKind::Job && self.has_own_controller() && !self.seen.runs,
+                None => self.can_be_asked() && !self.seen.runs,
             }
-    }
-
-    /// Whether the kind's own controller keeps the job, and not one that `spec.managedBy` names.
-    fn has_own_controller(&self) -> bool {
-        self.view.managed_by.as_deref().is_none_or(|name| name == JOB_CONTROLLER)
     }
 
     /// When the controller of this part of a stopped job is asked whether it has seen the stop.
@@ -69,11 +70,7 @@ impl JobEntry {
         let view = &self.view;
         let asked = view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         let is_stopped = view.suspended && view.finished.is_none() && !view.deleting && !view.ending;
-        let asks = view.job.kind == JobKind::Job
-            && self.has_own_controller()
-            && is_stopped
-            && !asked
-            && self.is_unanswered(admitted);
+        let asks = self.can_be_asked() && is_stopped && !asked && self.is_unanswered(admitted);
         asks.then_some(self.seen.suspended_from?.checked_add(SILENCE).ok()?)
     }
 
@@ -98,10 +95,10 @@ impl Engine {
         let admitted = self.world.owned(uid).iter().filter_map(admitted).max()?;
         let own = entry.is_unanswered(admitted).then_some(entry);
         let parts = self.children(key, uid).filter(|child| child.goes_on(admitted));
-        // Each is waited for as long as its own kind takes: the Jobs of a JobSet longer than the JobSet.
+        // Each is waited for as long as its own kind takes: the Jobs of a JobSet longer than the JobSet. All count from its stop, so that Jobs
+        // that are made later and claim to be its own do not hold its quota for good.
         let waited_for = own.into_iter().chain(parts).filter_map(|entry| {
-            let since = entry.seen.suspended_from.unwrap_or(stopped);
-            let until = since.checked_add(patience(&entry.view)).ok()?;
+            let until = stopped.checked_add(entry.patience()).ok()?;
             (until > self.now).then_some((entry, until))
         });
         let waited_for: Vec<_> = waited_for.collect();

@@ -88,8 +88,6 @@ fn an_answer_in_the_second_of_the_start_counts_if_the_job_was_seen_to_run() {
 fn the_controller_of_a_job_that_says_nothing_is_asked() {
     let mut c = started(JobKind::Job);
     evict(&mut c);
-    let asked =
-        |c: &Cluster| c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::AskController).count();
     assert_eq!(asked(&c), 0);
     c.advance(1);
     assert_eq!(asked(&c), 1);
@@ -105,30 +103,15 @@ fn the_controller_of_a_job_that_says_nothing_is_asked() {
     assert_eq!(asked(&c), 1);
 }
 
-#[test]
-fn the_controller_of_a_job_that_it_has_never_seen_is_asked() {
-    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
-    c.api.namespace("team-a", &[]);
-    c.api.simple("2", &json!({}));
-    c.api.add_job(job("team-a", "old", "lq", 2, "1"));
-    c.settle();
-    c.api.add_job(job("team-a", "new", "lq", 2, "1"));
-    c.api.edit_job("old", |j| j.view.active = false);
-    c.restart();
-    c.settle();
-    evict(&mut c);
-    assert!(!runs(&c, "new"), "it may have made pods");
-    c.advance(1);
-    assert!(runs(&c, "new"), "it was asked, and has answered");
-}
-
-#[test]
-fn a_job_that_another_controller_manages_is_not_asked_about() {
+/// `old` was admitted at once and evicted after all replicas began anew; its controller has written nothing. `new` waits for its quota.
+fn evicted_unseen(managed_by: Option<&str>, condition: Option<bool>) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
     c.api.namespace("team-a", &[]);
     c.api.simple("2", &json!({}));
     let mut old = job("team-a", "old", "lq", 2, "1");
-    old.managed_by = Some("example.com/other".to_owned());
+    old.managed_by = managed_by.map(str::to_owned);
+    old.suspended_condition =
+        condition.map(|suspended| (suspended, c.now - jiff::SignedDuration::from_secs(60)));
     c.api.add_job(old);
     c.settle();
     c.api.add_job(job("team-a", "new", "lq", 2, "1"));
@@ -136,7 +119,33 @@ fn a_job_that_another_controller_manages_is_not_asked_about() {
     c.restart();
     c.settle();
     evict(&mut c);
+    c
+}
+
+fn asked(c: &Cluster) -> usize {
+    c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::AskController).count()
+}
+
+#[test]
+fn the_controller_of_a_job_that_it_has_never_seen_is_asked() {
+    for managed_by in [None, Some("kubernetes.io/job-controller")] {
+        let mut c = evicted_unseen(managed_by, None);
+        assert!(!runs(&c, "new"), "it may have made pods");
+        c.advance(1);
+        assert!(runs(&c, "new"), "it was asked, and has answered");
+    }
+}
+
+#[test]
+fn a_job_that_another_controller_manages_is_not_asked_about() {
+    let other = Some("example.com/other");
+    let c = evicted_unseen(other, None);
     assert!(runs(&c, "new"), "nothing but its status says whether it has pods");
+    let mut c = evicted_unseen(other, Some(true));
+    c.advance(5);
+    assert!(!runs(&c, "new"), "that controller has 5 s, and 50 ms for each of the two pods");
+    c.advance(1);
+    assert!(runs(&c, "new") && asked(&c) == 0);
 }
 
 #[test]
@@ -162,20 +171,31 @@ fn a_large_jobset_has_more_time_to_answer_and_not_without_end() {
     assert!(runs(&c, "new"));
 }
 
-#[test]
-fn the_jobs_of_a_jobset_answer_too() {
+/// The JobSet `old` has run with its Job `a`; the controller of `a` has seen neither its start nor what follows.
+fn with_child() -> (Cluster, Timestamp) {
     let mut c = started(JobKind::JobSet);
     says(&mut c, "old", false);
     let before = c.now - jiff::SignedDuration::from_secs(60);
     child(&mut c, "a", false, 2, before);
+    (c, before)
+}
+
+/// JobSet's controller stops the Job `a`.
+fn stop_child(c: &mut Cluster) {
+    c.api.edit_job("a", |j| (j.view.suspended, j.view.generation) = (true, 3));
+    c.settle();
+}
+
+#[test]
+fn the_jobs_of_a_jobset_answer_too() {
+    let (mut c, before) = with_child();
     // It waits for the others, and was never let run.
     child(&mut c, "b", true, 1, before);
     evict(&mut c);
     c.advance(2);
     says(&mut c, "old", true);
     assert!(!runs(&c, "new"), "one of its Jobs was not told yet");
-    c.api.edit_job("a", |j| (j.view.suspended, j.view.generation) = (true, 3));
-    c.settle();
+    stop_child(&mut c);
     assert!(!runs(&c, "new"), "and has not answered yet");
     says(&mut c, "a", true);
     assert!(runs(&c, "new"));
@@ -183,20 +203,32 @@ fn the_jobs_of_a_jobset_answer_too() {
 
 #[test]
 fn a_job_of_a_jobset_that_was_asked_is_waited_for_longer_than_the_jobset() {
-    let mut c = started(JobKind::JobSet);
-    says(&mut c, "old", false);
-    let before = c.now - jiff::SignedDuration::from_secs(60);
-    child(&mut c, "a", false, 2, before);
+    let (mut c, _) = with_child();
     evict(&mut c);
     says(&mut c, "old", true);
-    c.api.edit_job("a", |j| (j.view.suspended, j.view.generation) = (true, 3));
-    c.settle();
+    stop_child(&mut c);
     c.advance(1);
     assert_eq!(c.api.job("a").view.suspended_condition, Some((false, c.now)), "it was asked");
     // Its controller is far behind, and makes the pods of the start meanwhile.
     c.advance(60);
     assert!(!runs(&c, "new"));
     says(&mut c, "a", true);
+    assert!(runs(&c, "new"));
+}
+
+#[test]
+fn jobs_that_claim_later_to_be_of_a_stopped_jobset_do_not_hold_its_quota_for_good() {
+    let (mut c, before) = with_child();
+    evict(&mut c);
+    says(&mut c, "old", true);
+    stop_child(&mut c);
+    // Nothing is ever answered. A Job has two minutes.
+    for n in 0..4 {
+        child(&mut c, &format!("claim-{n}"), true, 2, before);
+        c.advance(29);
+    }
+    assert!(!runs(&c, "new"));
+    c.advance(4);
     assert!(runs(&c, "new"));
 }
 
