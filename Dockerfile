@@ -8,7 +8,7 @@ ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
     CARGO_INCREMENTAL=0 \
     RUSTUP_TOOLCHAIN=1.95.0
 COPY . .
-RUN cargo build --release --locked --package sluice-manager --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
+RUN cargo build --release --locked --package sluice-cli --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="sluice" \

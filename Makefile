@@ -5,7 +5,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 XTASK  := $(TARGET)/debug/sluice-xtask
 
 # The command that makes the binaries that ship; the Dockerfile's build stage runs the same one.
-BUILD := cargo build --release --locked --package sluice-manager --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
+BUILD := cargo build --release --locked --package sluice-cli --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
 
 EXAMPLE ?= tpu-multislice
 # How many jobs `make day` makes, in how many minutes at most. SOAK_SEED=… plays a day again.
@@ -65,7 +65,7 @@ try: ## Show a simulated day: figures, and a page with pictures (builds only the
 
 # Builds the manager and the development commands once, in one profile; the demo builds the programs that it starts, and no others.
 demo: ## Show queueing on a cluster of fake nodes (EXAMPLE=folder of examples/, KEEP=1 keeps it)
-	cargo build --locked --package sluice-manager --package sluice-xtask
+	cargo build --locked --package sluice-cli --package sluice-xtask
 	SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) demo --example $(EXAMPLE) $(if $(KEEP),--keep)
 
 docs: dev ## Write the generated tables of the book in docs, check it, and build it into target/book (if mdbook is installed)

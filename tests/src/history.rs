@@ -13,7 +13,7 @@ use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, VersionMatch, WatchEvent, WatchParams,
 };
 use serde_json::Value;
-use sluice_testkit::wait::{Look, look};
+use sluice_testkit::wait::{Progress, progress};
 use sluice_testkit::workloads::holds;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -75,12 +75,12 @@ impl Drop for History {
 }
 
 impl History {
-    /// Begins to watch the Jobs of a namespace in which there is nothing yet.
+    /// Begins to watch the Jobs of a namespace that is empty.
     pub async fn start(client: Client, namespace: &str) -> Result<Self> {
         Self::start_with(client, namespace, Kind::Job).await
     }
 
-    /// Begins to watch the JobSets of a namespace in which there is nothing yet; their Jobs are not looked at.
+    /// Begins to watch the JobSets of a namespace that is empty; their Jobs are not watched.
     pub async fn of_jobsets(client: Client, namespace: &str) -> Result<Self> {
         Self::start_with(client, namespace, Kind::JobSet).await
     }
@@ -110,7 +110,7 @@ impl History {
             let newest = now.items.iter().filter_map(version).max().unwrap_or_default();
             self.until("the history to be complete", deadline, |moments| {
                 let last = moments.iter().rev().find(|(_, moment)| moment.kind == kind).map(|(v, _)| *v);
-                look(last.unwrap_or_default() >= newest, format!("{last:?} of {newest}"))
+                progress(last.unwrap_or_default() >= newest, format!("{last:?} of {newest}"))
             })
             .await?;
         }
@@ -156,7 +156,11 @@ impl History {
         self.until(what, deadline, |moments| {
             let last = moments.values().rev().find(|moment| moment.kind == kind && is(&moment.object));
             let now = last.filter(|last| !last.deleted).map_or(&Value::Null, |last| &last.object);
-            if wanted(now) { Look::Done(now.clone()) } else { Look::NotYet(now["status"].to_string()) }
+            if wanted(now) {
+                Progress::Done(now.clone())
+            } else {
+                Progress::NotYet(now["status"].to_string())
+            }
         })
         .await
     }
@@ -166,16 +170,16 @@ impl History {
         &self,
         what: &str,
         deadline: Duration,
-        wanted: impl Fn(&BTreeMap<u64, Moment>) -> Look<T>,
+        wanted: impl Fn(&BTreeMap<u64, Moment>) -> Progress<T>,
     ) -> Result<T> {
         let mut changes = self.moments.subscribe();
         let mut seen = String::new();
         let found = tokio::time::timeout(deadline, async {
             loop {
                 match wanted(&changes.borrow_and_update()) {
-                    Look::Done(found) => return Ok(found),
-                    Look::NotYet(now) => seen = now,
-                    Look::Never(why) => bail!("{what}: never, because {why}"),
+                    Progress::Done(found) => return Ok(found),
+                    Progress::NotYet(now) => seen = now,
+                    Progress::Never(why) => bail!("{what}: never, because {why}"),
                 }
                 changes.changed().await.context("no watch is left")?;
             }

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::ControlPlane;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
 
 /// How long one thing may take to come about, on a machine that does other things besides.
@@ -132,7 +132,7 @@ impl<'a> Place<'a> {
             let suspended = self.suspended(name).await?;
             let workload = workloads::of_job(&self.client, &self.name, name).await?;
             let told = workload.map(|workload| workload["status"]["conditions"].to_string());
-            Ok(look(suspended != runs, told.unwrap_or_else(|| "it has no Workload".to_owned())))
+            Ok(progress(suspended != runs, told.unwrap_or_else(|| "it has no Workload".to_owned())))
         })
         .await
     }
@@ -142,8 +142,8 @@ impl<'a> Place<'a> {
         eventually(&format!("the Workload of {}/{job}", self.name), DEADLINE, || async {
             let found = workloads::of_job(&self.client, &self.name, job).await?;
             Ok(match found {
-                Some(workload) => sluice_testkit::wait::Look::Done(workload),
-                None => sluice_testkit::wait::Look::NotYet("none".to_owned()),
+                Some(workload) => sluice_testkit::wait::Progress::Done(workload),
+                None => sluice_testkit::wait::Progress::NotYet("none".to_owned()),
             })
         })
         .await
@@ -155,7 +155,7 @@ impl<'a> Place<'a> {
         eventually(&what, DEADLINE, || async {
             let workload = workloads::of_job(&self.client, &self.name, job).await?.unwrap_or_default();
             let told = told(&workload, condition);
-            Ok(look(told.starts_with(begins), told))
+            Ok(progress(told.starts_with(begins), told))
         })
         .await
     }
@@ -164,7 +164,7 @@ impl<'a> Place<'a> {
     pub async fn wait_for_queue(&self, api: &Api<DynamicObject>, name: &str, begins: &str) -> Result<()> {
         eventually(&format!("the queue {name} to be {begins:?}"), DEADLINE, || async {
             let told = told(&serde_json::to_value(api.get(name).await?)?, "Active");
-            Ok(look(told.starts_with(begins), told))
+            Ok(progress(told.starts_with(begins), told))
         })
         .await
     }
@@ -179,7 +179,7 @@ impl<'a> Place<'a> {
                 .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
                 .collect();
             let found = told.iter().any(|(why, text)| why == reason && text.contains(note));
-            Ok(look(found, format!("{told:?}")))
+            Ok(progress(found, format!("{told:?}")))
         })
         .await
     }
@@ -190,7 +190,7 @@ impl<'a> Place<'a> {
             let status = self.cluster_queues().get(&self.name).await?.data["status"].clone();
             let seen = ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"]
                 .map(|field| status[field].as_u64().unwrap_or_default());
-            Ok(look(seen == counts, format!("{seen:?}")))
+            Ok(progress(seen == counts, format!("{seen:?}")))
         })
         .await
     }
@@ -206,7 +206,7 @@ impl<'a> Place<'a> {
     pub async fn wait_until_empty(&self) -> Result<()> {
         eventually(&format!("no Workload to be left in {}", self.name), DEADLINE, || async {
             let left = workloads::list(&self.client, &self.name).await?;
-            Ok(look(left.is_empty(), format!("{} Workloads", left.len())))
+            Ok(progress(left.is_empty(), format!("{} Workloads", left.len())))
         })
         .await
     }

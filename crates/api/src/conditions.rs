@@ -1,4 +1,4 @@
-//! Conditions: the types and reasons of reference 03, and the one way to change them.
+//! Conditions: the types and reasons of docs/reference/03-conditions-events.md, and the one way to change them.
 //!
 //! A condition's `lastTransitionTime` follows flips of its status only, `observedGeneration` is the generation of the
 //! spec, and a message is never longer than the API server accepts.
@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The longest message of a condition, in bytes (reference 03: 32 KiB).
+/// The longest message of a condition, in bytes (docs/reference/03-conditions-events.md: 32 KiB).
 pub const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 
 /// Declares an enum of names that appear on the wire.
@@ -40,7 +40,7 @@ macro_rules! wire_names {
 }
 
 wire_names! {
-    /// The condition types of a Workload (reference 03, 3.1).
+    /// The condition types of a Workload (docs/reference/03-conditions-events.md 3.1).
     WorkloadCondition {
         /// A ClusterQueue holds quota for the workload.
         QuotaReserved,
@@ -67,7 +67,7 @@ wire_names! {
 
 impl WorkloadCondition {
     /// The types that the field manager `kueue-admission` owns: each of its applies carries all of them
-    /// (reference 06, 6.19).
+    /// (docs/reference/06-algorithm.md 6.19).
     pub const ADMISSION_MANAGED: [Self; 9] = [
         Self::QuotaReserved,
         Self::Admitted,
@@ -81,7 +81,7 @@ impl WorkloadCondition {
     ];
 }
 
-/// The reasons of conditions (reference 03, 3.1 and 3.2).
+/// The reasons of conditions (docs/reference/03-conditions-events.md 3.1 and 3.2).
 pub mod reason {
     /// `QuotaReserved`, `Evicted` and `Preempted`: quota is reserved.
     pub const QUOTA_RESERVED: &str = "QuotaReserved";
@@ -175,7 +175,7 @@ pub mod reason {
     pub const CLUSTER_QUEUE_IS_INACTIVE: &str = "ClusterQueueIsInactive";
 }
 
-/// The condition type of ClusterQueues, LocalQueues and AdmissionChecks (reference 03, 3.2).
+/// The condition type of ClusterQueues, LocalQueues and AdmissionChecks (docs/reference/03-conditions-events.md 3.2).
 pub const ACTIVE: &str = "Active";
 
 /// The condition of a type, if it is there.

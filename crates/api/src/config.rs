@@ -1,7 +1,7 @@
 //! The manager's configuration file: `config.kueue.x-k8s.io`, kind Configuration, v1beta1 and v1beta2.
 //!
 //! Reading is strict: an unknown field is an error, every mistake is reported with its path, and what Sluice has not
-//! built is refused or warned of, never ignored in silence. Source: reference 01, 1.12.
+//! built is refused or warned of, never ignored in silence. Source: docs/reference/01-api.md 1.12.
 
 mod decode;
 mod duration;
@@ -21,6 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use duration::Duration;
+pub use frameworks::{NOT_BUILT, NotBuilt};
 pub use hotswap::Hotswap;
 pub use selector::matches as selector_matches;
 pub use types::*;

@@ -1,4 +1,4 @@
-//! Conversion between v1beta1 and v1beta2 (reference 01, "v1beta1 differences"), on JSON documents.
+//! Conversion between v1beta1 and v1beta2 (docs/reference/01-api.md, "v1beta1 differences"), on JSON documents.
 //!
 //! Only what differs is touched, and quantities become strings; the rest of an object, its pod templates above all, is passed through unread. A document may
 //! be anything: the API server asks before it validates. What has an unexpected type stays as it is, for the API server to

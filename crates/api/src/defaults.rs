@@ -1,4 +1,4 @@
-//! What the mutating webhooks fill in (reference 01, 1.0), as JSON patches. Plain defaults are in the schemas.
+//! What the mutating webhooks fill in (docs/reference/01-api.md 1.0), as JSON patches. Plain defaults are in the schemas.
 //!
 //! Works on documents, because what is to be filled in is what the types already demand.
 

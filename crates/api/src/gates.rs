@@ -1,4 +1,4 @@
-//! Feature gates: every gate of Kueue, which are on, and which of those Sluice has built (reference 02).
+//! Feature gates: every gate of Kueue, which are on, and which of those Sluice has built (docs/reference/02-feature-gates.md).
 
 mod table;
 

@@ -3,7 +3,9 @@
 //! The adapters of `sluice-jobs` turn a Job, JobSet, … into a [`JobView`]; the engine decides from views alone, and the
 //! adapters turn its decisions ([`PodSetInfo`]s to inject or to restore) back into patches. Neither knows the other.
 //!
-//! Source of the contract: reference 07, 7.1.
+//! Source of the contract: docs/reference/07-integrations.md 7.1.
+
+mod kind;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,75 +13,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
+pub use kind::{Integration, JobKind};
+
 use crate::v1beta2::PodSetTopologyRequest;
-
-/// The job kinds that Sluice integrates (reference 07, the table in 7.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum JobKind {
-    /// `batch/v1` Job.
-    Job,
-    /// `jobset.x-k8s.io/v1alpha2` JobSet.
-    JobSet,
-}
-
-impl JobKind {
-    /// Every kind, in the order of the reference's table.
-    pub const ALL: [Self; 2] = [Self::Job, Self::JobSet];
-
-    /// The API group.
-    pub const fn group(self) -> &'static str {
-        match self {
-            Self::Job => "batch",
-            Self::JobSet => "jobset.x-k8s.io",
-        }
-    }
-
-    /// The API version inside the group.
-    pub const fn version(self) -> &'static str {
-        match self {
-            Self::Job => "v1",
-            Self::JobSet => "v1alpha2",
-        }
-    }
-
-    /// `group/version`, as owner references have it.
-    pub const fn api_version(self) -> &'static str {
-        match self {
-            Self::Job => "batch/v1",
-            Self::JobSet => "jobset.x-k8s.io/v1alpha2",
-        }
-    }
-
-    /// The kind's name.
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Job => "Job",
-            Self::JobSet => "JobSet",
-        }
-    }
-
-    /// The plural resource name.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            Self::Job => "jobs",
-            Self::JobSet => "jobsets",
-        }
-    }
-
-    /// The name in `integrations.frameworks` (reference 07).
-    pub const fn framework(self) -> &'static str {
-        match self {
-            Self::Job => "batch/job",
-            Self::JobSet => "jobset.x-k8s.io/jobset",
-        }
-    }
-
-    /// The kind that an owner reference names, if it is one of ours (any version of the group).
-    pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
-    }
-}
 
 /// Names one job object for good: a namesake created later has another `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +43,7 @@ pub struct ControllerRef {
     pub uid: String,
 }
 
-/// How a job ended (reference 07, column "finished when").
+/// How a job ended (docs/reference/07-integrations.md, column "finished when").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFinished {
     /// Whether it succeeded.
@@ -149,7 +85,7 @@ pub struct ExclusiveTopology {
     pub replicas: i32,
 }
 
-/// The parts of a pod template that a start injects and a stop restores (reference 07, 7.1 "Run" and "Restore").
+/// The parts of a pod template that a start injects and a stop restores (docs/reference/07-integrations.md 7.1 "Run" and "Restore").
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodScheduling {
     /// Labels of the template.

@@ -4,7 +4,7 @@
 //! "any node" is only a name), and such an object must decode. So the root is declared here: absent parts are defaults,
 //! `apiVersion` and `kind` are written from the type.
 
-/// The API group of all kinds (reference 01, 1.0).
+/// The API group of all kinds (docs/reference/01-api.md 1.0).
 pub const GROUP: &str = "kueue.x-k8s.io";
 
 macro_rules! custom_resource {

@@ -1,9 +1,9 @@
-//! Labels, annotations, finalizers, gates, taints and fixed names of Kueue's contract (reference 04).
+//! Labels, annotations, finalizers, gates, taints and fixed names of Kueue's contract (docs/reference/04-labels-annotations.md).
 
 /// Prefix of every key that Kueue owns.
 pub const PREFIX: &str = "kueue.x-k8s.io/";
 
-// ---- Labels (reference 04, 4.1) ----
+// ---- Labels (docs/reference/04-labels-annotations.md 4.1) ----
 
 /// LocalQueue of a job or pod; the annotation of the same key is a fallback that is still read.
 pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
@@ -36,7 +36,7 @@ pub const CONCURRENT_ADMISSION_PARENT: &str = "kueue.x-k8s.io/concurrent-admissi
 /// `"true"` on LocalQueues that upstream's experimental populator wrote.
 pub const AUTO_GENERATED: &str = "kueue.x-k8s.io/auto-generated";
 
-// ---- Annotations (reference 04, 4.2) ----
+// ---- Annotations (docs/reference/04-labels-annotations.md 4.2) ----
 
 /// Comma-separated admission gates; while non-empty the workload is not admissible.
 pub const ADMISSION_GATED_BY: &str = "kueue.x-k8s.io/admission-gated-by";
@@ -118,7 +118,7 @@ pub const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 /// Node affinity that the pods of a JobSet get when they are made, as JSON (ours: the affinity in a JobSet's templates cannot change).
 pub const NODE_AFFINITY: &str = "sluice.dev/node-affinity";
 
-// ---- Finalizers, gates, taints (reference 04, 4.3 and 4.4) ----
+// ---- Finalizers, gates, taints (docs/reference/04-labels-annotations.md 4.3 and 4.4) ----
 
 /// Finalizer of ClusterQueue, ResourceFlavor, AdmissionCheck, Topology and Workload.
 pub const RESOURCE_IN_USE_FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
@@ -139,7 +139,7 @@ pub const NODE_UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 /// Taint of a node that is not ready.
 pub const NODE_NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 
-// ---- Controllers and other identifiers (reference 04, 4.5) ----
+// ---- Controllers and other identifiers (docs/reference/04-labels-annotations.md 4.5) ----
 
 /// `controllerName` of AdmissionChecks that MultiKueue serves; also `managedBy` of jobs that run remotely.
 pub const MULTIKUEUE_CONTROLLER_NAME: &str = "kueue.x-k8s.io/multikueue";

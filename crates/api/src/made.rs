@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+use crate::job::{JobPodSet, JobView, PodSetInfo};
 use crate::labels;
 
 /// What controllers add to the templates of the jobs that they make, and of those that they look after.
@@ -18,17 +18,15 @@ impl JobView {
     /// The pod set that another job plays, if it may be one that this one's controller made, by kind and name. An owner reference alone
     /// proves nothing: users write them, too.
     pub fn made(&self, child: &Self) -> Option<&JobPodSet> {
-        match (self.job.kind, child.job.kind) {
-            // `<JobSet>-<replicated job>-<index>`.
-            (JobKind::JobSet, JobKind::Job) => {
-                let rest = child.job.name.strip_prefix(&*self.job.name)?.strip_prefix('-')?;
-                let (replicated_job, index) = rest.rsplit_once('-')?;
-                let set = self.pod_sets.iter().find(|set| set.name == replicated_job)?;
-                let index = i64::from(index.parse::<u32>().ok()?);
-                (index < i64::from(set.count)).then_some(set)
-            }
-            _ => None,
+        if self.job.kind.parts() != Some(child.job.kind) {
+            return None;
         }
+        // `<JobSet>-<replicated job>-<index>`.
+        let rest = child.job.name.strip_prefix(&*self.job.name)?.strip_prefix('-')?;
+        let (replicated_job, index) = rest.rsplit_once('-')?;
+        let set = self.pod_sets.iter().find(|set| set.name == replicated_job)?;
+        let index = i64::from(index.parse::<u32>().ok()?);
+        (index < i64::from(set.count)).then_some(set)
     }
 
     /// Whether the template of this job, which a controller made of the pod set `set`, has anything that comes neither from there nor from

@@ -1,4 +1,4 @@
-//! Names of Workloads (reference 06, 6.20), the identity of their pod templates, and the syntax of names.
+//! Names of Workloads (docs/reference/06-algorithm.md 6.20), the identity of their pod templates, and the syntax of names.
 
 mod containers;
 mod syntax;
@@ -21,7 +21,7 @@ const HASH_LENGTH: usize = 5;
 /// The name of the Workload that a job gets: `<kind>-<name>-<hash>`, at most `max` bytes long.
 ///
 /// The hash is over kind, group, name and UID (and `extra`, the generation of an elastic job), not over the version.
-/// Source: reference 06, 6.20.
+/// Source: docs/reference/06-algorithm.md 6.20.
 pub fn workload_name(
     kind: &str,
     group: &str,

@@ -1,5 +1,5 @@
 //! Pieces of OpenAPI schema that several kinds share: name patterns, and the schemas of embedded Kubernetes types with
-//! the constraints that Kueue's CRDs carry (reference 01, and the tables in `tests/data`).
+//! the constraints that Kueue's CRDs carry (docs/reference/01-api.md, and the tables in `tests/data`).
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};

@@ -1,4 +1,5 @@
-//! What server-side apply makes of the status of a Workload or a pod, by the field managers of reference 06, 6.19, and 03, 3.6: for
+//! What server-side apply makes of the status of a Workload or a pod, by the field managers of docs/reference/06-algorithm.md 6.19, and
+//! docs/reference/03-conditions-events.md 3.6: for
 //! stand-ins for the API server.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the admission webhooks check (reference 01, 1.0): rules over several fields, over old and new object, and rules that a gate
+//! What the admission webhooks check (docs/reference/01-api.md 1.0): rules over several fields, over old and new object, and rules that a gate
 //! switches. What one object alone shows, and CEL can express, is in the schemas and holds without us.
 //!
 //! Pure: objects and gates in, errors out. Errors read as Kubernetes' own: `path: Kind of error: value: detail`.

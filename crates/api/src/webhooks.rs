@@ -1,4 +1,4 @@
-//! The admission webhooks of our own kinds: which there are, and what they answer (reference 01, 1.0).
+//! The admission webhooks of our own kinds: which there are, and what they answer (docs/reference/01-api.md 1.0).
 //!
 //! Pure: a review in, a review out; the manager only does HTTP. All speak v1beta2; the API server converts what comes in as v1beta1
 //! (match policy Equivalent).

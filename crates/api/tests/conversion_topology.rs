@@ -1,4 +1,4 @@
-//! Topology assignments in the column-oriented encoding of v1beta2 (reference 06, 6.21).
+//! Topology assignments in the column-oriented encoding of v1beta2 (docs/reference/06-algorithm.md 6.21).
 
 use proptest::prelude::*;
 use sluice_api::conversion::topology;

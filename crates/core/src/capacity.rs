@@ -9,22 +9,17 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::cluster_queue::ClusterQueue;
-use crate::intern::{FlavorId, FrId, QueueId, WorkloadId};
-use crate::queue::{OrderKey, Placement};
-use crate::quota::{clamp, exact};
-use crate::reason::Refusal;
-use crate::scheduler::Scheduler;
-use crate::view::{FlavorResourceQuantity, View};
+use crate::intern::{FrId, WorkloadId};
 use crate::workload::WorkloadKey;
-use crate::workloads::{QuotaReservation, Workloads};
+use crate::workloads::Workloads;
 use crate::{Amount, Name};
 
 /// The limits, and what is used of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capacity {
-    rows: BTreeMap<FrId, PhysicalCapacity>,
+    pub(crate) rows: BTreeMap<FrId, PhysicalCapacity>,
     /// In the order in which they go.
-    displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
+    pub(crate) displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
 }
 
 /// A workload that lost its place.
@@ -37,13 +32,13 @@ pub struct Displaced {
 }
 
 /// What a displaced workload needs.
-type DisplacedNeeds = SmallVec<[(FrId, i128); 2]>;
+pub(crate) type DisplacedNeeds = SmallVec<[(FrId, i128); 2]>;
 
 /// One limited pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PhysicalCapacity {
-    limit: i128,
-    used: i128,
+pub(crate) struct PhysicalCapacity {
+    pub(crate) limit: i128,
+    pub(crate) used: i128,
 }
 
 impl Capacity {
@@ -61,12 +56,12 @@ impl Capacity {
     }
 
     /// Whether a pair has a limit.
-    fn limits(&self, pair: FrId) -> bool {
+    pub(crate) fn limits(&self, pair: FrId) -> bool {
         self.rows.contains_key(&pair)
     }
 
     /// What is left of a pair for a workload; `None` where there is no limit.
-    fn left(
+    pub(crate) fn left(
         &self,
         pair: FrId,
         head: WorkloadId,
@@ -111,177 +106,5 @@ impl Capacity {
             }
         }
         kept.get(&pair).copied().unwrap_or(0)
-    }
-}
-
-impl View<'_> {
-    /// What physical capacity has against a head that needs `wanted` of a pair, with `freed` given back by its victims.
-    pub(crate) fn lacks_capacity(
-        &self,
-        head: WorkloadId,
-        pair: FrId,
-        wanted: i128,
-        freed: i128,
-    ) -> Option<Refusal> {
-        let left = self.capacity.left(pair, head, self.workloads, self.queues)? + freed;
-        if wanted <= left {
-            return None;
-        }
-        let (flavor, resource) = self.names.flavor_and_resource(pair);
-        Some(Refusal::InsufficientCapacity {
-            flavor: self.names.flavor_name(flavor).clone(),
-            resource: self.names.resource_name(resource).clone(),
-            needed: clamp(wanted),
-            free: clamp(left.max(0)),
-            missing: clamp(wanted - left.max(0)),
-        })
-    }
-
-    /// What a workload gives back of a pair when it goes.
-    fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
-        self.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
-    }
-
-    /// Why the first of the quantities that exceeds physical capacity does so once these workloads are gone.
-    pub(crate) fn first_lack(
-        &self,
-        head: WorkloadId,
-        quantities: &[FlavorResourceQuantity],
-        gone: &[WorkloadId],
-    ) -> Option<Refusal> {
-        quantities.iter().find_map(|quantity| {
-            if !self.capacity.limits(quantity.pair) {
-                return None;
-            }
-            let freed = gone.iter().map(|&id| self.usage_of_pair(id, quantity.pair)).sum();
-            self.lacks_capacity(head, quantity.pair, quantity.amount, freed)
-        })
-    }
-}
-
-impl Scheduler {
-    /// Limits what all workloads together may hold of a flavor: `(resource, most)`, cpu in milli-CPU, everything else in whole
-    /// units. Resources that are not listed are not limited; an empty list takes all limits of the flavor away. Says whether
-    /// anything changed.
-    pub fn set_capacity(&mut self, flavor: &Name, limits: &[(Name, Amount)]) -> bool {
-        self.sweep_if_due();
-        let flavor = self.names.flavor(flavor);
-        let mut wanted: BTreeMap<FrId, i128> = BTreeMap::new();
-        for (resource, limit) in limits {
-            let resource = self.names.resource(resource);
-            wanted.insert(self.names.pair(flavor, resource), exact(*limit));
-        }
-        let mut changed = false;
-        let names = &self.names;
-        self.capacity.rows.retain(|pair, _| {
-            let keep = names.flavor_and_resource(*pair).0 != flavor || wanted.contains_key(pair);
-            changed |= !keep;
-            keep
-        });
-        self.sweeps.replaced(changed);
-        for (pair, limit) in wanted {
-            if let Some(row) = self.capacity.rows.get_mut(&pair) {
-                changed |= std::mem::replace(&mut row.limit, limit) != limit;
-                continue;
-            }
-            let used = self.usage_by_all(pair);
-            self.capacity.rows.insert(pair, PhysicalCapacity { limit, used });
-            changed = true;
-        }
-        if changed {
-            self.try_again_with(flavor);
-        }
-        changed
-    }
-
-    /// Which workloads are displaced, in the order in which they go, each with what it needs.
-    /// It matters only while they leave their place or wait for quota. Says whether anything changed.
-    pub fn set_displaced(&mut self, displaced: &[Displaced]) -> bool {
-        self.sweep_if_due();
-        let mut list = Vec::with_capacity(displaced.len());
-        for Displaced { key, needs } in displaced {
-            let mut claim = DisplacedNeeds::new();
-            for (flavor, resource, amount) in needs {
-                let (flavor, resource) = (self.names.flavor(flavor), self.names.resource(resource));
-                let pair = self.names.pair(flavor, resource);
-                match claim.iter_mut().find(|known| known.0 == pair) {
-                    Some(known) => known.1 += exact(*amount),
-                    None => claim.push((pair, exact(*amount))),
-                }
-            }
-            list.push((key.clone(), claim));
-        }
-        if self.capacity.displaced == list {
-            return false;
-        }
-        self.sweeps.removed();
-        let before = std::mem::replace(&mut self.capacity.displaced, list);
-        let concerned: Vec<FlavorId> = before
-            .iter()
-            .chain(&self.capacity.displaced)
-            .flat_map(|(_, claim)| claim)
-            .map(|(pair, _)| self.names.flavor_and_resource(*pair).0)
-            .collect();
-        for flavor in concerned {
-            self.try_again_with(flavor);
-        }
-        true
-    }
-
-    /// What all workloads hold of a pair.
-    fn usage_by_all(&self, pair: FrId) -> i128 {
-        let usage = self.workloads.iter().filter_map(|(_, workload)| workload.reservation());
-        usage.flat_map(QuotaReservation::charged).filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
-    }
-
-    /// Lets every queue that uses a flavor try its inadmissible workloads again.
-    fn try_again_with(&mut self, flavor: FlavorId) {
-        for id in self.referring_queues.of_flavor(flavor) {
-            self.tree.forest.capacity_changed(self.queues[id.at()].node);
-            self.flush_later.insert(id);
-        }
-    }
-
-    /// A workload gave back what it held: queues of other trees may have waited for its physical capacity.
-    pub(crate) fn capacity_freed(&mut self, before: &QuotaReservation) {
-        let mut flavors: SmallVec<[FlavorId; 2]> = SmallVec::new();
-        for (pair, _, _) in before.charged().filter(|usage| self.capacity.limits(usage.0)) {
-            let flavor = self.names.flavor_and_resource(pair).0;
-            if !flavors.contains(&flavor) {
-                flavors.push(flavor);
-            }
-        }
-        for flavor in flavors {
-            self.try_again_with(flavor);
-        }
-    }
-
-    /// The first displaced workload that waits in the heap of a queue.
-    pub(crate) fn first_displaced(&self, id: QueueId) -> Option<(crate::intern::ClassId, OrderKey)> {
-        self.capacity.displaced.iter().find_map(|(key, _)| {
-            let workload = self.workloads.find(key)?;
-            let (queue, class) = self.workloads.get(workload).waiting()?.at?;
-            let order = self.order_key(workload);
-            let active = self.queues[queue.at()].pending.placement(class, &order) == Some(Placement::Active);
-            (queue == id && active).then_some((class, order))
-        })
-    }
-
-    /// Whether a workload is displaced.
-    pub(crate) fn is_displaced(&self, id: WorkloadId) -> bool {
-        !self.capacity.displaced.is_empty() && {
-            let key = &self.workloads.get(id).key;
-            self.capacity.displaced.iter().any(|(displaced, _)| displaced == key)
-        }
-    }
-
-    /// What is used of each limited pair, added up anew.
-    pub(crate) fn audit_capacity(&self, found: &mut Vec<String>) {
-        for (pair, row) in &self.capacity.rows {
-            let used = self.usage_by_all(*pair);
-            if used != row.used {
-                found.push(format!("{} is counted of the capacity of {pair:?}, should be {used}", row.used));
-            }
-        }
     }
 }

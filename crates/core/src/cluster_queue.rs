@@ -1,54 +1,14 @@
 //! A ClusterQueue at run time: its compiled resource groups, the workloads that hold its quota, and those that wait for it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Name;
-use crate::intern::{FlavorId, FrId, LocalId, Names, NodeId, ResourceId};
-use crate::preemption::CandidateKey;
+use crate::intern::{FrId, LocalId, NodeId, WorkloadId};
 use crate::queue::PendingQueue;
-use crate::quota::QuotaLimits;
 use crate::report::InactiveCause;
-use crate::spec::{ClusterQueueSpec, PreemptionPolicy, ResourceGroup};
-
-/// A resource group with names resolved.
-#[derive(Debug, Clone)]
-pub(crate) struct Group {
-    pub(crate) covered: Vec<ResourceId>,
-    pub(crate) flavors: Vec<FlavorId>,
-    /// The pair of each flavor (outer) and covered resource (inner).
-    pub(crate) pairs: Vec<Vec<FrId>>,
-}
-
-/// Compiles resource groups. A resource that a former group covers is left out of later ones.
-pub(crate) fn compile_groups(
-    names: &mut Names,
-    groups: &[ResourceGroup],
-) -> (Vec<Group>, BTreeMap<FrId, QuotaLimits>) {
-    let mut limits = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    let mut compiled = Vec::with_capacity(groups.len());
-    for group in groups {
-        let covered: Vec<ResourceId> =
-            group.covered.iter().map(|name| names.resource(name)).filter(|&id| seen.insert(id)).collect();
-        let flavors: Vec<FlavorId> = group.flavors.iter().map(|flavor| names.flavor(&flavor.name)).collect();
-        let mut pairs = Vec::with_capacity(flavors.len());
-        for (&flavor, quotas) in flavors.iter().zip(&group.flavors) {
-            let row: Vec<FrId> = covered.iter().map(|&resource| names.pair(flavor, resource)).collect();
-            for (&pair, &resource) in row.iter().zip(&covered) {
-                let name = names.resource_name(resource);
-                let quota = quotas.resources.iter().find(|quota| quota.name == *name);
-                limits.entry(pair).or_insert(quota.map_or(QuotaLimits::NONE, |quota| QuotaLimits {
-                    nominal: quota.nominal,
-                    borrow: quota.borrowing_limit,
-                    lend: quota.lending_limit,
-                }));
-            }
-            pairs.push(row);
-        }
-        compiled.push(Group { covered, flavors, pairs });
-    }
-    (compiled, limits)
-}
+use crate::resource_group::Group;
+use crate::spec::{ClusterQueueSpec, PreemptionPolicy, Time};
 
 /// A ClusterQueue.
 #[derive(Debug, Clone)]
@@ -72,7 +32,17 @@ pub(crate) struct ClusterQueue {
     pub(crate) admitted: usize,
 }
 
-/// The workloads that hold a queue's quota, in candidate order (reference 06, 6.7 "Ordering"), kept as they change.
+/// The order of candidates within one queue: lower priority first, then the more recently reserved, then the UID
+/// (docs/reference/06-algorithm.md 6.7 "Ordering"; evicted ones are kept apart and come before).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CandidateKey {
+    pub(crate) priority: i32,
+    pub(crate) reserved_at: Reverse<Time>,
+    pub(crate) uid: Name,
+    pub(crate) id: WorkloadId,
+}
+
+/// The workloads that hold a queue's quota, in candidate order (docs/reference/06-algorithm.md 6.7 "Ordering"), kept as they change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     /// Evicted, and still holding.
@@ -110,13 +80,6 @@ impl ClusterQueue {
     /// It exists and nothing is in its way.
     pub(crate) fn is_active(&self) -> bool {
         self.spec.is_some() && self.inactive.is_empty()
-    }
-
-    /// The group that covers a resource, and the resource's place in it.
-    pub(crate) fn group_of(&self, resource: ResourceId) -> Option<(usize, usize)> {
-        self.groups.iter().enumerate().find_map(|(at, group)| {
-            group.covered.iter().position(|&covered| covered == resource).map(|column| (at, column))
-        })
     }
 
     /// `preemption.withinClusterQueue`.

@@ -2,7 +2,7 @@
 
 use crate::Name;
 
-/// Everything the core takes from the configuration file (reference 01, configuration; 02, gates).
+/// Everything the core takes from the configuration file (docs/reference/01-api.md 1.12, docs/reference/02-feature-gates.md).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     /// Feature gates that the core reads.
@@ -12,14 +12,14 @@ pub struct Config {
     /// Fair sharing between the LocalQueues of one ClusterQueue; `None` is off.
     pub admission_fair_sharing: Option<AdmissionFairSharing>,
     /// `quotaCheckStrategy: IgnoreUndeclared`: a resource that a ClusterQueue does not cover needs no quota
-    /// (reference 06, 6.2).
+    /// (docs/reference/06-algorithm.md 6.2).
     pub ignore_undeclared: bool,
     /// `waitForPodsReady.blockAdmission`: admit nothing while an admitted workload's pods are not ready
-    /// (reference 06, 6.16).
+    /// (docs/reference/06-algorithm.md 6.16).
     pub block_admission: bool,
 }
 
-/// The feature gates that the core reads, named as in reference 02 in snake case. The default is upstream's; two are ours.
+/// The feature gates that the core reads, named as in docs/reference/02-feature-gates.md in snake case. The default is upstream's; two are ours.
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gates {
@@ -89,7 +89,7 @@ impl Default for FairSharing {
     }
 }
 
-/// When fair sharing may preempt a workload of another queue (reference 06, 6.8).
+/// When fair sharing may preempt a workload of another queue (docs/reference/06-algorithm.md 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FairStrategy {
     /// The preemptor's new share is at most the target's share after the removal.
@@ -98,7 +98,7 @@ pub enum FairStrategy {
     LessThanInitialShare,
 }
 
-/// `admissionFairSharing` of the configuration file (reference 06, 6.9).
+/// `admissionFairSharing` of the configuration file (docs/reference/06-algorithm.md 6.9).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmissionFairSharing {
     /// `usageHalfLifeTime` in seconds; 0 forgets all history.

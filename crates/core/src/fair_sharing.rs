@@ -1,4 +1,4 @@
-//! Dominant resource shares (reference 06, 6.8).
+//! Dominant resource shares (docs/reference/06-algorithm.md 6.8).
 
 use std::cmp::Ordering;
 

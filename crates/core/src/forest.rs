@@ -1,13 +1,14 @@
 //! The forest of Cohorts and ClusterQueues: parents and children, cycles, heights, and where each node's slots are
-//! (reference 06, 6.3).
+//! (docs/reference/06-algorithm.md 6.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
 use crate::Name;
-use crate::intern::{FrId, NodeId, QueueId, SlotId, TableSize};
+use crate::intern::{FrId, NodeId, QueueId, SlotId};
 use crate::quota::{Quota, QuotaLimits};
+use crate::tables::TableSize;
 use crate::usage::Usage;
 
 /// One ClusterQueue or Cohort.
@@ -30,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) root: NodeId,
     /// Depth below the root.
     pub(crate) depth: u32,
-    /// Height: 0 without children, otherwise at least 1 (reference 06, 6.3, "borrowing height").
+    /// Height: 0 without children, otherwise at least 1 (docs/reference/06-algorithm.md 6.3, "borrowing height").
     pub(crate) height: u32,
     /// In or below a cycle of Cohorts.
     pub(crate) in_cycle: bool,
@@ -458,7 +459,7 @@ impl Forest {
     }
 
     /// How high in the tree the lowest subtree is in which `amount` fits without borrowing from outside, and whether
-    /// that is smaller than the whole tree, so that something may be reclaimed in the hierarchy (reference 06, 6.3).
+    /// that is smaller than the whole tree, so that something may be reclaimed in the hierarchy (docs/reference/06-algorithm.md 6.3).
     pub(crate) fn borrowing_height(
         &self,
         usage: &Usage,

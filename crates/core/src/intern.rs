@@ -6,6 +6,10 @@ use std::hash::Hash;
 use indexmap::{Equivalent, IndexMap};
 
 use crate::Name;
+use crate::tables::{TableSize, put};
+
+/// The resource that counts pods (docs/reference/06-algorithm.md 6.2).
+pub(crate) const PODS: &str = "pods";
 
 /// Declares a dense index type.
 macro_rules! index {
@@ -90,7 +94,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
             return at;
         }
         let at = self.free.pop().unwrap_or(self.rows.len());
-        crate::sweep::put(&mut self.rows, at, Some(value.clone()));
+        put(&mut self.rows, at, Some(value.clone()));
         self.index.insert(value.clone(), at);
         at
     }
@@ -118,16 +122,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
     }
 }
 
-/// How long a table is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TableSize {
-    /// Rows that were ever in use at once.
-    pub(crate) rows: usize,
-    /// Those that are free.
-    pub(crate) free: usize,
-}
-
-/// The names of flavors and resources, and the pairs of them, as long as something refers to them (see [`crate::sweep`]).
+/// The names of flavors and resources, and the pairs of them, as long as something refers to them (see [`crate::tables`]).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
     flavors: Table<Name>,
@@ -183,7 +178,7 @@ impl Names {
 
     /// Whether a pair counts pods.
     pub(crate) fn is_pods(&self, id: FrId) -> bool {
-        &**self.resource_name(self.flavor_and_resource(id).1) == crate::plan::PODS
+        &**self.resource_name(self.flavor_and_resource(id).1) == PODS
     }
 
     /// The flavor and the resource of a pair.

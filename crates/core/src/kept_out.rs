@@ -6,10 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cycle::CycleState;
-use crate::intern::{ClassId, NodeId, QueueId, WorkloadId};
-use crate::queue::Placement;
-use crate::scheduler::Scheduler;
+use crate::intern::{NodeId, WorkloadId};
 
 /// So many times workloads of a tree are tried again before something becomes free there: a head that reserves something in every
 /// other cycle must not keep the tree busy for ever.
@@ -45,58 +42,24 @@ impl KeptOut {
         }
     }
 
+    /// Whether no workload is kept out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by.is_empty()
+    }
+
+    /// The workloads that heads kept out which are not among these.
+    pub(crate) fn by_others_than(&self, heads: &BTreeSet<WorkloadId>) -> BTreeSet<WorkloadId> {
+        let ended = self.waiting.iter().filter(|(head, _)| !heads.contains(head));
+        ended.flat_map(|(_, waiting)| waiting).copied().collect()
+    }
+
     /// Whether a tree may be tried once more, after capacity became free there at this count.
-    fn may_retry(&mut self, root: NodeId, freed: u64) -> bool {
+    pub(crate) fn may_retry(&mut self, root: NodeId, freed: u64) -> bool {
         let retries = self.retries.entry(root).or_default();
         if retries.0 != freed {
             *retries = (freed, 0);
         }
         retries.1 += u8::from(retries.1 <= MAX_RETRIES);
         retries.1 <= MAX_RETRIES
-    }
-}
-
-impl Scheduler {
-    /// Tries again who was kept out by heads that reserved nothing in this cycle, or will not be heads of the next one. Called at its
-    /// end.
-    pub(crate) fn wake_kept_out(&mut self, state: &mut CycleState) {
-        if self.kept_out.by.is_empty() {
-            return;
-        }
-        let reserving: BTreeSet<WorkloadId> =
-            state.reserved.values().flatten().map(|&(id, ..)| id).filter(|&id| self.stays_head(id)).collect();
-        let ended = self.kept_out.waiting.iter().filter(|(head, _)| !reserving.contains(head));
-        let concerned: BTreeSet<WorkloadId> = ended.flat_map(|(_, waiting)| waiting).copied().collect();
-        let mut classes: BTreeMap<NodeId, BTreeSet<(QueueId, ClassId)>> = BTreeMap::new();
-        for id in concerned {
-            self.kept_out.replace(id, &[]);
-            if let Some((queue, class, Placement::Inadmissible)) = self.place_in_queue(id) {
-                let root = self.tree.forest.node(self.queues[queue.at()].node).root;
-                classes.entry(root).or_default().insert((queue, class));
-            }
-        }
-        for (root, classes) in classes {
-            if !self.kept_out.may_retry(root, self.tree.forest.freed(root)) {
-                continue;
-            }
-            for (queue, class) in classes {
-                for shape in self.queues[queue.at()].pending.flush_class(class) {
-                    self.shapes.release(shape);
-                }
-                self.sync_ready(queue);
-            }
-            state.report.scanning = true;
-        }
-    }
-
-    /// Whether a head of this cycle went back into its heap.
-    fn stays_head(&self, id: WorkloadId) -> bool {
-        self.place_in_queue(id).is_some_and(|(.., placement)| placement == Placement::Active)
-    }
-
-    fn place_in_queue(&self, id: WorkloadId) -> Option<(QueueId, ClassId, Placement)> {
-        let (queue, class) = self.workloads.try_get(id)?.waiting()?.at?;
-        let placement = self.queues[queue.at()].pending.placement(class, &self.order_key(id))?;
-        Some((queue, class, placement))
     }
 }

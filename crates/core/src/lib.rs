@@ -7,6 +7,16 @@
 //! Invariants: the usage of every node equals what its workloads hold ([`Scheduler::audit`] recomputes and compares);
 //! a workload is in exactly one place (inactive, pending, holding quota); no input makes a function panic.
 //!
+//! Layers, from the bottom; a file imports only from its own layer and from those before it. No two files import each other
+//! except `quota` and `usage`, the two halves of one arithmetic:
+//!
+//! 1. what is said: `config`, `spec`, `workload` come in, `reason`, `report`, `stats` go out;
+//! 2. names and tables: `intern`, `tables`, `changed`;
+//! 3. the world, what is configured and what is booked: `quota`, `usage`, `forest`, `tree`, `queue`, `workloads` and what belongs to them;
+//! 4. the search, functions over a `view` of the world: `flavor_assigner`, `preemption`, `partial_admission`;
+//! 5. `scheduler`: the world as one struct, and a module for each way in which it is changed or read from outside;
+//! 6. `cycle`: which search is made for whom, and what follows.
+//!
 //! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
 //!
 //! | rule | module |
@@ -16,45 +26,48 @@
 //! | 6.3 addUsage, removeUsage; snapshot and rollback | `usage` |
 //! | 6.3 cohort forest, cycles, IsWithinNominal, borrowing height (FindHeightOfLowestSubtreeThatFits) | `forest` |
 //! | 6.4 order in a queue, heap, inadmissible, flush, sticky preemptor, equivalence classes | `queue` |
-//! | 6.4 what is queued, what triggers a flush; backoff | `waiting`, `ingest`, `scheduler` |
+//! | 6.4 what is queued, what triggers a flush; backoff | `scheduler::waiting`, `scheduler::ingest`, `scheduler::flush` |
 //! | 6.4 Heads; requeue after a cycle | `cycle::heads`, `cycle::requeue` |
 //! | 6.5 the cycle: nominate, order, processEntry, admit, issue preemptions | `cycle`, one file for each |
-//! | 6.5 order under fair sharing: the tournament | `tournament` |
-//! | 6.4, 6.15 second-pass queue, second pass | `second_pass` |
+//! | 6.5 usage that only lasts for the cycle | `cycle::transient` |
+//! | 6.5 order under fair sharing: the tournament | `cycle::tournament` |
+//! | 6.4, 6.15 second-pass queue, second pass | `second_pass`, `cycle::second_pass` |
 //! | 6.6 flavor assignment, quota per resource, start index | `flavor_assigner` |
 //! | 6.6 granular mode, preference, shouldTryNext (flavor fungibility) | `flavor_assigner::granular` |
-//! | 6.6 LastAssignment and when it is outdated | `flavor_assigner::last_assignment` |
+//! | 6.6 LastAssignment and when it is outdated | `last_assignment` |
 //! | 6.6 taints, node selector, node affinity | `matching` |
 //! | 6.6 partial admission | `partial_admission` |
 //! | 6.7 candidates, their policies and order | `preemption::candidates` |
 //! | 6.7 classical preemption: hierarchical advantage, attempts | `preemption::classical` |
-//! | 6.7 fill-back; the preemption oracle of 6.6 | `preemption` |
+//! | 6.7 fill-back | `preemption::request` |
+//! | 6.6 preemption oracle | `preemption` |
 //! | 6.8 dominant resource share (DRS) | `fair_sharing` |
 //! | 6.8 preemption strategies, almost-LCA | `preemption::fair` |
-//! | 6.9 admission fair sharing: decay, entry penalty | `admission_fair_sharing` |
+//! | 6.9 admission fair sharing: decay, entry penalty | `admission_fair_sharing`, `scheduler::samples` |
 //! | 6.10 which checks apply | `cycle::admit` |
 //! | 6.28 saturating amounts | `sluice_quantity::Amount` |
 //! | reasons and their messages | `reason` |
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
-//! | ours: RequeueReclaimersOnBorrowing | `reclaimers` |
-//! | ours: workloads that reservations kept out are tried again | `kept_out` |
+//! | ours: RequeueReclaimersOnBorrowing | `scheduler::reclaimers` |
+//! | ours: workloads that reservations kept out are tried again | `kept_out`, `cycle::retry` |
+//! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
-mod activity;
 mod admission_fair_sharing;
-mod audit;
 mod capacity;
 mod changed;
 mod cluster_queue;
 mod config;
 mod cycle;
 mod fair_sharing;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 mod flavor_assigner;
 mod forest;
-mod ingest;
 mod intern;
 mod kept_out;
+mod last_assignment;
 mod local_queue;
 mod loop_guard;
 mod matching;
@@ -64,23 +77,18 @@ mod preemption;
 mod queue;
 mod quota;
 mod reason;
-mod reclaimers;
 mod referring_queues;
 mod report;
-mod reservation;
+mod resource_group;
 mod scheduler;
 mod second_pass;
 mod shape;
-mod snapshot;
 mod spec;
-mod standing;
-mod status;
-mod sweep;
-mod tournament;
+mod stats;
+mod tables;
 mod tree;
 mod usage;
 mod view;
-mod waiting;
 mod workload;
 mod workloads;
 
@@ -95,17 +103,18 @@ pub use report::{
     PreemptionReason, ResourceUsage, Victim,
 };
 pub use scheduler::Scheduler;
+pub use scheduler::snapshot::Snapshot;
+pub use scheduler::standing::Standing;
 pub use second_pass::SecondPass;
 pub use sluice_quantity::Amount;
 pub use sluice_selector::Operator;
-pub use snapshot::{Snapshot, Stats};
 pub use spec::{
     BorrowWithinCohort, CheckController, CheckRule, CheckSpec, ClusterQueueSpec, CohortSpec, Expression,
     FlavorQuotas, FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec,
     Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup, ResourceQuota, Selector, StopPolicy,
     Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
 };
-pub use standing::Standing;
+pub use stats::Stats;
 pub use workload::{
     Admission, AffinityTerm, PodSetAssignment, PodSetSpec, WorkloadKey, WorkloadSpec, WorkloadState,
 };

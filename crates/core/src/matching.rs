@@ -1,4 +1,4 @@
-//! Which flavors a pod set may use: taints, node selector and affinity, namespace selectors (reference 06, 6.6).
+//! Which flavors a pod set may use: taints, node selector and affinity, namespace selectors (docs/reference/06-algorithm.md 6.6).
 
 use crate::Name;
 use crate::reason::Refusal;

@@ -1,4 +1,4 @@
-//! Partial admission: the largest counts at which a workload fits (reference 06, 6.6 "Partial admission").
+//! Partial admission: the largest counts at which a workload fits (docs/reference/06-algorithm.md 6.6 "Partial admission").
 
 use smallvec::SmallVec;
 

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Amount;
-use crate::cluster_queue::ClusterQueue;
 use crate::forest::Forest;
-use crate::intern::{FlavorId, FrId, Names, ResourceId, SlotId};
+use crate::intern::{FlavorId, FrId, Names, NodeId, ResourceId, SlotId};
 use crate::matching::refuse_flavor;
 use crate::reason::{PodSetRequests, Refusal};
+use crate::resource_group::{Group, group_of};
 use crate::shape::Shape;
 use crate::spec::FlavorSpec;
 use crate::workload::PodSetSpec;
-
-/// The resource that counts pods (reference 06, 6.2).
-pub(crate) const PODS: &str = "pods";
 
 /// How one shape is searched for in one ClusterQueue.
 #[derive(Debug)]
@@ -76,7 +73,9 @@ pub(crate) struct PlanFlavor {
 
 /// What a plan is made from.
 pub(crate) struct PlanInput<'a> {
-    pub(crate) queue: &'a ClusterQueue,
+    /// The node and the resource groups of the queue.
+    pub(crate) node: NodeId,
+    pub(crate) groups: &'a [Group],
     pub(crate) forest: &'a Forest,
     pub(crate) names: &'a Names,
     /// By [`FlavorId`].
@@ -132,7 +131,7 @@ impl Plan {
 
 /// The requests per pod of each pod set, `pods` included if the queue covers it.
 fn effective_requests(input: &PlanInput<'_>) -> Vec<Vec<(ResourceId, i64)>> {
-    let pods = input.pods.filter(|&pods| input.queue.group_of(pods).is_some());
+    let pods = input.pods.filter(|&pods| group_of(input.groups, pods).is_some());
     input
         .shape
         .pod_sets
@@ -168,9 +167,9 @@ fn plan_group(
     let mut uncovered = Vec::new();
     let mut order: Vec<usize> = Vec::new();
     let mut split: Vec<SmallVec<[(usize, PlanRequest); 2]>> = Vec::new();
-    split.resize_with(input.queue.groups.len(), SmallVec::new);
+    split.resize_with(input.groups.len(), SmallVec::new);
     for request in merged {
-        match input.queue.group_of(request.resource) {
+        match group_of(input.groups, request.resource) {
             Some((group, column)) => {
                 if split[group].is_empty() {
                     order.push(group);
@@ -194,8 +193,8 @@ fn plan_block(
     group: usize,
     requests: SmallVec<[(usize, PlanRequest); 2]>,
 ) -> PlanBlock {
-    let compiled = &input.queue.groups[group];
-    let node = input.forest.node(input.queue.node);
+    let compiled = &input.groups[group];
+    let node = input.forest.node(input.node);
     let flavors = compiled
         .flavors
         .iter()

@@ -1,5 +1,5 @@
 //! The pending workloads of one ClusterQueue: order, heap, inadmissible ones, equivalence classes, the sticky preemptor
-//! (reference 06, 6.4).
+//! (docs/reference/06-algorithm.md 6.4).
 //!
 //! Pending workloads are kept by equivalence class (shape and priority; and LocalQueue, where admission fair sharing
 //! orders the queue). All members of a class share every answer of the scheduler. To make all of them inadmissible after

@@ -1,11 +1,12 @@
-//! The quota of each slot and the formulas over it (reference 06, 6.3): subtree quota, guaranteed quota, available,
+//! The quota of each slot and the formulas over it (docs/reference/06-algorithm.md 6.3): subtree quota, guaranteed quota, available,
 //! potential, borrowing. One slot is one (ClusterQueue or Cohort, flavor, resource) that exists; the columns are
 //! parallel vectors, and the way to the root is a chain of array reads.
 
 use smallvec::SmallVec;
 
 use crate::Amount;
-use crate::intern::{SlotId, TableSize};
+use crate::intern::SlotId;
+use crate::tables::TableSize;
 use crate::usage::Usage;
 
 /// What "unlimited" is where amounts are exact: above every possible sum.

@@ -1,4 +1,5 @@
-//! Why a workload was not admitted: typed, and rendered to the reference's texts (reference 03, 3.1; 06, 6.5 and 6.6).
+//! Why a workload was not admitted: typed, and rendered to the reference's texts (docs/reference/03-conditions-events.md 3.1;
+//! docs/reference/06-algorithm.md 6.5 and 6.6).
 
 use std::fmt::{self, Display, Write as _};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use sluice_quantity::quantity_of;
 use crate::spec::Taint;
 use crate::{Amount, Name};
 
-/// The reason of the condition `QuotaReserved=False` (reference 03, 3.1).
+/// The reason of the condition `QuotaReserved=False` (docs/reference/03-conditions-events.md 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// No flavor can ever serve a pod set.
@@ -82,7 +83,7 @@ impl Reason {
         if other.severity() > self.severity() { other } else { self }
     }
 
-    /// How severe a reason of the flavor search is (reference 06, 6.6: `TopologyPlacementFailed < WaitingForQuota <
+    /// How severe a reason of the flavor search is (docs/reference/06-algorithm.md 6.6: `TopologyPlacementFailed < WaitingForQuota <
     /// ExceedsMaxQuota < NoMatchingFlavor`).
     pub(crate) const fn severity(self) -> u8 {
         match self {
@@ -305,7 +306,7 @@ impl Refusal {
     }
 }
 
-/// What a preemption would bring for one resource of one flavor (reference 06, 6.6).
+/// What a preemption would bring for one resource of one flavor (docs/reference/06-algorithm.md 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreemptionOutlook {
     /// No preemption is allowed here: the request exceeds nominal quota, nothing can be reclaimed below the root, and

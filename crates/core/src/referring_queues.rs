@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Name;
-use crate::cluster_queue::Group;
 use crate::intern::{FlavorId, QueueId};
+use crate::resource_group::Group;
 use crate::spec::ClusterQueueSpec;
 
 /// Queues by what they name.

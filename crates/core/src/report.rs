@@ -90,7 +90,7 @@ pub struct Victim {
     pub already_evicted: bool,
 }
 
-/// Why a victim was chosen (reference 03, 3.1).
+/// Why a victim was chosen (docs/reference/03-conditions-events.md 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptionReason {
     /// By priority within the ClusterQueue.
@@ -127,7 +127,7 @@ impl PreemptionReason {
     }
 }
 
-/// The flavors considered for an admitted workload that did not plainly fit without borrowing (reference 03, 3.3).
+/// The flavors considered for an admitted workload that did not plainly fit without borrowing (docs/reference/03-conditions-events.md 3.3).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Considered {
     /// Per pod set: its name and the flavors.
@@ -147,7 +147,7 @@ pub struct ConsideredFlavor {
     pub refusals: Vec<Refusal>,
 }
 
-/// What a flavor came to, worst first (reference 06, 6.6).
+/// What a flavor came to, worst first (docs/reference/06-algorithm.md 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlavorMode {
     /// It cannot serve the request now.
@@ -175,7 +175,7 @@ impl FlavorMode {
     }
 }
 
-/// Empty when there is nothing to tell, otherwise the text behind "; Flavors considered: ".
+/// The text behind "; Flavors considered: "; empty if no flavor was considered.
 impl Display for Considered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, flavors)) in self.pod_sets.iter().enumerate() {
@@ -209,7 +209,7 @@ pub struct Changed {
     pub cohorts: Vec<Name>,
 }
 
-/// One part of the reason why a ClusterQueue is not active (reference 03, 3.2), in the reference's order.
+/// One part of the reason why a ClusterQueue is not active (docs/reference/03-conditions-events.md 3.2), in the reference's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InactiveCause {
     /// It is being deleted.
@@ -323,7 +323,7 @@ pub struct ClusterQueueStatus {
     pub reserving: usize,
     /// Workloads that are admitted.
     pub admitted: usize,
-    /// The dominant resource share by weight, rounded up; `i64::MAX` for infinite (reference 06, 6.8).
+    /// The dominant resource share by weight, rounded up; `i64::MAX` for infinite (docs/reference/06-algorithm.md 6.8).
     pub weighted_share: i64,
     /// The same, not rounded.
     pub exact_share: f64,
@@ -348,11 +348,11 @@ pub struct LocalQueueStatus {
     pub consumed: Vec<(Name, f64)>,
     /// When `consumed` was last brought up to date.
     pub consumed_at: Option<Time>,
-    /// Usage weighted and divided by the queue's weight, penalties included: what orders it (reference 06, 6.9).
+    /// Usage weighted and divided by the queue's weight, penalties included: what orders it (docs/reference/06-algorithm.md 6.9).
     pub fair_usage: f64,
 }
 
-/// Why a LocalQueue is not active (reference 03, 3.2).
+/// Why a LocalQueue is not active (docs/reference/03-conditions-events.md 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalQueueInactive {
     /// Its `stopPolicy` is set.

@@ -1,19 +1,13 @@
-//! Workloads that hold quota and are evaluated once more, before the heads of the queues (reference 06, 6.4 "Heads", 6.5,
+//! Workloads that hold quota and are evaluated once more, before the heads of the queues (docs/reference/06-algorithm.md 6.4 "Heads", 6.5,
 //! 6.15). The placement of pods asks for it once the checks are ready, or when a node is lost.
 //!
 //! The reservation of such a workload stays as it is: its flavors count as found and its usage as zero, so a second pass
-//! takes no quota. Where its pods go is answered by the caller of [`Scheduler::cycle_with`].
+//! takes no quota. Where its pods go is answered by the caller of [`crate::Scheduler::cycle_with`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cycle::{CycleState, Entry};
 use crate::intern::WorkloadId;
-use crate::reason::{Detail, Reason, Unadmitted};
-use crate::report::Outcome;
-use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::view::Head;
-use crate::workload::WorkloadKey;
 
 /// The result of a second pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +40,7 @@ pub(crate) struct SecondPassQueue {
 
 impl SecondPassQueue {
     /// Puts a workload in for its next pass, unless it is in.
-    fn push(&mut self, id: WorkloadId, iteration: u32, now: Time) {
+    pub(crate) fn push(&mut self, id: WorkloadId, iteration: u32, now: Time) {
         let at = Time(now.0.saturating_add(delay(iteration)));
         if let std::collections::btree_map::Entry::Vacant(queued) = self.queued.entry(id) {
             queued.insert(QueuedPass { at, iteration });
@@ -86,7 +80,7 @@ impl SecondPassQueue {
     }
 
     /// Takes all that are ready, the longest ready first, each with its iteration.
-    fn take_ready(&mut self) -> Vec<(WorkloadId, u32)> {
+    pub(crate) fn take_ready(&mut self) -> Vec<(WorkloadId, u32)> {
         let ready = std::mem::take(&mut self.ready);
         ready.into_iter().filter_map(|(_, id)| Some((id, self.queued.remove(&id)?.iteration))).collect()
     }
@@ -96,88 +90,6 @@ impl SecondPassQueue {
 fn delay(iteration: u32) -> i64 {
     let seconds = 1_i64 << iteration.saturating_sub(1).min(5);
     seconds.min(30) * 1_000_000_000
-}
-
-impl Scheduler {
-    /// Asks for a second pass of a workload, a second from now. Nothing happens if it is asked for already, or if the
-    /// workload holds no quota or is being evicted.
-    pub fn queue_second_pass(&mut self, key: &WorkloadKey, now: Time) {
-        let Some(id) = self.workloads.find(key) else { return };
-        if self.workloads.get(id).reservation().is_some_and(|reservation| !reservation.evicted) {
-            self.second_passes.push(id, 1, now);
-        }
-    }
-
-    /// The workloads whose second pass is due: heads beside those of the queues. Those of an inactive ClusterQueue fail.
-    pub(crate) fn take_second_passes(&mut self, now: Time, state: &mut CycleState) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for queued in self.second_passes.take_ready() {
-            let Some(entry) = self.second_pass_entry(queued) else { continue };
-            match self.second_pass_objection(&entry) {
-                Some(why) => self.second_pass_done(&entry, Err(why), now, state),
-                None => entries.push(entry),
-            }
-        }
-        entries
-    }
-
-    fn second_pass_entry(&self, (id, iteration): (WorkloadId, u32)) -> Option<Entry> {
-        let workload = self.workloads.get(id);
-        let queue = workload.reservation().filter(|reservation| !reservation.evicted)?.queue;
-        let head = Head {
-            workload: id,
-            queue,
-            node: self.queues[queue.at()].node,
-            priority: workload.priority,
-            order: workload.order,
-        };
-        Some(Entry::of_second_pass(head, self.order_key(id), iteration))
-    }
-
-    /// Evaluates an entry that holds quota once more. Nothing of the first pass can refuse it: not `blockAdmission`,
-    /// not what earlier entries took (reference 06, 6.5 and 6.15).
-    pub(crate) fn second_pass(
-        &mut self,
-        entry: &Entry,
-        now: Time,
-        place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
-        state: &mut CycleState,
-    ) {
-        let result = match place(&self.workloads.get(entry.head.workload).key) {
-            SecondPass::NotNeeded => return,
-            SecondPass::Placed => Ok(()),
-            SecondPass::Failed(why) => Err(why),
-        };
-        self.second_pass_done(entry, result, now, state);
-    }
-
-    /// What keeps a ClusterQueue from having second passes.
-    fn second_pass_objection(&self, entry: &Entry) -> Option<String> {
-        let queue = &self.queues[entry.head.queue.at()];
-        let (reason, detail) = match &queue.spec {
-            None => (Reason::Misconfigured, Detail::QueueMissing(queue.name.clone())),
-            Some(_) if queue.is_active() && !self.tree.forest.node(queue.node).in_cycle => return None,
-            Some(_) => (Reason::Suspended, Detail::QueueInactive(queue.name.clone())),
-        };
-        Some(Unadmitted { reason, detail, requests: std::sync::Arc::from([]) }.message())
-    }
-
-    /// Reports a second pass; one that failed is queued again.
-    pub(crate) fn second_pass_done(
-        &mut self,
-        entry: &Entry,
-        result: Result<(), String>,
-        now: Time,
-        state: &mut CycleState,
-    ) {
-        if result.is_ok() {
-            state.report.progress = true;
-        } else {
-            let iteration = entry.second_pass.unwrap_or_default().saturating_add(1);
-            self.second_passes.push(entry.head.workload, iteration, now);
-        }
-        state.report.entries.push(self.report(entry, Outcome::SecondPass(result)));
-    }
 }
 
 #[cfg(test)]

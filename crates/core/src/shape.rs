@@ -1,5 +1,5 @@
 //! Shapes: what workloads ask for, shared by all that ask for the same. Workloads of equal shape and priority form an
-//! equivalence class: one negative answer holds for all of them (reference 06, 6.4 "equivalence hashing"). Shapes are
+//! equivalence class: one negative answer holds for all of them (docs/reference/06-algorithm.md 6.4 "equivalence hashing"). Shapes are
 //! compared, not hashed, so that there are no collisions.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Whether partial admission could shrink it (reference 06, 6.6 "Partial admission").
+    /// Whether partial admission could shrink it (docs/reference/06-algorithm.md 6.6 "Partial admission").
     pub(crate) fn reducible(&self) -> bool {
         self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some())
     }

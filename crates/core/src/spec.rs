@@ -15,7 +15,7 @@ impl Time {
     }
 }
 
-/// A fair-sharing weight, exact in units of 1e-9 (reference 06, 6.8). The default is 1.
+/// A fair-sharing weight, exact in units of 1e-9 (docs/reference/06-algorithm.md 6.8). The default is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(i128);
 
@@ -240,7 +240,7 @@ pub struct CheckRule {
     pub on_flavors: Vec<Name>,
 }
 
-/// `flavorFungibility` (reference 06, 6.6).
+/// `flavorFungibility` (docs/reference/06-algorithm.md 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fungibility {
     /// `whenCanBorrow`. The default stops at the flavor.
@@ -280,7 +280,7 @@ pub enum FungibilityPreference {
     PreemptionOverBorrowing,
 }
 
-/// `preemption` of a ClusterQueue (reference 06, 6.7).
+/// `preemption` of a ClusterQueue (docs/reference/06-algorithm.md 6.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preemption {
     /// `withinClusterQueue`.

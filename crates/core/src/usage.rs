@@ -1,10 +1,10 @@
-//! Usage of each slot, exact, with a journal to try things and take them back (reference 06, 6.3).
+//! Usage of each slot, exact, with a journal to try things and take them back (docs/reference/06-algorithm.md 6.3).
 
 use crate::intern::SlotId;
 use crate::quota::Quota;
 
 /// Usage per slot. Sums are exact (128 bits), so that what was added can be removed again whatever the amounts are;
-/// comparisons with quota saturate as reference 06, 6.28 has it.
+/// comparisons with quota saturate as docs/reference/06-algorithm.md 6.28 has it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Usage {
     /// What is used now.

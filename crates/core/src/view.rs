@@ -6,9 +6,11 @@ use crate::config::Config;
 use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
 use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
-use crate::preemption::SimulatedPreemption;
-use crate::snapshot::Stats;
+use crate::quota::clamp;
+use crate::reason::Refusal;
+use crate::report::PreemptionReason;
 use crate::spec::Time;
+use crate::stats::Stats;
 use crate::usage::Usage;
 use crate::workloads::{Workload, Workloads};
 
@@ -31,6 +33,27 @@ pub(crate) struct View<'a> {
     pub(crate) simulated: Vec<SimulatedPreemption>,
 }
 
+/// What a search sees of a scheduler; a macro, so that the borrow checker sees which fields it takes.
+macro_rules! view {
+    ($self:ident, $local_usage:expr) => {
+        $crate::view::View {
+            config: &$self.config,
+            names: &$self.names,
+            forest: &$self.tree.forest,
+            usage: &mut $self.tree.usage,
+            lendable: &$self.tree.lendable,
+            capacity: &$self.capacity,
+            queues: &$self.queues,
+            workloads: &$self.workloads,
+            local_usage: $local_usage,
+            cycle: $self.cycle,
+            stats: &mut $self.stats,
+            simulated: Vec::new(),
+        }
+    };
+}
+pub(crate) use view;
+
 /// The workload that is searched for.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
@@ -47,6 +70,21 @@ pub(crate) struct FlavorResourceQuantity {
     pub(crate) pair: FrId,
     pub(crate) slot: SlotId,
     pub(crate) amount: i128,
+}
+
+/// A victim and why it was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) workload: WorkloadId,
+    pub(crate) reason: PreemptionReason,
+}
+
+/// What one search found, kept while the world stays as it is: the flavor search asks for each resource alone, and
+/// where there is one resource only, what is asked for in the end is the same.
+#[derive(Debug)]
+pub(crate) struct SimulatedPreemption {
+    pub(crate) quantity: FlavorResourceQuantity,
+    pub(crate) targets: Vec<Target>,
 }
 
 impl View<'_> {
@@ -92,6 +130,49 @@ impl View<'_> {
         quantities.iter().all(|quantity| {
             (allow_borrowing || !quota.borrowing_with(self.usage, quantity.slot, quantity.amount))
                 && quantity.amount <= i128::from(quota.available(self.usage, quantity.slot).get())
+        })
+    }
+
+    /// What physical capacity has against a head that needs `wanted` of a pair, with `freed` given back by its victims.
+    pub(crate) fn lacks_capacity(
+        &self,
+        head: WorkloadId,
+        pair: FrId,
+        wanted: i128,
+        freed: i128,
+    ) -> Option<Refusal> {
+        let left = self.capacity.left(pair, head, self.workloads, self.queues)? + freed;
+        if wanted <= left {
+            return None;
+        }
+        let (flavor, resource) = self.names.flavor_and_resource(pair);
+        Some(Refusal::InsufficientCapacity {
+            flavor: self.names.flavor_name(flavor).clone(),
+            resource: self.names.resource_name(resource).clone(),
+            needed: clamp(wanted),
+            free: clamp(left.max(0)),
+            missing: clamp(wanted - left.max(0)),
+        })
+    }
+
+    /// What a workload gives back of a pair when it goes.
+    fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
+        self.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
+    }
+
+    /// Why the first of the quantities that exceeds physical capacity does so once these workloads are gone.
+    pub(crate) fn first_lack(
+        &self,
+        head: WorkloadId,
+        quantities: &[FlavorResourceQuantity],
+        gone: &[WorkloadId],
+    ) -> Option<Refusal> {
+        quantities.iter().find_map(|quantity| {
+            if !self.capacity.limits(quantity.pair) {
+                return None;
+            }
+            let freed = gone.iter().map(|&id| self.usage_of_pair(id, quantity.pair)).sum();
+            self.lacks_capacity(head, quantity.pair, quantity.amount, freed)
         })
     }
 }

@@ -34,11 +34,11 @@ pub struct WorkloadSpec {
     pub uid: Name,
     /// `spec.queueName`, in its namespace.
     pub local_queue: Name,
-    /// Effective priority: `spec.priority` and the boost (reference 06, 6.4).
+    /// Effective priority: `spec.priority` and the boost (docs/reference/06-algorithm.md 6.4).
     pub priority: i32,
     /// Creation time.
     pub created: Time,
-    /// The queue-order timestamp (reference 06, 6.4).
+    /// The queue-order timestamp (docs/reference/06-algorithm.md 6.4).
     pub queue_order: Time,
     /// `metadata.generation`.
     pub generation: i64,

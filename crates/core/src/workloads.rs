@@ -1,13 +1,16 @@
 //! The workloads that the core knows, by dense index.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use crate::Name;
-use crate::flavor_assigner::LastAssignment;
+use crate::cluster_queue::CandidateKey;
 use crate::intern::{ClassId, FrId, LocalId, QueueId, ShapeId, SlotId, WorkloadId};
+use crate::last_assignment::LastAssignment;
+use crate::queue::OrderKey;
 use crate::reason::Unadmitted;
 use crate::spec::Time;
 use crate::workload::WorkloadKey;
@@ -155,6 +158,23 @@ impl Workloads {
     /// What a workload holds; empty if nothing.
     pub(crate) fn usage_of(&self, id: WorkloadId) -> &[(FrId, SlotId, i128)] {
         self.get(id).reservation().map_or(&[], |reservation| &reservation.usage)
+    }
+
+    /// The place of a workload among those of equal priority.
+    pub(crate) fn order_key(&self, id: WorkloadId) -> OrderKey {
+        let workload = self.get(id);
+        OrderKey { order: workload.order, uid: workload.uid.clone(), id }
+    }
+
+    /// The place of a workload among the candidates of its queue.
+    pub(crate) fn candidate_key(&self, id: WorkloadId, reserved_at: Time) -> CandidateKey {
+        let workload = self.get(id);
+        CandidateKey {
+            priority: workload.priority,
+            reserved_at: Reverse(reserved_at),
+            uid: workload.uid.clone(),
+            id,
+        }
     }
 
     /// All workloads, by id.

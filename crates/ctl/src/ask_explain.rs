@@ -7,10 +7,11 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::client::UpgradeConnectionError;
+use sluice_sim::resource::explained;
 
 use crate::ask::{self, Reply};
 use crate::connection::ClusterArgs;
-use crate::explain::{Output, kind};
+use crate::explain::Output;
 use crate::leader;
 use crate::print::print;
 
@@ -56,7 +57,7 @@ impl AskExplainArgs {
             (Some(_), Some(_)) => bail!("expected KIND/NAME or KIND NAME, not both"),
             (None, None) => bail!("expected a name: kubectl kueue explain KIND NAME"),
         };
-        if kind(word).is_none() {
+        if explained(word).is_none() {
             bail!("expected workload, job or jobset, found {word}");
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use kube::Client;
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_client::list::{self, Pages};
+use sluice_sim::Kind;
 
-/// Objects in one answer, unless the environment says otherwise (reference 08, 8.1).
+/// Objects in one answer, unless the environment says otherwise (docs/reference/08-tooling.md 8.1).
 const PAGE: usize = 100;
 /// The variable that says otherwise.
 const PAGE_VARIABLE: &str = "KUEUECTL_LIST_REQUEST_LIMIT";
@@ -16,14 +17,7 @@ pub const FIELD_MANAGER: &str = "kubectl-kueue";
 
 /// Where objects of a kind are: in a namespace, or all of them.
 pub fn collection(kind: Kind, namespace: Option<&str>) -> String {
-    let root = match kind.group() {
-        "" => format!("/api/{}", kind.version()),
-        group => format!("/apis/{group}/{}", kind.version()),
-    };
-    match namespace.filter(|_| kind.namespaced()) {
-        Some(namespace) => format!("{root}/namespaces/{namespace}/{}", kind.plural()),
-        None => format!("{root}/{}", kind.plural()),
-    }
+    kind.collection(kind.version(), namespace)
 }
 
 /// `clusterqueue.kueue.x-k8s.io/NAME`, as kubectl names what it touched.
@@ -64,13 +58,7 @@ pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Res
         let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
         ask(client, request).await
     };
-    let mut all = Vec::new();
-    for mut answer in pages(collection, query, page).await? {
-        if let Value::Array(items) = answer["items"].take() {
-            all.extend(items);
-        }
-    }
-    Ok(all)
+    Ok(pages(collection, query, page).await?.into_iter().flat_map(list::items).collect())
 }
 
 /// The answers with a collection's pages; `ask` asks for one.
@@ -80,16 +68,14 @@ pub async fn pages(
     ask: impl AsyncFn(String) -> anyhow::Result<Value>,
 ) -> anyhow::Result<Vec<Value>> {
     let page = std::env::var(PAGE_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(PAGE);
-    let (mut all, mut token) = (Vec::new(), String::new());
-    loop {
-        let next = if token.is_empty() { String::new() } else { format!("&continue={token}") };
-        let answer = ask(format!("{collection}?limit={page}{query}{next}")).await?;
-        answer["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
+    let mut all = Vec::new();
+    let mut pages = Pages::new(collection, query, page);
+    while let Some(uri) = pages.uri() {
+        let answer = ask(uri).await?;
+        pages.answered(&answer);
         all.push(answer);
-        if token.is_empty() {
-            return Ok(all);
-        }
     }
+    Ok(all)
 }
 
 /// A selector as a part of a query.

@@ -12,11 +12,11 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
 use kube::config::Kubeconfig;
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
+use sluice_sim::resource::named;
 
 use crate::cluster::{collection, list};
 use crate::connection::ClusterArgs;
-use crate::resource::named;
 
 /// The program.
 const PROGRAM: &str = "kubectl-kueue";

@@ -9,8 +9,8 @@ use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 use kube::{Client, Config};
+use sluice_client::kubeconfig::{ClientError, client};
 
-use crate::client::{ClientError, client};
 use crate::complete;
 
 /// The name of the context, cluster and user that flags and kubeconfig come to.

@@ -1,4 +1,4 @@
-//! `kubectl kueue create` (reference 08, 8.1).
+//! `kubectl kueue create` (docs/reference/08-tooling.md 8.1).
 
 mod flavor;
 mod quota;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use crate::cluster::{FIELD_MANAGER, ask, collection, send};
 use crate::complete;

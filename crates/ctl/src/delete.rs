@@ -1,4 +1,4 @@
-//! `kubectl kueue delete` (reference 08, 8.1): of a Workload the *job* is deleted, or it would come back; the rest goes to kubectl.
+//! `kubectl kueue delete` (docs/reference/08-tooling.md 8.1): of a Workload the *job* is deleted, or it would come back; the rest goes to kubectl.
 
 use std::fmt::Write as _;
 use std::io::BufRead as _;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use crate::cluster::{ask, collection, list};
 use crate::complete;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 use sluice_sim::duration;
 use sluice_sim::explain::{Patience, Question};
+use sluice_sim::resource::explained;
 
 use crate::connection::ClusterArgs;
-use crate::resource::named;
 use crate::simulate::{self, WorldArgs};
 
 /// How the answer is written.
@@ -44,23 +44,13 @@ pub struct ExplainArgs {
     pub output: Output,
 }
 
-/// The kind that a person means by a word, if it is one that is explained.
-pub fn kind(word: &str) -> Option<Kind> {
-    use sluice_api::job::JobKind;
-    Some(match word.to_ascii_lowercase().as_str() {
-        "job" | "jobs" => Kind::Job(JobKind::Job),
-        "jobset" | "jobsets" => Kind::Job(JobKind::JobSet),
-        word => return named(word).filter(|kind| *kind == Kind::Workload),
-    })
-}
-
 /// What the user means, and the paths that remain.
 fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>, String, Vec<PathBuf>)> {
     if let Some((word, name)) = target.split_once('/') {
-        let Some(kind) = kind(word) else { bail!("expected workload, job or jobset, found {word}") };
+        let Some(kind) = explained(word) else { bail!("expected workload, job or jobset, found {word}") };
         return Ok((Some(kind), name.to_owned(), paths));
     }
-    if let Some(kind) = kind(target).filter(|_| !paths.is_empty()) {
+    if let Some(kind) = explained(target).filter(|_| !paths.is_empty()) {
         let name = paths.remove(0).display().to_string();
         return Ok((Some(kind), name, paths));
     }
@@ -108,7 +98,7 @@ mod tests {
     #[test]
     fn targets_are_taken_as_kubectl_takes_them() {
         let paths = || vec![PathBuf::from("a"), PathBuf::from("b.yaml")];
-        let job = Some(Kind::Job(sluice_api::job::JobKind::Job));
+        let job = Some(Kind::Job(sluice_api::job::JobKind::JOB));
         assert_eq!(target("job/x", paths()).unwrap(), (job, "x".to_owned(), paths()));
         assert_eq!(
             target("workload", paths()).unwrap(),

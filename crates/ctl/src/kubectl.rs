@@ -4,11 +4,11 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
+use sluice_sim::resource::named;
 
 use crate::complete;
 use crate::connection::ClusterArgs;
-use crate::resource::named;
 
 /// The variable that names another kubectl than the one in the path.
 const KUBECTL: &str = "KUBECTL";
@@ -29,7 +29,7 @@ impl PassArgs {
     /// Runs kubectl with that verb; its exit code.
     ///
     /// # Errors
-    /// When the kind is not one of Kueue's, or kubectl cannot be run.
+    /// If the kind is not in a group of Kueue, or kubectl cannot be run.
     pub async fn run(&self, verb: &str, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         kubectl(&self.words(verb, cluster)?, Stdio::inherit()).await
     }

@@ -3,26 +3,23 @@
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-
-/// What every holder's name begins with that is Sluice.
-const PREFIX: &str = "sluice_";
+use sluice_client::lease;
 
 /// The pod of the manager that leads.
-pub async fn pod(client: &Client, namespace: &str, lease: &str) -> anyhow::Result<String> {
+pub async fn pod(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let found =
-        leases.get_opt(lease).await.with_context(|| format!("reading the lease {namespace}/{lease}"))?;
+        leases.get_opt(name).await.with_context(|| format!("reading the lease {namespace}/{name}"))?;
     let holder = found.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default();
-    pod_of(&holder).map(str::to_owned).with_context(|| format!("the lease {namespace}/{lease}"))
+    pod_of(&holder).map(str::to_owned).with_context(|| format!("the lease {namespace}/{name}"))
 }
 
-/// The pod that an identity names: `sluice_POD_UUID`.
+/// The pod that an identity names.
 fn pod_of(holder: &str) -> anyhow::Result<&str> {
     if holder.is_empty() {
         bail!("it has no holder: check that the manager runs in that namespace");
     }
-    let pod = holder.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('_')).map(|(pod, _)| pod);
-    pod.filter(|pod| !pod.is_empty()).with_context(|| format!("its holder {holder} is not Sluice"))
+    lease::pod_of(holder).with_context(|| format!("its holder {holder} is not Sluice"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `kubectl kueue list` (reference 08, 8.1).
+//! `kubectl kueue list` (docs/reference/08-tooling.md 8.1).
 
 mod pods;
 mod queues;
@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use crate::cluster::{self, collection, selector};
 use crate::connection::{ClusterArgs, Person};

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use sluice_client::error_chain::complaint;
 use sluice_ctl::cli::Plugin;
 use sluice_ctl::complete;
-use sluice_ctl::error_chain::complaint;
 
 /// What simulates makes and drops many small documents.
 #[global_allocator]
@@ -38,6 +38,6 @@ fn main() -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("{}", complaint("kubectl kueue", error));
+    eprintln!("{}", complaint("kubectl kueue", error.as_ref()));
     ExitCode::FAILURE
 }

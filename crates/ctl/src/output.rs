@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde::Serialize as _;
 use serde_json::{Value, json};
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use crate::cluster::shown;
 use crate::complete;

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use sluice_client::{list, settings as files};
+use sluice_sim::live::{self, Extent};
 use sluice_sim::replay::Sink;
 use sluice_sim::{
-    Distribution, File, Manifests, Options, Record, Report, Simulation, duration, html, parts,
-    prepare_with_log, settings, table, whatif,
+    Distribution, File, Manifests, Options, Record, Report, Simulation, duration, parts, prepare_with_log,
+    settings, whatif,
 };
 
 use crate::connection::ClusterArgs;
-use crate::settings as files;
+use crate::{html, table};
 
 /// How the outcome is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -216,8 +218,10 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
     let mut loaded = load(&args.paths)?;
     let mut options = options(args, &loaded)?;
     if args.from_cluster {
-        let client = cluster.connect().await?.client;
-        let live = crate::live::read(&client, crate::live::Extent::All).await?;
+        let client = &cluster.connect().await?.client;
+        let live =
+            live::read(Extent::All, |place, query| async move { list::objects(client, &place, query).await })
+                .await?;
         loaded.manifests.observed = live.observed;
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
         // What the files name replaces what the cluster has.
@@ -271,7 +275,7 @@ fn show(record: &Record, end: i64, seed: u64, loaded: Loaded, args: &SimulateArg
     let report = Report::new(record, end, seed, loaded.manifests.skipped);
     let timeline = if args.watch.is_some() { Some(false) } else { args.timeline.then_some(true) };
     write(&match args.output {
-        Output::Table => report.table(timeline),
+        Output::Table => table::report(&report, timeline),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
         Output::Yaml => serde_saphyr::to_string(&report)?,
         Output::Html => html::page(record, &report, end),
@@ -285,7 +289,7 @@ fn write(text: &str) -> anyhow::Result<u8> {
 
 fn difference_text(difference: &whatif::Difference, output: Output) -> anyhow::Result<String> {
     Ok(match output {
-        Output::Table => difference.table(),
+        Output::Table => table::difference(difference),
         Output::Json => serde_json::to_string_pretty(difference)? + "\n",
         Output::Yaml => serde_saphyr::to_string(difference)?,
         Output::Html => bail!("--change has no picture: use --output table, json or yaml"),

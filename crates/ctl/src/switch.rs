@@ -1,10 +1,10 @@
-//! `kubectl kueue stop` and `resume` (reference 08, 8.1): queues by their stop policy, Workloads by `spec.active`.
+//! `kubectl kueue stop` and `resume` (docs/reference/08-tooling.md 8.1): queues by their stop policy, Workloads by `spec.active`.
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use crate::cluster::{FIELD_MANAGER, ask, collection, send};
 use crate::complete;

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use crate::cluster::shown;
 use crate::output::{Format, OutputArgs};

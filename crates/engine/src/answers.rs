@@ -10,7 +10,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
-use crate::outbox::{Open, log};
+use crate::outbox::Open;
 use crate::retry::Retry;
 use crate::version::is_overtaken;
 use crate::world::{Decision, JobKey, PendingMessage, workload_ref};
@@ -163,7 +163,7 @@ impl Engine {
             _ => false,
         };
         let level = if usual { Level::Debug } else { Level::Warn };
-        self.outbox.push(log(
+        self.outbox.push(self.log(
             level,
             "write failed",
             &[("object", &open.object), ("purpose", &format!("{:?}", open.purpose)), ("error", error)],

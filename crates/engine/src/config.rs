@@ -1,4 +1,4 @@
-//! What the engine takes from the configuration file (reference 01, 1.12) and the feature gates.
+//! What the engine takes from the configuration file (docs/reference/01-api.md 1.12) and the feature gates.
 
 mod parts;
 
@@ -10,6 +10,8 @@ use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobKind;
 use sluice_core as core;
 use sluice_quantity::Quantity;
+
+use crate::effect::Level;
 
 pub use parts::Part;
 
@@ -74,9 +76,11 @@ pub struct EngineConfig {
     pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,
+    /// The least important log lines that are wanted. Others have no fields.
+    pub log_level: Level,
 }
 
-/// `waitForPodsReady` (reference 06, 6.16); times in seconds.
+/// `waitForPodsReady` (docs/reference/06-algorithm.md 6.16); times in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitForPodsReady {
     /// From admission until the pods must be ready.
@@ -95,7 +99,7 @@ pub struct WaitForPodsReady {
     pub backoff_max_seconds: i64,
 }
 
-/// `resources` (reference 06, 6.2).
+/// `resources` (docs/reference/06-algorithm.md 6.2).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourceConfig {
     /// `excludeResourcePrefixes`.
@@ -144,6 +148,7 @@ impl Default for EngineConfig {
             hotswap: file::Hotswap::default(),
             hotswap_steps: HOTSWAP_STEPS,
             inject_panics: false,
+            log_level: Level::Debug,
         }
     }
 }
@@ -240,6 +245,7 @@ impl From<&file::Configuration> for EngineConfig {
             without: BTreeSet::new(),
             hotswap_steps: HOTSWAP_STEPS,
             inject_panics: false,
+            log_level: Level::Debug,
         }
     }
 }
@@ -317,7 +323,7 @@ impl EngineConfig {
         !self.without.contains(&part)
     }
 
-    /// Whether the usage of LocalQueues is kept (reference 06, 6.9).
+    /// Whether the usage of LocalQueues is kept (docs/reference/06-algorithm.md 6.9).
     pub(crate) fn shares_admission(&self) -> bool {
         self.admission_fair_sharing.is_some() && self.on(Gate::AdmissionFairSharing)
     }

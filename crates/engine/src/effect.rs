@@ -205,17 +205,17 @@ pub struct Event {
     pub uid: Arc<str>,
     /// Normal or Warning.
     pub type_: EventType,
-    /// The reason (reference 03, 3.3 and 3.4).
+    /// The reason (docs/reference/03-conditions-events.md 3.3 and 3.4).
     pub reason: String,
     /// The action, nearly always equal to the reason.
     pub action: String,
     /// The text.
     pub note: String,
-    /// The reporting controller (reference 03, 3.6).
+    /// The reporting controller (docs/reference/03-conditions-events.md 3.6).
     pub reporter: &'static str,
 }
 
-/// A change of a counter or histogram (reference 05); `replica_role` is the manager's to add.
+/// A change of a counter or histogram (docs/reference/05-metrics.md); `replica_role` is the manager's to add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// The metric's name.
@@ -250,4 +250,24 @@ pub enum Level {
     Warn,
     /// Something is wrong that is ours.
     Error,
+}
+
+impl Level {
+    /// Every level, the least important first.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warn, Self::Error];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+
+    /// The level of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
+    }
 }

@@ -1,4 +1,4 @@
-//! Pods that are stuck on nodes that cannot be reached (reference 06, 6.27; gate `FailureRecoveryPolicy`).
+//! Pods that are stuck on nodes that cannot be reached (docs/reference/06-algorithm.md 6.27; gate `FailureRecoveryPolicy`).
 //!
 //! No kubelet confirms the end of a pod whose node is lost, so that a Job goes on counting it and starts no other in its place. A pod that
 //! says that it may be forced is failed and removed once it was to be gone for a minute and its node has the taint of a node that
@@ -24,10 +24,10 @@ use state::TerminatingPod;
 /// How long after its deletion timestamp, which has the pod's own grace in it, a pod is forced.
 const FORCEFUL_TERMINATION_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(60);
 
-/// The reason of the condition and of the event (reference 03).
+/// The reason of the condition and of the event (docs/reference/03-conditions-events.md).
 const REASON: &str = "KueueForcefullyDeleted";
 
-/// The reporter of its events, as which it writes, too (reference 03, 3.6).
+/// The reporter of its events, as which it writes, too (docs/reference/03-conditions-events.md 3.6).
 const REPORTER: &str = sluice_api::status_apply::FAILURE_RECOVERY_MANAGER;
 
 impl TerminatingPod {

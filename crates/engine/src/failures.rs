@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef, WriteError};
 use crate::outbox::{About, Open, warning};
 use crate::world::{JobKey, workload_ref};
-use crate::{REPORTER_WORKLOAD, answers, provisioning, reporter};
+use crate::{REPORTER_WORKLOAD, answers, provisioning};
 
 impl Engine {
     /// Says on the object, or on what it was to be made for, why a write fails.
@@ -36,7 +36,7 @@ impl Engine {
     fn subject(&self, open: &Open) -> Option<(ObjectRef, Arc<str>, &'static str)> {
         let of_job = |key: &JobKey| {
             let uid = Arc::clone(&self.world.jobs.get(key)?.view.job.uid);
-            Some((key.object(), uid, reporter(key.kind)))
+            Some((key.object(), uid, key.kind.integration().reporter))
         };
         if let Some(key) = &open.job {
             return of_job(key);

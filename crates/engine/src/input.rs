@@ -162,6 +162,18 @@ impl Kind {
                 | Self::Job(_)
         )
     }
+
+    /// Where the API server has its objects in a version: those of a namespace, or all.
+    pub fn collection(self, version: &str, namespace: Option<&str>) -> String {
+        let root = match self.group() {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        match namespace.filter(|_| self.namespaced()) {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.plural()),
+            None => format!("{root}/{}", self.plural()),
+        }
+    }
 }
 
 /// Names one object.

@@ -27,6 +27,7 @@ mod ingest;
 pub mod input;
 mod lifecycle;
 mod list;
+mod logging;
 pub mod metrics;
 mod observe;
 mod outbox;
@@ -51,17 +52,7 @@ pub use input::{Input, Kind, Object, ObjectRef, WriteError};
 pub use provisioning::template::TemplateSource;
 pub use state::State;
 
-use sluice_api::job::JobKind;
-
-/// The reporter of what the scheduler decides (reference 03, 3.6).
+/// The reporter of what the scheduler decides (docs/reference/03-conditions-events.md 3.6).
 pub(crate) const REPORTER_ADMISSION: &str = "kueue-admission";
 /// The reporter of what the workload controller decides.
 pub(crate) const REPORTER_WORKLOAD: &str = "kueue-workload-controller";
-
-/// The reporter of what happens to jobs of a kind.
-pub(crate) const fn reporter(kind: JobKind) -> &'static str {
-    match kind {
-        JobKind::Job => "batch/job-kueue-controller",
-        JobKind::JobSet => "jobset.x-k8s.io/jobset-kueue-controller",
-    }
-}

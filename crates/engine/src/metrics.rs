@@ -1,4 +1,4 @@
-//! The metrics that the engine moves, and the gauges that it can read off its state (reference 05).
+//! The metrics that the engine moves, and the gauges that it can read off its state (docs/reference/05-metrics.md).
 
 mod cohorts;
 mod counts;
@@ -62,7 +62,7 @@ fn number(n: usize) -> f64 {
     n as f64
 }
 
-/// A share; infinite ones are not a number (reference 05).
+/// A share; infinite ones are not a number (docs/reference/05-metrics.md).
 fn share(value: f64) -> f64 {
     if value.is_finite() { value } else { f64::NAN }
 }

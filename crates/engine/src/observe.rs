@@ -10,12 +10,12 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::Level;
 use crate::engine::Engine;
-use crate::hotswap::snapshot::holds;
+use crate::hotswap::snapshot::released;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
 use crate::lifecycle::seen_by_controller::SeenByController;
-use crate::outbox::{About, log, warning};
+use crate::outbox::{About, warning};
 use crate::version::{Seen, compare};
 use crate::world::JobKey;
 
@@ -202,7 +202,9 @@ impl Engine {
 
     fn observe_workload(&mut self, workload: slim::Workload) {
         let key = ingest::workload::key(&workload);
-        let held = self.world.workloads.get(&key).is_some_and(holds);
+        // By what was written: the watch may show a release before our own write of it is answered, which we assume until then.
+        let before = self.world.workloads.get(&key).map(|entry| &entry.object.status);
+        let released = before.is_some_and(|before| released(before, &workload.status));
         let foreign = self.is_foreign_reservation(&key, &workload);
         if let Some(entry) = self.world.workloads.get_mut(&key) {
             let same = entry.object.metadata.uid == workload.metadata.uid;
@@ -219,7 +221,7 @@ impl Engine {
         if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
             entry.unchecked = true;
         }
-        if held && !self.world.workloads.get(&key).is_some_and(holds) {
+        if released {
             self.hotswap_released(&key);
         }
         self.touch_workload(&key);
@@ -414,7 +416,7 @@ impl Engine {
         let note = format!("Set aside until it changes, because it could not be handled: {why}");
         let uid: Arc<str> = "".into();
         self.outbox.push(warning(About::new(object, &uid, crate::REPORTER_WORKLOAD), "SetAside", note));
-        self.outbox.push(log(Level::Error, "object set aside", &[("object", object), ("why", &why)]));
+        self.outbox.push(self.log(Level::Error, "object set aside", &[("object", object), ("why", &why)]));
         self.aside.insert(object.clone(), (version, why));
     }
 

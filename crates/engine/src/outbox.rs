@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use sluice_core::WorkloadKey;
 
-use crate::effect::{
-    Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
-};
+use crate::effect::{Effect, EffectId, Event, EventType, Observation, Purpose, Write, WriteRequest};
 use crate::input::ObjectRef;
 use crate::metrics::definitions::Moved;
 use crate::world::{Decision, JobKey, workload_ref};
-use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD, reporter};
+use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD};
 
 /// A write that has not been answered.
 #[derive(Clone, Debug)]
@@ -110,7 +108,7 @@ impl About {
 
     /// A job, reported by the controller of its kind.
     pub fn job(key: &JobKey, uid: &Arc<str>) -> Self {
-        Self::new(&key.object(), uid, reporter(key.kind))
+        Self::new(&key.object(), uid, key.kind.integration().reporter)
     }
 
     /// A Workload, reported by its controller.
@@ -160,13 +158,4 @@ pub(crate) fn observe_with<const N: usize>(
 ) -> Effect {
     let labels = labels.iter().map(|l| Arc::from(*l)).collect();
     Effect::Observe(Observation { metric: metric.name, labels, value, custom })
-}
-
-/// Makes a log line.
-pub(crate) fn log(level: Level, message: &'static str, fields: &[(&'static str, &dyn ToString)]) -> Effect {
-    Effect::Log(LogLine {
-        level,
-        message,
-        fields: fields.iter().map(|(name, value)| (*name, value.to_string())).collect(),
-    })
 }

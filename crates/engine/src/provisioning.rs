@@ -1,4 +1,4 @@
-//! The controller of AdmissionChecks `kueue.x-k8s.io/provisioning-request` (reference 06, 6.23): it asks the cluster
+//! The controller of AdmissionChecks `kueue.x-k8s.io/provisioning-request` (docs/reference/06-algorithm.md 6.23): it asks the cluster
 //! autoscaler for nodes, and says whether they are there.
 //!
 //! * [`names`]: names of ProvisioningRequests and PodTemplates; [`plan`]: what is asked for; [`verdict`]: what an answer
@@ -23,7 +23,7 @@ use sluice_core::WorkloadKey;
 
 use crate::input::ObjectRef;
 
-/// The reporter of its events (reference 03, 3.6).
+/// The reporter of its events (docs/reference/03-conditions-events.md 3.6).
 pub(crate) const REPORTER: &str = "kueue-provisioning-request-controller";
 
 /// What is known of the objects that were made for Workloads, beyond what is watched.

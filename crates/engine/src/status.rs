@@ -1,4 +1,5 @@
-//! The status of queues and cohorts (reference 03, 3.2; 01, 1.2–1.7), and when they and finalizers are written.
+//! The status of queues and cohorts (docs/reference/03-conditions-events.md 3.2; docs/reference/01-api.md 1.2–1.7), and when they and finalizers
+//! are written.
 //!
 //! A status is computed when something changed and written when it differs, at most once per interval and object.
 
@@ -20,7 +21,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::input::{Kind, ObjectRef};
 
-/// So many flavors are listed in a status at most (reference 01, 1.2): a queue may have more, and one entry too many would be refused
+/// So many flavors are listed in a status at most (docs/reference/01-api.md 1.2): a queue may have more, and one entry too many would be refused
 /// with all the rest.
 const MOST_FLAVORS: usize = 64;
 
@@ -64,7 +65,7 @@ fn local_usage(usage: &core::FlavorUsage) -> Vec<v1beta2::LocalQueueFlavorUsage>
         .collect()
 }
 
-/// The reason and message of a ClusterQueue's condition Active (reference 03, 3.2).
+/// The reason and message of a ClusterQueue's condition Active (docs/reference/03-conditions-events.md 3.2).
 pub(crate) fn cluster_queue_active(causes: &[core::InactiveCause]) -> (bool, &'static str, String) {
     match causes {
         [] => (true, reason::READY, "Can admit new workloads".to_owned()),
@@ -286,7 +287,7 @@ impl Engine {
         Some(status_patch(&queue.metadata, status, &["flavorsReservation", "flavorsUsage", "fairSharing"]))
     }
 
-    /// Whether a check of ours works. Only a change of that is written: the text alone may lag (reference 03, 3.2).
+    /// Whether a check of ours works. Only a change of that is written: the text alone may lag (docs/reference/03-conditions-events.md 3.2).
     fn check_patch(&self, name: &str) -> Option<Value> {
         let check = self.world.checks.get(name)?;
         let (active, why, message) = self.check_active(check)?;

@@ -1,4 +1,4 @@
-//! Topologies: which exist, for the flavors that name them (reference 03, 3.2 `TopologyNotFound`), with the gate
+//! Topologies: which exist, for the flavors that name them (docs/reference/03-conditions-events.md 3.2 `TopologyNotFound`), with the gate
 //! TopologyAwareScheduling.
 
 use std::sync::Arc;

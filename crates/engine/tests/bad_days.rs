@@ -265,7 +265,7 @@ fn a_job_whose_start_was_not_answered_is_read_before_its_quota_is_given_back() {
     c.slow = Some(Purpose::ReserveQuota);
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
-    c.blind = Some(Kind::Job(JobKind::Job));
+    c.blind = Some(Kind::Job(JobKind::JOB));
     c.lost = Some(Purpose::StartJob);
     c.pods_vanish = false;
     c.release();

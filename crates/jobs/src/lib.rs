@@ -9,10 +9,11 @@
 //! Invariants: a start is one API write; stopping a started job restores its templates exactly; every patch of an
 //! object that was seen carries its resource version, so that it never acts on one that was not.
 //!
-//! Source of the contract: reference 07.
+//! Source of the contract: docs/reference/07-integrations.md.
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod adapter;
 mod affinity;
 mod job;
 mod jobset;
@@ -22,26 +23,21 @@ mod scheduling;
 pub mod webhook;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use sluice_api::job::{JobKind, JobView, PodSetInfo};
+use serde_json::Value;
+use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 
+pub use adapter::{PodGroup, Schema, State, path_of};
 pub use patch::{Patch, Step};
 pub use scheduling::StartError;
 
 /// A job as the engine sees it.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
-    match kind {
-        JobKind::Job => job::observe(object),
-        JobKind::JobSet => jobset::observe(object),
-    }
+    adapter::of(kind).observe(object)
 }
 
 /// The one patch that starts a job: what admission adds to the templates, counts, `suspend: false`.
 pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-    match view.job.kind {
-        JobKind::Job => job::start(view, infos),
-        JobKind::JobSet => jobset::start(view, infos),
-    }
+    adapter::of(view.job.kind).start(view, infos)
 }
 
 /// The writes that stop a job and restore its templates, in order.
@@ -50,13 +46,11 @@ pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> 
 /// [`Step::pinned`]. After a crash in between, observe again and send all steps: those already made change nothing.
 /// With no `infos` the job is stopped and its templates stay as they are.
 pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
-    match view.job.kind {
-        JobKind::Job => job::stop(view, infos),
-        JobKind::JobSet => jobset::stop(view, infos),
-    }
+    adapter::of(view.job.kind).stop(view, infos)
 }
 
-/// The write that has the controller of a stopped batch Job say when it has seen the stop and deleted the pods.
+/// The write that has the controller of a stopped job say when it has seen the stop and deleted the pods
+/// ([`Integration::confirms_stops`](sluice_api::job::Integration)).
 ///
 /// It sets the condition `Suspended` to `False`, since `at`. The controller sets it back to `True`, with the time at which it did.
 pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
@@ -65,6 +59,45 @@ pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
 
 /// The write that suspends a job of which nothing has to be restored.
 pub fn suspend(view: &JobView) -> Step {
-    let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
-    Step { subresource: None, patch: patch.pinned(&view.resource_version) }
+    adapter::suspend(view)
+}
+
+/// Whether the object is suspended, as its own controller sees it.
+pub fn is_suspended(kind: JobKind, object: &Value) -> bool {
+    adapter::of(kind).is_suspended(object)
+}
+
+/// The field that suspends an object of the kind.
+pub fn suspend_path(kind: JobKind) -> &'static [&'static str] {
+    adapter::of(kind).suspend_path()
+}
+
+/// How the job of an object ended, if it did.
+pub fn finished(kind: JobKind, object: &Value) -> Option<JobFinished> {
+    adapter::of(kind).finished(object)
+}
+
+/// The pods of an object, in the order of its pod sets.
+pub fn pod_groups(kind: JobKind, object: &Value) -> Vec<PodGroup<'_>> {
+    adapter::of(kind).pod_groups(object)
+}
+
+/// The status that the kind's controller writes for an object in this state.
+pub fn status(kind: JobKind, object: &Value, state: State) -> Value {
+    adapter::of(kind).status(object, state)
+}
+
+/// For so many seconds a job may run at most, by its own spec.
+pub fn deadline_seconds(kind: JobKind, object: &Value) -> Option<i64> {
+    adapter::of(kind).deadline_seconds(object)
+}
+
+/// The merge patch that lowers a job's number of pods, where its user can do that.
+pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
+    adapter::of(kind).with_pods(pods)
+}
+
+/// What an object must look like, part by part, each with its JSON pointer.
+pub fn schemas(kind: JobKind, object: &Value) -> Vec<(String, Schema)> {
+    adapter::of(kind).schemas(object)
 }

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobPodSet, JobRef, JobView, PodScheduling};
 use sluice_api::{labels, names};
 
-/// Most pod sets of one Workload (reference 01, 1.4).
+/// Most pod sets of one Workload (docs/reference/01-api.md 1.4).
 pub(crate) const MAX_POD_SETS: usize = 18;
 
 /// A view with everything that `metadata` says; the rest is that of a job without pods.
@@ -116,7 +117,7 @@ pub(crate) fn pod_set(
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     scheduling.labels = everything;
-    // A Workload keeps only labels and annotations of a template's metadata (reference 01, 1.4).
+    // A Workload keeps only labels and annotations of a template's metadata (docs/reference/01-api.md 1.4).
     if !kept.is_empty() || !scheduling.annotations.is_empty() {
         typed.metadata = Some(ObjectMeta {
             labels: (!kept.is_empty()).then_some(kept),
@@ -148,6 +149,14 @@ pub(crate) fn finished(status: &Value, success: &str, failure: &str) -> Option<J
             message: condition["message"].as_str().unwrap_or_default().to_owned(),
         })
     })
+}
+
+/// The list with the one condition that says that a job ended.
+pub(crate) fn ended(type_: &str, reason: &str, message: &str, at: Timestamp) -> Value {
+    json!([{
+        "type": type_, "status": "True", "reason": reason, "message": message,
+        "lastTransitionTime": whole_seconds(at), "lastProbeTime": whole_seconds(at),
+    }])
 }
 
 /// The condition `Suspended`: what it says, and since when.

@@ -86,6 +86,13 @@ pub(crate) fn set(target: &mut Value, path: &[&str], value: Value) {
     *at = value;
 }
 
+/// An object with one value, deep inside.
+pub(crate) fn nested(path: &[&str], value: Value) -> Value {
+    let mut body = Value::Null;
+    set(&mut body, path, value);
+    body
+}
+
 /// A key as a part of a JSON pointer (RFC 6901).
 pub(crate) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")

@@ -71,7 +71,7 @@ pub(crate) fn still_needed(view: &JobView, pod_set: &JobPodSet) -> i32 {
     pod_set.count.saturating_sub(ended).max(0)
 }
 
-/// The template after adding what admission asks for (reference 07, 7.1 "Run").
+/// The template after adding what admission asks for (docs/reference/07-integrations.md 7.1 "Run").
 pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodScheduling, StartError> {
     let conflict = |field| {
         move |(key, has, wanted)| StartError::Conflict {
@@ -124,7 +124,7 @@ fn add_keys(
 }
 
 /// The original template's scheduling with the keys that the job controller owns as they are now: those are in no
-/// Workload, and must survive (reference 07, 7.2).
+/// Workload, and must survive (docs/reference/07-integrations.md 7.2).
 pub(crate) fn restored(pod_set: &JobPodSet, info: &PodSetInfo, generated_labels: &[&str]) -> PodScheduling {
     let mut target = info.scheduling.clone();
     for key in generated_labels {

@@ -1,8 +1,7 @@
-//! What happens to a job when a user writes it: defaults and refusals (reference 07, 7.1 and 7.2).
+//! What happens to a job when a user writes it: defaults and refusals (docs/reference/07-integrations.md 7.1 and 7.2).
 //!
 //! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
 
-mod job_rules;
 mod pod;
 mod topology;
 mod validate;
@@ -17,11 +16,13 @@ use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobKind;
 use sluice_api::labels;
 
+use crate::adapter;
 use crate::object::string_map;
 use crate::patch::{Patch, escape};
 
 pub use pod::mutate_pod;
 pub use validate::validate;
+pub(crate) use validate::{Violations, annotation_path};
 
 /// What the user does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +97,11 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    pub(crate) fn read(object: &Value) -> Self {
+    pub(crate) fn read(kind: JobKind, object: &Value) -> Self {
         Self {
             labels: string_map(&object["metadata"]["labels"]),
             annotations: string_map(&object["metadata"]["annotations"]),
-            suspended: object["spec"]["suspend"] == true,
+            suspended: adapter::of(kind).is_suspended(object),
         }
     }
 
@@ -118,15 +119,15 @@ impl Meta {
     }
 }
 
-/// The JSON patch that a new job gets, in the order of reference 07: default LocalQueue, default
+/// The JSON patch that a new job gets, in the order of docs/reference/07-integrations.md: default LocalQueue, default
 /// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook.
 ///
 /// A job of a managed owner is left alone: its owner holds the Workload. One that names a queue is managed in every namespace.
-pub fn mutate(operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
+pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
     if operation == Operation::Update || context.managed_owner || !object["spec"].is_object() {
         return Patch::Json(Vec::new());
     }
-    let meta = Meta::read(object);
+    let meta = Meta::read(kind, object);
     let mut added = Vec::new();
     let mut queued = meta.queue_name().is_some();
     if !queued && !context.namespace_is_managed() {
@@ -152,9 +153,26 @@ pub fn mutate(operation: Operation, object: &Value, context: &Context<'_>) -> Pa
         operations.push(json!({"op": "add", "path": path, "value": value}));
     }
     if !meta.suspended {
-        operations.push(json!({"op": "add", "path": "/spec/suspend", "value": true}));
+        operations.extend(suspension(adapter::of(kind).suspend_path(), object));
     }
     Patch::Json(operations)
+}
+
+/// The operations that set a field to true, with the objects on the way to it that are missing.
+fn suspension(path: &[&str], object: &Value) -> Vec<Value> {
+    let mut operations = Vec::new();
+    let (mut parent, mut pointer) = (object, String::new());
+    for (depth, key) in path.iter().enumerate() {
+        pointer = format!("{pointer}/{}", escape(key));
+        let last = depth + 1 == path.len();
+        parent = &parent[*key];
+        if last {
+            operations.push(json!({"op": "add", "path": pointer, "value": true}));
+        } else if !parent.is_object() {
+            operations.push(json!({"op": "add", "path": pointer, "value": {}}));
+        }
+    }
+    operations
 }
 
 /// The kind of the job's controller, if it is one that Sluice integrates: only then can [`Context::managed_owner`] be true.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use sluice_api::job::JobKind;
 use sluice_engine::Part;
 
 /// A part of the manager that can be left out.
@@ -12,10 +13,8 @@ use sluice_engine::Part;
 pub enum Controller {
     /// Reserves quota, admits and preempts.
     Scheduler,
-    /// Watches batch Jobs and acts on them.
-    Job,
-    /// Watches JobSets and acts on them.
-    JobSet,
+    /// Watches jobs of a kind and acts on them.
+    Job(JobKind),
     /// A part of the engine.
     Engine(Part),
     /// Asks for nodes before admission, and answers for the checks that wait for them.
@@ -30,30 +29,29 @@ pub enum Controller {
 
 impl Controller {
     /// Every part, in the order of `--help`.
-    pub const ALL: [Self; 15] = [
-        Self::Scheduler,
-        Self::Engine(Part::Workload),
-        Self::Job,
-        Self::JobSet,
-        Self::Engine(Part::ClusterQueue),
-        Self::Engine(Part::LocalQueue),
-        Self::Engine(Part::Cohort),
-        Self::Engine(Part::ResourceFlavor),
-        Self::Engine(Part::AdmissionCheck),
-        Self::Engine(Part::Topology),
-        Self::Provisioning,
-        Self::Engine(Part::PodTermination),
-        Self::Events,
-        Self::Webhooks,
-        Self::Certificates,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        let queueing = [Self::Scheduler, Self::Engine(Part::Workload)];
+        let others = [
+            Self::Engine(Part::ClusterQueue),
+            Self::Engine(Part::LocalQueue),
+            Self::Engine(Part::Cohort),
+            Self::Engine(Part::ResourceFlavor),
+            Self::Engine(Part::AdmissionCheck),
+            Self::Engine(Part::Topology),
+            Self::Provisioning,
+            Self::Engine(Part::PodTermination),
+            Self::Events,
+            Self::Webhooks,
+            Self::Certificates,
+        ];
+        queueing.into_iter().chain(JobKind::ALL.map(Self::Job)).chain(others)
+    }
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scheduler => "scheduler",
-            Self::Job => "job",
-            Self::JobSet => "jobset",
+            Self::Job(kind) => kind.integration().controller,
             Self::Engine(part) => part.name(),
             Self::Provisioning => "provisioning",
             Self::Events => "events",
@@ -66,8 +64,7 @@ impl Controller {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Scheduler => "reserves quota, admits and preempts workloads",
-            Self::Job => "batch/v1 Jobs",
-            Self::JobSet => "jobset.x-k8s.io/v1alpha2 JobSets",
+            Self::Job(kind) => kind.integration().about,
             Self::Engine(Part::Workload) => {
                 "status of Workloads: activity, checks, stopped queues, timeouts, retention"
             }
@@ -88,15 +85,19 @@ impl Controller {
     }
 
     fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|c| c.name() == name)
+        Self::all().find(|c| c.name() == name)
     }
+}
+
+fn known() -> String {
+    Controller::all().map(Controller::name).collect::<Vec<_>>().join(", ")
 }
 
 /// Why a `--controllers` list is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
     /// A name that no part has.
-    #[error("unknown controller {0:?}; known are: *, {known}", known = Controller::ALL.map(Controller::name).join(", "))]
+    #[error("unknown controller {0:?}; known are: *, {known}", known = known())]
     Unknown(String),
     /// A part is both turned on and off.
     #[error("controller {0:?} is both turned on and off")]
@@ -110,7 +111,7 @@ pub struct Controllers(BTreeSet<Controller>);
 impl Controllers {
     /// Every part.
     pub fn all() -> Self {
-        Self(Controller::ALL.into_iter().collect())
+        Self(Controller::all().collect())
     }
 
     /// Parses a comma-separated list; an empty one means `*`.
@@ -132,7 +133,7 @@ impl Controllers {
             return Err(ControllersError::Contradiction(both.name()));
         }
         if star {
-            on.extend(Controller::ALL.into_iter().filter(|c| !off.contains(c)));
+            on.extend(Controller::all().filter(|c| !off.contains(c)));
         }
         Ok(Self(on))
     }
@@ -156,8 +157,8 @@ mod tests {
     fn star_means_every_part_and_a_minus_takes_one_away() {
         let controllers = Controllers::parse("*,-scheduler,-job").unwrap();
         assert!(!controllers.has(Controller::Scheduler));
-        assert!(!controllers.has(Controller::Job));
-        assert!(controllers.has(Controller::JobSet));
+        assert!(!controllers.has(Controller::Job(JobKind::JOB)));
+        assert!(controllers.has(Controller::Job(JobKind::JOB_SET)));
         assert_eq!(Controllers::parse("").unwrap(), Controllers::all());
     }
 
@@ -166,7 +167,7 @@ mod tests {
         let controllers = Controllers::parse(" scheduler , jobset ").unwrap();
         assert_eq!(
             controllers,
-            Controllers([Controller::Scheduler, Controller::JobSet].into_iter().collect())
+            Controllers([Controller::Scheduler, Controller::Job(JobKind::JOB_SET)].into_iter().collect())
         );
     }
 

@@ -14,15 +14,17 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde::Deserialize;
 use sluice_api::config::Configuration;
-use sluice_ctl::live::{self, Extent, Live};
+use sluice_client::error_chain::Chain;
+use sluice_client::list;
 use sluice_engine::{Account, Accounting, Engine};
 use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question};
+use sluice_sim::live::{self, Extent, Live};
+use sluice_sim::resource::explained;
 use sluice_sim::{Manifests, Options};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::engine_thread::{Handle, PAGE};
-use crate::error_chain::Chain;
 
 /// Waiting for the explanation of another, and for the engine.
 const TURN: Duration = Duration::from_secs(10);
@@ -82,7 +84,7 @@ impl Explainer {
         Box::pin(async move {
             let kind = match asked.kind.as_deref() {
                 None => None,
-                Some(word) => Some(sluice_ctl::explain::kind(word).ok_or_else(|| {
+                Some(word) => Some(explained(word).ok_or_else(|| {
                     Refused(
                         StatusCode::BAD_REQUEST,
                         format!("expected workload, job or jobset, found {word}"),
@@ -133,10 +135,15 @@ impl Explainer {
     }
 
     async fn read(&self, namespace: &str, local_queue: &str) -> Result<Live, Refused> {
-        let reading = live::read(&self.client, Extent::Around { namespace, local_queue });
+        let client = self.client.clone();
+        let list = move |place: String, query| {
+            let client = client.clone();
+            async move { list::objects(&client, &place, query).await }
+        };
+        let reading = live::read(Extent::Around { namespace, local_queue }, list);
         match tokio::time::timeout(READING, reading).await {
             Ok(Ok(live)) => Ok(live),
-            Ok(Err(error)) => Err(unavailable(&Chain(error.as_ref()).to_string())),
+            Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),
             Err(_) => Err(unavailable(&format!("the objects could not be read within {READING:?}"))),
         }
     }

@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use kube::Client;
 use serde::de::IgnoredAny;
 use sluice_api::config::Configuration;
+use sluice_client::error_chain::Chain;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::api_call::{Call, CallError};
 use crate::certs::inject::prefix_of;
-use crate::error_chain::Chain;
 use crate::shutdown::Stop;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

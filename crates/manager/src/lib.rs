@@ -11,8 +11,8 @@
 //! * one object that is malformed or makes the engine panic never stops the others.
 
 pub mod api_call;
+pub mod args;
 pub mod certs;
-pub mod cli;
 pub mod controllers;
 mod engine_machine;
 pub mod engine_thread;
@@ -27,7 +27,6 @@ pub mod lease;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
-pub mod migrate;
 pub mod outlet;
 mod probe;
 pub mod random;
@@ -42,5 +41,3 @@ pub mod watch;
 pub mod watches;
 pub mod webhook;
 pub mod writer;
-
-pub use sluice_ctl::{client, error_chain, settings, version};

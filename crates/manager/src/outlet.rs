@@ -85,7 +85,11 @@ impl Effects {
     }
 }
 
-/// A line whose level is off costs only this question.
+/// The least important level that is on: the engine formats nothing below it.
+pub fn wanted_level() -> Level {
+    Level::ALL.into_iter().find(|level| is_on(*level)).unwrap_or(Level::Error)
+}
+
 fn is_on(level: Level) -> bool {
     match level {
         Level::Debug => enabled!(target: "sluice_engine", tracing::Level::DEBUG),

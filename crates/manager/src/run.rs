@@ -14,16 +14,17 @@ use kube::Client;
 use sluice_api::config::{Configuration, Warning};
 use sluice_api::gates::{Gate, GateWarning};
 use sluice_api::job::JobKind;
+use sluice_client::kubeconfig::{client, connection};
+use sluice_client::{settings, version};
 use sluice_engine::{Engine, EngineConfig};
 use sluice_sim::replay::Entry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
+use crate::args::ManagerArgs;
 use crate::certs::server::TlsOptions;
 use crate::certs::{CertsState, Keeper, Serving, serve_files};
-use crate::cli::ManagerArgs;
-use crate::client::{client, connection};
 use crate::controllers::{Controller, Controllers};
 use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
@@ -35,13 +36,12 @@ use crate::listen::{address, bind};
 use crate::metrics::access::Access;
 use crate::metrics::registry::{Registry, Role};
 use crate::metrics::scrape::Scraper;
-use crate::outlet::Effects;
+use crate::outlet::{self, Effects};
 use crate::probe::Status;
 use crate::record::Recorder;
 use crate::serve::Bounds;
 use crate::serve::connections::Patience;
 use crate::serve::descriptors::{self, Shares};
-use crate::settings;
 use crate::shutdown::{Stop, Stopper, pair};
 use crate::supervise::Supervisor;
 use crate::takeover::{self, Takeover};
@@ -61,7 +61,7 @@ pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
     let began = Instant::now();
     let (configuration, controllers) = configure(&args)?;
     let connection = connection(args.kubeconfig.as_deref()).await?;
-    info!(server = %connection.cluster_url, version = crate::version::VERSION, "starting");
+    info!(server = %connection.cluster_url, version = version::VERSION, "starting");
     // The lease has connections of its own: nothing may queue in front of a renewal.
     let (work, lease) = (client(&connection)?, client(&connection)?);
     let (stopper, stop) = pair();
@@ -123,12 +123,7 @@ struct Running {
 
 impl Parts {
     fn jobs(&self) -> Vec<JobKind> {
-        let wanted = |kind: &JobKind| {
-            self.controllers.has(match kind {
-                JobKind::Job => Controller::Job,
-                JobKind::JobSet => Controller::JobSet,
-            })
-        };
+        let wanted = |kind: &JobKind| self.controllers.has(Controller::Job(*kind));
         self.configuration.job_kinds().into_iter().filter(wanted).collect()
     }
 
@@ -265,6 +260,7 @@ impl Parts {
             provisioning: self.provisions(),
             without: self.controllers.without(),
             inject_panics: self.inject_panics,
+            log_level: outlet::wanted_level(),
             ..EngineConfig::from(&self.configuration)
         }
     }

@@ -141,7 +141,7 @@ mod tests {
     use futures::FutureExt;
     use sluice_api::job::JobKind;
 
-    const JOBS: Kind = Kind::Job(JobKind::Job);
+    const JOBS: Kind = Kind::Job(JobKind::JOB);
 
     fn is_there(takeover: &mut Takeover) -> bool {
         takeover.caught_up().now_or_never().is_some()
@@ -190,10 +190,10 @@ mod tests {
         for kind in kinds::OWN {
             lists.begin(kind);
         }
-        lists.begin(Kind::Job(JobKind::JobSet));
+        lists.begin(Kind::Job(JobKind::JOB_SET));
         deliver_own(&lists, turn);
         assert!(!is_there(&mut takeover), "JobSets are not listed");
-        lists.end(Kind::Job(JobKind::JobSet));
+        lists.end(Kind::Job(JobKind::JOB_SET));
         assert!(is_there(&mut takeover), "they do not exist any more");
     }
 

@@ -1,4 +1,4 @@
-//! Starts the watches: when the CRDs are there, and for JobSets whenever theirs is.
+//! Starts the watches: when the CRDs are there, and for jobs whenever theirs is.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use kube::Client;
 use sluice_api::job::JobKind;
-use sluice_api::{labels, slim, v1beta2};
+use sluice_api::{slim, v1beta2};
+use sluice_client::error_chain::Chain;
 use sluice_engine::input::{Input, Kind};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
-use crate::error_chain::Chain;
 use crate::intake::Slot;
 use crate::watch::discovery::{missing, served};
-use crate::watch::kinds::{self, JobMark, JobSetMark, OlderProvisioningRequest, RawJob};
+use crate::watch::kinds::{self, OlderProvisioningRequest, RawJob};
 use crate::watch::pods::{self, Pods};
 use crate::watch::pump::{Ended, Feed, Selector, Shared, Watched, pump};
 use crate::watch::versions::{OLDER, Versions};
@@ -68,13 +68,19 @@ pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item
         .chain(kinds::CLUSTER)
         .chain(provisioning)
         .chain([Kind::Pod])
-        .chain(with_children(jobs).into_iter().map(Kind::Job))
+        .chain(with_parts(jobs).into_iter().map(Kind::Job))
 }
 
-/// These kinds, and that of the Jobs that a JobSet consists of: they know of its pods.
-fn with_children(jobs: &[JobKind]) -> BTreeSet<JobKind> {
-    let children = jobs.contains(&JobKind::JobSet).then_some(JobKind::Job);
-    jobs.iter().copied().chain(children).collect()
+/// These kinds, and those of their parts, which know of the pods.
+fn with_parts(jobs: &[JobKind]) -> BTreeSet<JobKind> {
+    jobs.iter().copied().chain(jobs.iter().filter_map(|kind| kind.parts())).collect()
+}
+
+/// The label of all parts of that kind, where their owners are of one kind; else all jobs of it are watched.
+fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
+    let mut owners = jobs.iter().filter(|kind| kind.parts() == Some(part));
+    let label = owners.next()?.integration().part_label;
+    label.filter(|_| owners.next().is_none())
 }
 
 /// Watches everything until stopped.
@@ -94,18 +100,16 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
         let requests = provisioning_requests(client.clone(), versions, shared.clone());
         tasks.push(supervisor.spawn("watch of provisioning requests", requests));
     }
-    for kind in with_children(&wanted.jobs) {
+    for kind in with_parts(&wanted.jobs) {
         let managed = wanted.jobs.contains(&kind);
-        let parts_of_jobsets = Selector { labels: Some(labels::JOBSET_NAME), ..Selector::default() };
-        let selector = if managed { Selector::default() } else { parts_of_jobsets };
+        let labels = if managed { None } else { label_of_parts(&wanted.jobs, kind) };
+        let selector = Selector { labels, ..Selector::default() };
         let shared = Shared { selector, ..shared.clone() };
-        match kind {
-            JobKind::Job => start::<RawJob<JobMark>>(&client, Kind::Job(kind), &shared, &mut tasks),
-            JobKind::JobSet => {
-                let sets =
-                    when_it_exists::<RawJob<JobSetMark>>(client.clone(), Kind::Job(kind), shared.clone());
-                tasks.push(supervisor.spawn(Kind::Job(kind).plural(), sets));
-            }
+        if kind.integration().built_into_kubernetes {
+            start::<RawJob>(&client, Kind::Job(kind), &shared, &mut tasks);
+        } else {
+            let jobs = when_it_exists::<RawJob>(client.clone(), Kind::Job(kind), shared.clone());
+            tasks.push(supervisor.spawn(kind.plural(), jobs));
         }
     }
     if wait_for_crds(&client, &crds, &mut shared).await {

@@ -1,4 +1,4 @@
-//! Saturating amounts (reference 06, 6.28): what quotas, usage and requests are counted in.
+//! Saturating amounts (docs/reference/06-algorithm.md 6.28): what quotas, usage and requests are counted in.
 
 use core::fmt;
 use core::iter::Sum;

@@ -1,4 +1,4 @@
-//! Between what users write and what the scheduler counts (reference 06, 6.2 and 6.28).
+//! Between what users write and what the scheduler counts (docs/reference/06-algorithm.md 6.2 and 6.28).
 
 use crate::amount::Amount;
 use crate::quantity::{Format, Quantity};

@@ -16,8 +16,8 @@ pub mod duration;
 pub mod explain;
 #[cfg(feature = "faults")]
 pub mod faults;
-pub mod html;
 mod json;
+pub mod live;
 mod machines;
 pub mod manifest;
 mod nodes;
@@ -31,14 +31,16 @@ mod random;
 mod record;
 pub mod replay;
 pub mod report;
+pub mod resource;
 pub mod scenario;
 mod schema;
 pub mod series;
 mod setup;
 mod simulation;
-pub mod table;
 pub mod whatif;
 mod world;
+
+pub use sluice_engine::Kind;
 
 pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
 pub use observed::Observed;

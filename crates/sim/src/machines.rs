@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
-use sluice_api::labels::JOBSET_NAME;
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::nodes::{Nodes, PodGroup, groups};
@@ -77,20 +76,19 @@ impl Machines {
         let groups = groups(kind, value);
         let document = |pod: &crate::nodes::Placed| {
             let group = groups.get(pod.group)?;
-            let part = match kind {
-                JobKind::Job => String::new(),
-                JobKind::JobSet => format!("-{}-{}", group.name, pod.replica),
+            let part = match kind.parts() {
+                None => String::new(),
+                Some(_) => format!("-{}-{}", group.name, pod.replica),
             };
             let name = format!("{}{part}-{}-{attempt}", job.name, pod.index);
             let mut metadata = json!({"name": name, "namespace": &*job.namespace});
-            match kind {
-                JobKind::Job => {
-                    metadata["ownerReferences"] = json!([{
-                        "apiVersion": "batch/v1", "kind": "Job", "name": &*job.name, "controller": true,
-                        "uid": value["metadata"]["uid"],
-                    }]);
-                }
-                JobKind::JobSet => metadata["labels"] = json!({JOBSET_NAME: &*job.name}),
+            if let Some(label) = kind.integration().pod_label {
+                metadata["labels"] = json!({label: &*job.name});
+            } else {
+                metadata["ownerReferences"] = json!([{
+                    "apiVersion": kind.api_version(), "kind": kind.kind(), "name": &*job.name, "controller": true,
+                    "uid": value["metadata"]["uid"],
+                }]);
             }
             let reference = ObjectRef::namespaced(Kind::Pod, job.namespace.clone(), name.as_str());
             let object = json!({

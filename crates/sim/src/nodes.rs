@@ -46,7 +46,7 @@ pub(crate) struct Placed {
     /// Its number among the pods of that Job.
     pub index: i64,
     requests: Arc<Amounts>,
-    jobset: bool,
+    apart: bool,
 }
 
 /// What a job has on the nodes.
@@ -97,7 +97,7 @@ impl Node {
                 *free += sign * amount;
             }
         }
-        if pod.jobset {
+        if pod.apart {
             self.of_jobsets = if sign < 0 { self.of_jobsets + 1 } else { self.of_jobsets.saturating_sub(1) };
         }
     }
@@ -173,11 +173,11 @@ impl Nodes {
 
     /// Takes over a pod that is on a node already; nodes come later.
     pub fn adopt(&mut self, owner: &ObjectRef, node: &str, spec: &Value) {
-        let jobset = owner.kind == Kind::Job(JobKind::JobSet);
+        let apart = matches!(owner.kind, Kind::Job(kind) if template::keeps_apart(kind));
         let requests = Arc::new(template::requests(spec));
         let place = self.placed.entry(owner.clone()).or_default();
         let index = i64::try_from(place.pods.len()).unwrap_or(i64::MAX);
-        place.pods.push(Placed { node: node.into(), group: 0, replica: 0, index, requests, jobset });
+        place.pods.push(Placed { node: node.into(), group: 0, replica: 0, index, requests, apart });
     }
 
     /// A job has groups of nodes to itself.
@@ -221,13 +221,13 @@ impl Nodes {
 
     /// The nodes that a pod may be on, as it likes them.
     fn candidates(&self, group: &PodGroup<'_>) -> Vec<Arc<str>> {
-        let apart = |node: &Node| {
+        let free = |node: &Node| {
             let held: Vec<_> = self.placed.values().flat_map(|place| &place.holds).collect();
             held.into_iter().all(|(label, value)| node.labels.get(label) != Some(value))
         };
         let allowed = self.by_name.iter().filter(|(_, node)| node.allows(group));
         let mut all: Vec<_> = allowed
-            .filter(|(_, node)| !group.jobset || apart(node))
+            .filter(|(_, node)| !group.apart || free(node))
             .map(|(name, node)| (Reverse(fit::score(&group.spec, &node.labels)), Arc::clone(name)))
             .collect();
         all.sort_unstable();
@@ -250,7 +250,7 @@ impl Nodes {
             while index < group.each && node.has_room(group) {
                 let (node_name, requests) = (Arc::clone(name), Arc::clone(&requests));
                 let pod =
-                    Placed { node: node_name, group: number, replica, index, requests, jobset: group.jobset };
+                    Placed { node: node_name, group: number, replica, index, requests, apart: group.apart };
                 node.change(&pod, -1);
                 pods.push(pod);
                 index += 1;
@@ -334,7 +334,7 @@ mod tests {
         let container = json!({"resources": {"requests": {"cpu": cpu}}});
         let value = json!({"spec": {"parallelism": pods, "template": {"spec": {
             "nodeSelector": {"pool": "a"}, "containers": [container]}}}});
-        (ObjectRef::namespaced(Kind::Job(JobKind::Job), "ns", name), value)
+        (ObjectRef::namespaced(Kind::Job(JobKind::JOB), "ns", name), value)
     }
 
     fn jobset(name: &str, slices: i64, exclusive: bool) -> (ObjectRef, Value) {
@@ -346,7 +346,7 @@ mod tests {
         };
         let value = json!({"metadata": {"annotations": annotations}, "spec": {"replicatedJobs": [
             {"name": "slice", "replicas": slices, "template": {"spec": job["spec"]}}]}});
-        (ObjectRef::namespaced(Kind::Job(JobKind::JobSet), "ns", name), value)
+        (ObjectRef::namespaced(Kind::Job(JobKind::JOB_SET), "ns", name), value)
     }
 
     fn node(rack: &str, ready: &str) -> Value {
@@ -370,12 +370,12 @@ mod tests {
     fn all_pods_of_a_job_are_placed_or_none() {
         let mut nodes = nodes();
         let (a, value) = job("a", 7, "2");
-        assert!(nodes.place(&a, JobKind::Job, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value));
         let (b, value) = job("b", 2, "2");
-        assert!(!nodes.place(&b, JobKind::Job, &value), "one of two fits");
+        assert!(!nodes.place(&b, JobKind::JOB, &value), "one of two fits");
         nodes.release(&a);
         assert_eq!(nodes.take_waiting(), BTreeSet::from([b.clone()]));
-        assert!(nodes.place(&b, JobKind::Job, &value));
+        assert!(nodes.place(&b, JobKind::JOB, &value));
         assert_eq!(nodes.jobs_on("n1"), [b]);
     }
 
@@ -384,26 +384,26 @@ mod tests {
         let mut nodes = nodes();
         assert_eq!(nodes.set("n1", &node("x", "Unknown")), Turn::Failed);
         let (a, value) = job("a", 7, "2");
-        assert!(!nodes.place(&a, JobKind::Job, &value));
+        assert!(!nodes.place(&a, JobKind::JOB, &value));
         assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Better);
         assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Same);
-        assert!(nodes.place(&a, JobKind::Job, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value));
     }
 
     #[test]
     fn each_job_of_an_exclusive_jobset_has_a_group_of_nodes_to_itself() {
         let mut nodes = nodes();
         let (a, value) = jobset("a", 2, true);
-        assert!(nodes.place(&a, JobKind::JobSet, &value));
+        assert!(nodes.place(&a, JobKind::JOB_SET, &value));
         assert_eq!(on(&nodes, &a), ["n1", "n1", "n3", "n3"]);
         let (b, other) = jobset("b", 1, false);
-        assert!(!nodes.place(&b, JobKind::JobSet, &other), "other JobSets keep off");
+        assert!(!nodes.place(&b, JobKind::JOB_SET, &other), "other JobSets keep off");
         let (c, plain) = job("c", 1, "1");
-        assert!(nodes.place(&c, JobKind::Job, &plain), "plain Jobs do not");
+        assert!(nodes.place(&c, JobKind::JOB, &plain), "plain Jobs do not");
         nodes.release(&a);
-        assert!(nodes.place(&b, JobKind::JobSet, &other));
+        assert!(nodes.place(&b, JobKind::JOB_SET, &other));
         let (d, third) = jobset("d", 2, true);
-        assert!(!nodes.place(&d, JobKind::JobSet, &third), "there are two groups, and one is in use");
+        assert!(!nodes.place(&d, JobKind::JOB_SET, &third), "there are two groups, and one is in use");
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 100, "preference": {"matchExpressions": [expression]}}]}});
         value["spec"]["template"]["spec"]["affinity"] = affinity;
-        assert!(nodes.place(&a, JobKind::Job, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value));
         assert_eq!(on(&nodes, &a), ["n3"]);
     }
 
@@ -422,10 +422,10 @@ mod tests {
     fn a_node_that_comes_back_has_the_pods_that_were_not_collected() {
         let mut nodes = nodes();
         let (a, value) = job("a", 1, "4");
-        assert!(nodes.place(&a, JobKind::Job, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value));
         assert!(nodes.remove("n1") && !nodes.remove("n1"));
         nodes.set("n1", &node("x", "True"));
         let (b, value) = job("b", 4, "4");
-        assert!(!nodes.place(&b, JobKind::Job, &value));
+        assert!(!nodes.place(&b, JobKind::JOB, &value));
     }
 }

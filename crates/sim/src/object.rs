@@ -13,8 +13,8 @@ use sluice_engine::{Kind, Object, ObjectRef};
 
 use crate::json::{self, text};
 
-/// Every kind that the engine sees.
-pub(crate) const KINDS: [Kind; 17] = [
+/// Every kind that the engine sees, but jobs.
+const KINDS: [Kind; 15] = [
     Kind::Namespace,
     Kind::Topology,
     Kind::ResourceFlavor,
@@ -30,14 +30,17 @@ pub(crate) const KINDS: [Kind; 17] = [
     Kind::Node,
     Kind::Workload,
     Kind::ProvisioningRequest,
-    Kind::Job(JobKind::Job),
-    Kind::Job(JobKind::JobSet),
 ];
+
+/// Every kind that the engine sees, in an order in which what is named comes before what names it.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    KINDS.into_iter().chain(JobKind::ALL.map(Kind::Job))
+}
 
 /// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    KINDS.into_iter().find(|k| k.group() == group && k.as_str() == kind)
+    kinds().find(|k| k.group() == group && k.as_str() == kind)
 }
 
 /// The kind that a decision log names: also those that are not simulated.
@@ -51,7 +54,7 @@ pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
 /// The kind that a user names, as kubectl takes it: `clusterqueue`, `clusterqueues`, `ClusterQueue`.
 pub(crate) fn kind_named(name: &str) -> Option<Kind> {
     let name = name.to_ascii_lowercase();
-    KINDS.into_iter().find(|k| k.as_str().to_ascii_lowercase() == name || k.plural() == name)
+    kinds().find(|k| k.as_str().to_ascii_lowercase() == name || k.plural() == name)
 }
 
 /// A field that is wrong.
@@ -188,6 +191,6 @@ mod tests {
         assert_eq!(kind_of("kueue.x-k8s.io/v1beta1", "LocalQueue"), Some(Kind::LocalQueue));
         assert_eq!(kind_of("apps/v1", "Deployment"), None);
         assert_eq!(kind_named("ClusterQueues"), Some(Kind::ClusterQueue));
-        assert_eq!(kind_named("jobset"), Some(Kind::Job(JobKind::JobSet)));
+        assert_eq!(kind_named("jobset"), Some(Kind::Job(JobKind::JOB_SET)));
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use sluice_api::job::JobKind;
 use sluice_engine::Kind;
 
 use crate::json::text;
@@ -31,10 +30,7 @@ impl Observed {
     pub fn of(kind: Kind, value: &Value) -> Option<Self> {
         let Kind::Job(job) = kind else { return None };
         let status = &value["status"];
-        let wanted = match job {
-            JobKind::Job => "Complete",
-            JobKind::JobSet => "Completed",
-        };
+        let wanted = job.integration().succeeded;
         let time = |value: &Value| text(value).parse::<Timestamp>().ok();
         let done =
             status["conditions"].as_array()?.iter().find(|c| c["type"] == wanted && c["status"] == "True")?;
@@ -108,6 +104,7 @@ impl RunTimes {
 mod tests {
     use super::*;
     use serde_json::json;
+    use sluice_api::job::JobKind;
 
     #[test]
     fn only_jobs_that_succeeded_in_a_queue_count() {
@@ -118,10 +115,10 @@ mod tests {
                 "conditions": [{"type": "Complete", "status": "True"}],
             },
         });
-        let observed = Observed::of(Kind::Job(JobKind::Job), &job).unwrap();
+        let observed = Observed::of(Kind::Job(JobKind::JOB), &job).unwrap();
         assert_eq!((observed.queue.as_str(), observed.took.as_secs()), ("main", 90));
         job["status"]["conditions"][0]["type"] = json!("Failed");
-        assert_eq!(Observed::of(Kind::Job(JobKind::Job), &job), None);
+        assert_eq!(Observed::of(Kind::Job(JobKind::JOB), &job), None);
     }
 
     #[test]

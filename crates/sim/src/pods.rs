@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-use sluice_api::job::JobKind;
+use serde_json::Value;
 use sluice_api::labels;
 use sluice_engine::{Kind, ObjectRef};
 
@@ -13,7 +12,6 @@ use crate::json::text;
 use crate::observed::RunTimes;
 use crate::random::{Distribution, Stream};
 use crate::scenario::RunTimeRule;
-use crate::world::seconds;
 
 /// How long a job runs in all, in seconds: on the job. On its pod template: how long each of its pods runs.
 pub const RUN_SECONDS: &str = "sluice.dev/run-seconds";
@@ -144,7 +142,7 @@ impl Pods {
     pub fn run_time(&self, job: &ObjectRef, value: &Value) -> (SignedDuration, bool) {
         let wanted = self.wanted_run_time(job, value);
         let deadline = match job.kind {
-            Kind::Job(JobKind::Job) => value["spec"]["activeDeadlineSeconds"].as_i64(),
+            Kind::Job(kind) => sluice_jobs::deadline_seconds(kind, value),
             _ => None,
         };
         match deadline.map(SignedDuration::from_secs) {
@@ -224,116 +222,27 @@ fn annotated(metadata: &Value) -> Option<SignedDuration> {
 
 /// How long the pods run one after the other, where their template says how long each does: the longest pod set counts.
 fn pods_run_time(kind: Kind, value: &Value) -> Option<SignedDuration> {
-    let of_job_spec = |spec: &Value| {
-        let each = annotated(&spec["template"]["metadata"])?;
-        let parallel = spec["parallelism"].as_i64().unwrap_or(1).max(1);
-        let completions = spec["completions"].as_i64().unwrap_or(parallel).max(1);
+    let of_group = |group: sluice_jobs::PodGroup<'_>| {
+        let each = annotated(&group.template["metadata"])?;
+        let (parallel, completions) = (i64::from(group.parallel.max(1)), i64::from(group.completions.max(1)));
         let waves = (completions + parallel - 1) / parallel;
         i32::try_from(waves).ok().and_then(|waves| each.checked_mul(waves))
     };
-    match kind {
-        Kind::Job(JobKind::Job) => of_job_spec(&value["spec"]),
-        Kind::Job(JobKind::JobSet) => {
-            let jobs = value["spec"]["replicatedJobs"].as_array()?;
-            jobs.iter().filter_map(|job| of_job_spec(&job["template"]["spec"])).max()
-        }
-        _ => {
-            let sets = value["spec"]["podSets"].as_array()?;
-            sets.iter().filter_map(|set| annotated(&set["template"]["metadata"])).max()
-        }
+    if let Kind::Job(kind) = kind {
+        return sluice_jobs::pod_groups(kind, value).into_iter().filter_map(of_group).max();
     }
-}
-
-/// Whether the job's user or the engine wants it to run.
-pub(crate) fn wants_to_run(value: &Value) -> bool {
-    value["spec"]["suspend"] != true
-}
-
-/// Whether a job has ended.
-pub(crate) fn has_ended(value: &Value) -> bool {
-    let over = ["Complete", "Completed", "Failed"];
-    let conditions = value["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|c| c["status"] == "True" && over.contains(&text(&c["type"])))
-}
-
-fn pods_of(spec: &Value) -> i64 {
-    let parallel = spec["parallelism"].as_i64().unwrap_or(1);
-    spec["completions"].as_i64().map_or(parallel, |c| parallel.min(c)).max(0)
-}
-
-fn replicas(job: &Value) -> i64 {
-    job["replicas"].as_i64().unwrap_or(1).max(0)
-}
-
-fn replicated_status(value: &Value, active: bool, ready: bool, succeeded: bool) -> Value {
-    let jobs = value["spec"]["replicatedJobs"].as_array();
-    let count = |job: &Value, yes: bool| if yes { replicas(job) } else { 0 };
-    let one = |job: &Value| {
-        json!({
-            "name": job["name"], "active": count(job, active), "ready": count(job, ready),
-            "succeeded": count(job, succeeded), "failed": 0, "suspended": 0,
-        })
-    };
-    jobs.into_iter().flatten().map(one).collect()
-}
-
-/// The status of a job whose pods run.
-pub(crate) fn running_status(kind: JobKind, value: &Value, ready: bool, since: Timestamp) -> Value {
-    match kind {
-        JobKind::Job => {
-            let pods = pods_of(&value["spec"]);
-            json!({"active": pods, "ready": if ready { pods } else { 0 }, "startTime": seconds(since)})
-        }
-        JobKind::JobSet => json!({"replicatedJobsStatus": replicated_status(value, true, ready, false)}),
-    }
-}
-
-/// The status of a job without pods.
-pub(crate) fn idle_status(kind: JobKind, value: &Value) -> Value {
-    match kind {
-        JobKind::Job => json!({"active": 0, "ready": 0}),
-        JobKind::JobSet => json!({"replicatedJobsStatus": replicated_status(value, false, false, false)}),
-    }
-}
-
-/// The status of a job that ended.
-pub(crate) fn ended_status(kind: JobKind, value: &Value, success: bool, now: Timestamp) -> Value {
-    let condition = |type_: &str, reason: &str, message: &str| {
-        json!([{
-            "type": type_, "status": "True", "reason": reason, "message": message,
-            "lastTransitionTime": seconds(now), "lastProbeTime": seconds(now),
-        }])
-    };
-    match (kind, success) {
-        (JobKind::Job, true) => {
-            let completions = value["spec"]["completions"].as_i64();
-            json!({
-                "succeeded": completions.unwrap_or_else(|| pods_of(&value["spec"])),
-                "completionTime": seconds(now),
-                "conditions": condition("Complete", "CompletionsReached", "Reached expected number of succeeded pods"),
-            })
-        }
-        (JobKind::Job, false) => json!({
-            "failed": pods_of(&value["spec"]),
-            "conditions": condition("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"),
-        }),
-        (JobKind::JobSet, true) => json!({
-            "replicatedJobsStatus": replicated_status(value, false, false, true),
-            "conditions": condition("Completed", "AllJobsCompleted", "jobset completed successfully"),
-        }),
-        (JobKind::JobSet, false) => json!({
-            "replicatedJobsStatus": replicated_status(value, false, false, false),
-            "conditions": condition("Failed", "FailedJobs", "jobset failed"),
-        }),
-    }
+    let sets = value["spec"]["podSets"].as_array()?;
+    sets.iter().filter_map(|set| annotated(&set["template"]["metadata"])).max()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use sluice_api::job::JobKind;
 
     fn job() -> ObjectRef {
-        ObjectRef::namespaced(Kind::Job(JobKind::Job), "ns", "a")
+        ObjectRef::namespaced(Kind::Job(JobKind::JOB), "ns", "a")
     }
 
     fn seconds_of(pods: &Pods, value: &Value) -> i64 {
@@ -361,30 +270,5 @@ mod tests {
         pods.rules.push(serde_json::from_value(rule).unwrap());
         let value = json!({"metadata": {"annotations": {RUN_SECONDS: "7"}}});
         assert_eq!(seconds_of(&pods, &value), 60);
-    }
-
-    #[test]
-    fn the_adapters_read_what_is_played_here() {
-        let job = json!({"spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}});
-        for kind in JobKind::ALL {
-            let mut value = job.clone();
-            value["spec"]["replicatedJobs"] =
-                json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
-            let now = Timestamp::UNIX_EPOCH;
-            let view = |status: Value| {
-                let mut value = value.clone();
-                value["status"] = status;
-                sluice_jobs::observe(kind, &value)
-            };
-            let running = view(running_status(kind, &value, true, now));
-            assert!(running.active && running.pods_ready && running.finished.is_none());
-            let idle = view(idle_status(kind, &value));
-            assert!(!idle.active && !idle.pods_ready);
-            for success in [true, false] {
-                let ended = view(ended_status(kind, &value, success, now));
-                assert!(!ended.active);
-                assert_eq!(ended.finished.unwrap().success, success);
-            }
-        }
     }
 }

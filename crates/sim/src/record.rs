@@ -351,7 +351,7 @@ impl Record {
         if !preempted {
             return self.push(now, Some(index), TimelineEvent::Evicted { reason, message });
         }
-        // The message names the preemptor by UID (reference 03, 3.1); people want its name.
+        // The message names the preemptor by UID (docs/reference/03-conditions-events.md 3.1); people want its name.
         let uid = why.message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u);
         let preemptor = uid.and_then(|uid| self.by_uid.get(uid).copied());
         let by = preemptor.map(|i| self.jobs[i].key()).map(|key| self.text(&key));

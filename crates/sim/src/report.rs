@@ -102,25 +102,6 @@ pub struct QueueReport {
     pub usage: Vec<SlotReport>,
 }
 
-impl QueueReport {
-    /// The figures that every rendering shows, in the order of its columns; `time` renders seconds.
-    pub(crate) fn figures(&self, time: impl Fn(f64) -> String) -> [String; 11] {
-        [
-            self.jobs.to_string(),
-            self.admitted.to_string(),
-            self.finished.to_string(),
-            self.running.to_string(),
-            self.waiting.to_string(),
-            time(self.wait.p50),
-            time(self.wait.p90),
-            time(self.wait.max),
-            self.preempted.to_string(),
-            self.preempts.to_string(),
-            time(self.work_lost),
-        ]
-    }
-}
-
 /// What a queue used of one flavor and resource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

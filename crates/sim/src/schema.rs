@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use k8s_openapi::api::batch::v1::{Job, JobTemplateSpec};
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, PodTemplateSpec};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sluice_api::job::JobKind;
 use sluice_api::{GROUP, crds, defaults};
 use sluice_engine::Kind;
+use sluice_jobs::Schema;
 use sluice_quantity::Quantity;
 
 use crate::json::{self, text};
@@ -42,16 +42,22 @@ pub(crate) fn check(kind: Kind, object: &Value) -> Vec<FieldError> {
                 fields(schema, &filled(kind, object), "", &mut wrong);
             }
         }
-        Kind::Job(JobKind::Job) => {
-            typed::<Job>(object, "", &mut wrong);
-            pods(&object["spec"], "spec", &mut wrong);
-        }
-        Kind::Job(JobKind::JobSet) => {
-            for (index, job) in object["spec"]["replicatedJobs"].as_array().into_iter().flatten().enumerate()
-            {
-                let path = format!("spec.replicatedJobs[{index}].template");
-                typed::<JobTemplateSpec>(&job["template"], &path, &mut wrong);
-                pods(&job["template"]["spec"], &format!("{path}.spec"), &mut wrong);
+        Kind::Job(kind) => {
+            for (pointer, schema) in sluice_jobs::schemas(kind, object) {
+                let part = object.pointer(&pointer).unwrap_or(&Value::Null);
+                let path = sluice_jobs::path_of(&pointer);
+                match schema {
+                    Schema::Job => typed::<Job>(part, &path, &mut wrong),
+                    Schema::JobTemplate => typed::<JobTemplateSpec>(part, &path, &mut wrong),
+                    Schema::PodTemplate => typed::<PodTemplateSpec>(part, &path, &mut wrong),
+                }
+                match schema {
+                    Schema::Job | Schema::JobTemplate => {
+                        counts(&part["spec"], &join(&path, "spec"), &mut wrong);
+                        pods(&part["spec"]["template"], &join(&path, "spec.template"), &mut wrong);
+                    }
+                    Schema::PodTemplate => pods(part, &path, &mut wrong),
+                }
             }
         }
         Kind::Node => typed::<Node>(object, "", &mut wrong),
@@ -91,36 +97,39 @@ fn schemas() -> &'static Schemas {
     })
 }
 
-/// The pods of a Job, by the same schema as those of a Workload.
-fn pods(job: &Value, path: &str, wrong: &mut Vec<FieldError>) {
+/// The pods of a template, by the same schema as those of a Workload.
+fn pods(pods: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     let workload = schemas().get(&("Workload".to_owned(), "v1beta2".to_owned()));
     let template = workload.and_then(|schema| {
         schema.pointer("/properties/spec/properties/podSets/items/properties/template/properties/spec")
     });
     // What typed documents report already is not reported twice.
     if let Some(schema) = template.filter(|_| wrong.is_empty()) {
-        fields(schema, &job["template"]["spec"], &format!("{path}.template.spec"), wrong);
+        fields(schema, &pods["spec"], &format!("{path}.spec"), wrong);
     }
+    for list in ["initContainers", "containers"] {
+        for (index, container) in pods["spec"][list].as_array().into_iter().flatten().enumerate() {
+            for amounts in ["requests", "limits"] {
+                for (resource, amount) in container["resources"][amounts].as_object().into_iter().flatten() {
+                    let written = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+                    if Quantity::parse(&written).is_ok_and(|quantity| quantity.milli_value() < 0) {
+                        let at = format!("{path}.spec.{list}[{index}].resources.{amounts}.{resource}");
+                        wrong.push(FieldError::new(at, format!("expected at least 0, found {written}")));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The numbers of a Job's spec.
+fn counts(job: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     for count in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"] {
         if let Some(count_below) = job[count].as_i64().filter(|n| *n < 0) {
             wrong.push(FieldError::new(
                 join(path, count),
                 format!("expected at least 0, found {count_below}"),
             ));
-        }
-    }
-    for list in ["initContainers", "containers"] {
-        for (index, container) in job["template"]["spec"][list].as_array().into_iter().flatten().enumerate() {
-            for amounts in ["requests", "limits"] {
-                for (resource, amount) in container["resources"][amounts].as_object().into_iter().flatten() {
-                    let written = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-                    if Quantity::parse(&written).is_ok_and(|quantity| quantity.milli_value() < 0) {
-                        let at =
-                            format!("{path}.template.spec.{list}[{index}].resources.{amounts}.{resource}");
-                        wrong.push(FieldError::new(at, format!("expected at least 0, found {written}")));
-                    }
-                }
-            }
         }
     }
 }
@@ -278,6 +287,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use sluice_api::job::JobKind;
 
     fn mistakes(kind: Kind, object: &Value) -> Vec<String> {
         check(kind, object).into_iter().map(|w| format!("{}: {}", w.path, w.message)).collect()
@@ -310,7 +320,7 @@ mod tests {
     fn jobs_and_jobsets_are_told_theirs() {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "imag": "i"}]});
         let job = |spec: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec});
-        let kind = Kind::Job(JobKind::Job);
+        let kind = Kind::Job(JobKind::JOB);
         let all = mistakes(kind, &job(json!({"parallelism": "many", "template": {"spec": pod}})));
         assert!(
             all[0].starts_with("spec.parallelism: invalid type: string \"many\", expected i32"),
@@ -335,7 +345,7 @@ mod tests {
         let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}, "spec": {
             "replicatedJobs": [{"name": "w", "template": {"spec": {"completions": true, "template": {"spec": pod}}}}],
         }});
-        let all = mistakes(Kind::Job(JobKind::JobSet), &set);
+        let all = mistakes(Kind::Job(JobKind::JOB_SET), &set);
         assert!(all[0].starts_with("spec.replicatedJobs[0].template.spec.completions: "), "{all:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_engine::Kind;
 
 use crate::manifest::{Manifest, ManifestError, Manifests, Source};
-use crate::object::KINDS;
+use crate::object;
 use crate::observed::{Observed, RunTimes};
 use crate::options::Options;
 use crate::parts::PartNamespaces;
@@ -35,11 +35,12 @@ fn beside(scenario: &Source, name: &str) -> String {
 
 /// The place of a kind among those that are applied: queues before jobs, jobs in the order of the files.
 fn rank(kind: Kind) -> usize {
+    let others = || object::kinds().filter(|k| !matches!(k, Kind::Job(_)));
     match kind {
-        Kind::Job(_) => KINDS.len(),
+        Kind::Job(_) => others().count(),
         // Those of a cluster.
-        Kind::Pod => KINDS.len() + 1,
-        kind => KINDS.iter().position(|k| *k == kind).unwrap_or(KINDS.len()),
+        Kind::Pod => others().count() + 1,
+        kind => others().position(|k| k == kind).unwrap_or_else(|| others().count()),
     }
 }
 

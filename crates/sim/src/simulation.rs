@@ -22,7 +22,7 @@ use crate::autoscaler::Autoscaler;
 #[cfg(feature = "faults")]
 use crate::faults::FaultRun;
 use crate::machines::Machines;
-use crate::object::KINDS;
+use crate::object::kinds;
 use crate::options::Options;
 use crate::play::Play;
 use crate::pods::Pods;
@@ -190,7 +190,7 @@ impl Simulation {
         for (_, workload) in self.engine.workloads() {
             self.record.observe(self.now, workload);
         }
-        for kind in KINDS.into_iter().chain([Kind::Pod]) {
+        for kind in kinds().chain([Kind::Pod]) {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
             self.feed(Input::Listed { kind, present, as_of: None });
         }

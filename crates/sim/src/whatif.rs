@@ -1,20 +1,14 @@
 //! Two futures side by side: without and with a change. Times in seconds.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::duration::show;
 use crate::manifest::Manifest;
 use crate::object::reference;
 use crate::record::{JobRecord, Record};
 use crate::report::{Report, Totals};
-use crate::table::columns;
-
-/// Jobs that are listed in the text; all are in the documents.
-const MOST_LISTED: usize = 30;
 
 /// What a change brings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -167,103 +161,6 @@ impl Difference {
             after: second.totals,
         }
     }
-
-    /// The difference as text.
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "what changes (before -> after):");
-        let totals = [
-            ("admitted", self.before.admitted, self.after.admitted),
-            ("finished", self.before.finished, self.after.finished),
-            ("running at the end", self.before.running, self.after.running),
-            ("waiting at the end", self.before.waiting, self.after.waiting),
-        ];
-        for (what, before, after) in totals {
-            let _ = writeln!(text, "  {what}: {before} -> {after}");
-        }
-        let _ = writeln!(text, "  preemptions: {} -> {}", self.before.preemptions, self.after.preemptions);
-        self.moved_table(&mut text);
-        let lists = [
-            ("newly preempted", &self.newly_preempted),
-            ("no longer preempted", &self.no_longer_preempted),
-            ("no longer started at all", &self.starved),
-        ];
-        for (what, jobs) in lists {
-            if !jobs.is_empty() {
-                let more = jobs.len().saturating_sub(MOST_LISTED);
-                let shown = jobs[..jobs.len().min(MOST_LISTED)].join(", ");
-                let _ = writeln!(text, "\n{what}: {shown}{}", and_more(more));
-            }
-        }
-        for job in &self.new_jobs {
-            let starts = job.starts.map_or("never starts".to_owned(), |s| format!("starts at {}", time(s)));
-            let _ = writeln!(text, "\nnew: {} {starts}", job.job);
-        }
-        self.queue_tables(&mut text);
-        text
-    }
-
-    fn moved_table(&self, text: &mut String) {
-        if self.moved.is_empty() {
-            let _ = writeln!(text, "\nno job starts at another time");
-            return;
-        }
-        let starts = |s: Option<f64>| s.map_or("never".to_owned(), time);
-        let row = |m: &Moved| {
-            let shift = match (m.before, m.after) {
-                (Some(a), Some(b)) if b < a => format!("{} sooner", time(a - b)),
-                (Some(a), Some(b)) => format!("{} later", time(b - a)),
-                (None, _) => "starts now".to_owned(),
-                (_, None) => "starves".to_owned(),
-            };
-            vec![m.job.clone(), starts(m.before), starts(m.after), shift]
-        };
-        let _ = writeln!(text, "\n{} jobs start at another time:", self.moved.len());
-        let rows: Vec<_> = self.moved.iter().take(MOST_LISTED).map(row).collect();
-        text.push_str(&columns(&["JOB", "BEFORE", "AFTER", ""], &rows));
-        let more = self.moved.len().saturating_sub(MOST_LISTED);
-        if more > 0 {
-            let _ = writeln!(text, "{}", and_more(more).trim_start());
-        }
-    }
-
-    fn queue_tables(&self, text: &mut String) {
-        let arrow = |a: String, b: String| if a == b { a } else { format!("{a} -> {b}") };
-        if !self.queues.is_empty() {
-            let row = |q: &QueueDifference| {
-                vec![
-                    q.name.to_string(),
-                    arrow(time(q.wait_p50.0), time(q.wait_p50.1)),
-                    arrow(time(q.wait_p90.0), time(q.wait_p90.1)),
-                    arrow(q.waiting.0.to_string(), q.waiting.1.to_string()),
-                    arrow(q.preempted.0.to_string(), q.preempted.1.to_string()),
-                ]
-            };
-            let rows: Vec<_> = self.queues.iter().map(row).collect();
-            text.push('\n');
-            text.push_str(&columns(&["QUEUE", "WAIT P50", "WAIT P90", "WAITING", "PREEMPTED"], &rows));
-        }
-        if !self.flavors.is_empty() {
-            let percent = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.1} %"));
-            let row = |f: &FlavorDifference| {
-                vec![f.flavor.to_string(), f.resource.to_string(), arrow(percent(f.before), percent(f.after))]
-            };
-            let rows: Vec<_> = self.flavors.iter().map(row).collect();
-            text.push('\n');
-            text.push_str(&columns(&["FLAVOR", "RESOURCE", "USED"], &rows));
-        }
-    }
-}
-
-fn and_more(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(" and {more} more") }
-}
-
-fn time(seconds: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "made from milliseconds in 64 bits")]
-    let millis = libm::round(seconds * 1000.0) as i64;
-    show(millis)
 }
 
 fn queues(before: &Report, after: &Report) -> Vec<QueueDifference> {

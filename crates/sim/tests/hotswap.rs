@@ -200,7 +200,7 @@ fn without_anybody_to_make_way_a_jobset_waits_for_its_nodes() {
     let mut simulation = with_events(alone, &events);
     after(&mut simulation, 16);
     assert_eq!(simulation.objects(Kind::Pod).count(), 4, "the others ended with the JobSet's restart");
-    let jobset = ObjectRef::namespaced(Kind::Job(JobKind::JobSet), "default", HIGH);
+    let jobset = ObjectRef::namespaced(Kind::Job(JobKind::JOB_SET), "default", HIGH);
     assert_eq!(simulation.object(&jobset).unwrap()["status"]["restarts"], 1);
     simulation.run(|_| {}).unwrap();
     assert_eq!(story(&simulation, HIGH)[1..], ["0:00 admitted", "80:00 finished"]);
@@ -275,7 +275,7 @@ fn pods_that_were_read_from_a_cluster_stay_where_they_are() {
         Kind::PriorityClass,
         Kind::Node,
         Kind::Workload,
-        Kind::Job(JobKind::JobSet),
+        Kind::Job(JobKind::JOB_SET),
         Kind::Pod,
     ] {
         let found = before.objects(kind).map(|(_, value)| value.clone());

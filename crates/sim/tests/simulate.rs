@@ -1,6 +1,8 @@
-//! Whole simulations: the scenarios of `examples/simulate`, determinism, conservation of quota, reports, what-if, replay.
+//! Whole simulations: the scenarios of `examples/simulate`, determinism, conservation of quota, reports, replay.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod worlds;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,41 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use sluice_sim::replay::Replay;
-use sluice_sim::{
-    File, Manifests, Options, Record, Report, Simulation, html, prepare, prepare_with_log, series, settings,
-    whatif,
-};
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate")
-}
-
-fn options(manifests: &Manifests) -> Options {
-    let mut options = Options::new(Options::default_configuration());
-    settings(&mut options, &manifests.scenarios, false);
-    options.audit = true;
-    options
-}
-
-fn example(name: &str) -> (Manifests, BTreeMap<String, String>) {
-    let text = fs::read_to_string(folder().join(name)).unwrap();
-    let manifests = Manifests::read(&[File { name: name.to_owned(), text, named: true }]).unwrap();
-    let files =
-        manifests.scenarios.iter().flat_map(|(_, s)| s.files().map(str::to_owned).collect::<Vec<_>>());
-    let files = files.map(|name| (name.clone(), fs::read_to_string(folder().join(&name)).unwrap())).collect();
-    (manifests, files)
-}
-
-fn run(name: &str) -> Simulation {
-    let (manifests, files) = example(name);
-    let mut simulation = prepare(&manifests, &files, options(&manifests)).unwrap();
-    simulation.run(|_| {}).unwrap();
-    simulation
-}
-
-fn report(simulation: &Simulation) -> Report {
-    Report::new(simulation.record(), simulation.lasted(), 0, Vec::new())
-}
+use sluice_sim::{File, Manifests, Options, Record, prepare, prepare_with_log, series};
+use worlds::{example, folder, options, report, run};
 
 fn events(record: &Record) -> Vec<String> {
     let known = ["admitted", "preempted", "evicted", "finished"];
@@ -82,12 +51,6 @@ fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
         }
     }
     assert!(compared >= 5, "only {compared} orders were compared");
-}
-
-#[test]
-fn a_small_world_reads_as_it_always_did() {
-    let simulation = run("tpu-preemption.yaml");
-    insta::assert_snapshot!(report(&simulation).table(None));
 }
 
 #[test]
@@ -350,34 +313,6 @@ fn a_job_whose_pods_terminated_when_it_was_read_from_a_cluster_does_not_wait_for
 }
 
 #[test]
-fn a_changed_quota_is_compared_with_the_future_without_it() {
-    let (base, files) = example("arrivals.yaml");
-    let mut changed = base.clone();
-    let mut queue = base.objects.iter().find(|m| m.object["metadata"]["name"] == "team-b").unwrap().clone();
-    let queue_object = base
-        .objects
-        .iter()
-        .find(|m| m.object["kind"] == "ClusterQueue" && m.object["metadata"]["name"] == "team-b");
-    queue.clone_from(queue_object.unwrap());
-    queue.object["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = 8.into();
-    changed.objects = whatif::overlay(changed.objects, vec![queue]);
-    let play = |manifests: &Manifests| {
-        let options = Options { audit: false, ..options(manifests) };
-        let mut simulation = prepare(manifests, &files, options).unwrap();
-        simulation.run(|_| {}).unwrap();
-        simulation
-    };
-    let (before, after) = (play(&base), play(&changed));
-    let same = whatif::Difference::new(before.record(), before.lasted(), before.record(), before.lasted(), 0);
-    assert!(same.moved.is_empty() && same.queues.is_empty() && same.flavors.is_empty());
-    let difference =
-        whatif::Difference::new(before.record(), before.lasted(), after.record(), after.lasted(), 0);
-    let later = difference.moved.iter().filter(|m| m.job.starts_with("team-b/")).count();
-    assert!(later > 0, "{}", difference.table());
-    assert!(difference.table().contains("later"), "{}", difference.table());
-}
-
-#[test]
 fn a_recorded_run_replays_byte_for_byte_and_a_changed_one_is_told() {
     let (manifests, files) = example("cohort-borrowing.yaml");
     let lines = Arc::new(Mutex::new(Vec::new()));
@@ -402,18 +337,6 @@ fn a_recorded_run_replays_byte_for_byte_and_a_changed_one_is_told() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_stays_small() {
-    let simulation = run("arrivals.yaml");
-    let page = html::page(simulation.record(), &report(&simulation), simulation.lasted());
-    assert!(page.len() < 1_000_000, "{} bytes", page.len());
-    for outside in ["http://", "https://", "src=", "@import", "url("] {
-        assert!(!page.contains(outside), "{outside}");
-    }
-    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
-    assert!(page.contains("preempted") && page.contains("Queue depth"));
-}
-
-#[test]
 fn a_workload_without_a_job_starts_and_so_is_not_evicted() {
     let world = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: plain}\n---\n\
                  apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: cq}\nspec:\n  namespaceSelector: {}\n  \
@@ -429,7 +352,7 @@ fn a_workload_without_a_job_starts_and_so_is_not_evicted() {
         prepare(&manifests, &BTreeMap::new(), Options::new(Options::default_configuration())).unwrap();
     simulation.run(|_| {}).unwrap();
     let report = report(&simulation);
-    assert_eq!((report.totals.finished, report.queues[0].work_lost), (1, 0.0), "{}", report.table(None));
+    assert_eq!((report.totals.finished, report.queues[0].work_lost), (1, 0.0), "{report:?}");
     assert!((report.seconds - 36_000.0).abs() < 1.0, "{}", report.seconds);
 }
 

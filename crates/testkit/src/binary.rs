@@ -18,7 +18,7 @@ pub fn binary() -> Result<PathBuf> {
     let found = BINARY.get_or_init(|| match given() {
         Some(path) => fs::canonicalize(&path)
             .map_err(|error| format!("looking for {VARIABLE}={}: {error}", path.display())),
-        None => build("sluice-manager", "sluice").map_err(|error| format!("{error:#}")),
+        None => build("sluice-cli", "sluice").map_err(|error| format!("{error:#}")),
     });
     found.clone().map_err(|error| anyhow!("{error}"))
 }

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use crate::process::{Program, Watchdog};
-use crate::wait::{Look, eventually};
+use crate::wait::{Progress, eventually};
 
 /// Until the browser answers, whatever it is asked.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -217,14 +217,14 @@ async fn address(program: &mut Program, file: &Path) -> Result<String> {
         if let Ok(mut program) = program.lock()
             && let Err(error) = program.check()
         {
-            return Ok(Look::Never(format!("{error:#}")));
+            return Ok(Progress::Never(format!("{error:#}")));
         }
         let text = fs::read_to_string(file)?;
         Ok(match text.split_once('\n') {
             Some((port, path)) if path.starts_with('/') => {
-                Look::Done(format!("ws://127.0.0.1:{port}{}", path.trim_end()))
+                Progress::Done(format!("ws://127.0.0.1:{port}{}", path.trim_end()))
             }
-            _ => Look::NotYet(text),
+            _ => Progress::NotYet(text),
         })
     })
     .await

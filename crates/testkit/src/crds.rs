@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 
-use crate::wait::{Look, eventually, look};
+use crate::wait::{Progress, eventually, progress};
 
 /// How long the API server may take to serve a new kind.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -57,13 +57,13 @@ pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition
         let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         eventually(&format!("{} to be served", crd.spec.names.plural), DEADLINE, || async {
             objects.list(&ListParams::default().limit(1)).await?;
-            Ok(Look::Done(()))
+            Ok(Progress::Done(()))
         })
         .await?;
     }
     eventually("the definitions in the discovery", DEADLINE, || async {
         let missing = undiscovered(&client.list_api_groups_aggregated().await?, crds);
-        Ok(look(missing.is_empty(), format!("without {}", missing.join(", "))))
+        Ok(progress(missing.is_empty(), format!("without {}", missing.join(", "))))
     })
     .await
 }
@@ -107,7 +107,7 @@ pub async fn wait_until_converting(client: &Client) -> Result<()> {
             let conversion = api.get(name).await?.spec.conversion.unwrap_or_default();
             let config = conversion.webhook.and_then(|webhook| webhook.client_config).unwrap_or_default();
             let has_authority = config.ca_bundle.is_some_and(|bundle| !bundle.0.is_empty());
-            Ok(look(conversion.strategy != "Webhook" || has_authority, "not there"))
+            Ok(progress(conversion.strategy != "Webhook" || has_authority, "not there"))
         })
         .await?;
     }

@@ -15,7 +15,7 @@ use crate::cgroup::MemoryCgroup;
 use crate::plane::ControlPlane;
 use crate::process::Program;
 use crate::setup::{Limits, Setup};
-use crate::wait::{Look, eventually};
+use crate::wait::{Progress, eventually};
 
 /// How long a manager may take until it is ready.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
@@ -83,10 +83,10 @@ impl Manager {
             if let Ok(mut program) = program.lock()
                 && let Err(error) = program.check()
             {
-                return Ok(Look::Never(format!("{error:#}")));
+                return Ok(Progress::Never(format!("{error:#}")));
             }
             let (status, body) = health(port, "/readyz").await?;
-            Ok(if status == 200 { Look::Done(()) } else { Look::NotYet(format!("{status} {body}")) })
+            Ok(if status == 200 { Progress::Done(()) } else { Progress::NotYet(format!("{status} {body}")) })
         });
         if let Err(error) = looked.await {
             bail!("{error:#}\nthe manager's log ends:\n{}", self.log_tail(20));

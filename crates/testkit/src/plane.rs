@@ -19,7 +19,7 @@ use crate::kubeconfig::{self, User};
 use crate::plane_parts as parts;
 use crate::ports::free_ports;
 use crate::process::{Program, Watchdog};
-use crate::wait::{Look, eventually, look};
+use crate::wait::{Progress, eventually, progress};
 
 /// How long a program of the plane may take until it serves.
 pub(crate) const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -172,9 +172,9 @@ impl ControlPlane {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         eventually("the service account default/default", START_DEADLINE, || async {
             if let Err(error) = self.check() {
-                return Ok(Look::Never(format!("{error:#}")));
+                return Ok(Progress::Never(format!("{error:#}")));
             }
-            Ok(look(accounts.get_opt("default").await?.is_some(), "not there"))
+            Ok(progress(accounts.get_opt("default").await?.is_some(), "not there"))
         })
         .await
     }
@@ -202,17 +202,17 @@ impl ControlPlane {
         let client = self.client().await?;
         eventually("the API server's /readyz", START_DEADLINE, || async {
             if let Err(error) = self.check() {
-                return Ok(Look::Never(format!("{error:#}")));
+                return Ok(Progress::Never(format!("{error:#}")));
             }
             let request = http::Request::get("/readyz").body(Vec::new())?;
             let answer = client.request_text(request).await?;
-            Ok(look(answer == "ok", answer))
+            Ok(progress(answer == "ok", answer))
         })
         .await?;
         // Ready does not include the built-in namespaces, and nearly every test uses this one.
         let namespaces: Api<Namespace> = Api::all(client);
         eventually("the namespace default", START_DEADLINE, || async {
-            Ok(look(namespaces.get_opt("default").await?.is_some(), "not there"))
+            Ok(progress(namespaces.get_opt("default").await?.is_some(), "not there"))
         })
         .await
     }
@@ -310,8 +310,8 @@ impl ControlPlane {
         let accounts: Api<ServiceAccount> = Api::namespaced(client, name);
         eventually("the namespace's service account", START_DEADLINE, || async {
             Ok(match accounts.get_opt("default").await? {
-                Some(_) => Look::Done(()),
-                None => Look::NotYet("not there".to_owned()),
+                Some(_) => Progress::Done(()),
+                None => Progress::NotYet("not there".to_owned()),
             })
         })
         .await

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 
 use crate::plane::{ControlPlane, START_DEADLINE};
 use crate::plane_parts as parts;
-use crate::wait::{eventually, look};
+use crate::wait::{eventually, progress};
 
 /// A program of the plane that a test may stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl ControlPlane {
         eventually("the API server to find etcd", START_DEADLINE, || async {
             let request = http::Request::get("/readyz").body(Vec::new())?;
             let answer = client.request_text(request).await?;
-            Ok(look(answer == "ok", answer))
+            Ok(progress(answer == "ok", answer))
         })
         .await
     }

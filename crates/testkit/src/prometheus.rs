@@ -16,7 +16,7 @@ use crate::assets::workspace;
 use crate::plane::ControlPlane;
 use crate::ports::free_ports;
 use crate::process::Program;
-use crate::wait::{Look, eventually};
+use crate::wait::{Progress, eventually};
 
 const DEADLINE: Duration = Duration::from_mins(1);
 
@@ -142,10 +142,10 @@ impl Prometheus {
             if let Ok(mut program) = mutex.lock()
                 && let Err(error) = program.check()
             {
-                return Ok(Look::Never(format!("{error:#}")));
+                return Ok(Progress::Never(format!("{error:#}")));
             }
             client.request_text(Request::get("/-/ready").body(Vec::new())?).await?;
-            Ok(Look::Done(()))
+            Ok(Progress::Done(()))
         })
         .await?;
         Ok(Self { _program: program, client })

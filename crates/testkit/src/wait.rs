@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// What one look at the world found.
-pub enum Look<T> {
+/// How far a condition is.
+pub enum Progress<T> {
     /// It is as it should be.
     Done(T),
     /// Not yet; this is what there is.
@@ -16,8 +16,8 @@ pub enum Look<T> {
 }
 
 /// A condition that holds, or what there is instead.
-pub fn look(holds: bool, seen: impl Display) -> Look<()> {
-    if holds { Look::Done(()) } else { Look::NotYet(seen.to_string()) }
+pub fn progress(holds: bool, seen: impl Display) -> Progress<()> {
+    if holds { Progress::Done(()) } else { Progress::NotYet(seen.to_string()) }
 }
 
 /// The pause between two looks, at first.
@@ -33,7 +33,7 @@ fn pause(waited: Duration) -> Duration {
 /// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away.
 pub async fn eventually<T, F>(what: &str, deadline: Duration, mut condition: impl FnMut() -> F) -> Result<T>
 where
-    F: Future<Output = Result<Look<T>>>,
+    F: Future<Output = Result<Progress<T>>>,
 {
     let started = Instant::now();
     let mut seen = "nothing yet".to_owned();
@@ -41,9 +41,9 @@ where
         // A hanging request must not outlive the deadline.
         let left = deadline.saturating_sub(started.elapsed()).max(PAUSE);
         match tokio::time::timeout(left, condition()).await {
-            Ok(Ok(Look::Done(value))) => return Ok(value),
-            Ok(Ok(Look::NotYet(now))) => seen = now,
-            Ok(Ok(Look::Never(why))) => bail!("{what}: never, because {why}"),
+            Ok(Ok(Progress::Done(value))) => return Ok(value),
+            Ok(Ok(Progress::NotYet(now))) => seen = now,
+            Ok(Ok(Progress::Never(why))) => bail!("{what}: never, because {why}"),
             Ok(Err(error)) => seen = format!("{error:#}"),
             // The last look has little time left: the result of the one before says more.
             Err(_) => seen = format!("a look that did not finish; before that {seen}"),
@@ -58,11 +58,11 @@ where
 /// Checks that the condition holds at every look for as long as `period`; the error says when it first did not.
 pub async fn consistently<F>(what: &str, period: Duration, mut condition: impl FnMut() -> F) -> Result<()>
 where
-    F: Future<Output = Result<Look<()>>>,
+    F: Future<Output = Result<Progress<()>>>,
 {
     let started = Instant::now();
     while started.elapsed() < period {
-        if let Look::NotYet(seen) | Look::Never(seen) = condition().await? {
+        if let Progress::NotYet(seen) | Progress::Never(seen) = condition().await? {
             bail!("{what}: no longer true after {:?}; seen: {seen}", started.elapsed());
         }
         tokio::time::sleep(PAUSE).await;
@@ -80,7 +80,9 @@ mod tests {
         let value = eventually("three looks", Duration::from_secs(10), || {
             looks += 1;
             let seen = looks;
-            async move { Ok(if seen < 3 { Look::NotYet(format!("{seen} looks")) } else { Look::Done(seen) }) }
+            async move {
+                Ok(if seen < 3 { Progress::NotYet(format!("{seen} looks")) } else { Progress::Done(seen) })
+            }
         });
         assert_eq!(value.await.unwrap(), 3);
     }
@@ -94,7 +96,8 @@ mod tests {
     #[tokio::test]
     async fn the_error_tells_what_was_seen_last() {
         let failed =
-            eventually("a miracle", Duration::from_millis(1), || async { Ok(look(false, "nothing")) }).await;
+            eventually("a miracle", Duration::from_millis(1), || async { Ok(progress(false, "nothing")) })
+                .await;
         assert_eq!(failed.unwrap_err().to_string(), "a miracle: not within 1ms; last seen: nothing");
     }
 
@@ -104,7 +107,7 @@ mod tests {
         let failed = consistently("peace", Duration::from_secs(10), || {
             looks += 1;
             let holds = looks < 2;
-            async move { Ok(look(holds, "war")) }
+            async move { Ok(progress(holds, "war")) }
         });
         assert!(failed.await.unwrap_err().to_string().ends_with("seen: war"));
     }

@@ -9,15 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
+use sluice_api::config::{NOT_BUILT, NotBuilt};
+use sluice_api::job::{Integration, JobKind};
 use sluice_testkit::assets::{self, Tool};
 
 /// First line of every file that this command writes into `config/`.
 const HEADER: &str =
     "# Rendered from charts/sluice by `cargo xtask manifests`; edit the chart, not this file.\n";
-/// The namespace that the plain manifests install into (reference 08, 8.6).
+/// The namespace that the plain manifests install into (docs/reference/08-tooling.md 8.6).
 const NAMESPACE: &str = "kueue-system";
 /// Folders of `config/` that this command owns. `config/crd` belongs to `cargo xtask crds`.
 const FOLDERS: [&str; 5] = ["default", "manager", "prometheus", "rbac", "webhook"];
+
+/// The chart's template with the job kinds.
+const INTEGRATIONS: &str = "charts/sluice/templates/_integrations.tpl";
 
 /// Write the chart's CRDs and the plain manifests of config/.
 #[derive(clap::Args)]
@@ -43,6 +48,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// What differs from what should be there, one line per file; written, too, unless `check`.
 fn bring_up_to_date(root: &Path, check: bool) -> Result<Vec<String>> {
     let mut drift = Vec::new();
+    let integrations = BTreeMap::from([(PathBuf::from(INTEGRATIONS), integrations())]);
+    write(root, &integrations, check, &mut drift)?;
     // First the CRDs: the chart renders them.
     let crds = crds_of_the_chart(root)?;
     reconcile(root, Path::new("charts/sluice/files/crds"), &crds, check, &mut drift)?;
@@ -77,17 +84,45 @@ fn reconcile(
             fs::remove_file(root.join(stale)).with_context(|| format!("removing {}", stale.display()))?;
         }
     }
+    write(root, files, check, drift)
+}
+
+/// Writes what differs, or says so.
+fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool, drift: &mut Vec<String>) -> Result<()> {
     for (path, text) in files {
         if fs::read_to_string(root.join(path)).is_ok_and(|there| there == *text) {
             continue;
         }
         drift.push(format!("{}: {}", path.display(), if check { "differs" } else { "written" }));
         if !check {
-            fs::create_dir_all(root.join(folder)).with_context(|| format!("making {}", folder.display()))?;
+            let folder = root.join(path.parent().unwrap_or(Path::new("")));
+            fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
             fs::write(root.join(path), text).with_context(|| format!("writing {}", path.display()))?;
         }
     }
     Ok(())
+}
+
+/// The job kinds, as the chart's templates read them: those that are built, and those of Kueue's that are not.
+fn integrations() -> String {
+    let mut text = "{{/* Written by `cargo xtask manifests` from the registry of job kinds. */}}\n\
+         {{/* The job kinds, as a YAML map framework → facts. A framework that managerConfig lists and that is not here gets no webhook and\n\
+         no right; the manager refuses it, or, in Kueue's default list, relies on the policy of notBuiltKinds. */}}\n\
+         {{- define \"sluice.jobKinds\" -}}\n"
+        .to_owned();
+    for kind in JobKind::ALL {
+        let Integration { framework, group, version, plural, parts, confirms_stops, .. } = kind.integration();
+        let (name, parts) = (kind.kind().to_lowercase(), parts.unwrap_or_default());
+        let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
+        let more = format!("parts: {parts:?}, confirmsStops: {confirms_stops}");
+        text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
+    }
+    text += "{{- end }}\n\n{{/* The frameworks of Kueue that are not built. */}}\n{{- define \"sluice.knownNotBuilt\" -}}\n";
+    for NotBuilt { framework, group, resource } in NOT_BUILT {
+        let group = if group.is_empty() { "\"\"" } else { group };
+        text.extend([framework, ": {group: ", group, ", resource: ", resource, "}\n"]);
+    }
+    text + "{{- end }}\n"
 }
 
 /// The files of `config/crd`, as the chart carries them.

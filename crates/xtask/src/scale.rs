@@ -2,7 +2,7 @@
 //!
 //! Each world is measured in a process of its own (`xtask scale N`): single events while everything waits, the drain of
 //! all that is pending, and single events while the quota is used up: one workload ends, everything that is inadmissible in its
-//! cohort tree is tried again (reference 06, 6.4 "Flush"), and the next one takes its place. What such an event touches are
+//! cohort tree is tried again (docs/reference/06-algorithm.md 6.4 "Flush"), and the next one takes its place. What such an event touches are
 //! the heads of that tree, so the table has the time per head, too. Times are CPU time.
 
 use std::process::{Command, ExitCode, Stdio};

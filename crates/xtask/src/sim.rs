@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use sluice_ctl::table;
+use sluice_sim::Simulation;
 use sluice_sim::faults::PerFault;
-use sluice_sim::{Simulation, table};
 
 /// Play seeded worlds on bad days: watches that lag and break, writes that fail, managers that crash, clocks that jump.
 #[derive(clap::Args)]

@@ -1,10 +1,13 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
-//! depend on which, citations of the reference, retired words, and files that are generated.
+//! depend on which, files that import one another in a circle, citations of the reference, retired words, and files that are generated.
 //!
 //! Prints every finding, and fails when there is one.
 
+mod circles;
 mod citations;
+mod imports;
 mod retired;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +36,7 @@ const FORBIDDEN: [(&str, &str); 7] = [
 ];
 
 /// Which crates of the workspace a crate may depend on, and which crates of others it must not.
-const CRATES: [Crate; 12] = [
+const CRATES: [Crate; 14] = [
     pure("sluice-quantity", &[]),
     pure("sluice-selector", &[]),
     pure("sluice-core", &["sluice-quantity", "sluice-selector"]),
@@ -48,21 +51,20 @@ const CRATES: [Crate; 12] = [
         "sluice-sim",
         &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-quantity", "sluice-selector", "sluice-core"],
     ),
+    Crate { name: "sluice-client", may_use: &["sluice-api"], forbidden: &["axum"] },
     Crate {
         name: "sluice-manager",
-        may_use: &[
-            "sluice-engine",
-            "sluice-jobs",
-            "sluice-api",
-            "sluice-sim",
-            "sluice-ctl",
-            "sluice-quantity",
-        ],
+        may_use: &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-client"],
         forbidden: &[],
     },
     Crate {
         name: "sluice-ctl",
-        may_use: &["sluice-api", "sluice-engine", "sluice-sim", "sluice-quantity"],
+        may_use: &["sluice-api", "sluice-sim", "sluice-client", "sluice-quantity"],
+        forbidden: &["axum"],
+    },
+    Crate {
+        name: "sluice-cli",
+        may_use: &["sluice-api", "sluice-client", "sluice-ctl", "sluice-manager"],
         forbidden: &["axum"],
     },
     Crate { name: "sluice-testkit", may_use: &["sluice-api"], forbidden: &[] },
@@ -120,6 +122,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     findings.extend(forgotten_exceptions(&files));
     findings.extend(clippy_lists(&files));
+    findings.extend(circles::check(&files));
     findings.extend(citations::check(&files));
     findings.extend(retired::check(&files));
     findings.extend(dependencies(&packages));

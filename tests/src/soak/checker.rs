@@ -12,7 +12,7 @@ use serde_json::Value;
 use sluice_testkit::etcd::Change;
 
 use objects::{Job, Pod, Workload};
-use quota::Quotas;
+use quota::{FlavorResource, Quotas};
 
 const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
 const CLUSTER_QUEUES: &str = "/registry/kueue.x-k8s.io/clusterqueues/";
@@ -351,10 +351,32 @@ impl Checker {
             if same_queue && *amount <= held {
                 continue;
             }
-            if let Some(text) = self.quotas.above(&admission.queue, resource) {
+            if self.quotas.above(&admission.queue, resource).is_some()
+                && let Some(text) = self.above_without_orphans(&admission.queue, resource)
+            {
                 self.note(Rule::AboveQuota, key, text);
             }
         }
+    }
+
+    /// What is above its limit without that which counts nowhere: deactivated Workloads whose job, which would release them, is gone
+    /// (docs/reference/11-observed.md 11.1.6).
+    fn above_without_orphans(&mut self, queue: &str, key: &FlavorResource) -> Option<String> {
+        let gone = |workload: &Workload| workload.job.as_ref().is_none_or(|uid| !self.keys.contains_key(uid));
+        let orphans = self.workloads.values().filter(|workload| workload.inactive && gone(workload));
+        let orphans: Vec<_> = orphans.cloned().collect();
+        let mut above = None;
+        for sign in [-1, 1] {
+            for orphan in &orphans {
+                if let Some(admission) = &orphan.admission {
+                    self.quotas.add(&admission.queue, &orphan.usage, sign);
+                }
+            }
+            if sign < 0 {
+                above = self.quotas.above(queue, key);
+            }
+        }
+        above
     }
 
     /// A Workload no longer covers its job, or no longer holds quota: nothing may run on it.

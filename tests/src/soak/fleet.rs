@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{Balancer, ControlPlane, FaultProxy, Manager, Setup, chart, crds};
 use tokio::task::JoinHandle;
 
@@ -136,7 +136,7 @@ impl Fleet {
     pub async fn leader_but(&self, not: Option<usize>) -> Result<usize> {
         eventually("a leader", LEADERLESS, || async {
             let leader = self.leader().await.filter(|leader| Some(*leader) != not);
-            Ok(leader.map_or_else(|| Look::NotYet("none".to_owned()), Look::Done))
+            Ok(leader.map_or_else(|| Progress::NotYet("none".to_owned()), Progress::Done))
         })
         .await
     }
@@ -189,7 +189,7 @@ impl Fleet {
             let health = lock(replica).setup.health;
             eventually("the audit to find nothing", LEADERLESS, || async {
                 let (status, text) = sluice_testkit::health(health, "/debug/audit?pause=true").await?;
-                Ok(look(status == 200 && text == "no differences\n", text))
+                Ok(progress(status == 200 && text == "no differences\n", text))
             })
             .await?;
         }

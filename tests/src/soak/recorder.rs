@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_testkit::ControlPlane;
 use sluice_testkit::etcd::{Change, Etcd};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use tokio::task::JoinHandle;
 
 use super::checker::{Checker, is_relevant};
@@ -75,14 +75,14 @@ impl Recorder {
     pub async fn catch_up(&self) -> Result<()> {
         let mut mark = 0;
         eventually("etcd to take a mark", CATCH_UP, || async {
-            Ok(sluice_testkit::wait::Look::Done(self.etcd.put(MARK, &json!({})).await?))
+            Ok(sluice_testkit::wait::Progress::Done(self.etcd.put(MARK, &json!({})).await?))
         })
         .await
         .map(|revision| mark = revision)?;
         eventually("the recorder to have seen everything", CATCH_UP, || async {
             self.check()?;
             let shared = lock(&self.shared);
-            Ok(look(shared.seen >= mark, format!("{} of {mark}; {}", shared.seen, shared.trouble)))
+            Ok(progress(shared.seen >= mark, format!("{} of {mark}; {}", shared.seen, shared.trouble)))
         })
         .await
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use sluice_testkit::etcd::STORE_JSON;
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, jobset};
 
 use super::checker::{Account, Rule, Violation};
@@ -198,7 +198,7 @@ async fn wait_for_the_end(recorder: &Recorder) -> Result<()> {
 async fn wait_for_rest(recorder: &Recorder) -> Result<()> {
     let waited = eventually("no quota to be in use", REST, || async {
         let used = recorder.checker(|checker| checker.in_use());
-        Ok(if used.is_empty() { Look::Done(()) } else { Look::NotYet(used.join(", ")) })
+        Ok(if used.is_empty() { Progress::Done(()) } else { Progress::NotYet(used.join(", ")) })
     });
     // The checker names what is in use.
     let _ = waited.await;
@@ -208,7 +208,7 @@ async fn wait_for_rest(recorder: &Recorder) -> Result<()> {
 async fn wait_until_gone(recorder: &Recorder) -> Result<()> {
     let waited = eventually("everything to be gone", CLEAN_UP, || async {
         let left = recorder.checker(|checker| checker.objects());
-        Ok(if left == 0 { Look::Done(()) } else { Look::NotYet(left.to_string()) })
+        Ok(if left == 0 { Progress::Done(()) } else { Progress::NotYet(left.to_string()) })
     });
     // The checker names what is left.
     let _ = waited.await;

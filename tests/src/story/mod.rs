@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kube::Client;
 use sluice_testkit::ControlPlane;
 use sluice_testkit::kubectl::{kubectl, try_kubectl};
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 
 pub use events::{Happened, Recorder};
 pub use format::{Expected, Scenario};
@@ -100,7 +100,7 @@ async fn run_step(
                 missing.push(format!("{} should be {:?}: {seen}", wanted.job, wanted.is));
             }
         }
-        Ok(if missing.is_empty() { Look::Done(()) } else { Look::NotYet(missing.join("; ")) })
+        Ok(if missing.is_empty() { Progress::Done(()) } else { Progress::NotYet(missing.join("; ")) })
     })
     .await
 }
@@ -117,8 +117,8 @@ async fn check_events(recorder: &Recorder, scenario: &Scenario) -> Result<()> {
     eventually("the scenario's events", Duration::from_secs(10), || async {
         let happened = recorder.so_far();
         Ok(match wrong(&happened, scenario) {
-            None => Look::Done(()),
-            Some(why) => Look::NotYet(format!("{why}; what happened: {happened:?}")),
+            None => Progress::Done(()),
+            Some(why) => Progress::NotYet(format!("{why}; what happened: {happened:?}")),
         })
     })
     .await
@@ -159,7 +159,11 @@ async fn clean(plane: &ControlPlane, client: &Client, applied: &[PathBuf]) -> Re
     }
     eventually("no Workload is left", Duration::from_mins(1), || async {
         let left = events::workloads(client).await?;
-        Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{} Workloads", left.len())) })
+        Ok(if left.is_empty() {
+            Progress::Done(())
+        } else {
+            Progress::NotYet(format!("{} Workloads", left.len()))
+        })
     })
     .await
 }

@@ -12,7 +12,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::{Patch, Step, ask_controller, observe, start, stop, suspend};
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{nodes, shared};
 
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -70,10 +70,10 @@ impl TestJobs {
             let object = self.get(name).await;
             let active = object["status"]["active"].as_i64().unwrap_or(0);
             match self.patch(name, &make(&observe(self.kind, &object))).await {
-                Ok(object) => Ok(Look::Done(object)),
-                Err(409) => Ok(Look::NotYet("conflict".to_owned())),
-                Err(422) if active > 0 => Ok(Look::NotYet(format!("{active} active pods"))),
-                Err(code) => Ok(Look::Never(format!("{code} on {object}"))),
+                Ok(object) => Ok(Progress::Done(object)),
+                Err(409) => Ok(Progress::NotYet("conflict".to_owned())),
+                Err(422) if active > 0 => Ok(Progress::NotYet(format!("{active} active pods"))),
+                Err(code) => Ok(Progress::Never(format!("{code} on {object}"))),
             }
         })
         .await
@@ -84,7 +84,7 @@ impl TestJobs {
     async fn wait(&self, name: &str, what: &str, holds: impl Fn(&JobView) -> bool) -> JobView {
         eventually(&format!("{name}: {what}"), DEADLINE, || async {
             let object = self.get(name).await;
-            Ok(look(holds(&observe(self.kind, &object)), object["status"].to_string()))
+            Ok(progress(holds(&observe(self.kind, &object)), object["status"].to_string()))
         })
         .await
         .unwrap();
@@ -162,8 +162,8 @@ fn step(patch: Patch) -> Step {
 #[tokio::test]
 async fn a_patch_of_what_was_not_seen_is_a_conflict() {
     for (kind, namespace, object) in [
-        (JobKind::Job, "adapters-stale-job", job("stale", &json!({}))),
-        (JobKind::JobSet, "adapters-stale-set", jobset("stale")),
+        (JobKind::JOB, "adapters-stale-job", job("stale", &json!({}))),
+        (JobKind::JOB_SET, "adapters-stale-set", jobset("stale")),
     ] {
         let test_jobs = test_jobs(namespace, kind).await;
         let seen = observe(kind, &test_jobs.create(object).await);
@@ -180,14 +180,14 @@ async fn a_patch_of_what_was_not_seen_is_a_conflict() {
 
 #[tokio::test]
 async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() {
-    let test_jobs = test_jobs("adapters-stop", JobKind::Job).await;
+    let test_jobs = test_jobs("adapters-stop", JobKind::JOB).await;
     let pool = nodes::pool("adapters-stop", 1).label("disk", "ssd").label("test-pool", "adapters-stop");
     pool.make(&test_jobs.client).await.unwrap();
     for done in 0..=3 {
         let name = format!("cut-{done}");
         let annotations = json!({"kueue.x-k8s.io/job-min-parallelism": "1", "sluice.dev/run-seconds": "600"});
         let created = test_jobs.create(job(&name, &annotations)).await;
-        let original = observe(JobKind::Job, &created);
+        let original = observe(JobKind::JOB, &created);
         let additions = additions(&original, "adapters-stop");
         test_jobs.act(&name, |view| step(start(view, &additions).unwrap())).await;
         let running = test_jobs.wait(&name, "one pod is ready", |view| view.active && view.pods_ready).await;
@@ -206,12 +206,12 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
                     next(view)
                 })
                 .await;
-            assert_eq!(observe(JobKind::Job, &now).suspended, is_last.get(), "after step {n}");
+            assert_eq!(observe(JobKind::JOB, &now).suspended, is_last.get(), "after step {n}");
             if is_last.get() {
                 break;
             }
         }
-        while !observe(JobKind::Job, &test_jobs.get(&name).await).suspended {
+        while !observe(JobKind::JOB, &test_jobs.get(&name).await).suspended {
             test_jobs.act(&name, next).await;
         }
         let view = test_jobs.wait(&name, "no pods", |view| view.suspended && !view.active).await;
@@ -224,7 +224,7 @@ async fn a_job_that_ran_with_fewer_pods_is_restored_whenever_its_stop_was_cut() 
 
 #[tokio::test]
 async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
-    let test_jobs = test_jobs("adapters-ask", JobKind::Job).await;
+    let test_jobs = test_jobs("adapters-ask", JobKind::JOB).await;
     // One that it has looked at, and one that it has not, as far as its status says.
     for name in ["seen", "new"] {
         test_jobs.create(job(name, &json!({}))).await;
@@ -260,9 +260,9 @@ async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
 
 #[tokio::test]
 async fn a_jobset_is_restored_by_one_patch() {
-    let test_jobs = test_jobs("adapters-jobset", JobKind::JobSet).await;
+    let test_jobs = test_jobs("adapters-jobset", JobKind::JOB_SET).await;
     let created = test_jobs.create(jobset("restored")).await;
-    let original = observe(JobKind::JobSet, &created);
+    let original = observe(JobKind::JOB_SET, &created);
     let additions = additions(&original, "nowhere");
     let started = test_jobs.act("restored", |view| step(start(view, &additions).unwrap())).await;
     let selector = "/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector/test-pool";
@@ -284,11 +284,11 @@ async fn a_jobset_is_restored_by_one_patch() {
 
 #[tokio::test]
 async fn the_end_of_a_job_is_seen() {
-    let test_jobs = test_jobs("adapters-end", JobKind::Job).await;
+    let test_jobs = test_jobs("adapters-end", JobKind::JOB).await;
     let pool = nodes::pool("adapters-end", 1).label("disk", "ssd").label("test-pool", "adapters-end");
     pool.make(&test_jobs.client).await.unwrap();
     let created = test_jobs.create(job("ends", &json!({"sluice.dev/run-seconds": "1"}))).await;
-    let additions = additions(&observe(JobKind::Job, &created), "adapters-end");
+    let additions = additions(&observe(JobKind::JOB, &created), "adapters-end");
     test_jobs.act("ends", |view| step(start(view, &additions).unwrap())).await;
     let view = test_jobs.wait("ends", "finished", |view| view.finished.is_some()).await;
     assert!(view.finished.unwrap().success);

@@ -16,7 +16,7 @@ use kube::{Client, Error};
 use serde_json::{Map, Value, json};
 use sluice_api::crds::document;
 use sluice_testkit::assets::workspace;
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 
 use crate::bed::definitions;
 
@@ -283,8 +283,8 @@ async fn make_bases(client: &Client, cases: &[Case]) {
         let object: DynamicObject = serde_json::from_value(stored.object.clone()).unwrap();
         eventually(&format!("a {}", case.kind), std::time::Duration::from_secs(30), || async {
             match api.create(&PostParams::default(), &object).await {
-                Err(Error::Api(status)) if status.code == 404 => Ok(Look::NotYet(status.message)),
-                answer => Ok(Look::Done(answer.map(drop)?)),
+                Err(Error::Api(status)) if status.code == 404 => Ok(Progress::NotYet(status.message)),
+                answer => Ok(Progress::Done(answer.map(drop)?)),
             }
         })
         .await

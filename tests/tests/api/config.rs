@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart};
 
 fn file(version: &str) -> PathBuf {
@@ -113,12 +113,12 @@ async fn the_manager_starts_with_every_field_at_its_default() {
 async fn a_manager_that_has_not_seen_everything_in_time_ends_and_says_what_is_missing() {
     let plane = ControlPlane::builder().start().await.unwrap();
     plane.make_namespace(chart::NAMESPACE).await.unwrap();
-    // Without any definition there is nothing to list.
+    // Without CRDs no kind can be listed.
     let limit = json!({"controller": {"cacheSyncTimeout": 1_000_000_000}});
     let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap().with(&limit)).await.unwrap();
     let status = eventually("the manager to end", Duration::from_mins(1), || {
         let ended = manager.ended();
-        async move { Ok(ended.map_or_else(|| Look::NotYet("it runs".to_owned()), Look::Done)) }
+        async move { Ok(ended.map_or_else(|| Progress::NotYet("it runs".to_owned()), Progress::Done)) }
     })
     .await
     .unwrap();

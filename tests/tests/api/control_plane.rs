@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, nodes, shared};
 
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -54,7 +54,7 @@ async fn a_job_with_three_pods_completes_on_a_fake_node_and_another_fails() {
     for (name, kind) in [("three", "Complete"), ("failing", "Failed")] {
         eventually(&format!("{name} to be {kind}"), DEADLINE, || async {
             let job = jobs.get(name).await?;
-            Ok(look(condition(&job, kind), format!("{:?}", job.status)))
+            Ok(progress(condition(&job, kind), format!("{:?}", job.status)))
         })
         .await
         .unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl, try_kubectl};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart, crds};
 use sluice_tests::place::DEADLINE;
 
@@ -91,7 +91,7 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
         let dry = ["apply", "--dry-run=server", "-f", "-"];
         let manifest = pod("queued", &queued).to_string();
         let output = try_kubectl(&plane.kubeconfig_path(), &dry, Some(&manifest)).await?;
-        Ok(look(output.stderr.contains(SENTENCE), output.stderr))
+        Ok(progress(output.stderr.contains(SENTENCE), output.stderr))
     })
     .await
     .unwrap();
@@ -107,7 +107,7 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
     for object in [pod("plain", &json!({})), of_a_job] {
         eventually("the pod to be made", DEADLINE, || async {
             let made = apply(&plane, &object.to_string()).await;
-            Ok(look(made.is_ok(), format!("{made:?}")))
+            Ok(progress(made.is_ok(), format!("{made:?}")))
         })
         .await
         .unwrap();
@@ -121,7 +121,7 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
     eventually("RayJobs to be refused", DEADLINE, || async {
         let output =
             try_kubectl(&plane.kubeconfig_path(), &["apply", "-f", "-"], Some(&ray.to_string())).await?;
-        Ok(look(output.stderr.contains(SENTENCE), output.stderr))
+        Ok(progress(output.stderr.contains(SENTENCE), output.stderr))
     })
     .await
     .unwrap();
@@ -133,7 +133,7 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
     let manager = std::cell::RefCell::new(Manager::launch(&plane, setup).await.unwrap());
     eventually("the manager to end", DEADLINE, || async {
         let ended = manager.borrow_mut().ended();
-        Ok(look(ended.is_some_and(|status| !status.success()), format!("{ended:?}")))
+        Ok(progress(ended.is_some_and(|status| !status.success()), format!("{ended:?}")))
     })
     .await
     .unwrap();

@@ -14,7 +14,7 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use sluice_api::conversion::{Version, convert};
 use sluice_testkit::kubectl::apply;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
 
 use workloads::{BREAKERS, Random, valid};
@@ -93,7 +93,7 @@ async fn generated_workloads_are_accepted_and_broken_ones_are_told_what_is_wrong
     let sample = in_version(valid(&mut Random(0)), true);
     eventually("the webhooks to answer", Duration::from_mins(1), || async {
         let answer = create(&client, &sample).await;
-        Ok(look(answer.is_ok(), format!("{answer:?}")))
+        Ok(progress(answer.is_ok(), format!("{answer:?}")))
     })
     .await
     .unwrap();

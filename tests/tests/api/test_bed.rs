@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use serde_json::json;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Setup, chart, client_of, crds, kubectl, shared};
 
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -105,7 +105,7 @@ async fn the_proxy_cuts_after_a_write_that_was_carried_out() {
     direct.get("two").await.unwrap();
     proxy.heal();
     eventually("the proxy to serve again", DEADLINE, || async {
-        Ok(look(maps.list(&ListParams::default()).await?.items.len() >= 2, "fewer than two"))
+        Ok(progress(maps.list(&ListParams::default()).await?.items.len() >= 2, "fewer than two"))
     })
     .await
     .unwrap();

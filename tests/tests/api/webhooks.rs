@@ -67,14 +67,14 @@ async fn rules_hold_through_the_webhooks_and_nobody_else_is_held_up_without_them
 
 /// The API server takes a moment to trust a new certificate authority.
 async fn wait_for_webhooks(client: &Client) {
-    use sluice_testkit::wait::{eventually, look};
+    use sluice_testkit::wait::{eventually, progress};
     let flavors = sluice_testkit::workloads::all(client, "ResourceFlavor", "resourceflavors");
     let params = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
     let flavor = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "try"}});
     let flavor = serde_json::from_value(flavor).unwrap();
     eventually("the webhooks to be called", std::time::Duration::from_mins(1), || async {
         let made = flavors.create(&params, &flavor).await;
-        Ok(look(made.is_ok(), format!("{made:?}")))
+        Ok(progress(made.is_ok(), format!("{made:?}")))
     })
     .await
     .unwrap();

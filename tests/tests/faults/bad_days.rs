@@ -15,7 +15,7 @@ use kube::api::{Api, Patch, PatchParams};
 use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::kubectl;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, chart, crds, nodes, workloads};
 use sluice_tests::history::{Account, History};
 use sluice_tests::place::{DEADLINE, Place, create, job};
@@ -95,7 +95,7 @@ async fn make_jobs(place: &Place<'_>, names: std::ops::Range<usize>) {
         eventually("a Job to be taken", DEADLINE, || async {
             let made = place.make_job(&job).await;
             let there = made.as_ref().is_err_and(|error| format!("{error:#}").contains("already exists"));
-            Ok(look(made.is_ok() || there, format!("{made:?}")))
+            Ok(progress(made.is_ok() || there, format!("{made:?}")))
         })
         .await
         .unwrap();
@@ -121,7 +121,7 @@ async fn wait_until_complete(place: &Place<'_>, jobs: usize) {
         };
         let open: Vec<_> =
             all.iter().filter(|job| !succeeded(job)).map(kube::ResourceExt::name_any).collect();
-        Ok(look(all.len() == jobs && open.is_empty(), format!("{} of {jobs}; open: {open:?}", all.len())))
+        Ok(progress(all.len() == jobs && open.is_empty(), format!("{} of {jobs}; open: {open:?}", all.len())))
     })
     .await
     .unwrap();
@@ -132,7 +132,7 @@ async fn wait_until_complete(place: &Place<'_>, jobs: usize) {
 async fn audit(manager: &Manager) {
     eventually("the audit to find nothing", DEADLINE, || async {
         let (status, text) = manager.health("/debug/audit?pause=true").await?;
-        Ok(look(status == 200 && text == "no differences\n", text))
+        Ok(progress(status == 200 && text == "no differences\n", text))
     })
     .await
     .unwrap();
@@ -190,7 +190,7 @@ async fn an_api_server_that_restarts_costs_nothing_but_time() {
     bed.plane.stop_api_server();
     eventually("the manager to follow", DEADLINE, || async {
         let log = manager.log()?;
-        Ok(look(log.contains("leadership is lost"), manager.log_tail(3)))
+        Ok(progress(log.contains("leadership is lost"), manager.log_tail(3)))
     })
     .await
     .unwrap();
@@ -230,7 +230,7 @@ async fn refusals_for_a_while_are_outlived() {
         }
         make_jobs(&place, from..to).await;
         eventually("something to be refused", DEADLINE, || async {
-            Ok(look(proxy.refused() > refused, "nothing"))
+            Ok(progress(proxy.refused() > refused, "nothing"))
         })
         .await
         .unwrap();
@@ -305,7 +305,7 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
         let now = secrets.get(SECRET).await?;
         let replaced =
             text(&now, "tls.crt") != certificate && text(&now, "ca.crt") == text(&before, "ca.crt");
-        Ok(look(replaced, "the expired one"))
+        Ok(progress(replaced, "the expired one"))
     })
     .await
     .unwrap();
@@ -316,7 +316,7 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
         }
         let queues =
             kubectl(bed.plane, &["get", "clusterqueues.v1beta1.kueue.x-k8s.io", &place.name]).await?;
-        Ok(look(queues.contains(&place.name), queues))
+        Ok(progress(queues.contains(&place.name), queues))
     })
     .await
     .unwrap();

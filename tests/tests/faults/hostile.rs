@@ -33,7 +33,7 @@ async fn a_hostile_tenant_gains_nothing() {
         unsuspended::a_job_that_is_finishing_gets_no_more_pods().boxed_local(),
         workloads::a_workload_that_is_not_the_jobs_own_admits_nothing().boxed_local(),
         workloads::a_batch_user_writes_no_workload().boxed_local(),
-        workloads::whoever_may_write_workloads_still_lets_nothing_run_beyond_quota().boxed_local(),
+        workloads::a_tenant_who_writes_workloads_runs_nothing_beyond_quota().boxed_local(),
     ];
     join_all(stories).await;
 }

@@ -18,7 +18,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use kube::client::Body;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{Balancer, ControlPlane, Manager, Setup, chart, crds, workloads};
 use sluice_tests::place::{DEADLINE, Place, job};
 
@@ -82,7 +82,7 @@ async fn wait_for_another_leader(client: &Client, before: &str) -> String {
     eventually("a leader that is not the last one", DEADLINE, || async {
         let now = holder(client).await;
         let other = !now.is_empty() && now != before;
-        Ok(if other { Look::Done(now) } else { Look::NotYet(now) })
+        Ok(if other { Progress::Done(now) } else { Progress::NotYet(now) })
     })
     .await
     .unwrap()
@@ -128,8 +128,8 @@ async fn already<T>(write: impl Future<Output = kube::Result<T>>) -> kube::Resul
 async fn patiently<F: Future<Output = kube::Result<()>>>(what: &str, attempt: impl Fn() -> F) {
     eventually(what, PATIENCE, || async {
         Ok(match attempt().await {
-            Ok(()) => Look::Done(()),
-            Err(error) => Look::NotYet(error.to_string()),
+            Ok(()) => Progress::Done(()),
+            Err(error) => Progress::NotYet(error.to_string()),
         })
     })
     .await
@@ -153,7 +153,7 @@ async fn running(here: &Place<'_>, jobs: &[&str]) -> Vec<(String, String)> {
 async fn takes_over(here: &Place<'_>, job: &str) {
     eventually(&format!("{job} to run"), Duration::from_mins(3), || async {
         let suspended = here.suspended(job).await?;
-        Ok(look(!suspended, "it is suspended"))
+        Ok(progress(!suspended, "it is suspended"))
     })
     .await
     .unwrap();
@@ -185,7 +185,7 @@ async fn an_upgrade_and_its_rollback_lose_nothing_and_keep_webhooks_answering() 
             workload["metadata"]["creationTimestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
         eventually("another second", DEADLINE, || async {
             let now = jiff::Timestamp::now();
-            Ok(look(now.as_second() > made.as_second(), now))
+            Ok(progress(now.as_second() > made.as_second(), now))
         })
         .await
         .unwrap();
@@ -243,7 +243,7 @@ async fn an_upgrade_and_its_rollback_lose_nothing_and_keep_webhooks_answering() 
     }
     eventually("the counts of the other queue", DEADLINE, || async {
         let status = here.cluster_queues().get("wide").await?.data["status"].clone();
-        Ok(look(status["admittedWorkloads"] == made && status["pendingWorkloads"] == 0, status))
+        Ok(progress(status["admittedWorkloads"] == made && status["pendingWorkloads"] == 0, status))
     })
     .await
     .unwrap();

@@ -16,7 +16,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::client::Body;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
 use sluice_tests::place::{Place, job};
 use tokio::io::AsyncWriteExt as _;
@@ -250,7 +250,11 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     // The memory is not kept.
     eventually("memory to come back", HONEST, || async {
         let above = manager.anonymous_memory()?.saturating_sub(idle);
-        Ok(if above < MEMORY / 2 { Look::Done(()) } else { Look::NotYet(format!("{} MiB", above >> 20)) })
+        Ok(if above < MEMORY / 2 {
+            Progress::Done(())
+        } else {
+            Progress::NotYet(format!("{} MiB", above >> 20))
+        })
     })
     .await
     .unwrap();

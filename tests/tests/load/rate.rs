@@ -12,7 +12,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, Write, client_of, crds, workloads};
 use sluice_tests::place::QUEUE_NAME;
 
@@ -147,7 +147,7 @@ async fn wait_for_queues(client: &Client) {
         let all = queues.list(&ListParams::default()).await?.items;
         let ready = |queue: &&DynamicObject| queue.data["status"]["conditions"][0]["status"] == "True";
         let count = all.iter().filter(ready).count();
-        Ok(look(count == QUEUES, format!("{count} of {QUEUES}")))
+        Ok(progress(count == QUEUES, format!("{count} of {QUEUES}")))
     })
     .await
     .unwrap();
@@ -184,7 +184,7 @@ async fn a_thousand_jobs_take_three_writes_each() {
         .await;
     eventually("all Jobs to be started", DEADLINE, || async {
         let started = proxy.writes().iter().filter(|write| sort(write) == "jobs").count();
-        Ok(look(started == JOBS, format!("{started} of {JOBS}")))
+        Ok(progress(started == JOBS, format!("{started} of {JOBS}")))
     })
     .await
     .unwrap();

@@ -6,7 +6,7 @@
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::try_kubectl;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, told};
 
@@ -26,7 +26,7 @@ async fn nothing_leaks() {
     let manager = &bed().await.manager;
     eventually("the audit to find nothing", DEADLINE, || async {
         let (status, text) = manager.health("/debug/audit?pause=true").await?;
-        Ok(look(status == 200 && text == "no differences\n", text))
+        Ok(progress(status == 200 && text == "no differences\n", text))
     })
     .await
     .unwrap();
@@ -62,7 +62,7 @@ async fn wait_for_another(place: &Place<'_>, job: &str, old: &str) {
     eventually("another Workload", DEADLINE, || async {
         let workload = workloads::of_job(&place.client, &place.name, job).await?.unwrap_or_default();
         let uid = workload["metadata"]["uid"].as_str().unwrap_or_default();
-        Ok(look(!uid.is_empty() && uid != old, told(&workload, "QuotaReserved")))
+        Ok(progress(!uid.is_empty() && uid != old, told(&workload, "QuotaReserved")))
     })
     .await
     .unwrap();
@@ -71,7 +71,7 @@ async fn wait_for_another(place: &Place<'_>, job: &str, old: &str) {
 async fn is_gone(api: &Api<DynamicObject>, name: &str) {
     eventually(&format!("{name} to be gone"), DEADLINE, || async {
         let found = api.get_opt(name).await?;
-        Ok(look(found.is_none(), found.map(|found| format!("{:?}", found.metadata)).unwrap_or_default()))
+        Ok(progress(found.is_none(), found.map(|found| format!("{:?}", found.metadata)).unwrap_or_default()))
     })
     .await
     .unwrap();
@@ -192,7 +192,7 @@ async fn a_waiting_job_that_its_user_starts_is_suspended_again() {
     place.wait_until("eager", false).await.unwrap();
     eventually("its pods to be gone", DEADLINE, || async {
         let status = place.jobs().get("eager").await?.status.unwrap_or_default();
-        Ok(look(status.active.unwrap_or_default() == 0, format!("{status:?}")))
+        Ok(progress(status.active.unwrap_or_default() == 0, format!("{status:?}")))
     })
     .await
     .unwrap();
@@ -252,7 +252,7 @@ async fn an_edited_job_that_holds_quota_is_stopped_and_queued_anew() {
     // The counts are those of before, too: only the quota tells that the status is the new one.
     eventually("the quota of one pod in the status", DEADLINE, || async {
         let cpu = place.reserved_cpu().await?;
-        Ok(look(cpu == "1", cpu))
+        Ok(progress(cpu == "1", cpu))
     })
     .await
     .unwrap();
@@ -299,7 +299,7 @@ async fn a_dropped_queue_label_takes_a_waiting_job_out_of_the_queue() {
     place.patch_job("waits", dropped()).await.unwrap();
     eventually("its Workload to be gone", DEADLINE, || async {
         let found = workloads::of_job(&place.client, &place.name, "waits").await?;
-        Ok(look(found.is_none(), "still there"))
+        Ok(progress(found.is_none(), "still there"))
     })
     .await
     .unwrap();
@@ -340,7 +340,7 @@ async fn a_namespace_that_is_deleted_while_in_use_goes_and_gives_its_quota_back(
     namespaces.delete(&place.name, &DeleteParams::default()).await.unwrap();
     eventually("the namespace to be gone", DEADLINE, || async {
         let found = namespaces.get_opt(&place.name).await?;
-        Ok(look(found.is_none(), format!("{:?}", found.and_then(|found| found.status))))
+        Ok(progress(found.is_none(), format!("{:?}", found.and_then(|found| found.status))))
     })
     .await
     .unwrap();

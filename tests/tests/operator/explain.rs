@@ -16,7 +16,7 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, crds, plugin};
 use sluice_tests::queues;
 
@@ -77,7 +77,7 @@ async fn wait_until_started(client: &Client, namespace: &str, name: &str) {
     let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
     eventually(&format!("{name} to be started"), DEADLINE, || async {
         let suspended = jobs.get(name).await?.spec.and_then(|spec| spec.suspend).unwrap_or(false);
-        Ok(look(!suspended, format!("suspended: {suspended}")))
+        Ok(progress(!suspended, format!("suspended: {suspended}")))
     })
     .await
     .unwrap();
@@ -86,7 +86,7 @@ async fn wait_until_started(client: &Client, namespace: &str, name: &str) {
 async fn wait_until_it_says_why(plane: &ControlPlane) {
     eventually("the second Job to say why it waits", DEADLINE, || async {
         let all = kubectl(plane, &["get", "workloads", "-n", "default", "-o", "json"]).await?;
-        Ok(look(all.contains("insufficient unused quota"), all))
+        Ok(progress(all.contains("insufficient unused quota"), all))
     })
     .await
     .unwrap();

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{Complete, ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, told};
 
@@ -31,7 +31,7 @@ async fn succeed_one(place: &Place<'_>, job: &str) -> Result<()> {
 async fn wait_for(place: &Place<'_>, name: &str, what: &str, holds: impl Fn(&Value) -> bool) {
     eventually(&format!("{}/{name} {what}", place.name), DEADLINE, || async {
         let job = serde_json::to_value(place.jobs().get(name).await?)?;
-        Ok(look(holds(&job), format!("{} {}", job["spec"]["suspend"], job["status"])))
+        Ok(progress(holds(&job), format!("{} {}", job["spec"]["suspend"], job["status"])))
     })
     .await
     .unwrap();
@@ -177,7 +177,7 @@ async fn moved(place: &Place<'_>, name: &str) {
                 })
                 .collect();
             let selector = [(POOL.to_owned(), pool.to_owned())].into();
-            Ok(look(seen == [(1, Clone::clone(&selector)), (1, selector)], format!("{seen:?}")))
+            Ok(progress(seen == [(1, Clone::clone(&selector)), (1, selector)], format!("{seen:?}")))
         })
         .await
         .unwrap();
@@ -196,10 +196,10 @@ async fn wait_for_all(place: &Place<'_>, jobs: &[&str], what: &str, holds: impl 
         for job in jobs {
             let workload = place.workload(job).await?;
             if !holds(&workload) {
-                return Ok(look(false, format!("{job}: {}", workload["status"])));
+                return Ok(progress(false, format!("{job}: {}", workload["status"])));
             }
         }
-        Ok(look(true, ""))
+        Ok(progress(true, ""))
     })
     .await
     .unwrap();

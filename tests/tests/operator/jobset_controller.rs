@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::jobset::{JobSet, JobSetStatus};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, patch, told};
 
 use crate::bed::bed;
@@ -48,7 +48,7 @@ async fn wait(
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
     eventually(&format!("{name}: {what}"), DEADLINE, || async {
         let status = jobsets.get(name).await?.status.unwrap_or_default();
-        Ok(look(holds(&status), serde_json::to_string(&status)?))
+        Ok(progress(holds(&status), serde_json::to_string(&status)?))
     })
     .await
     .unwrap();
@@ -199,7 +199,7 @@ async fn the_rules_of_a_failure_policy_are_played_under_one_admission() {
     let told_once = eventually("its start to be told", DEADLINE, || async {
         let all = events.list(&ListParams::default()).await?;
         let count = all.iter().filter(|event| started(event)).count();
-        Ok(look(count == 1, count))
+        Ok(progress(count == 1, count))
     });
     told_once.await.unwrap();
     // What it holds is free with it.

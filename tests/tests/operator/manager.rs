@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, crds};
 use sluice_tests::queues;
 
@@ -54,7 +54,7 @@ async fn suspended(jobs: &Api<Job>, name: &str) -> anyhow::Result<bool> {
 async fn wait_until_started(jobs: &Api<Job>, name: &str) {
     eventually(&format!("{name} to be started"), DEADLINE, || async {
         let suspended = suspended(jobs, name).await?;
-        Ok(look(!suspended, format!("suspended: {suspended}")))
+        Ok(progress(!suspended, format!("suspended: {suspended}")))
     })
     .await
     .unwrap();
@@ -76,7 +76,7 @@ async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
     make_job(&plane, "second").await;
     eventually("second to say why it waits", DEADLINE, || async {
         let all = kubectl(&plane, &["get", "workloads", "-o", "json"]).await?;
-        Ok(look(all.contains("insufficient unused quota"), all))
+        Ok(progress(all.contains("insufficient unused quota"), all))
     })
     .await
     .unwrap();
@@ -105,7 +105,7 @@ async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     let leader = Manager::start(&plane, setup).await.unwrap();
     eventually("the first to lead", DEADLINE, || async {
         let holder = holder(&plane).await;
-        Ok(look(holder.starts_with("sluice_"), holder))
+        Ok(progress(holder.starts_with("sluice_"), holder))
     })
     .await
     .unwrap();
@@ -116,7 +116,7 @@ async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     leader.kill();
     eventually("the second to lead", DEADLINE, || async {
         let holder = holder(&plane).await;
-        Ok(look(holder != before && holder.starts_with("sluice_"), holder))
+        Ok(progress(holder != before && holder.starts_with("sluice_"), holder))
     })
     .await
     .unwrap();
@@ -147,7 +147,7 @@ async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
         async move {
             let lease = leases.patch(LEASE, &params, &Patch::Apply(lease)).await?;
             let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-            Ok(look(holder.starts_with("kueue"), holder))
+            Ok(progress(holder.starts_with("kueue"), holder))
         }
     })
     .await
@@ -157,7 +157,7 @@ async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
     // Kueue stops renewing: the lease expires, and Sluice leads.
     eventually("Sluice to lead", DEADLINE, || async {
         let holder = holder(&plane).await;
-        Ok(look(holder.starts_with("sluice_"), holder))
+        Ok(progress(holder.starts_with("sluice_"), holder))
     })
     .await
     .unwrap();
@@ -171,7 +171,7 @@ async fn it_names_missing_crds_and_waits_for_them() {
     let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap()).await.unwrap();
     eventually("the missing CRDs to be named", DEADLINE, || async {
         let (status, text) = manager.health("/readyz").await?;
-        Ok(look(status == 503 && text.contains("clusterqueues.kueue.x-k8s.io"), text))
+        Ok(progress(status == 503 && text.contains("clusterqueues.kueue.x-k8s.io"), text))
     })
     .await
     .unwrap();
@@ -195,13 +195,13 @@ async fn a_spoilt_certificate_is_replaced_without_a_restart() {
     secrets.patch("kueue-webhook-server-cert", &PatchParams::default(), &Patch::Merge(spoilt)).await.unwrap();
     eventually("a new certificate", DEADLINE, || async {
         let now = read().await;
-        Ok(look(now != before && now != "c3BvaWx0", now))
+        Ok(progress(now != before && now != "c3BvaWx0", now))
     })
     .await
     .unwrap();
     eventually("conversion to work again", DEADLINE, || async {
         let flavors = kubectl(&plane, &["get", "clusterqueues.v1beta1.kueue.x-k8s.io"]).await?;
-        Ok(look(true, flavors))
+        Ok(progress(true, flavors))
     })
     .await
     .unwrap();

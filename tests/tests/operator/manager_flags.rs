@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sluice_testkit::kubectl::apply;
-use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, binary, crds, workloads};
 use sluice_tests::place::{DEADLINE, Place, job, told};
 use tokio::sync::{Mutex, OnceCell};
@@ -136,7 +136,7 @@ async fn parts_are_left_out_by_name() {
         let workload = workloads::of_job(&place.client, "parts", "a").await?.unwrap_or_default();
         let queue = place.local_queues().get("lq").await?;
         let idle = workload["status"]["admission"].is_null() && queue.data["status"].is_null();
-        Ok(look(idle, format!("{} {}", told(&workload, "QuotaReserved"), queue.data["status"])))
+        Ok(progress(idle, format!("{} {}", told(&workload, "QuotaReserved"), queue.data["status"])))
     })
     .await
     .unwrap();
@@ -159,7 +159,7 @@ async fn a_job_kind_that_is_left_out_is_left_alone() {
     place.wait_for_queue(&place.local_queues(), "lq", "True/Ready").await.unwrap();
     let mine = || async {
         let found = workloads::list(&place.client, "without-jobs").await?;
-        Ok(look(found.is_empty(), format!("{found:?}")))
+        Ok(progress(found.is_empty(), format!("{found:?}")))
     };
     consistently("no Workload", Duration::from_secs(2), mine).await.unwrap();
     manager.stop().await.unwrap();
@@ -224,7 +224,7 @@ async fn the_log_level_goes_by_either_name() {
         let manager = Manager::start(plane, setup(plane, &lease).arg(flag).arg(IDLE)).await.unwrap();
         eventually("the manager to have led", DEADLINE, || async {
             let (_, text) = manager.health("/readyz").await?;
-            Ok(look(text.contains("leading"), text))
+            Ok(progress(text.contains("leading"), text))
         })
         .await
         .unwrap();

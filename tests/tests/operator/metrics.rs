@@ -1,4 +1,4 @@
-//! Who may read metrics (reference 08): over TLS only, users whom the API server knows (TokenReview) and lets GET /metrics
+//! Who may read metrics (docs/reference/08-tooling.md): over TLS only, users whom the API server knows (TokenReview) and lets GET /metrics
 //! (SubjectAccessReview), with the chart's roles on both sides.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use serde_json::json;
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::metrics::{Scraper, sum};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
 use sluice_tests::place::DEADLINE;
 
@@ -119,7 +119,7 @@ async fn custom_labels_are_scraped_and_move_with_the_labels_of_the_objects() {
     let wait = async |name: &str, labels: &[&str]| {
         eventually("the series", DEADLINE, || async {
             let text = scraper.scrape(&manager).await?;
-            Ok(look(sum(&text, name, labels) == Some(1.0), text))
+            Ok(progress(sum(&text, name, labels) == Some(1.0), text))
         })
         .await
         .unwrap();

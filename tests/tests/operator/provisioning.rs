@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, kubectl, workloads};
 
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -32,8 +32,8 @@ async fn workload(plane: &ControlPlane, job: &str, wanted: impl Fn(&Value) -> bo
     eventually(&format!("the Workload of {job}"), DEADLINE, || async {
         let found = workloads::of_job(&client, "default", job).await?;
         Ok(match found {
-            Some(workload) if wanted(&workload) => Look::Done(workload),
-            other => Look::NotYet(format!("{:?}", other.map(|w| w["status"].to_string()))),
+            Some(workload) if wanted(&workload) => Progress::Done(workload),
+            other => Progress::NotYet(format!("{:?}", other.map(|w| w["status"].to_string()))),
         })
     })
     .await
@@ -52,7 +52,7 @@ async fn nothing_is_asked_for(plane: &ControlPlane) {
     eventually("the requests and templates to go", DEADLINE, || async {
         let templates = all(plane, "", "PodTemplate").await;
         let left = requests(plane).await;
-        Ok(look(left.is_empty() && templates.is_empty(), format!("{left:?} {templates:?}")))
+        Ok(progress(left.is_empty() && templates.is_empty(), format!("{left:?} {templates:?}")))
     })
     .await
     .unwrap();
@@ -145,7 +145,7 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
             told.iter().any(|(n, note)| *n == count && note.starts_with(&begin) && note.ends_with(end))
         };
         let both = has(3, "waiting-job", "-dws-prov-1\"") && has(2, "retried-job", "-dws-prov-2\"");
-        Ok(look(both, format!("{told:?}")))
+        Ok(progress(both, format!("{told:?}")))
     });
     series.await.unwrap();
     drop(manager);
@@ -162,7 +162,7 @@ async fn without_its_configuration(plane: &ControlPlane) -> Value {
     .await;
     eventually("the request to go", DEADLINE, || async {
         let left = requests(plane).await;
-        Ok(look(left.is_empty(), format!("{left:?}")))
+        Ok(progress(left.is_empty(), format!("{left:?}")))
     })
     .await
     .unwrap();
@@ -183,16 +183,16 @@ async fn asked_again(plane: &ControlPlane, old: &Value) -> Value {
     eventually("a new request with its template", DEADLINE, || async {
         let asked = requests(plane).await;
         let templates = all(plane, "", "PodTemplate").await;
-        let [request] = &asked[..] else { return Ok(Look::NotYet(format!("{asked:?}"))) };
+        let [request] = &asked[..] else { return Ok(Progress::NotYet(format!("{asked:?}"))) };
         let (uid, template) =
             (&request["metadata"]["uid"], &request["spec"]["podSets"][0]["podTemplateRef"]["name"]);
         let own = templates.iter().any(|known| {
             known["metadata"]["name"] == *template && known["metadata"]["ownerReferences"][0]["uid"] == *uid
         });
         Ok(if uid != old && own {
-            Look::Done(request.clone())
+            Progress::Done(request.clone())
         } else {
-            Look::NotYet(format!("{asked:?} {templates:?}"))
+            Progress::NotYet(format!("{asked:?} {templates:?}"))
         })
     })
     .await

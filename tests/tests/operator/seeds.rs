@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, crds, jobset, kubectl};
 
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -112,7 +112,7 @@ async fn what_waits_and_what_runs_looks_to_kubectl_as_the_readme_shows_it() {
     let workloads = async || kubectl::kubectl(&plane, &["get", "workloads"]).await;
     eventually("the three slices to be admitted", DEADLINE, || async {
         let table = workloads().await?;
-        Ok(look(table.contains("True"), table))
+        Ok(progress(table.contains("True"), table))
     })
     .await
     .unwrap();
@@ -122,7 +122,7 @@ async fn what_waits_and_what_runs_looks_to_kubectl_as_the_readme_shows_it() {
     let shown = readme.split("```\n").find(|block| block.starts_with("NAME ")).unwrap();
     eventually("the table of the README", DEADLINE, || async {
         let table = workloads().await?;
-        Ok(look(cells(&table) == cells(shown), table))
+        Ok(progress(cells(&table) == cells(shown), table))
     })
     .await
     .unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, chart};
 use sluice_tests::place::{DEADLINE, Place, patch};
 
@@ -54,7 +54,7 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     eventually("the LocalQueue to have the same figures", DEADLINE, || async {
         let mut status = here.local_queues().get("lq").await?.data["status"].take();
         status.as_object_mut().map(|status| status.remove("conditions"));
-        Ok(look(status == expected, status))
+        Ok(progress(status == expected, status))
     })
     .await
     .unwrap();
@@ -72,7 +72,7 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     patch(&here.local_queues(), "lq", note).await.unwrap();
     consistently("no more writes", Duration::from_secs(4), || async {
         let now = paths.map(|path| writes(&proxy, path));
-        Ok(look(now == before, format!("{now:?} after {before:?}")))
+        Ok(progress(now == before, format!("{now:?} after {before:?}")))
     })
     .await
     .unwrap();
@@ -94,7 +94,7 @@ async fn active(api: &Api<DynamicObject>, name: &str, expected: &str) {
             format!("{}/{}: {}", text("status"), text("reason"), text("message"))
         };
         let seen = conditions.iter().find(|c| c["type"] == "Active").map(told).unwrap_or_default();
-        Ok(look(seen == expected, seen))
+        Ok(progress(seen == expected, seen))
     })
     .await
     .unwrap();
@@ -114,7 +114,7 @@ async fn wait_for_note(plane: &ControlPlane, name: &str, expected: &str) {
     ];
     eventually(&format!("an event about {name}"), DEADLINE, || async {
         let seen = kubectl(plane, &args).await?;
-        Ok(look(seen.lines().any(|line| line == expected), seen))
+        Ok(progress(seen.lines().any(|line| line == expected), seen))
     })
     .await
     .unwrap();
@@ -213,7 +213,7 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
 async fn gone(api: &Api<DynamicObject>, name: &str) {
     eventually(&format!("{name} to go"), DEADLINE, || async {
         let left = api.get_opt(name).await?;
-        Ok(look(left.is_none(), format!("{left:?}")))
+        Ok(progress(left.is_none(), format!("{left:?}")))
     })
     .await
     .unwrap();
@@ -234,7 +234,7 @@ spec: {parentName: all, fairSharing: {weight: 500m}}
 async fn status_is(api: &Api<DynamicObject>, name: &str, pointer: &str, expected: Value) {
     eventually(&format!("{pointer} of {name} to be {expected}"), DEADLINE, || async {
         let status = api.get(name).await?.data["status"].take();
-        Ok(look(status.pointer(pointer) == Some(&expected), status))
+        Ok(progress(status.pointer(pointer) == Some(&expected), status))
     })
     .await
     .unwrap();
@@ -261,7 +261,7 @@ async fn shares_are_told_and_so_is_what_makes_checks_and_flavors_unusable() {
     here.local_queue("lq", "a").await.unwrap();
     here.job("j", "lq", 5).await.unwrap();
     here.wait_until("j", true).await.unwrap();
-    // Of 8 that the whole tree can lend, a borrows 3 at weight 2, the cohort above it 1 at weight 1/2 (reference 06, 6.8).
+    // Of 8 that the whole tree can lend, a borrows 3 at weight 2, the cohort above it 1 at weight 1/2 (docs/reference/06-algorithm.md 6.8).
     status_is(&queues, "a", "/fairSharing/weightedShare", json!(188)).await;
     status_is(&queues, "a", "/flavorsReservation/0/resources/0/borrowed", json!("3")).await;
     status_is(&queues, "b", "/fairSharing/weightedShare", json!(0)).await;
@@ -271,7 +271,7 @@ async fn shares_are_told_and_so_is_what_makes_checks_and_flavors_unusable() {
         let status = here.local_queues().get("lq").await?.data["status"]["fairSharing"].take();
         let past = &status["admissionFairSharingStatus"];
         let told = past["consumedResources"]["cpu"].is_string() && past["lastUpdate"].is_string();
-        Ok(look(told && status["weightedShare"].as_i64() > Some(0), status))
+        Ok(progress(told && status["weightedShare"].as_i64() > Some(0), status))
     })
     .await
     .unwrap();
@@ -334,7 +334,7 @@ async fn unusable_checks(plane: &ControlPlane, here: &Place<'_>) {
         let status = queues.get("b").await?.data["status"]["conditions"].to_string();
         let told =
             "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: far, nodes";
-        Ok(look(status.contains(told), status))
+        Ok(progress(status.contains(told), status))
     })
     .await
     .unwrap();
@@ -366,7 +366,7 @@ async fn missing_topology(plane: &ControlPlane, here: &Place<'_>) {
     let topologies = here.global("Topology", "topologies");
     eventually("the finalizer", DEADLINE, || async {
         let finalizers = topologies.get("dc").await?.metadata.finalizers;
-        Ok(look(finalizers.is_some(), format!("{finalizers:?}")))
+        Ok(progress(finalizers.is_some(), format!("{finalizers:?}")))
     })
     .await
     .unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{Complete, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, patch};
 
@@ -45,7 +45,7 @@ async fn pods(place: &Place<'_>, name: &str) -> (i64, i64, i64) {
 async fn wait_for_pods(place: &Place<'_>, name: &str, expected: (i64, i64, i64)) {
     eventually("the pods to be as expected", DEADLINE, || async {
         let seen = pods(place, name).await;
-        Ok(look(seen == expected, format!("{seen:?}")))
+        Ok(progress(seen == expected, format!("{seen:?}")))
     })
     .await
     .unwrap();
@@ -80,7 +80,7 @@ async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_
     // The status of the queue follows within a second.
     eventually("the quota to be told as held", DEADLINE, || async {
         let reserved = place.reserved_cpu().await?;
-        Ok(look(reserved == "2", reserved))
+        Ok(progress(reserved == "2", reserved))
     })
     .await
     .unwrap();
@@ -91,7 +91,7 @@ async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_
     wait_for_pods(&place, "old", (0, 0, 2)).await;
     consistently("the quota to be held", Duration::from_secs(4), || async {
         let reserved = place.reserved_cpu().await?;
-        Ok(look(reserved == "2", reserved))
+        Ok(progress(reserved == "2", reserved))
     })
     .await
     .unwrap();

@@ -10,7 +10,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes};
 use tokio::process::Command;
 
@@ -60,7 +60,7 @@ async fn get(plane: &ControlPlane, args: &[&str]) -> Result<Value> {
 async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i64) {
     eventually("the job's active pods", DEADLINE, || async {
         let job = get(plane, &["job", name, "-n", "tenant"]).await?;
-        Ok(look(job["status"]["active"].as_i64().unwrap_or(0) == wanted, &job["status"]))
+        Ok(progress(job["status"]["active"].as_i64().unwrap_or(0) == wanted, &job["status"]))
     })
     .await
     .unwrap();
@@ -105,7 +105,7 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     kubectl::apply(&plane, &job("waits")).await.unwrap();
     eventually("a Workload of each job", DEADLINE, || async {
         let workloads = get(&plane, &["workloads", "-n", "tenant"]).await?;
-        Ok(look(workloads["items"].as_array().map_or(0, Vec::len) == 2, &workloads))
+        Ok(progress(workloads["items"].as_array().map_or(0, Vec::len) == 2, &workloads))
     })
     .await
     .unwrap();
@@ -133,7 +133,7 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     eventually("the namespace to go", DEADLINE, || async {
         let args = ["get", "namespace", "tenant", "-o", "json"];
         let seen = try_kubectl(&kubeconfig, &args, None).await?;
-        Ok(look(!seen.success && seen.stderr.contains("NotFound"), seen.stdout))
+        Ok(progress(!seen.success && seen.stderr.contains("NotFound"), seen.stdout))
     })
     .await
     .unwrap();

@@ -144,7 +144,7 @@ async fn kueues_objects_survive_the_switch_and_the_way_back() {
     plane.stop();
 }
 
-/// What a round trip through v1beta2 leaves of an object of v1beta1 (reference 01: the documented losses).
+/// What a round trip through v1beta2 leaves of an object of v1beta1 (docs/reference/01-api.md: the documented losses).
 fn mapped(mut all: Value) -> Value {
     for item in all.as_array_mut().unwrap() {
         if item["kind"] == "ClusterQueue" {

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::kubectl;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Setup, chart};
 
 const READ: [&str; 3] = ["get", "list", "watch"];
@@ -84,7 +84,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
             let (role, user) = (format!("kueue-{}-{who}-role", kind.role), format!("{}-{who}", kind.role));
             bind(&plane, &role, &user).await;
             eventually("the binding to hold", std::time::Duration::from_secs(30), || async {
-                Ok(look(may(&client, &user, "get", kind, "", "").await, &user))
+                Ok(progress(may(&client, &user, "get", kind, "", "").await, &user))
             })
             .await
             .unwrap();
@@ -136,7 +136,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
     kubectl(&plane, &binding).await.unwrap();
     let jobs = kinds.iter().find(|kind| kind.role == "job").unwrap();
     eventually("the users' role to be gathered", std::time::Duration::from_secs(30), || async {
-        Ok(look(may(&client, "dora", "create", jobs, "", "team").await, "not yet"))
+        Ok(progress(may(&client, "dora", "create", jobs, "", "team").await, "not yet"))
     })
     .await
     .unwrap();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::prometheus::{Prometheus, check_rules, scrape_job, test_rules};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, create, job, patch, quota};
 
@@ -203,7 +203,7 @@ async fn targets_are_up(prometheus: &Prometheus) {
         let targets = prometheus.api("/api/v1/targets").await?["activeTargets"].clone();
         let all = targets.as_array().cloned().unwrap_or_default();
         let up = all.len() == 2 && all.iter().all(|target| target["health"] == "up");
-        Ok(look(up, targets))
+        Ok(progress(up, targets))
     })
     .await
     .unwrap();
@@ -216,7 +216,7 @@ async fn fires(prometheus: &Prometheus, alert: &str, labels: &str) {
         let query =
             format!("last_over_time(ALERTS{{alertname=\"{alert}\",alertstate=\"firing\",{labels}}}[10m])");
         let found = prometheus.query(&query).await?;
-        Ok(look(!found.is_empty(), prometheus.query("ALERTS").await?.len()))
+        Ok(progress(!found.is_empty(), prometheus.query("ALERTS").await?.len()))
     })
     .await
     .unwrap();
@@ -228,7 +228,7 @@ async fn rules_are_healthy(prometheus: &Prometheus, names: &[String]) {
         let groups = prometheus.api("/api/v1/rules").await?["groups"].clone();
         let all = groups[0]["rules"].as_array().cloned().unwrap_or_default();
         let healthy = all.iter().filter(|rule| rule["health"] == "ok").count();
-        Ok(look(healthy == names.len(), format!("{healthy} of {}: {groups}", names.len())))
+        Ok(progress(healthy == names.len(), format!("{healthy} of {}: {groups}", names.len())))
     })
     .await
     .unwrap();
@@ -341,7 +341,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
         let count = format!("sum(kueue_evicted_workloads_total{{cluster_queue=\"drained\"}}) == {round}");
         eventually("the eviction to be scraped", DEADLINE, || async {
             let found = prometheus.query(&count).await?;
-            Ok(look(!found.is_empty(), "not yet"))
+            Ok(progress(!found.is_empty(), "not yet"))
         })
         .await
         .unwrap();
@@ -375,7 +375,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     for query in queries(&objects) {
         eventually(&format!("an answer to {query}"), DEADLINE, || async {
             let found = prometheus.query(&query).await?;
-            Ok(look(!found.is_empty(), "nothing"))
+            Ok(progress(!found.is_empty(), "nothing"))
         })
         .await
         .unwrap();
@@ -399,7 +399,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
         let refused = stuck.make_job(&job("late", "lq", 1, 1, 1)).await;
         assert!(refused.is_err(), "the webhook is called");
         let found = prometheus.query("ALERTS{alertname=\"SluiceWebhookFailing\"}").await?;
-        Ok(look(!found.is_empty(), "not yet"))
+        Ok(progress(!found.is_empty(), "not yet"))
     })
     .await
     .unwrap();

@@ -1,4 +1,4 @@
-//! From the file's fields to the configuration, with defaults (reference 01, 1.12). Rules that concern one field alone
+//! From the file's fields to the configuration, with defaults (docs/reference/01-api.md 1.12). Rules that concern one field alone
 //! are checked here; those that concern several, in `validate`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};

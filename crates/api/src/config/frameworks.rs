@@ -1,30 +1,48 @@
-//! The job kinds that `integrations.frameworks` may name (reference 07).
+//! The job kinds that `integrations.frameworks` may name (docs/reference/07-integrations.md).
 
 use crate::job::JobKind;
 
-/// Names of Kueue's frameworks that Sluice has not built.
-const NOT_BUILT: [&str; 16] = [
-    "deployment",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-    "pod",
-    "ray.io/raycluster",
-    "ray.io/rayjob",
-    "ray.io/rayservice",
-    "sparkoperator.k8s.io/sparkapplication",
-    "statefulset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
+/// A framework of Kueue's that Sluice has not built.
+#[derive(Clone, Copy, Debug)]
+pub struct NotBuilt {
+    /// Its name.
+    pub framework: &'static str,
+    /// The API group of its objects.
+    pub group: &'static str,
+    /// Their plural resource name.
+    pub resource: &'static str,
+}
+
+impl NotBuilt {
+    const fn new(framework: &'static str, group: &'static str, resource: &'static str) -> Self {
+        Self { framework, group, resource }
+    }
+}
+
+/// The frameworks of Kueue that Sluice has not built.
+pub const NOT_BUILT: [NotBuilt; 16] = [
+    NotBuilt::new("deployment", "apps", "deployments"),
+    NotBuilt::new("kubeflow.org/jaxjob", "kubeflow.org", "jaxjobs"),
+    NotBuilt::new("kubeflow.org/mpijob", "kubeflow.org", "mpijobs"),
+    NotBuilt::new("kubeflow.org/paddlejob", "kubeflow.org", "paddlejobs"),
+    NotBuilt::new("kubeflow.org/pytorchjob", "kubeflow.org", "pytorchjobs"),
+    NotBuilt::new("kubeflow.org/tfjob", "kubeflow.org", "tfjobs"),
+    NotBuilt::new("kubeflow.org/xgboostjob", "kubeflow.org", "xgboostjobs"),
+    NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
+    NotBuilt::new("pod", "", "pods"),
+    NotBuilt::new("ray.io/raycluster", "ray.io", "rayclusters"),
+    NotBuilt::new("ray.io/rayjob", "ray.io", "rayjobs"),
+    NotBuilt::new("ray.io/rayservice", "ray.io", "rayservices"),
+    NotBuilt::new("sparkoperator.k8s.io/sparkapplication", "sparkoperator.k8s.io", "sparkapplications"),
+    NotBuilt::new("statefulset", "apps", "statefulsets"),
+    NotBuilt::new("trainer.kubeflow.org/trainjob", "trainer.kubeflow.org", "trainjobs"),
+    NotBuilt::new("workload.codeflare.dev/appwrapper", "workload.codeflare.dev", "appwrappers"),
 ];
 
-/// The lists that Kueue's chart and manifests come with, by release: an installation that takes them over unchanged has chosen nothing.
-const DEFAULTS: [&[&str]; 4] = [
-    // The oldest.
+/// What each release added to the list that Kueue's chart and manifests come with: an installation that takes such a list over unchanged has
+/// chosen nothing.
+const ADDED: [&[&str]; 4] = [
+    // The oldest list.
     &[
         "batch/job",
         "jobset.x-k8s.io/jobset",
@@ -36,53 +54,9 @@ const DEFAULTS: [&[&str]; 4] = [
         "ray.io/raycluster",
         "ray.io/rayjob",
     ],
-    // With AppWrappers.
-    &[
-        "batch/job",
-        "jobset.x-k8s.io/jobset",
-        "kubeflow.org/mpijob",
-        "kubeflow.org/paddlejob",
-        "kubeflow.org/pytorchjob",
-        "kubeflow.org/tfjob",
-        "kubeflow.org/xgboostjob",
-        "ray.io/raycluster",
-        "ray.io/rayjob",
-        "workload.codeflare.dev/appwrapper",
-    ],
-    // With the Trainer and JAX.
-    &[
-        "batch/job",
-        "jobset.x-k8s.io/jobset",
-        "kubeflow.org/jaxjob",
-        "kubeflow.org/mpijob",
-        "kubeflow.org/paddlejob",
-        "kubeflow.org/pytorchjob",
-        "kubeflow.org/tfjob",
-        "kubeflow.org/xgboostjob",
-        "ray.io/raycluster",
-        "ray.io/rayjob",
-        "trainer.kubeflow.org/trainjob",
-        "workload.codeflare.dev/appwrapper",
-    ],
-    // With pods, and what is made of them.
-    &[
-        "batch/job",
-        "deployment",
-        "jobset.x-k8s.io/jobset",
-        "kubeflow.org/jaxjob",
-        "kubeflow.org/mpijob",
-        "kubeflow.org/paddlejob",
-        "kubeflow.org/pytorchjob",
-        "kubeflow.org/tfjob",
-        "kubeflow.org/xgboostjob",
-        "leaderworkerset.x-k8s.io/leaderworkerset",
-        "pod",
-        "ray.io/raycluster",
-        "ray.io/rayjob",
-        "statefulset",
-        "trainer.kubeflow.org/trainjob",
-        "workload.codeflare.dev/appwrapper",
-    ],
+    &["workload.codeflare.dev/appwrapper"],
+    &["kubeflow.org/jaxjob", "trainer.kubeflow.org/trainjob"],
+    &["deployment", "leaderworkerset.x-k8s.io/leaderworkerset", "pod", "statefulset"],
 ];
 
 /// Whether a list is one that Kueue comes with, in any order.
@@ -91,7 +65,12 @@ pub(super) fn is_default(frameworks: &[String]) -> bool {
     // Later releases add kinds that are extensions, too.
     names.retain(|name| !["ray.io/rayservice", "sparkoperator.k8s.io/sparkapplication"].contains(name));
     names.sort_unstable();
-    DEFAULTS.contains(&names.as_slice())
+    let mut list = Vec::new();
+    ADDED.iter().any(|added| {
+        list.extend_from_slice(added);
+        list.sort_unstable();
+        list == names
+    })
 }
 
 /// What a name stands for.
@@ -108,7 +87,7 @@ pub(super) enum Framework {
 pub(super) fn find(name: &str) -> Framework {
     match JobKind::ALL.into_iter().find(|kind| kind.framework() == name) {
         Some(kind) => Framework::Built(kind),
-        None if NOT_BUILT.contains(&name) => Framework::NotBuilt,
+        None if NOT_BUILT.iter().any(|known| known.framework == name) => Framework::NotBuilt,
         None => Framework::Unknown,
     }
 }
@@ -124,10 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_list_is_sorted_and_names_known_frameworks_alone() {
-        for list in DEFAULTS {
-            assert!(list.is_sorted());
-            assert!(list.iter().all(|name| find(name) != Framework::Unknown), "{list:?}");
+    fn a_default_list_is_known_in_any_order_and_names_known_frameworks_alone() {
+        let mut list = Vec::new();
+        for added in ADDED {
+            assert!(added.iter().all(|name| find(name) != Framework::Unknown), "{added:?}");
+            list.extend(added.iter().rev().map(ToString::to_string));
+            assert!(is_default(&list));
+            assert!(!is_default(&list[1..]));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The sections with rules of their own (reference 01, 1.12).
+//! The sections with rules of their own (docs/reference/01-api.md 1.12).
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn custom_label(mut reader: Reader<'_>) -> CustomLabel {
     }
 }
 
-/// v1beta2 waits for pods even if the section is absent; v1beta1 only with `enable: true` (reference 10, 11).
+/// v1beta2 waits for pods even if the section is absent; v1beta1 only with `enable: true` (docs/reference/10-traps.md 11).
 pub(super) fn wait_for_pods_ready(
     file: &mut Reader<'_>,
     version: FileVersion,

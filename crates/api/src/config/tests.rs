@@ -54,7 +54,7 @@ fn a_fully_defaulted_v1beta1_file_is_accepted_and_says_what_it_cannot_do() {
     let (configuration, warnings) = parse(FULL_V1BETA1).unwrap();
     assert_eq!(configuration.wait_for_pods_ready, None);
     assert_eq!(configuration.fair_sharing, None);
-    assert_eq!(configuration.job_kinds(), [JobKind::Job, JobKind::JobSet]);
+    assert_eq!(configuration.job_kinds(), [JobKind::JOB, JobKind::JOB_SET]);
     assert_eq!(configuration.client_connection, ClientConnection { qps: 50.0, burst: 100 });
     insta::assert_snapshot!(texts(&warnings).join("\n"));
 }

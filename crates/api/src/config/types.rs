@@ -1,4 +1,4 @@
-//! The configuration after defaulting: the shape of v1beta2 (reference 01, 1.12).
+//! The configuration after defaulting: the shape of v1beta2 (docs/reference/01-api.md 1.12).
 
 use std::collections::BTreeMap;
 
@@ -273,7 +273,7 @@ pub struct ClientConnection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Integrations {
-    /// Names of the job kinds (reference 07).
+    /// Names of the job kinds (docs/reference/07-integrations.md).
     pub frameworks: Vec<String>,
     /// Kinds that others manage, as `Kind.version.group`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

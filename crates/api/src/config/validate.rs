@@ -1,4 +1,4 @@
-//! Rules that concern several fields, and values that Sluice cannot honour (reference 01, 1.12).
+//! Rules that concern several fields, and values that Sluice cannot honour (docs/reference/01-api.md 1.12).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Object, part, rename, text};
 
-/// reference 01, 1.2.
+/// docs/reference/01-api.md 1.2.
 pub(super) fn cluster_queue(root: &mut Object, up: bool) {
     if let Some(spec) = part(root, "spec") {
         if up {
@@ -123,7 +123,7 @@ fn share_up(status: &mut Object) {
     }
 }
 
-/// reference 01, 1.3.
+/// docs/reference/01-api.md 1.3.
 pub(super) fn local_queue(root: &mut Object, up: bool) {
     let Some(status) = part(root, "status") else { return };
     if up {
@@ -134,14 +134,14 @@ pub(super) fn local_queue(root: &mut Object, up: bool) {
     }
 }
 
-/// reference 01, 1.7.
+/// docs/reference/01-api.md 1.7.
 pub(super) fn cohort(root: &mut Object, up: bool) {
     if up && let Some(status) = part(root, "status") {
         share_up(status);
     }
 }
 
-/// reference 01, 1.10. v1beta1 must have a `kubeConfig`, so one without location stands for none.
+/// docs/reference/01-api.md 1.10. v1beta1 must have a `kubeConfig`, so one without location stands for none.
 pub(super) fn multikueue_cluster(root: &mut Object, up: bool) {
     let Some(spec) = part(root, "spec") else { return };
     if up {

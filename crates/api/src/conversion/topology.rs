@@ -1,4 +1,4 @@
-//! The topology assignment's two forms: v1beta1 lists domains, v1beta2 compresses them by columns (reference 06, 6.21).
+//! The topology assignment's two forms: v1beta1 lists domains, v1beta2 compresses them by columns (docs/reference/06-algorithm.md 6.21).
 //!
 //! The order of the domains is kept: ranks and scale-down depend on it.
 

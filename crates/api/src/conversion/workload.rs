@@ -1,4 +1,4 @@
-//! Workload: the priority class, the misspelt field, the topology assignment (reference 01, 1.4).
+//! Workload: the priority class, the misspelt field, the topology assignment (docs/reference/01-api.md 1.4).
 
 use serde::ser::{Error as _, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! The table of feature gates (reference 02).
+//! The table of feature gates (docs/reference/02-feature-gates.md).
 
 /// How far a capability is developed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,7 +158,7 @@ gates! {
     AdmitOnlyFreeQuota: Beta, true, "0.19", [], "count the quota of a preempted Workload as free only when its pods are gone";
 }
 
-/// Gates that Kueue has removed since; older configurations still name them (reference 02). They are accepted with a
+/// Gates that Kueue has removed since; older configurations still name them (docs/reference/02-feature-gates.md). They are accepted with a
 /// warning and have no effect.
 pub const REMOVED: &[&str] = &[
     "ConfigurableResourceTransformations",

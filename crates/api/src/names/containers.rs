@@ -1,4 +1,4 @@
-//! Identity of a pod template's containers: what the match of a job with its Workload compares (reference 06, 6.20).
+//! Identity of a pod template's containers: what the match of a job with its Workload compares (docs/reference/06-algorithm.md 6.20).
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub fn containers_hash(spec: &PodSpec) -> u64 {
 /// Removes environment variables that occur twice in a container: the last value wins, in the place of the first.
 ///
 /// The API server refuses duplicate keys of a list map, so that a Workload could otherwise not be written
-/// (reference 07, 7.1).
+/// (docs/reference/07-integrations.md 7.1).
 pub fn dedupe_env(spec: &mut PodSpec) {
     let containers = spec.init_containers.iter_mut().flatten().chain(spec.containers.iter_mut());
     for env in containers.filter_map(|container| container.env.as_mut()) {

@@ -1,4 +1,4 @@
-//! Which pod templates are equal: as a whole, or to a scheduler (reference 06, 6.23, `podSetMergePolicy`).
+//! Which pod templates are equal: as a whole, or to a scheduler (docs/reference/06-algorithm.md 6.23, `podSetMergePolicy`).
 
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};

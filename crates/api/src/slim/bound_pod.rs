@@ -10,7 +10,7 @@ use super::pod::PodTemplate;
 use super::watchable;
 use crate::labels::{JOBSET_NAME, SAFE_TO_FORCEFULLY_DELETE};
 
-/// The type of the condition of a pod that was removed by force (reference 03).
+/// The type of the condition of a pod that was removed by force (docs/reference/03-conditions-events.md).
 pub const FAILURE_RECOVERY: &str = "KueueFailureRecovery";
 
 /// A Pod.

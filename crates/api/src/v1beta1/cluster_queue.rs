@@ -1,4 +1,4 @@
-//! ClusterQueue (reference 01, 1.2: "v1beta1 differences").
+//! ClusterQueue (docs/reference/01-api.md 1.2: "v1beta1 differences").
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! MultiKueueConfig and MultiKueueCluster (reference 01, 1.10).
+//! MultiKueueConfig and MultiKueueCluster (docs/reference/01-api.md 1.10).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! ProvisioningRequestConfig (reference 01, 1.9).
+//! ProvisioningRequestConfig (docs/reference/01-api.md 1.9).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Quotas: as in v1beta2, but the list of resources has no list type (reference 01, 1.2).
+//! Quotas: as in v1beta2, but the list of resources has no list type (docs/reference/01-api.md 1.2).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

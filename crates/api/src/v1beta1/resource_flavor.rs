@@ -1,4 +1,4 @@
-//! ResourceFlavor: the same in both versions (reference 01, 1.1).
+//! ResourceFlavor: the same in both versions (docs/reference/01-api.md 1.1).
 
 use crate::kind::custom_resource;
 use crate::v1beta2::ResourceFlavorSpec;

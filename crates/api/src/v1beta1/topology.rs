@@ -1,4 +1,4 @@
-//! Topology: the levels cannot be changed in this version (reference 01, 1.8).
+//! Topology: the levels cannot be changed in this version (docs/reference/01-api.md 1.8).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

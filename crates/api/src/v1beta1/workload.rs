@@ -1,4 +1,4 @@
-//! Workload: what is asked for (reference 01, 1.4: "v1beta1 differences"). Its status is in `workload_status`.
+//! Workload: what is asked for (docs/reference/01-api.md 1.4: "v1beta1 differences"). Its status is in `workload_status`.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::JsonSchema;
@@ -128,7 +128,7 @@ pub struct PodSetTopologyRequest {
     pub pod_set_slice_size: Option<i32>,
 }
 
-/// The rules that need spec and status together, and the state before (reference 01, 1.4).
+/// The rules that need spec and status together, and the state before (docs/reference/01-api.md 1.4).
 fn rules() -> Vec<Value> {
     use crate::schema::{rule, unchanged, while_both, while_true};
     let reserved = while_true("self", "QuotaReserved");

@@ -1,4 +1,4 @@
-//! WorkloadPriorityClass (reference 01, 1.5).
+//! WorkloadPriorityClass (docs/reference/01-api.md 1.5).
 
 use crate::kind::custom_resource;
 

@@ -1,4 +1,4 @@
-//! Workload: what became of it (reference 01, 1.4: "v1beta1 differences").
+//! Workload: what became of it (docs/reference/01-api.md 1.4: "v1beta1 differences").
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! AdmissionCheck (reference 01, 1.6).
+//! AdmissionCheck (docs/reference/01-api.md 1.6).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! ClusterQueue (reference 01, 1.2).
+//! ClusterQueue (docs/reference/01-api.md 1.2).
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};

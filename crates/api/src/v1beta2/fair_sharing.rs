@@ -1,4 +1,4 @@
-//! Weights and shares of fair sharing (reference 01, 1.2, 1.3, 1.7).
+//! Weights and shares of fair sharing (docs/reference/01-api.md 1.2, 1.3, 1.7).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! LocalQueue (reference 01, 1.3).
+//! LocalQueue (docs/reference/01-api.md 1.3).
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

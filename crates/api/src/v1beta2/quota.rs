@@ -1,4 +1,4 @@
-//! Quotas, as ClusterQueues and Cohorts declare them (reference 01, 1.2).
+//! Quotas, as ClusterQueues and Cohorts declare them (docs/reference/01-api.md 1.2).
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;

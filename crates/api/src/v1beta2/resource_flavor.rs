@@ -1,4 +1,4 @@
-//! ResourceFlavor (reference 01, 1.1). The same in both versions.
+//! ResourceFlavor (docs/reference/01-api.md 1.1). The same in both versions.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Topology (reference 01, 1.8).
+//! Topology (docs/reference/01-api.md 1.8).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The topology domains of an admitted pod set, by columns (reference 01, 1.4; reference 06, 6.21).
+//! The topology domains of an admitted pod set, by columns (docs/reference/01-api.md 1.4; docs/reference/06-algorithm.md 6.21).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

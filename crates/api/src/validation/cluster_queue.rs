@@ -1,4 +1,4 @@
-//! ClusterQueue (reference 01, 1.2).
+//! ClusterQueue (docs/reference/01-api.md 1.2).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Cohort (reference 01, 1.7).
+//! Cohort (docs/reference/01-api.md 1.7).
 
 use super::FieldError;
 use super::quota::{Node, check_groups, check_weight};

@@ -1,4 +1,4 @@
-//! Resource groups and weights, which ClusterQueues and Cohorts share (reference 01, 1.2 and 1.7).
+//! Resource groups and weights, which ClusterQueues and Cohorts share (docs/reference/01-api.md 1.2 and 1.7).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! ResourceFlavor (reference 01, 1.0 and 1.1).
+//! ResourceFlavor (docs/reference/01-api.md 1.0 and 1.1).
 
 use super::FieldError;
 use super::syntax::{check_key, check_labels, label_value};

@@ -1,4 +1,4 @@
-//! What a pod template may ask for (reference 01, 1.4: webhook rules).
+//! What a pod template may ask for (docs/reference/01-api.md 1.4: webhook rules).
 
 use std::collections::BTreeMap;
 

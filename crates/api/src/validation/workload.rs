@@ -1,4 +1,4 @@
-//! Workload: what one object alone shows (reference 01, 1.4: webhook rules). Changes are in `workload_update`.
+//! Workload: what one object alone shows (docs/reference/01-api.md 1.4: webhook rules). Changes are in `workload_update`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_quantity::Quantity;

@@ -1,4 +1,4 @@
-//! Workload: what may change (reference 01, 1.4: webhook rules).
+//! Workload: what may change (docs/reference/01-api.md 1.4: webhook rules).
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,12 @@
-//! An entry gets its quota (reference 06, 6.5 "Admit"); whether a reservation that was made elsewhere fits.
+//! An entry gets its quota (docs/reference/06-algorithm.md 6.5 "Admit"); whether a reservation that was made elsewhere fits.
 
-use super::{CycleState, Entry};
+use super::entry::{CycleState, Entry};
 use crate::admission_fair_sharing::in_units;
 use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::view::{FlavorResourceQuantity, View};
+use crate::view::{FlavorResourceQuantity, view};
 use crate::workload::{Admission, PodSetAssignment, WorkloadKey};
 use crate::workloads::{QuotaReservation, ReservedUsage};
 use crate::{Amount, Name};
@@ -76,7 +76,7 @@ impl Scheduler {
         state.report.entries.push(self.report(entry, outcome));
     }
 
-    /// Charges the LocalQueue for what was let in until it counts as usage (reference 06, 6.9).
+    /// Charges the LocalQueue for what was let in until it counts as usage (docs/reference/06-algorithm.md 6.9).
     fn charge(&mut self, entry: &Entry) {
         if !self.orders_by_usage(&self.queues[entry.head.queue.at()]) {
             return;
@@ -117,7 +117,7 @@ impl Scheduler {
         Admission { cluster_queue: self.queues[entry.head.queue.at()].name.clone(), pod_sets }
     }
 
-    /// The checks that apply to the assigned flavors (reference 06, 6.10).
+    /// The checks that apply to the assigned flavors (docs/reference/06-algorithm.md 6.10).
     fn required_checks(&self, entry: &Entry) -> Vec<Name> {
         let Some(spec) = &self.queues[entry.head.queue.at()].spec else { return Vec::new() };
         let mut checks: Vec<Name> = spec

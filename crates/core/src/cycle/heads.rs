@@ -1,35 +1,14 @@
-//! Which workloads a cycle is about: those whose second pass is due, and one head of each queue (reference 06, 6.4
+//! Which workloads a cycle is about: those whose second pass is due, and one head of each queue (docs/reference/06-algorithm.md 6.4
 //! "Heads").
 
-use super::{Entry, Precedence};
-use crate::flavor_assigner::{Assignment, Scan};
+use super::entry::{Entry, Precedence};
+use crate::flavor_assigner::Assignment;
 use crate::intern::{ClassId, LocalId, QueueId, WorkloadId};
+use crate::last_assignment::Scan;
 use crate::queue::{OrderKey, Placement};
 use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 use crate::view::Head;
-
-impl Entry {
-    /// An entry that holds quota already: what it was assigned is kept as it is, and takes nothing (reference 06, 6.15).
-    pub(crate) fn of_second_pass(head: Head, key: OrderKey, iteration: u32) -> Self {
-        Self {
-            head,
-            class: ClassId::new(0),
-            key,
-            plan: None,
-            assignment: Assignment::kept(),
-            targets: Vec::new(),
-            scan: Scan::NONE,
-            before: None,
-            kept_out_by: Vec::new(),
-            recomputed: false,
-            preemptor: false,
-            precedence: Precedence::InOrder,
-            early: None,
-            second_pass: Some(iteration),
-        }
-    }
-}
 
 impl Scheduler {
     /// The usage of each LocalQueue, if admission fair sharing orders any queue.
@@ -40,7 +19,7 @@ impl Scheduler {
         (0..self.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
     }
 
-    /// Takes the head of a queue that has one, unless it is below a cycle of Cohorts (reference 06, 6.4 "Heads").
+    /// Takes the head of a queue that has one, unless it is below a cycle of Cohorts (docs/reference/06-algorithm.md 6.4 "Heads").
     pub(super) fn take_head(&mut self, id: QueueId, local_usage: &[f64]) -> Option<Entry> {
         let node = self.queues[id.at()].node;
         if self.tree.forest.node(node).in_cycle {
@@ -108,7 +87,7 @@ impl Scheduler {
         if at != id {
             return None;
         }
-        let key = self.order_key(workload);
+        let key = self.workloads.order_key(workload);
         (queue.pending.placement(class, &key) == Some(Placement::Active)).then_some((class, key))
     }
 }

@@ -1,115 +1,29 @@
-//! One cycle: heads, nomination, order, processing, requeueing (reference 06, 6.5).
-
-/// What a search sees; a macro, so that the borrow checker sees which fields it takes.
-macro_rules! view {
-    ($self:ident, $local_usage:expr) => {
-        View {
-            config: &$self.config,
-            names: &$self.names,
-            forest: &$self.tree.forest,
-            usage: &mut $self.tree.usage,
-            lendable: &$self.tree.lendable,
-            capacity: &$self.capacity,
-            queues: &$self.queues,
-            workloads: &$self.workloads,
-            local_usage: $local_usage,
-            cycle: $self.cycle,
-            stats: &mut $self.stats,
-            simulated: Vec::new(),
-        }
-    };
-}
+//! One cycle: heads, nomination, order, processing, requeueing (docs/reference/06-algorithm.md 6.5).
 
 mod admit;
+mod entry;
 mod heads;
 mod nominate;
 mod preempt;
 mod process;
 mod requeue;
+mod retry;
+mod second_pass;
+mod tournament;
+mod transient;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::flavor_assigner::{Assignment, Scan};
-use crate::intern::{ClassId, NodeId, QueueId, SlotId, WorkloadId};
-use crate::plan::Plan;
-use crate::preemption::Target;
-use crate::queue::OrderKey;
-use crate::reason::Unadmitted;
+use crate::intern::QueueId;
 use crate::report::CycleReport;
 use crate::scheduler::Scheduler;
 use crate::second_pass::SecondPass;
 use crate::spec::Time;
-use crate::tournament::Tournament;
-use crate::view::Head;
 use crate::workload::WorkloadKey;
-
-/// Why an entry goes back to its queue, which decides where it goes there (reference 06, 6.4 "Requeue after a cycle").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Requeue {
-    Generic,
-    NoFit,
-    NoCandidates,
-    PendingPreemption,
-    FailedAfterNomination,
-    NamespaceMismatch,
-}
-
-/// When an entry is processed, compared with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Precedence {
-    /// It had its turn in a cycle before, and waited until all pods are ready: before all others.
-    Blocked,
-    /// Before all others of its tree.
-    First,
-    /// In the order of the cycle.
-    InOrder,
-}
-
-/// One head on its way through the cycle.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) head: Head,
-    /// Where in its queue it waits; of no meaning in a second pass.
-    class: ClassId,
-    /// Its place among those of equal priority, with its UID.
-    pub(crate) key: OrderKey,
-    plan: Option<Arc<Plan>>,
-    pub(crate) assignment: Assignment,
-    targets: Vec<Target>,
-    /// Its flavor search.
-    scan: Scan,
-    /// What its last flavor search found, if this one goes on where that one stopped.
-    before: Option<Arc<Unadmitted>>,
-    /// Heads that only reserved what it would have got, since its search began.
-    kept_out_by: Vec<WorkloadId>,
-    /// The assignment and the targets were searched anew while it was processed.
-    recomputed: bool,
-    /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).
-    preemptor: bool,
-    /// When it is processed.
-    pub(crate) precedence: Precedence,
-    /// Decided at nomination already.
-    early: Option<(Arc<Unadmitted>, Requeue)>,
-    /// It holds quota, and this is its second pass; which one, from 1.
-    pub(crate) second_pass: Option<u32>,
-}
-
-/// What one cycle has decided so far, and the usage that only lasts for it.
-#[derive(Default)]
-pub(crate) struct CycleState {
-    pub(crate) report: CycleReport,
-    victims: Vec<(WorkloadId, WorkloadId)>,
-    /// Usage that only lasts for the cycle, by the root of its tree.
-    transient: BTreeMap<NodeId, Vec<(SlotId, i128)>>,
-    /// The part of it that heads reserved for which there are no victims, by the root of their tree.
-    pub(crate) reserved: BTreeMap<NodeId, Vec<(WorkloadId, SlotId, i128)>>,
-    /// Roots whose usage without the victims is kept.
-    overlaid: BTreeSet<NodeId>,
-}
+use entry::{CycleState, Entry};
+use tournament::Tournament;
 
 impl Scheduler {
     /// One cycle: takes one head per active ClusterQueue, decides, and assumes what it decided. Victims are marked

@@ -1,20 +1,21 @@
-//! What can be done for each head, before any other is considered (reference 06, 6.5 "Nominate").
+//! What can be done for each head, before any other is considered (docs/reference/06-algorithm.md 6.5 "Nominate").
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Entry, Requeue};
-use crate::flavor_assigner::{Assignment, Mode, Request, Scan, assign};
+use super::entry::{Entry, Requeue};
+use crate::flavor_assigner::{Assignment, Mode, Request, assign};
+use crate::last_assignment::Scan;
 use crate::partial_admission;
 use crate::plan::{Plan, PlanInput};
-use crate::preemption::{self, PreemptionRequest, Target};
+use crate::preemption::{self, PreemptionRequest};
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::scheduler::Scheduler;
-use crate::view::{FlavorResourceQuantity, Head, View};
+use crate::view::{FlavorResourceQuantity, Head, Target, View, view};
 
 impl Scheduler {
-    /// Finds out what can be done for a head (reference 06, 6.5 "Nominate").
+    /// Finds out what can be done for a head (docs/reference/06-algorithm.md 6.5 "Nominate").
     pub(super) fn nominate(&mut self, entry: &mut Entry, local_usage: &[f64]) {
         let id = entry.head.workload;
         self.workloads.get_mut(id).keeps_capacity = false;
@@ -66,7 +67,8 @@ impl Scheduler {
         }
         let shape = self.workloads.get(entry.head.workload).shape;
         let plan = Plan::new(&PlanInput {
-            queue,
+            node: queue.node,
+            groups: &queue.groups,
             forest: &self.tree.forest,
             names: &self.names,
             flavors: &self.flavors,

@@ -1,7 +1,7 @@
-//! An entry gets its victims, which keep their quota until they are gone (reference 06, 6.5 and 6.17).
+//! An entry gets its victims, which keep their quota until they are gone (docs/reference/06-algorithm.md 6.5 and 6.17).
 
+use super::entry::{CycleState, Entry, Requeue};
 use super::requeue::{flavors, why};
-use super::{CycleState, Entry, Requeue};
 use crate::reason::Reason;
 use crate::report::{CycleReport, Outcome, Victim};
 use crate::scheduler::Scheduler;
@@ -57,7 +57,7 @@ impl Scheduler {
                 self.loops.evicted(root, by, victim);
             }
             self.second_passes.remove(victim);
-            let key = self.candidate_key(victim, reserved_at);
+            let key = self.workloads.candidate_key(victim, reserved_at);
             let reservations = &mut self.queues[queue.at()].reservations;
             reservations.running.remove(&key);
             reservations.evicted.insert(key);

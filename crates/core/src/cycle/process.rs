@@ -1,10 +1,10 @@
-//! Entries one by one, with what earlier ones left (reference 06, 6.5 "processEntry").
+//! Entries one by one, with what earlier ones left (docs/reference/06-algorithm.md 6.5 "processEntry").
 
 use std::sync::Arc;
 
+use super::entry::{CycleState, Entry, Requeue};
 use super::nominate::search;
 use super::requeue::{flavors, why};
-use super::{CycleState, Entry, Requeue};
 use crate::Amount;
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
@@ -12,8 +12,8 @@ use crate::quota::{clamp, exact};
 use crate::reason::{Detail, PodSetRefusal, PreemptionOutlook, Reason, Refusal, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
-use crate::spec::{PreemptionPolicy, Time};
-use crate::view::{FlavorResourceQuantity, View};
+use crate::spec::Time;
+use crate::view::{FlavorResourceQuantity, view};
 
 /// What becomes of an entry.
 enum Decision {
@@ -30,7 +30,7 @@ fn with_what_was_tried_before(entry: &Entry, why: Arc<Unadmitted>) -> Arc<Unadmi
 }
 
 impl Scheduler {
-    /// Decides about one entry with what earlier ones left (reference 06, 6.5 "processEntry").
+    /// Decides about one entry with what earlier ones left (docs/reference/06-algorithm.md 6.5 "processEntry").
     pub(super) fn process(
         &mut self,
         entry: &mut Entry,
@@ -272,57 +272,6 @@ impl Scheduler {
             entry.kept_out_by.extend(reserved.iter().map(|&(id, ..)| id));
             entry.kept_out_by.sort_unstable();
             entry.kept_out_by.dedup();
-        }
-    }
-
-    /// Adds usage for the rest of the cycle.
-    fn add_transient(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &mut CycleState) {
-        self.workloads.get_mut(entry.head.workload).keeps_capacity |= amount > 0;
-        self.tree.usage.add(&self.tree.forest.quota, slot, amount);
-        let root = self.tree.forest.node(entry.head.node).root;
-        state.transient.entry(root).or_default().push((slot, amount));
-        self.add_to_overlay(entry, slot, amount, state);
-    }
-
-    pub(super) fn add_to_overlay(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &CycleState) {
-        let root = self.tree.forest.node(entry.head.node).root;
-        if state.overlaid.contains(&root) {
-            self.tree.usage.swap_views();
-            self.tree.usage.add(&self.tree.forest.quota, slot, amount);
-            self.tree.usage.swap_views();
-        }
-    }
-
-    /// Takes what the entry will use, so that later ones do not.
-    fn occupy(&mut self, entry: &Entry, state: &mut CycleState) {
-        for quantity in &entry.assignment.usage {
-            self.add_transient(entry, quantity.slot, quantity.amount, state);
-        }
-    }
-
-    /// Reserves capacity for an entry that waits for workloads which it may not preempt: later ones must not take it.
-    /// A queue that may reclaim anything gets it back anyway (reference 06, 6.5 step 6).
-    fn reserve(&mut self, entry: &Entry, state: &mut CycleState) {
-        let remembered = entry.preemptor && self.config.gates.prioritize_preemptor_workloads;
-        if self.queues[entry.head.queue.at()].reclaim_policy() == PreemptionPolicy::Any && !remembered {
-            return;
-        }
-        for quantity in &entry.assignment.usage {
-            let quota = &self.tree.forest.quota;
-            let used = self.tree.usage.get(quantity.slot);
-            let nominal = quota.nominal(quantity.slot);
-            let limit = if entry.assignment.borrow > 0 {
-                nominal.add(quota.borrowing_limit(quantity.slot))
-            } else {
-                nominal
-            };
-            let amount = quantity.amount.min(exact(limit) - used).max(0);
-            self.add_transient(entry, quantity.slot, amount, state);
-            if amount > 0 {
-                let root = self.tree.forest.node(entry.head.node).root;
-                let reserved = (entry.head.workload, quantity.slot, amount);
-                state.reserved.entry(root).or_default().push(reserved);
-            }
         }
     }
 

@@ -1,8 +1,8 @@
-//! An entry goes back to its queue: into the heap or among the inadmissible (reference 06, 6.4 "Requeue after a cycle").
+//! An entry goes back to its queue: into the heap or among the inadmissible (docs/reference/06-algorithm.md 6.4 "Requeue after a cycle").
 
 use std::sync::Arc;
 
-use super::{CycleState, Entry, Requeue};
+use super::entry::{CycleState, Entry, Requeue};
 use crate::intern::WorkloadId;
 use crate::queue::Placement;
 use crate::reason::{Detail, Reason, Unadmitted};
@@ -16,7 +16,7 @@ use crate::spec::QueueingStrategy;
 const MAX_SCANS: usize = 12;
 
 impl Scheduler {
-    pub(crate) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
+    pub(super) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
         EntryReport {
             key: self.workloads.get(entry.head.workload).key.clone(),
             uid: entry.key.uid.clone(),
@@ -38,7 +38,7 @@ impl Scheduler {
         self.requeue(entry, why, requeue, state);
     }
 
-    /// Puts an entry back into its queue: into the heap or among the inadmissible (reference 06, 6.4).
+    /// Puts an entry back into its queue: into the heap or among the inadmissible (docs/reference/06-algorithm.md 6.4).
     pub(super) fn requeue(
         &mut self,
         entry: &Entry,

@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{LastAssignment, Scan};
 use crate::Name;
 use crate::intern::{FlavorId, FrId, Names, ResourceId};
+use crate::last_assignment::{LastAssignment, Scan};
 use crate::plan::Plan;
 use crate::reason::{PodSetRefusal, Reason, Refusal};
 use crate::report::{Considered, ConsideredFlavor, FlavorMode};
@@ -69,7 +69,7 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// What is held already: it fits, and takes nothing more (reference 06, 6.15).
+    /// What is held already: it fits, and takes nothing more (docs/reference/06-algorithm.md 6.15).
     pub(crate) fn kept() -> Self {
         Self { mode: Mode::Fit, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! How well a flavor takes a request, and which of two flavors is preferred (reference 06, 6.6 "Granular mode").
+//! How well a flavor takes a request, and which of two flavors is preferred (docs/reference/06-algorithm.md 6.6 "Granular mode").
 
 use crate::report::FlavorMode;
 use crate::spec::{Fungibility, FungibilityPolicy, FungibilityPreference, WhenCanPreempt};

@@ -1,13 +1,13 @@
-//! Flavor assignment: which flavor each resource of each pod set gets, and what stands in the way (reference 06, 6.6).
+//! Flavor assignment: which flavor each resource of each pod set gets, and what stands in the way (docs/reference/06-algorithm.md 6.6).
 
 mod assignment;
 mod granular;
-mod last_assignment;
 
 use smallvec::SmallVec;
 
 use crate::Amount;
 use crate::intern::{FrId, SlotId};
+use crate::last_assignment::LastAssignment;
 use crate::plan::{Plan, PlanBlock, PlanFlavor, PlanGroup};
 use crate::preemption;
 use crate::quota::exact;
@@ -19,7 +19,6 @@ use crate::view::{FlavorResourceQuantity, Head, View};
 pub(crate) use assignment::{Assignment, Mode};
 use assignment::{FlavorAssignment, FlavorAttempt};
 use granular::GranularMode;
-pub(crate) use last_assignment::{LastAssignment, Scan};
 
 /// What to search with.
 pub(crate) struct Request<'a> {
@@ -247,7 +246,7 @@ struct ResourceRequest {
     preempt: bool,
 }
 
-/// Whether one resource fits in one flavor: now, after a preemption, or not at all (reference 06, 6.6 "Per resource").
+/// Whether one resource fits in one flavor: now, after a preemption, or not at all (docs/reference/06-algorithm.md 6.6 "Per resource").
 fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (GranularMode, Option<Refusal>) {
     let &ResourceRequest { pair, slot, amount, earlier, preempt } = wanted;
     let forest = view.forest;

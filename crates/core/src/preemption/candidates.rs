@@ -1,10 +1,11 @@
-//! Candidates for preemption, found lazily in candidate order (reference 06, 6.7 "Candidate classes", "Ordering").
+//! Candidates for preemption, found lazily in candidate order (docs/reference/06-algorithm.md 6.7 "Candidate classes", "Ordering").
 
 use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
-use super::{CandidateKey, PreemptionRequest};
+use super::request::PreemptionRequest;
+use crate::cluster_queue::CandidateKey;
 use crate::intern::{NodeId, QueueId, WorkloadId};
 use crate::spec::PreemptionPolicy;
 use crate::view::View;

@@ -1,11 +1,11 @@
-//! Classical preemption (reference 06, 6.7).
+//! Classical preemption (docs/reference/06-algorithm.md 6.7).
 
 use super::candidates::{self, CandidateFilter, CandidateQueue, CohortCandidates, QueueCandidates};
-use super::{PreemptionRequest, Target, fill_back};
+use super::request::{PreemptionRequest, fill_back};
 use crate::intern::{NodeId, WorkloadId};
 use crate::report::PreemptionReason;
 use crate::spec::PreemptionPolicy;
-use crate::view::View;
+use crate::view::{Target, View};
 
 /// The queues of the cohort whose workloads may be taken.
 #[derive(Default)]

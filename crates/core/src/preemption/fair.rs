@@ -1,16 +1,17 @@
-//! Preemption by fair sharing (reference 06, 6.8 "Preemption").
+//! Preemption by fair sharing (docs/reference/06-algorithm.md 6.8 "Preemption").
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::candidates::{CandidateFilter, QueueCandidates};
-use super::{CandidateKey, PreemptionRequest, Target, fill_back};
+use super::request::{PreemptionRequest, fill_back};
+use crate::cluster_queue::CandidateKey;
 use crate::config::FairStrategy;
 use crate::fair_sharing::{Share, share};
 use crate::intern::{NodeId, QueueId, WorkloadId};
 use crate::report::PreemptionReason;
 use crate::spec::PreemptionPolicy;
-use crate::view::View;
+use crate::view::{Target, View};
 
 /// The candidates of one queue, in order; looked at only as far as needed.
 struct QueueLine<'a> {

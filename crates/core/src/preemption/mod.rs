@@ -1,50 +1,15 @@
-//! Preemption: which workloads have to go so that another fits (reference 06, 6.7 and 6.8).
+//! Preemption: which workloads have to go so that another fits (docs/reference/06-algorithm.md 6.7 and 6.8).
 
 mod candidates;
 mod classical;
 mod fair;
+mod request;
 
-use std::cmp::Reverse;
+use crate::intern::WorkloadId;
+use crate::report::FlavorMode;
+use crate::view::{FlavorResourceQuantity, Head, SimulatedPreemption, Target, View};
 
-use crate::Name;
-use crate::intern::{FrId, WorkloadId};
-use crate::report::{FlavorMode, PreemptionReason};
-use crate::spec::Time;
-use crate::view::{FlavorResourceQuantity, Head, View};
-
-/// The order of candidates within one queue: lower priority first, then the more recently reserved, then the UID
-/// (reference 06, 6.7 "Ordering"; evicted ones are kept apart and come before).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CandidateKey {
-    pub(crate) priority: i32,
-    pub(crate) reserved_at: Reverse<Time>,
-    pub(crate) uid: Name,
-    pub(crate) id: WorkloadId,
-}
-
-/// A victim and why it was chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) workload: WorkloadId,
-    pub(crate) reason: PreemptionReason,
-}
-
-/// A preemption to be searched.
-pub(crate) struct PreemptionRequest<'a> {
-    pub(crate) head: &'a Head,
-    /// Everything that the head asks for.
-    pub(crate) workload_usage: &'a [FlavorResourceQuantity],
-    /// The pairs for which room has to be made.
-    pub(crate) needed: &'a [FrId],
-}
-
-/// What one search found, kept while the world stays as it is: the flavor search asks for each resource alone, and
-/// where there is one resource only, what is asked for in the end is the same.
-#[derive(Debug)]
-pub(crate) struct SimulatedPreemption {
-    quantity: FlavorResourceQuantity,
-    targets: Vec<Target>,
-}
+pub(crate) use request::PreemptionRequest;
 
 /// The victims that make room for all that a head asks for, or none. The usage is as before.
 pub(crate) fn find(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
@@ -67,7 +32,7 @@ fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Targe
 }
 
 /// What a preemption for one (flavor, resource) alone would bring: the mode, and the borrowing height after it
-/// (reference 06, 6.6 "preemption oracle").
+/// (docs/reference/06-algorithm.md 6.6 "preemption oracle").
 pub(crate) fn simulate(
     view: &mut View<'_>,
     head: &Head,
@@ -94,23 +59,4 @@ pub(crate) fn simulate(
 
 fn has_reservation_in(view: &View<'_>, workload: WorkloadId, head: &Head) -> bool {
     view.workload(workload).reservation().is_some_and(|reservation| reservation.queue == head.queue)
-}
-
-/// Gives victims back that are not needed after all: from the last but one to the first, each that leaves the head
-/// fitting. [quirk] A victim that is given back is replaced by the last one, so the order is not kept.
-fn fill_back(
-    view: &mut View<'_>,
-    quantities: &[FlavorResourceQuantity],
-    allow_borrowing: bool,
-    targets: &mut Vec<Target>,
-) {
-    for at in (0..targets.len().saturating_sub(1)).rev() {
-        let workload = targets[at].workload;
-        view.restore(workload);
-        if view.fits(quantities, allow_borrowing) {
-            targets.swap_remove(at);
-        } else {
-            view.remove(workload);
-        }
-    }
 }

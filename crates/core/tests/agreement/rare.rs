@@ -8,7 +8,7 @@ use crate::pair::Pair;
 use crate::random_worlds::upstream;
 
 /// A queue at its nominal quota of one resource does not reclaim another one, though it is below its nominal quota of
-/// that: "strictly under nominal in every needed FR" (reference 06, 6.7 "Attempts").
+/// that: "strictly under nominal in every needed FR" (docs/reference/06-algorithm.md 6.7 "Attempts").
 #[test]
 fn who_is_at_nominal_of_one_needed_resource_reclaims_nothing() {
     let victims = |gpu: i64| {
@@ -36,7 +36,7 @@ fn who_is_at_nominal_of_one_needed_resource_reclaims_nothing() {
 }
 
 /// What was admitted in this cycle is usage and no victim yet, also for who has to look for other victims because its
-/// own were taken (reference 06, 6.5 steps 3 and 11): `late` in full would only need the victim of `owner`, and with a
+/// own were taken (docs/reference/06-algorithm.md 6.5 steps 3 and 11): `late` in full would only need the victim of `owner`, and with a
 /// pod less it may reclaim from the `guest` that was let in just now, but not in this cycle.
 #[test]
 fn what_is_admitted_in_a_cycle_is_no_victim_in_it() {

@@ -1,12 +1,11 @@
 //! A test for every rule of the admission algorithm: small worlds through the public API, one file per section of
-//! reference 06. `README.md` lists each rule and its test; `index` checks that the list is complete and true.
+//! docs/reference/06-algorithm.md. `README.md` lists each rule and its test; `index` checks that the list is complete and true.
 //!
 //! A test is called `s<section>_<rule>_<the rule in its standard words>`. The worlds are built with `world`, a few lines
 //! each. All worlds have the reference's rules only: the gates that are ours are off, except where a test says so.
 #![expect(clippy::disallowed_methods, reason = "a test reads the sources")]
 #![cfg(test)]
 
-mod build;
 mod index;
 mod ours_capacity;
 mod ours_reclaimers;

@@ -1,9 +1,9 @@
 //! 6.4 Queues and ordering: inadmissible workloads, requeueing, equivalence hashing, flushes.
 
-use crate::world::{NO_LONGER_FITS, NS, World, cohort, cq, job, n, pairs, q};
+use crate::world::{NO_LONGER_FITS, NS, World, cohort, cq, job, lq, n, pairs, q};
 use sluice_core::{
-    CheckRule, Detail, LocalQueueInactive, PreemptionPolicy, QueueingStrategy, Reason, Selector, StopPolicy,
-    Time, WhenCanPreempt, WorkloadKey, WorkloadState,
+    CheckRule, Detail, LocalQueueInactive, LocalQueueSpec, PreemptionPolicy, QueueingStrategy, Reason,
+    Selector, StopPolicy, Time, WhenCanPreempt, WorkloadKey, WorkloadState,
 };
 
 /// One queue, `a`, with room for one gpu.
@@ -119,15 +119,7 @@ fn s6_4_18_a_namespace_mismatch_does_not_block_a_strict_fifo_queue() {
     w.cq(cq("a").quota(q(4)).strict().with(|spec| spec.namespace_selector = Some(team)));
     let mut stranger = job("stranger", "guest").gpu(1);
     stranger.spec.key = WorkloadKey::new("elsewhere", "stranger");
-    w.core.set_local_queue(sluice_core::LocalQueueSpec {
-        namespace: n("elsewhere"),
-        name: n("guest"),
-        cluster_queue: n("a"),
-        stop_policy: StopPolicy::None,
-        terminating: false,
-        fair_weight: sluice_core::Weight::ONE,
-        consumed: Vec::new(),
-    });
+    w.core.set_local_queue(LocalQueueSpec { namespace: n("elsewhere"), ..lq("guest", "a") });
     w.submit_all([stranger, job("next", "a").gpu(1)]);
     assert_eq!(w.cycle(), ["stranger Misconfigured: workload namespace doesn't match ClusterQueue selector"]);
     assert_eq!(w.inadmissible("a"), ["stranger"]);

@@ -1,10 +1,9 @@
 //! Small worlds: the cycles of a scheduler, and what it decided as plain text.
 
-pub use crate::build::*;
+pub use sluice_core::fixtures::*;
 use sluice_core::{
     Admission, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates, LocalQueueSpec,
-    Name, Outcome, Scheduler, SecondPass, StopPolicy, Time, Unadmitted, Weight, WorkloadKey, WorkloadSpec,
-    WorkloadState,
+    Name, Outcome, Scheduler, SecondPass, Time, Unadmitted, WorkloadSpec, WorkloadState,
 };
 use std::collections::BTreeMap;
 
@@ -72,13 +71,7 @@ impl World {
 
     /// Declares a flavor; one that is not declared but used is plain.
     pub fn flavor(&mut self, name: &str, change: impl FnOnce(&mut FlavorSpec)) {
-        let mut spec = FlavorSpec {
-            name: n(name),
-            node_labels: Vec::new(),
-            taints: Vec::new(),
-            tolerations: Vec::new(),
-            topology: None,
-        };
+        let mut spec = flavor(name);
         change(&mut spec);
         self.flavors.push(n(name));
         self.core.set_flavor(spec);
@@ -98,15 +91,7 @@ impl World {
 
     /// Declares or changes a LocalQueue.
     pub fn lq(&mut self, name: &str, cluster_queue: &str, change: impl FnOnce(&mut LocalQueueSpec)) {
-        let mut spec = LocalQueueSpec {
-            namespace: n(NS),
-            name: n(name),
-            cluster_queue: n(cluster_queue),
-            stop_policy: StopPolicy::None,
-            terminating: false,
-            fair_weight: Weight::ONE,
-            consumed: Vec::new(),
-        };
+        let mut spec = lq(name, cluster_queue);
         change(&mut spec);
         self.core.set_local_queue(spec);
     }
@@ -192,7 +177,7 @@ impl World {
 
     /// A workload is gone.
     pub fn finished(&mut self, name: &str) {
-        self.core.remove_workload(&WorkloadKey::new(NS, name), self.now());
+        self.core.remove_workload(&key(name), self.now());
         self.jobs.remove(name);
     }
 

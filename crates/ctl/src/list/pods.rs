@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use kube::Client;
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use super::{Listing, text};
 use crate::cluster::{self, collection, selector};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use super::{Listing, Table, is_true, number, text};
 use crate::complete;

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
-use sluice_engine::Kind;
+use sluice_sim::Kind;
 
 use super::{Listing, Table, is_true, maybe, since, text};
 use crate::complete;

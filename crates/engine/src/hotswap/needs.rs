@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::json;
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
@@ -47,7 +47,8 @@ pub(crate) struct Choice<'a> {
 impl Engine {
     /// The JobSet of a Workload.
     pub(super) fn jobset_of(&self, entry: &WorkloadEntry) -> Option<&JobView> {
-        let key = self.world.job_of(entry).filter(|key| key.kind == JobKind::JobSet)?;
+        let key =
+            self.world.job_of(entry).filter(|key| key.kind.integration().exclusive_topology.is_some())?;
         Some(&self.world.jobs.get(&key)?.view)
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobKind;
 use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
@@ -12,7 +11,7 @@ use sluice_core::{Name, WorkloadKey};
 use super::displaced::leaves;
 use super::health;
 use super::pod::{Pod, PodKey, takes};
-use super::snapshot::holds;
+use super::snapshot::{holds, reserved_since};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::limits::LimitSummary;
 use crate::input::{Kind, ObjectRef};
@@ -21,7 +20,7 @@ use crate::world::{JobKey, WorkloadEntry};
 impl Pod {
     /// Whether it is left over from before its Workload got the quota that it holds now.
     pub fn is_of_former_run(&self, entry: &WorkloadEntry) -> bool {
-        let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
+        let reserved = reserved_since(entry.status());
         // One that goes on is of this run, whatever the clocks say.
         self.former
             || self.leaving
@@ -92,7 +91,12 @@ impl Engine {
     /// A Workload gave its quota back: the pods that its job had are not those of its next start.
     pub(crate) fn hotswap_released(&mut self, workload: &WorkloadKey) {
         self.hotswap.left.remove(workload);
-        let own = |key: &PodKey, pod: &Pod| self.workloads_of_pod(key, pod).any(|of| of == workload);
+        // If the watch skipped the release, the pods of the next start may have been seen already.
+        let status = self.world.workloads.get(workload).map(|entry| &entry.object.status);
+        let reserved = status.and_then(reserved_since);
+        let before = |pod: &Pod| reserved.is_none_or(|at| pod.created.is_none_or(|created| created < at));
+        let own =
+            |key: &PodKey, pod: &Pod| before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload);
         // Pods run in the namespace of their Workload: the others need not be looked at.
         let first = (Arc::clone(&workload.namespace), Name::from(""));
         let near =
@@ -145,7 +149,7 @@ impl Engine {
             return above.or(Some(key));
         }
         let name = Arc::clone(pod.jobset.as_ref()?);
-        let key = JobKey { kind: JobKind::JobSet, namespace: Arc::clone(namespace), name };
+        let key = JobKey { kind: JobKind::JOB_SET, namespace: Arc::clone(namespace), name };
         self.world.jobs.get_key_value(&key).map(|(key, _)| key)
     }
 

@@ -12,14 +12,14 @@ use crate::engine::Engine;
 use crate::lifecycle::decisions::priorities;
 use crate::lifecycle::transition::Eviction;
 use crate::metrics;
-use crate::outbox::{About, log, normal, observe, warning};
+use crate::outbox::{About, normal, observe, warning};
 use crate::world::{Decision, WorkloadEntry};
 
 /// The reason of the condition Preempted of the Workloads that make room for displaced ones.
 const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
 /// The reason of the event that says why nothing is done.
 const NOT_MOVED: &str = "HotswapNotPossible";
-/// So many unhealthy nodes are listed at most (reference 01, 1.5).
+/// So many unhealthy nodes are listed at most (docs/reference/01-api.md 1.5).
 const MOST_LISTED: usize = 8;
 
 /// The first few names of many.
@@ -94,7 +94,7 @@ impl Engine {
             return;
         }
         let message = format!("Workload was evicted to leave unhealthy node(s): {}", shown(nodes));
-        let more = vec![log(
+        let more = vec![self.log(
             Level::Info,
             "hotswap",
             &[("workload", key), ("nodes", &shown(nodes)), ("victims", &victims)],
@@ -166,7 +166,7 @@ impl Engine {
         };
         let note = format!("Pods are on unhealthy node(s) {nodes}: {why}");
         let reported = warning(About::workload(key, &entry.uid()), NOT_MOVED, &note);
-        vec![reported, log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]
+        vec![reported, self.log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]
     }
 }
 

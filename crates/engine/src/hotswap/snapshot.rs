@@ -7,6 +7,7 @@ use std::rc::Rc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Toleration};
 use sluice_api::slim;
+use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, WorkloadKey};
 use sluice_quantity::{CPU, Quantity, is_extended};
 use sluice_selector::Operator;
@@ -16,7 +17,7 @@ use super::pod::{Pod, PodKey};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::world::WorkloadEntry;
-use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
 
 /// One node.
 #[derive(Debug)]
@@ -60,7 +61,22 @@ fn floor(resource: &str, text: &str) -> i128 {
 
 /// Whether what a Workload asks for is counted as quota, so that its pods are not to be counted again.
 pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
-    reserved(entry.status()) && !is(entry.status(), Type::Finished)
+    holds_quota(entry.status())
+}
+
+/// The same by a status.
+fn holds_quota(status: &WorkloadStatus) -> bool {
+    reserved(status) && !is(status, Type::Finished)
+}
+
+/// Whether a Workload has given back the quota that it held before: it holds none, or what it holds was reserved later.
+pub(crate) fn released(before: &WorkloadStatus, after: &WorkloadStatus) -> bool {
+    holds_quota(before) && (!holds_quota(after) || reserved_since(before) != reserved_since(after))
+}
+
+/// Since when quota is reserved.
+pub(super) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
+    conditions::true_since(&status.conditions, Type::QuotaReserved.as_str())
 }
 
 impl<'a> Snapshot<'a> {

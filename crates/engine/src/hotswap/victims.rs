@@ -1,5 +1,5 @@
 //! Which Workloads have to go so that a displaced one finds nodes: lower priority, on nodes that it can use; its own ClusterQueue first,
-//! then its cohort, then others; in each the order of reference 06, 6.7, and filled back as there.
+//! then its cohort, then others; in each the order of docs/reference/06-algorithm.md 6.7, and filled back as there.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! The LimitRanges of a namespace, summarised (reference 06, 6.2).
+//! The LimitRanges of a namespace, summarised (docs/reference/06-algorithm.md 6.2).
 
 use sluice_api::slim;
 

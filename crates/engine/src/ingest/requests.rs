@@ -1,4 +1,4 @@
-//! The request of one pod (reference 06, 6.2): containers, init containers and sidecars, overhead, pod-level resources,
+//! The request of one pod (docs/reference/06-algorithm.md 6.2): containers, init containers and sidecars, overhead, pod-level resources,
 //! defaults from RuntimeClass and LimitRange, exclusions and transformations.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ struct Effective {
     own_limits: Nano,
 }
 
-/// Reference 06, 6.2, (b) and (c): defaults for what is missing, then limits for missing requests.
+/// docs/reference/06-algorithm.md 6.2, (b) and (c): defaults for what is missing, then limits for missing requests.
 fn effective(resources: &Resources, defaults: &Limits) -> Effective {
     let own_limits = parsed(&resources.limits);
     let mut limits = own_limits.clone();
@@ -124,7 +124,7 @@ fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> 
     out
 }
 
-/// Reference 06, 6.2, (a): the template's overhead, else its RuntimeClass's.
+/// docs/reference/06-algorithm.md 6.2, (a): the template's overhead, else its RuntimeClass's.
 fn overhead(template: &PodTemplate, around: Surroundings<'_>) -> Nano {
     if !template.overhead.is_empty() {
         return parsed(&template.overhead);
@@ -155,7 +155,7 @@ fn check(own: &Effective, range: &Limits, path: &str, out: &mut PodRequest) {
     }
 }
 
-/// Reference 06, 6.2: outputs of several inputs add up; a negative total is nothing; `Retain` keeps the input.
+/// docs/reference/06-algorithm.md 6.2: outputs of several inputs add up; a negative total is nothing; `Retain` keeps the input.
 fn transformed(input: Nano, config: &ResourceConfig) -> Nano {
     if !input.keys().any(|name| config.transformations.contains_key(name)) {
         return input;

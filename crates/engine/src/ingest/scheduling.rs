@@ -34,7 +34,7 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
     })
 }
 
-/// The terms of a required node affinity; `matchFields` are not looked at (reference 06, 6.6).
+/// The terms of a required node affinity; `matchFields` are not looked at (docs/reference/06-algorithm.md 6.6).
 pub(crate) fn affinity(terms: &[api::NodeSelectorTerm]) -> Vec<AffinityTerm> {
     let expression = |e: &api::NodeSelectorRequirement| {
         let op = Operator::of_nodes(&e.operator)?;

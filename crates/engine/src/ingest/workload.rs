@@ -24,7 +24,7 @@ pub(crate) fn key(object: &slim::Workload) -> WorkloadKey {
     )
 }
 
-/// Effective priority (reference 06, 6.4): the spec's and, behind its gate, the boost.
+/// Effective priority (docs/reference/06-algorithm.md 6.4): the spec's and, behind its gate, the boost.
 pub(crate) fn effective_priority(object: &slim::Workload, config: &EngineConfig) -> i32 {
     let base = object.spec.priority.unwrap_or(0);
     if !config.on(Gate::PriorityBoost) {
@@ -44,7 +44,7 @@ pub(crate) fn created(object: &slim::Workload) -> Timestamp {
     object.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)
 }
 
-/// The queue-order timestamp (reference 06, 6.4).
+/// The queue-order timestamp (docs/reference/06-algorithm.md 6.4).
 pub(crate) fn queue_order(
     object: &slim::Workload,
     status: &WorkloadStatus,
@@ -157,7 +157,7 @@ pub(crate) fn preemption_gated(object: &slim::Workload, status: &WorkloadStatus)
     object.spec.preemption_gates.iter().any(|gate| !open(&gate.name))
 }
 
-/// The admission gates that hold the workload back (reference 06, 6.19).
+/// The admission gates that hold the workload back (docs/reference/06-algorithm.md 6.19).
 pub(crate) fn admission_gates<'a>(object: &'a slim::Workload, config: &EngineConfig) -> Option<&'a str> {
     let annotation = object.metadata.annotations.as_ref().and_then(|a| a.get(labels::ADMISSION_GATED_BY));
     annotation.map(String::as_str).filter(|v| !v.is_empty() && config.on(Gate::AdmissionGatedBy))
@@ -179,7 +179,7 @@ pub(crate) fn on_hold(status: &WorkloadStatus) -> bool {
         .is_some_and(|c| c.status == "False" && c.reason == reason::ON_HOLD)
 }
 
-/// Whether it may be queued at all (reference 06, 6.4).
+/// Whether it may be queued at all (docs/reference/06-algorithm.md 6.4).
 fn queueable(object: &slim::Workload, status: &WorkloadStatus, config: &EngineConfig) -> bool {
     admission_gates(object, config).is_none()
         && object.spec.active
@@ -225,7 +225,7 @@ pub(crate) fn state(
     }
 }
 
-/// `status.admission` as the core takes it; reclaimable pods lower the usage (reference 06, 6.19).
+/// `status.admission` as the core takes it; reclaimable pods lower the usage (docs/reference/06-algorithm.md 6.19).
 fn admission(
     api: &v1beta2::Admission,
     object: &slim::Workload,

@@ -14,14 +14,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_api::job::JobKind;
 
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::world::{JobEntry, JobKey};
 
-/// What `spec.managedBy` of a batch Job says if Kubernetes' own controller is to keep it.
-const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 /// How long quota is kept at least for a stopped job whose controller says nothing.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 /// How much longer for each pod: kube-controller-manager makes 20 a second by default.
@@ -35,10 +32,11 @@ const ASKED: SignedDuration = SignedDuration::from_secs(120);
 const SILENCE: SignedDuration = SignedDuration::from_secs(1);
 
 impl JobEntry {
-    /// Whether it is a Job of Kubernetes' own controller, and not of one that `spec.managedBy` names: only that is known to answer.
+    /// Whether it belongs to its kind's own controller, not to another that `spec.managedBy` names, and that controller is known to answer.
     fn can_be_asked(&self) -> bool {
+        let integration = self.view.job.kind.integration();
         let managed_by = self.view.managed_by.as_deref();
-        self.view.job.kind == JobKind::Job && managed_by.is_none_or(|name| name == JOB_CONTROLLER)
+        integration.confirms_stops && (managed_by.is_none() || managed_by == integration.managed_by)
     }
 
     /// How long quota is kept while its controller says nothing: as long as one may make pods without looking again. A job without a

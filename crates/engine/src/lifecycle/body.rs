@@ -6,7 +6,7 @@ use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
 use sluice_api::slim;
 use sluice_api::v1beta2::{self, WorkloadStatus};
 
-/// The field manager of everything that admission owns (reference 06, 6.19).
+/// The field manager of everything that admission owns (docs/reference/06-algorithm.md 6.19).
 pub(crate) const ADMISSION: &str = "kueue-admission";
 /// The field manager of the condition PodsReady.
 pub(crate) const PODS_READY: &str = "kueue-job-controller-PodsReady";

@@ -9,7 +9,6 @@ use sluice_api::job::{JobView, PodSetInfo};
 
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::outbox::log;
 use crate::world::JobKey;
 
 impl Engine {
@@ -41,7 +40,7 @@ impl Engine {
                 continue;
             }
             let uid = Arc::clone(&made.job.uid);
-            let then = vec![log(
+            let then = vec![self.log(
                 Level::Info,
                 "job of a former admission deleted",
                 &[("job", &child.object()), ("owner", &key.object())],

@@ -1,4 +1,4 @@
-//! The Workload of a job, as it is created or brought up to date (reference 06, 6.19 and 6.20).
+//! The Workload of a job, as it is created or brought up to date (docs/reference/06-algorithm.md 6.19 and 6.20).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::effect::{Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::metrics;
-use crate::outbox::{About, log, normal, observe_with};
+use crate::outbox::{About, normal, observe_with};
 use crate::world::{JobKey, workload_ref};
 
 /// The annotations of a Workload that come from its job.
@@ -105,7 +105,7 @@ impl Engine {
         let note = format!("Created Workload: {workload_key}");
         let mut then = vec![
             normal(About::job(key, &view.job.uid), "CreatedWorkload", note),
-            log(Level::Info, "workload created", &[("workload", &workload_key), ("job", &key.object())]),
+            self.log(Level::Info, "workload created", &[("workload", &workload_key), ("job", &key.object())]),
         ];
         if view.generation == 1 && self.config.on(Gate::MetricForWorkloadCreationLatency) {
             let latency = metrics::seconds_between(view.created, self.now);
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Brings a Workload that holds no quota up to date with its job (reference 06, 6.20).
+    /// Brings a Workload that holds no quota up to date with its job (docs/reference/06-algorithm.md 6.20).
     pub(crate) fn update_workload(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let Some(pod_sets) = self.workload_pod_sets(view) else {
             self.read_job(key);

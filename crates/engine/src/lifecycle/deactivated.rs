@@ -1,5 +1,5 @@
 //! What follows for a job whose Workload waits: its events say what the checks say, and it may be removed once it was
-//! deactivated (reference 03, 3.4; 06, 6.19).
+//! deactivated (docs/reference/03-conditions-events.md 3.4; docs/reference/06-algorithm.md 6.19).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::job::JobView;
@@ -9,7 +9,7 @@ use sluice_core::WorkloadKey;
 use super::workload::later;
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::outbox::{About, log, normal};
+use crate::outbox::{About, normal};
 use crate::world::JobKey;
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Engine {
         let uid = &view.job.uid;
         let then = vec![
             normal(About::job(key, uid), "Deleted", note),
-            log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
+            self.log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
         ];
         let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None };
         self.write_job(key, Purpose::DeleteJob, write, then);

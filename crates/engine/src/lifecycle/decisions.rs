@@ -1,4 +1,4 @@
-//! What the core decided in a cycle, carried out (reference 06, 6.5 "Admit" and "requeueAndUpdate", 6.17).
+//! What the core decided in a cycle, carried out (docs/reference/06-algorithm.md 6.5 "Admit" and "requeueAndUpdate", 6.17).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::effect::{Effect, Level, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
-use crate::outbox::{About, log, normal, observe, observe_with, warning};
+use crate::outbox::{About, normal, observe, observe_with, warning};
 use crate::world::{Decision, PendingMessage, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// What keeps a workload that holds quota from its admission (reference 03, 3.3).
+    /// What keeps a workload that holds quota from its admission (docs/reference/03-conditions-events.md 3.3).
     fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let uid = entry.uid();
@@ -327,7 +327,7 @@ impl Engine {
             then = self.not_at_once(key, then);
         }
         if !same_words {
-            then.push(log(
+            then.push(self.log(
                 Level::Info,
                 "workload waits",
                 &[("workload", key), ("reason", &reason), ("message", &message)],
@@ -352,7 +352,7 @@ impl Engine {
             normal(About::admission(key, &entry.uid()), "QuotaReserved", note),
             observe(metrics::QUOTA_RESERVED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::QUOTA_RESERVED_WAIT_TIME_SECONDS, &[queue, class], waited),
-            log(
+            self.log(
                 Level::Info,
                 "quota reserved",
                 &[("workload", key), ("queue", &queue), ("waited_seconds", &waited)],
@@ -380,7 +380,7 @@ impl Engine {
             normal(About::admission(key, &entry.uid()), "Admitted", note),
             observe(metrics::ADMITTED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::ADMISSION_WAIT_TIME_SECONDS, &[queue, class], waited),
-            log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),
+            self.log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),
         ];
         let had_checks = !next.admission_checks.is_empty();
         if had_checks {

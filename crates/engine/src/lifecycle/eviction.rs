@@ -1,4 +1,4 @@
-//! How an eviction is written and reported (reference 06, 6.17).
+//! How an eviction is written and reported (docs/reference/06-algorithm.md 6.17).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::v1beta2::WorkloadStatus;
@@ -8,7 +8,7 @@ use super::transition::{self, Eviction};
 use crate::effect::{Effect, Purpose};
 use crate::engine::Engine;
 use crate::metrics;
-use crate::outbox::{About, log, normal, observe};
+use crate::outbox::{About, normal, observe};
 
 impl Engine {
     /// Writes an eviction on top of a status.
@@ -54,7 +54,7 @@ impl Engine {
         let uid = entry.uid();
         let mut then = vec![
             normal(About::workload(key, &uid), format!("EvictedDueTo{why}"), eviction.message.clone()),
-            log(
+            self.log(
                 crate::effect::Level::Info,
                 "workload evicted",
                 &[("workload", key), ("queue", &queue), ("reason", &why), ("message", &eviction.message)],

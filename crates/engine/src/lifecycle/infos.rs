@@ -1,4 +1,5 @@
-//! What a start injects into the pod templates, and what a stop restores (reference 07, 7.1; 04, 4.1).
+//! What a start injects into the pod templates, and what a stop restores (docs/reference/07-integrations.md 7.1;
+//! docs/reference/04-labels-annotations.md 4.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 

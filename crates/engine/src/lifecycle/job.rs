@@ -1,4 +1,4 @@
-//! What a job needs next (reference 07, 7.1, "Reconciler order"): the first thing that applies is done, and the rest
+//! What a job needs next (docs/reference/07-integrations.md 7.1, "Reconciler order"): the first thing that applies is done, and the rest
 //! waits until that was answered.
 
 use std::sync::Arc;
@@ -19,8 +19,7 @@ use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{About, event, log, normal};
-use crate::reporter;
+use crate::outbox::{About, event, normal};
 use crate::world::JobKey;
 
 impl Engine {
@@ -181,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// The prebuilt Workload of a job: taken over, or out of sync with it (reference 03, `OutOfSync`).
+    /// The prebuilt Workload of a job: taken over, or out of sync with it (docs/reference/03-conditions-events.md, `OutOfSync`).
     fn prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, name: &str) -> OwnWorkload {
         let workload = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
         let Some(entry) = self.world.workloads.get(&workload) else { return OwnWorkload::None };
@@ -217,7 +216,7 @@ impl Engine {
         owners.push(owner_reference(view));
         let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
         let reported = normal(
-            About::new(&crate::world::workload_ref(workload), &entry.uid(), reporter(key.kind)),
+            About::new(&crate::world::workload_ref(workload), &entry.uid(), key.kind.integration().reporter),
             "OwnerReferencesAdded",
             "Added 1 owner reference(s)",
         );
@@ -330,7 +329,7 @@ impl Engine {
         let note = format!("Admitted by clusterQueue {queue}");
         let then = vec![
             normal(About::job(key, &view.job.uid), "Started", note),
-            log(
+            self.log(
                 Level::Info,
                 "job started",
                 &[("job", &key.object()), ("workload", workload), ("queue", &queue)],
@@ -360,7 +359,7 @@ impl Engine {
         if !view.stopping {
             then = vec![
                 normal(About::job(key, &view.job.uid), "Stopped", why),
-                log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
+                self.log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
             ];
             then.extend(more.iter().cloned());
         }
@@ -401,7 +400,7 @@ impl Engine {
         }
         entry.reported = Some(reported);
         self.outbox.push(event(About::job(key, &view.job.uid), type_, why, note));
-        self.outbox.push(log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
+        self.outbox.push(self.log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
     }
 
     /// Keeps queue, priority class and admission gates of a Workload as its job says.

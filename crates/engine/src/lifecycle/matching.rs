@@ -1,4 +1,4 @@
-//! Whether a Workload describes its job (reference 06, 6.20).
+//! Whether a Workload describes its job (docs/reference/06-algorithm.md 6.20).
 
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::slim;

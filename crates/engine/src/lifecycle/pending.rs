@@ -1,4 +1,5 @@
-//! A Workload that waits: what keeps it from being looked at, and what lets it be queued again (reference 03, 3.1; 06, 6.17).
+//! A Workload that waits: what keeps it from being looked at, and what lets it be queued again (docs/reference/03-conditions-events.md 3.1;
+//! docs/reference/06-algorithm.md 6.17).
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use crate::effect::{Effect, EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::ingest::workload::{self as ingested, admission_gates, is, reserved};
-use crate::outbox::{About, event, log, normal};
+use crate::outbox::{About, event, normal};
 
 /// The remedy behind the message about a namespace that no selector picks.
 const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so selects no namespace: set \
                            `namespaceSelector: {}` to select all";
 
-/// So many checks fit into the status of a Workload (reference 01, 1.5): with more its reason for waiting would be refused, too.
+/// So many checks fit into the status of a Workload (docs/reference/01-api.md 1.5): with more its reason for waiting would be refused, too.
 const MOST_CHECKS: usize = 8;
 
 /// For so many seconds after its creation there is no warning that a Workload's queues are missing or inactive.
@@ -147,7 +148,8 @@ impl Engine {
         }
     }
 
-    /// Lists the checks of a Workload that waits (reference 06, 6.10): those before every flavor of its ClusterQueue. Those of single
+    /// Lists the checks of a Workload that waits (docs/reference/06-algorithm.md 6.10): those before every flavor of its ClusterQueue. Those of
+    /// single
     /// flavors stay if they are there, because they count its attempts.
     pub(super) fn list_checks(&self, key: &WorkloadKey, next: &mut WorkloadStatus) {
         let entry = &self.world.workloads[key];
@@ -211,7 +213,7 @@ impl Engine {
         };
         vec![
             event(About::workload(key, &uid), type_, reason, note),
-            log(
+            self.log(
                 crate::effect::Level::Info,
                 "workload waits",
                 &[("workload", key), ("reason", &reason), ("message", &message)],

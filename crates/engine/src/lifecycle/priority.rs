@@ -1,4 +1,4 @@
-//! Where a workload's priority comes from (reference 06, 6.19).
+//! Where a workload's priority comes from (docs/reference/06-algorithm.md 6.19).
 
 use sluice_api::job::JobView;
 use sluice_api::v1beta2::PriorityClassRef;

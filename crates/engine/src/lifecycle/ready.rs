@@ -1,4 +1,4 @@
-//! Readiness, its deadlines, the longest execution time, and reclaimable pods (reference 06, 6.16 and 6.19).
+//! Readiness, its deadlines, the longest execution time, and reclaimable pods (docs/reference/06-algorithm.md 6.16 and 6.19).
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -37,7 +37,7 @@ pub(super) fn ride(known: &WorkloadStatus, next: &mut WorkloadStatus, generation
     }
 }
 
-/// What the condition PodsReady is to say, if it is to change (reference 06, 6.16).
+/// What the condition PodsReady is to say, if it is to change (docs/reference/06-algorithm.md 6.16).
 fn wanted_ready(view: &JobView, admitted: bool, status: &WorkloadStatus) -> Option<Wanted<'static>> {
     let known = conditions::find(&status.conditions, Type::PodsReady.as_str());
     let (was_true, why) = known.map_or((false, ""), |c| (c.status == "True", c.reason.as_str()));

@@ -1,4 +1,4 @@
-//! What lets a Workload be queued again after an eviction, and the end of its backoff (reference 06, 6.16 and 6.17).
+//! What lets a Workload be queued again after an eviction, and the end of its backoff (docs/reference/06-algorithm.md 6.16 and 6.17).
 
 use serde_json::json;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
@@ -15,7 +15,7 @@ use crate::world::{World, workload_ref};
 const BACKOFF_FINISHED: &str = "The workload backoff was finished";
 
 impl Engine {
-    /// Turns `Requeued` true when what held it back is over (reference 06, 6.17); says whether it wrote.
+    /// Turns `Requeued` true when what held it back is over (docs/reference/06-algorithm.md 6.17); says whether it wrote.
     pub(super) fn reconcile_requeue(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());

@@ -1,4 +1,4 @@
-//! A Workload that holds quota: admission checks, and queues that stop or go (reference 06, 6.10 and 6.18).
+//! A Workload that holds quota: admission checks, and queues that stop or go (docs/reference/06-algorithm.md 6.10 and 6.18).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::effect::{Effect, Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::ingest;
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{About, log, warning};
+use crate::outbox::{About, warning};
 use crate::world::{JobKey, workload_ref};
 
 /// The message of a Workload whose reservation came late and does not fit.
@@ -79,7 +79,7 @@ impl Engine {
             let reason = if at.granular { why.as_str() } else { why.legacy() };
             transition::unreserve(&mut next, reason, REVOKED, at);
             let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone());
-            let reported = log(
+            let reported = self.log(
                 Level::Warn,
                 "late reservation revoked",
                 &[("workload", key), ("queue", &queue.unwrap_or_default())],
@@ -133,7 +133,7 @@ impl Engine {
         true
     }
 
-    /// Two-phase admission (reference 06, 6.10); says whether it wrote.
+    /// Two-phase admission (docs/reference/06-algorithm.md 6.10); says whether it wrote.
     fn reconcile_checks(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, mut next) = (&entry.object, entry.status().clone());
@@ -206,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Stopped, terminating and missing queues (reference 06, 6.18); says whether it wrote.
+    /// Stopped, terminating and missing queues (docs/reference/06-algorithm.md 6.18); says whether it wrote.
     fn reconcile_stop(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let status = entry.status();
@@ -267,7 +267,7 @@ fn needs_more(view: &JobView, status: &WorkloadStatus) -> bool {
     })
 }
 
-/// The checks that apply (reference 06, 6.10): with an admission, those whose flavors it uses; without, those that are
+/// The checks that apply (docs/reference/06-algorithm.md 6.10): with an admission, those whose flavors it uses; without, those that are
 /// before every flavor.
 pub(crate) fn required_checks(queue: &ClusterQueue, admission: Option<&Admission>) -> Vec<Name> {
     let rules =
@@ -290,7 +290,7 @@ pub(crate) fn required_checks(queue: &ClusterQueue, admission: Option<&Admission
     names
 }
 
-/// The text about checks in one state (reference 03, 3.1).
+/// The text about checks in one state (docs/reference/03-conditions-events.md 3.1).
 fn check_text(state: &str, checks: &[(&str, &str)]) -> String {
     let said = |message: &str| if message.is_empty() { String::new() } else { format!(" ({message})") };
     let list: Vec<_> = checks.iter().map(|(name, message)| format!("\"{name}\"{}", said(message))).collect();
@@ -298,7 +298,7 @@ fn check_text(state: &str, checks: &[(&str, &str)]) -> String {
     format!("AdmissionCheck{plural} in {state} state: {}", list.join("; "))
 }
 
-/// The latest end of the delays that checks in state Retry ask for (reference 06, 6.10).
+/// The latest end of the delays that checks in state Retry ask for (docs/reference/06-algorithm.md 6.10).
 fn raise_requeue_at(status: &mut WorkloadStatus, now: Timestamp) {
     let retrying = status.admission_checks.iter().filter(|c| c.state == CheckState::Retry);
     let ends = retrying

@@ -1,4 +1,4 @@
-//! How a workload's run ends: evicted, deleted, finished, or never started (reference 06, 6.17 and 6.19).
+//! How a workload's run ends: evicted, deleted, finished, or never started (docs/reference/06-algorithm.md 6.17 and 6.19).
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, ObjectRef};
-use crate::outbox::{About, log, normal, observe, warning};
+use crate::metrics;
+use crate::outbox::{About, normal, observe, warning};
 use crate::world::{JobKey, workload_ref};
-use crate::{metrics, reporter};
 
 impl Engine {
     /// An evicted workload: its job stops, and when nothing of it is active any more the quota is given back.
@@ -35,7 +35,7 @@ impl Engine {
         let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
         let mut next = entry.status().clone();
         transition::release(&mut next, self.at(&entry.object));
-        let then = vec![log(
+        let then = vec![self.log(
             Level::Info,
             "quota released",
             &[("workload", workload), ("queue", &queue), ("reason", &evicted.reason)],
@@ -98,7 +98,7 @@ impl Engine {
         let note = format!("Workload '{workload}' is declared finished");
         let mut then = vec![
             normal(About::job(key, &view.job.uid), "FinishedWorkload", note),
-            log(
+            self.log(
                 Level::Info,
                 "workload finished",
                 &[("workload", workload), ("queue", &queue), ("reason", &why)],
@@ -124,7 +124,7 @@ impl Engine {
         then
     }
 
-    /// The start patch of a job cannot be made: its workload has failed (reference 03, `FailedToStart`).
+    /// The start patch of a job cannot be made: its workload has failed (docs/reference/03-conditions-events.md, `FailedToStart`).
     pub(crate) fn unstartable(&mut self, job: &ObjectRef, why: &str) {
         let Kind::Job(kind) = job.kind else { return };
         let key = JobKey { kind, namespace: Arc::clone(&job.namespace), name: Arc::clone(&job.name) };
@@ -143,11 +143,11 @@ impl Engine {
         transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
         let mut reported = vec![
             warning(
-                About::new(&workload_ref(workload), &entry.uid(), reporter(kind)),
+                About::new(&workload_ref(workload), &entry.uid(), kind.integration().reporter),
                 reason::FAILED_TO_START,
                 why,
             ),
-            log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
+            self.log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
         ];
         reported.extend(self.count_finished(workload, &next));
         let workload = workload_key(&workload_ref(workload));

@@ -1,6 +1,6 @@
 //! The transitions of a Workload's status, each one function: from the status as it is to the status to write.
 //!
-//! Sources: reference 03, 3.1 (reasons and messages), reference 06, 6.10 (checks), 6.17 (eviction), 6.19.
+//! Sources: docs/reference/03-conditions-events.md 3.1 (reasons and messages), docs/reference/06-algorithm.md 6.10 (checks), 6.17 (eviction), 6.19.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ pub(crate) fn reserve(
     admit_if_ready(status, at);
 }
 
-/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (reference 06, 6.10). A Workload that was never admitted
+/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (docs/reference/06-algorithm.md 6.10). A Workload that was
+/// never admitted
 /// gets no condition that says so where reasons are not granular.
 pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext) -> bool {
     let reserved = conditions::is_true(&status.conditions, Type::QuotaReserved.as_str());
@@ -115,7 +116,7 @@ pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext)
     }
 }
 
-/// Adds the seconds since `Admitted` turned true (reference 06, 6.17).
+/// Adds the seconds since `Admitted` turned true (docs/reference/06-algorithm.md 6.17).
 fn count_execution_time(status: &mut WorkloadStatus, now: Timestamp) {
     if let Some(since) = conditions::true_since(&status.conditions, Type::Admitted.as_str()) {
         let seconds = i32::try_from((now.as_second() - since.as_second()).max(0)).unwrap_or(i32::MAX);
@@ -172,7 +173,7 @@ impl Eviction {
     }
 }
 
-/// Asks the job to stop; the reservation stays (reference 06, 6.17). Says whether it is the first eviction of its kind.
+/// Asks the job to stop; the reservation stays (docs/reference/06-algorithm.md 6.17). Says whether it is the first eviction of its kind.
 pub(crate) fn evict(status: &mut WorkloadStatus, eviction: &Eviction, at: TransitionContext) -> bool {
     at.set(status, Type::Evicted, true, &eviction.condition_reason(), &eviction.message);
     if let Some(why) = eviction.preemption {
@@ -213,7 +214,7 @@ fn count_eviction(status: &mut WorkloadStatus, eviction: &Eviction) -> bool {
     true
 }
 
-/// Reference 06, 6.10: all checks go back to Pending; a retry is counted and keeps its delay.
+/// docs/reference/06-algorithm.md 6.10: all checks go back to Pending; a retry is counted and keeps its delay.
 pub(crate) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
     for check in &mut status.admission_checks {
         if check.state == CheckState::Pending {
@@ -231,7 +232,7 @@ pub(crate) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
     }
 }
 
-/// Gives the quota back after an eviction (reference 06, 6.17): the job has stopped.
+/// Gives the quota back after an eviction (docs/reference/06-algorithm.md 6.17): the job has stopped.
 pub(crate) fn release(status: &mut WorkloadStatus, at: TransitionContext) {
     let evicted = conditions::find(&status.conditions, Type::Evicted.as_str());
     let (why, message) = evicted.map(|c| (c.reason.clone(), c.message.clone())).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What a Workload needs next, apart from its job (reference 03, 3.1 precedence; 06, 6.10, 6.17–6.19).
+//! What a Workload needs next, apart from its job (docs/reference/03-conditions-events.md 3.1 precedence; docs/reference/06-algorithm.md
+//! 6.10, 6.17–6.19).
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -170,7 +171,7 @@ impl Engine {
         false
     }
 
-    /// No controller reports any more how a Workload without an owner ended (reference 06, 6.19 "Orphans").
+    /// No controller reports any more how a Workload without an owner ended (docs/reference/06-algorithm.md 6.19 "Orphans").
     fn finish_orphan(&mut self, key: &WorkloadKey) {
         let entry = &self.world.workloads[key];
         let mut next = entry.status().clone();
@@ -193,7 +194,7 @@ impl Engine {
         self.listed.contains(&Kind::Job(kind))
     }
 
-    /// Keeps the priority as its WorkloadPriorityClass has it (reference 01, 1.5); says whether it wrote.
+    /// Keeps the priority as its WorkloadPriorityClass has it (docs/reference/01-api.md 1.5); says whether it wrote.
     fn sync_priority(&mut self, key: &WorkloadKey) -> bool {
         let object = &self.world.workloads[key].object;
         let class = object.spec.priority_class_ref.as_ref();

@@ -1,4 +1,4 @@
-//! What is counted over the Workloads for the gauges (reference 05).
+//! What is counted over the Workloads for the gauges (docs/reference/05-metrics.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Engine {
     }
 }
 
-/// Why a workload is not admitted: the reasons of the conditions Admitted and QuotaReserved (reference 05).
+/// Why a workload is not admitted: the reasons of the conditions Admitted and QuotaReserved (docs/reference/05-metrics.md).
 fn unadmitted_reason(status: &v1beta2::WorkloadStatus) -> (String, String) {
     let reason_of =
         |type_: Type| conditions::find(&status.conditions, type_.as_str()).map(|c| c.reason.clone());

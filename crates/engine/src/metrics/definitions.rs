@@ -9,7 +9,7 @@ pub enum MetricKind {
     Gauge,
     /// Prometheus' default buckets.
     HistogramDefault,
-    /// Reference 05: 1, 2.5, 5, 10, … doubling, 14 bounds.
+    /// docs/reference/05-metrics.md: 1, 2.5, 5, 10, … doubling, 14 bounds.
     Histogram14,
     /// The same with 16 bounds.
     Histogram16,

@@ -1,4 +1,4 @@
-//! Which LocalQueues have metrics of their own (`metrics.localQueueMetrics`, reference 01, 1.12).
+//! Which LocalQueues have metrics of their own (`metrics.localQueueMetrics`, docs/reference/01-api.md 1.12).
 
 use sluice_api::config::selector_matches;
 use sluice_api::v1beta2;

@@ -1,4 +1,4 @@
-//! The gauges of what waits in a ClusterQueue, and what the last cycle skipped (reference 05).
+//! The gauges of what waits in a ClusterQueue, and what the last cycle skipped (docs/reference/05-metrics.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The gauges of one ClusterQueue and of one LocalQueue (reference 05).
+//! The gauges of one ClusterQueue and of one LocalQueue (docs/reference/05-metrics.md).
 
 use sluice_api::config::SourceKind;
 use sluice_api::v1beta2;

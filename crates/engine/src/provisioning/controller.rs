@@ -1,4 +1,4 @@
-//! What a Workload's provisioning checks need next (reference 06, 6.23).
+//! What a Workload's provisioning checks need next (docs/reference/06-algorithm.md 6.23).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::effect::{Effect, Event, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef, WriteError};
-use crate::outbox::{About, Open, log, normal};
+use crate::outbox::{About, Open, normal};
 use crate::world::workload_ref;
 
 /// An attempt that is to be made.
@@ -139,7 +139,8 @@ impl Engine {
         }
     }
 
-    /// A check whose configuration does not exist: what it asked for and did not get is not wanted any more (reference 11.1.16); what was
+    /// A check whose configuration does not exist: what it asked for and did not get is not wanted any more
+    /// (docs/reference/11-observed.md 11.1.16); what was
     /// decided stays decided, and what pods run on stays.
     fn without_config(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> CheckOutcome {
         let pending = check.state == CheckState::Pending;
@@ -208,7 +209,7 @@ impl Engine {
                 grace_period_seconds: None,
             };
             let object = request_ref(&request_key);
-            let then = vec![log(
+            let then = vec![self.log(
                 Level::Info,
                 "provisioning request deleted",
                 &[("workload", key), ("request", &object)],
@@ -274,7 +275,7 @@ impl Engine {
             note: format!("Created ProvisioningRequest: {:?}", attempt.name),
             reporter: REPORTER,
         });
-        let logged = log(
+        let logged = self.log(
             Level::Info,
             "provisioning request created",
             &[("workload", key), ("request", &attempt.name), ("class", &attempt.plan.class)],

@@ -1,4 +1,4 @@
-//! The names of ProvisioningRequests and their PodTemplates (reference 06, 6.23).
+//! The names of ProvisioningRequests and their PodTemplates (docs/reference/06-algorithm.md 6.23).
 
 use sluice_api::names::limited_name;
 

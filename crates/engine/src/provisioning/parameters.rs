@@ -1,4 +1,5 @@
-//! Whether the parameters of a check exist, and the check's condition `Active` (reference 03, 3.2; 06, 6.23).
+//! Whether the parameters of a check exist, and the check's condition `Active` (docs/reference/03-conditions-events.md 3.2;
+//! docs/reference/06-algorithm.md 6.23).
 
 use sluice_api::labels;
 use sluice_api::v1beta2::{AdmissionCheck, ProvisioningRequestConfigSpec};

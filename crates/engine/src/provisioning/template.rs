@@ -1,4 +1,4 @@
-//! The PodTemplate of a pod set: what the autoscaler simulates (reference 06, 6.23).
+//! The PodTemplate of a pod set: what the autoscaler simulates (docs/reference/06-algorithm.md 6.23).
 
 use k8s_openapi::api::core::v1::{Container, PodTemplate, PodTemplateSpec, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -67,7 +67,7 @@ impl TemplateSource {
     }
 
     /// Whether a template of that name is left over: from an attempt of that name before, or a Workload. Its owner is gone, and the garbage
-    /// collector, which would remove it at some time, is not waited for (reference 11.1.16).
+    /// collector, which would remove it at some time, is not waited for (docs/reference/11-observed.md 11.1.16).
     pub fn replaces(&self, known: &ObjectMeta) -> bool {
         let managed =
             known.labels.as_ref().is_some_and(|l| l.get(labels::MANAGED).is_some_and(|v| v == "true"));

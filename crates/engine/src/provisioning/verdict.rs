@@ -1,4 +1,4 @@
-//! What the provider's answer means for the check (reference 06, 6.23 "State mapping").
+//! What the provider's answer means for the check (docs/reference/06-algorithm.md 6.23 "State mapping").
 
 use sluice_api::labels;
 use sluice_api::slim::ProvisioningRequest;

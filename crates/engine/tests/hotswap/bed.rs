@@ -145,7 +145,7 @@ impl Bed {
             ..plain.pod_sets[0].clone()
         };
         self.c.api.add_job(JobView {
-            job: JobRef { kind: JobKind::JobSet, ..plain.job.clone() },
+            job: JobRef { kind: JobKind::JOB_SET, ..plain.job.clone() },
             workload_priority_class: Some(priority.to_owned()),
             pod_sets: vec![set],
             ..plain

@@ -1,5 +1,7 @@
 //! The guide's page as it reads: `high` on pools A and B, `low` on C and D; A fails; `low` makes way; A returns; `low` runs again.
 
+use sluice_engine::Purpose;
+
 use crate::bed::Bed;
 
 /// `high` and `low` run, on four pools.
@@ -161,6 +163,23 @@ fn pods_whose_end_was_not_seen_yet_are_not_taken_for_those_of_the_next_start() {
     bed.ends_are_seen_late = true;
     bed.fail(&["a"]);
     bed.pass(60);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert_eq!(bed.pools_of("high"), ["a", "b", "e"], "as the watch still shows it");
+    assert!(bed.runs("high") && bed.runs("low") && bed.listed("high").is_empty());
+}
+
+#[test]
+fn nor_are_they_if_the_watch_tells_of_the_release_before_its_write_is_answered() {
+    let mut bed = page(64);
+    bed.pools(&["e"], 4);
+    bed.settle();
+    bed.ends_are_seen_late = true;
+    bed.c.late = Some(Purpose::ReleaseQuota);
+    bed.fail(&["a"]);
+    bed.pass(40);
+    assert!(bed.told("high", "QuotaReserved").starts_with("False"), "its pods have ended");
+    bed.c.release();
+    bed.pass(20);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     assert_eq!(bed.pools_of("high"), ["a", "b", "e"], "as the watch still shows it");
     assert!(bed.runs("high") && bed.runs("low") && bed.listed("high").is_empty());

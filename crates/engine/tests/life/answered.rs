@@ -55,7 +55,7 @@ fn child(c: &mut Cluster, name: &str, suspended: bool, generation: i64, since: T
 
 #[test]
 fn a_job_that_was_stopped_before_its_controller_looked_holds_its_quota_until_that_answers() {
-    for (kind, restart) in [(JobKind::Job, false), (JobKind::Job, true), (JobKind::JobSet, false)] {
+    for (kind, restart) in [(JobKind::JOB, false), (JobKind::JOB, true), (JobKind::JOB_SET, false)] {
         let mut c = started(kind);
         evict(&mut c);
         if restart {
@@ -74,7 +74,7 @@ fn a_job_that_was_stopped_before_its_controller_looked_holds_its_quota_until_tha
 
 #[test]
 fn an_answer_in_the_second_of_the_start_counts_if_the_job_was_seen_to_run() {
-    let mut c = started(JobKind::Job);
+    let mut c = started(JobKind::JOB);
     says(&mut c, "old", false);
     evict(&mut c);
     c.api.edit_job("old", |j| j.view.active = false);
@@ -86,7 +86,7 @@ fn an_answer_in_the_second_of_the_start_counts_if_the_job_was_seen_to_run() {
 
 #[test]
 fn the_controller_of_a_job_that_says_nothing_is_asked() {
-    let mut c = started(JobKind::Job);
+    let mut c = started(JobKind::JOB);
     evict(&mut c);
     assert_eq!(asked(&c), 0);
     c.advance(1);
@@ -151,7 +151,7 @@ fn a_job_that_another_controller_manages_is_not_asked_about() {
 #[test]
 fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
     // JobSets have 5 s, and 50 ms for each of their two pods.
-    for (kind, seconds) in [(JobKind::Job, 119), (JobKind::JobSet, 5)] {
+    for (kind, seconds) in [(JobKind::JOB, 119), (JobKind::JOB_SET, 5)] {
         let mut c = started(kind);
         evict(&mut c);
         c.advance(seconds);
@@ -163,7 +163,7 @@ fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
 
 #[test]
 fn a_large_jobset_has_more_time_to_answer_and_not_without_end() {
-    let mut c = started_with(JobKind::JobSet, 1_000);
+    let mut c = started_with(JobKind::JOB_SET, 1_000);
     evict(&mut c);
     c.advance(29);
     assert!(!runs(&c, "new"));
@@ -173,7 +173,7 @@ fn a_large_jobset_has_more_time_to_answer_and_not_without_end() {
 
 /// The JobSet `old` has run with its Job `a`; the controller of `a` has seen neither its start nor what follows.
 fn with_child() -> (Cluster, Timestamp) {
-    let mut c = started(JobKind::JobSet);
+    let mut c = started(JobKind::JOB_SET);
     says(&mut c, "old", false);
     let before = c.now - jiff::SignedDuration::from_secs(60);
     child(&mut c, "a", false, 2, before);

@@ -1,4 +1,4 @@
-//! Two-phase admission (reference 06, 6.10).
+//! Two-phase admission (docs/reference/06-algorithm.md 6.10).
 
 use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose};

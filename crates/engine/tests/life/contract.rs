@@ -1,4 +1,5 @@
-//! The contract's words (reference 03): rows of its tables of conditions and events that no other test of a life has, each against a
+//! The contract's words (docs/reference/03-conditions-events.md): rows of its tables of conditions and events that no other test of a life has,
+//! each against a
 //! played life, with type, status, reason, message and reporter.
 
 use std::sync::Arc;

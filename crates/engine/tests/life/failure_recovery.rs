@@ -1,4 +1,4 @@
-//! Pods that are stuck on lost nodes (reference 06, 6.27).
+//! Pods that are stuck on lost nodes (docs/reference/06-algorithm.md 6.27).
 
 use json_patch::merge;
 use serde_json::{Value, json};

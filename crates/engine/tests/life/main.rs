@@ -1,4 +1,4 @@
-//! A workload's whole life, one module per protocol (reference 06, 6.10 and 6.16–6.20).
+//! A workload's whole life, one module per protocol (docs/reference/06-algorithm.md 6.10 and 6.16–6.20).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

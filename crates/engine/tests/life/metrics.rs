@@ -1,4 +1,4 @@
-//! Metrics of a workload's life: names, labels and values (reference 05).
+//! Metrics of a workload's life: names, labels and values (docs/reference/05-metrics.md).
 
 use std::collections::BTreeMap;
 
@@ -312,5 +312,5 @@ fn only_scheduling_is_handed_out_to_be_measured_and_decides_the_same() {
     while c.engine.has_work() {
         c.engine.cycle(c.now);
     }
-    c.engine.cycle_around(c.now, |_| panic!("there is nothing to schedule"));
+    c.engine.cycle_around(c.now, |_| panic!("no Workload is pending"));
 }

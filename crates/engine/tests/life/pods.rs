@@ -24,7 +24,7 @@ fn full(kind: JobKind, config: EngineConfig) -> Cluster {
     c.settle();
     assert!(runs(&c, "old"));
     let mut new = job("team-a", "new", "lq", 2, "1");
-    new.job.kind = JobKind::JobSet;
+    new.job.kind = JobKind::JOB_SET;
     c.api.add_job(new);
     c.settle();
     c
@@ -101,14 +101,14 @@ fn leaving_pod(c: &mut Cluster, name: &str, job: &str, node: &str) -> ObjectRef 
 }
 
 fn kinds() -> [EngineConfig; 2] {
-    let only_jobsets = EngineConfig { frameworks: [JobKind::JobSet].into(), ..EngineConfig::default() };
+    let only_jobsets = EngineConfig { frameworks: [JobKind::JOB_SET].into(), ..EngineConfig::default() };
     [EngineConfig::default(), only_jobsets]
 }
 
 #[test]
 fn a_stopped_jobset_holds_its_quota_while_pods_of_its_jobs_terminate() {
     for config in kinds() {
-        let mut c = full(JobKind::JobSet, config);
+        let mut c = full(JobKind::JOB_SET, config);
         add_child(&mut c, "a");
         add_child(&mut c, "b");
         evict(&mut c);
@@ -132,7 +132,7 @@ fn jobs_of_jobsets_are_not_touched_where_only_jobsets_are_managed() {
     let [_, config] = kinds();
     let mut c = with(config);
     let mut old = job("team-a", "old", "lq", 3, "1");
-    old.job.kind = JobKind::JobSet;
+    old.job.kind = JobKind::JOB_SET;
     c.api.add_job(old);
     c.settle();
     assert!(!runs(&c, "old"), "it is larger than the queue");
@@ -150,7 +150,7 @@ fn jobs_of_jobsets_are_not_touched_where_only_jobsets_are_managed() {
 
 #[test]
 fn a_finished_jobset_holds_its_quota_while_pods_of_its_jobs_terminate() {
-    let mut c = full(JobKind::JobSet, EngineConfig::default());
+    let mut c = full(JobKind::JOB_SET, EngineConfig::default());
     add_child(&mut c, "driver");
     c.api.finish_job("old", true);
     set_pods(&mut c, "driver", false, 1);
@@ -162,7 +162,7 @@ fn a_finished_jobset_holds_its_quota_while_pods_of_its_jobs_terminate() {
 
 #[test]
 fn pods_on_a_node_that_is_not_ready_hold_their_quota_for_thirty_seconds() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let (dead, well) = (node(&mut c, "dead"), node(&mut c, "well"));
     evict(&mut c);
     set_pods(&mut c, "old", false, 2);
@@ -180,7 +180,7 @@ fn pods_on_a_node_that_is_not_ready_hold_their_quota_for_thirty_seconds() {
 
 #[test]
 fn quota_is_free_when_the_last_node_has_not_been_ready_for_long_enough() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let nodes = [node(&mut c, "first"), node(&mut c, "second")];
     evict(&mut c);
     set_pods(&mut c, "old", false, 2);
@@ -198,7 +198,7 @@ fn quota_is_free_when_the_last_node_has_not_been_ready_for_long_enough() {
 
 #[test]
 fn a_node_that_comes_back_in_time_ends_its_pods_first() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let node = node(&mut c, "n");
     evict(&mut c);
     set_pods(&mut c, "old", false, 1);
@@ -214,7 +214,7 @@ fn a_node_that_comes_back_in_time_ends_its_pods_first() {
 
 #[test]
 fn pods_on_a_node_that_is_gone_hold_nothing() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let node = node(&mut c, "n");
     evict(&mut c);
     set_pods(&mut c, "old", false, 1);
@@ -227,7 +227,7 @@ fn pods_on_a_node_that_is_gone_hold_nothing() {
 
 #[test]
 fn pods_on_a_node_that_only_says_that_it_will_go_hold_their_quota() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let node = node(&mut c, "n");
     evict(&mut c);
     set_pods(&mut c, "old", false, 1);
@@ -239,7 +239,7 @@ fn pods_on_a_node_that_only_says_that_it_will_go_hold_their_quota() {
 
 #[test]
 fn before_pods_were_listed_all_that_terminate_hold_their_quota() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let node = node(&mut c, "n");
     evict(&mut c);
     ready(&mut c, &node, "Unknown");
@@ -256,7 +256,7 @@ fn before_pods_were_listed_all_that_terminate_hold_their_quota() {
 #[test]
 fn a_jobset_whose_pods_terminate_on_a_lost_node_gives_its_quota_back() {
     for config in kinds() {
-        let mut c = full(JobKind::JobSet, config);
+        let mut c = full(JobKind::JOB_SET, config);
         add_child(&mut c, "a");
         let node = node(&mut c, "n");
         evict(&mut c);
@@ -273,7 +273,7 @@ fn a_jobset_whose_pods_terminate_on_a_lost_node_gives_its_quota_back() {
 
 #[test]
 fn a_deleted_workload_goes_although_pods_of_its_job_never_end() {
-    let mut c = full(JobKind::Job, EngineConfig::default());
+    let mut c = full(JobKind::JOB, EngineConfig::default());
     let node = node(&mut c, "n");
     let workload = c.workload("old");
     c.api.delete(&Api::workload_ref(&workload));

@@ -1,4 +1,4 @@
-//! Nodes before admission: the ProvisioningRequest controller against a provider that plays every state (reference 06,
+//! Nodes before admission: the ProvisioningRequest controller against a provider that plays every state (docs/reference/06-algorithm.md,
 //! 6.23).
 
 use serde_json::{Value, json};
@@ -263,7 +263,7 @@ fn a_check_without_its_parameters_is_inactive_and_so_is_its_queue() {
         "Can't admit new workloads: references inactive AdmissionCheck(s): dws-prov."
     );
     assert_eq!(said(&c), pair("Pending", "the check is not active"));
-    assert!(c.api.names(Kind::ProvisioningRequest).is_empty(), "reference 11.1.16");
+    assert!(c.api.names(Kind::ProvisioningRequest).is_empty(), "docs/reference/11-observed.md 11.1.16");
     assert!(c.api.names(Kind::PodTemplate).is_empty());
 
     c.advance(600);

@@ -1,4 +1,4 @@
-//! waitForPodsReady and its requeuing (reference 06, 6.16), and the longest execution time (6.19).
+//! waitForPodsReady and its requeuing (docs/reference/06-algorithm.md 6.16), and the longest execution time (6.19).
 
 use serde_json::json;
 use sluice_api::config::Configuration;

@@ -1,4 +1,4 @@
-//! Reasons that have two names: the granular ones, and those from before them (reference 03, 3.1 "legacy"; 10, trap 1).
+//! Reasons that have two names: the granular ones, and those from before them (docs/reference/03-conditions-events.md 3.1 "legacy"; docs/reference/10-traps.md 1).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The status of admission fair sharing (reference 06, 6.9; 11.1.18).
+//! The status of admission fair sharing (docs/reference/06-algorithm.md 6.9; docs/reference/11-observed.md 11.1.18).
 
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;

@@ -1,4 +1,5 @@
-//! Where Workloads come from: gates, prebuilt ones, jobs without a queue name, what is copied (reference 06, 6.19; 07, 7.1).
+//! Where Workloads come from: gates, prebuilt ones, jobs without a queue name, what is copied (docs/reference/06-algorithm.md 6.19;
+//! docs/reference/07-integrations.md 7.1).
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
@@ -155,7 +156,7 @@ fn a_job_that_somebody_else_manages_is_queued_all_the_same() {
 fn the_child_of_a_managed_job_runs_on_the_quota_of_its_ancestor() {
     let mut c = with(EngineConfig::default());
     let mut parent = job("team-a", "parent", "lq", 4, "1");
-    parent.job.kind = JobKind::JobSet;
+    parent.job.kind = JobKind::JOB_SET;
     c.api.add_job(parent);
     c.settle();
     let uid = c.api.job("parent").view.job.uid.to_string();

@@ -1,4 +1,4 @@
-//! What is told about jobs: rows of reference 03, 3.4 that no other test of a life has.
+//! What is told about jobs: rows of docs/reference/03-conditions-events.md 3.4 that no other test of a life has.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
@@ -101,7 +101,7 @@ fn a_job_that_runs_without_its_prebuilt_workload_is_stopped() {
 #[test]
 fn the_reporter_of_a_job_set_is_named_after_its_integration() {
     let mut c = cluster();
-    submit(&mut c, "a", "lq", 1, |view| view.job.kind = JobKind::JobSet);
+    submit(&mut c, "a", "lq", 1, |view| view.job.kind = JobKind::JOB_SET);
     assert_eq!(
         events(&c, "Started"),
         ["jobset.x-k8s.io/jobset-kueue-controller Normal JobSet: Admitted by clusterQueue cq"]

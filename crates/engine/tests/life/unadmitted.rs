@@ -195,9 +195,9 @@ impl State {
         });
         let queue = |of: Owner| if of == Owner::Unmanaged { "" } else { "lq" };
         for (namespace, name, kind) in [
-            ("team-a", "set", JobKind::JobSet),
-            ("team-b", "far", JobKind::JobSet),
-            ("team-a", "plain", JobKind::Job),
+            ("team-a", "set", JobKind::JOB_SET),
+            ("team-b", "far", JobKind::JOB_SET),
+            ("team-a", "plain", JobKind::JOB),
         ] {
             let mut above = job(namespace, name, queue(self.owner), 1, "1");
             above.job.kind = kind;
@@ -206,15 +206,15 @@ impl State {
         let uid = |c: &Cluster, name: &str| c.api.job(name).view.job.uid.to_string();
         let set_uid = uid(&c, "set");
         if matches!(self.owner, Owner::Admitted | Owner::Unserved) {
-            let of = workload(&mut c, "of-set", "lq", &owner(JobKind::JobSet, "set", &set_uid));
+            let of = workload(&mut c, "of-set", "lq", &owner(JobKind::JOB_SET, "set", &set_uid));
             set(&mut c, &of, &ADMITTED);
         }
         if self.owner == Owner::Job {
             let plain = uid(&c, "plain");
-            let of = workload(&mut c, "of-plain", "lq", &owner(JobKind::Job, "plain", &plain));
+            let of = workload(&mut c, "of-plain", "lq", &owner(JobKind::JOB, "plain", &plain));
             set(&mut c, &of, &ADMITTED);
         }
-        let others = workload(&mut c, "others", "lq", &owner(JobKind::Job, "other", "u-other"));
+        let others = workload(&mut c, "others", "lq", &owner(JobKind::JOB, "other", "u-other"));
         set(&mut c, &others, &ADMITTED);
         let finished = workload(&mut c, "finished", "lq", &Value::Null);
         set(&mut c, &finished, &["Finished"]);
@@ -224,13 +224,13 @@ impl State {
         let name = if self.named_as_made { "set-main-0" } else { "a" };
         let mut view = job(self.namespace, name, self.queue.unwrap_or_default(), 1, "1");
         let (kind, owner_name, owner_uid) = match self.owner {
-            Owner::None => (JobKind::JobSet, "", String::new()),
-            Owner::MadeUp => (JobKind::JobSet, "made-up", "made-up".to_owned()),
-            Owner::Elsewhere => (JobKind::JobSet, "far", uid(&c, "far")),
-            Owner::WrongUid => (JobKind::JobSet, "set", "made-up".to_owned()),
-            Owner::Job => (JobKind::Job, "plain", uid(&c, "plain")),
-            Owner::Itself => (JobKind::Job, name, String::new()),
-            _ => (JobKind::JobSet, "set", set_uid),
+            Owner::None => (JobKind::JOB_SET, "", String::new()),
+            Owner::MadeUp => (JobKind::JOB_SET, "made-up", "made-up".to_owned()),
+            Owner::Elsewhere => (JobKind::JOB_SET, "far", uid(&c, "far")),
+            Owner::WrongUid => (JobKind::JOB_SET, "set", "made-up".to_owned()),
+            Owner::Job => (JobKind::JOB, "plain", uid(&c, "plain")),
+            Owner::Itself => (JobKind::JOB, name, String::new()),
+            _ => (JobKind::JOB_SET, "set", set_uid),
         };
         let api_version = match self.owner {
             Owner::Unserved => "jobset.x-k8s.io/v9",
@@ -263,7 +263,7 @@ impl State {
         });
         if let Some(types) = &self.own {
             let of =
-                workload(&mut c, "own", self.queue.unwrap_or("lq"), &owner(JobKind::Job, name, &own_uid));
+                workload(&mut c, "own", self.queue.unwrap_or("lq"), &owner(JobKind::JOB, name, &own_uid));
             set(&mut c, &of, types);
         }
         // A manager that starts now sees all of it at once: so it is, too, if the webhook was down when the job was made.
@@ -442,7 +442,7 @@ fn a_job_whose_owner_never_appears_is_a_job_of_its_own() {
 fn children_of_a_job_set_run_on_its_quota_as_soon_as_it_is_seen() {
     let mut c = cluster();
     let mut set = job("team-a", "set", "lq", 1, "1");
-    set.job.kind = JobKind::JobSet;
+    set.job.kind = JobKind::JOB_SET;
     c.api.add_job(set);
     c.settle();
     assert!(!c.api.job("set").view.suspended);
@@ -466,7 +466,7 @@ fn children_of_a_job_set_run_on_its_quota_as_soon_as_it_is_seen() {
     assert_eq!(halts(&c, "set-main-0"), 0);
     assert_eq!(condition(&c.workload("copy"), "QuotaReserved"), "False");
     // The same after a restart that sees the children first.
-    c.restart_without(&[Kind::Job(JobKind::JobSet)]);
+    c.restart_without(&[Kind::Job(JobKind::JOB_SET)]);
     c.settle();
     assert!(!c.api.job("set-main-0").view.suspended && c.api.job("copy").view.suspended);
 }

@@ -492,5 +492,5 @@ fn stop(job: &mut JobState, infos: &[PodSetInfo]) {
 
 /// Only batch Jobs and JobSets are played.
 pub fn kind(jobset: bool) -> JobKind {
-    if jobset { JobKind::JobSet } else { JobKind::Job }
+    if jobset { JobKind::JOB_SET } else { JobKind::JOB }
 }

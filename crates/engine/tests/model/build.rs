@@ -46,7 +46,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
 /// A suspended batch Job with one pod set.
 pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> JobView {
     JobView {
-        job: JobRef { kind: JobKind::Job, namespace: namespace.into(), name: name.into(), uid: "".into() },
+        job: JobRef { kind: JobKind::JOB, namespace: namespace.into(), name: name.into(), uid: "".into() },
         resource_version: String::new(),
         generation: 1,
         created: Timestamp::UNIX_EPOCH,

@@ -39,8 +39,8 @@ pub const KINDS: [Kind; 18] = [
     Kind::RuntimeClass,
     Kind::ProvisioningRequestConfig,
     Kind::ProvisioningRequest,
-    Kind::Job(sluice_api::job::JobKind::Job),
-    Kind::Job(sluice_api::job::JobKind::JobSet),
+    Kind::Job(sluice_api::job::JobKind::JOB),
+    Kind::Job(sluice_api::job::JobKind::JOB_SET),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.

@@ -1,4 +1,4 @@
-//! The topology annotations of pod templates (reference 07, 7.1 "Validation"; gate TopologyAwareScheduling).
+//! The topology annotations of pod templates (docs/reference/07-integrations.md 7.1 "Validation"; gate TopologyAwareScheduling).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,8 @@ use sluice_api::{labels, names};
 
 use super::Context;
 use super::validate::Violations;
-use crate::object::{int, pods_of_job_spec, string_map};
+use crate::adapter;
+use crate::object::{int, string_map};
 
 /// A pod template with its place and its number of pods.
 struct Template {
@@ -71,22 +72,8 @@ pub(super) fn check(
 }
 
 fn templates(kind: JobKind, object: &Value) -> Vec<Template> {
-    let spec = &object["spec"];
-    match kind {
-        JobKind::Job => {
-            vec![Template::new("spec.template".to_owned(), &spec["template"], pods_of_job_spec(spec))]
-        }
-        JobKind::JobSet => {
-            let jobs: &[Value] = spec["replicatedJobs"].as_array().map_or(&[], Vec::as_slice);
-            let template = |(index, job): (usize, &Value)| {
-                let path = format!("spec.replicatedJobs[{index}].template.spec.template");
-                let job_spec = &job["template"]["spec"];
-                let count = int(&job["replicas"]).unwrap_or(1).saturating_mul(pods_of_job_spec(job_spec));
-                Template::new(path, &job_spec["template"], count)
-            };
-            jobs.iter().enumerate().map(template).collect()
-        }
-    }
+    let groups = adapter::of(kind).pod_groups(object);
+    groups.iter().map(|group| Template::new(group.path(), group.template, group.count())).collect()
 }
 
 /// At most one of required, preferred and unconstrained, each with a legal value.

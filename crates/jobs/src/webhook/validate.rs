@@ -1,4 +1,4 @@
-//! The rules that hold for every job kind (reference 07, 7.1 "Validation").
+//! The rules that hold for every job kind (docs/reference/07-integrations.md 7.1 "Validation").
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,19 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::{Context, Denied, Meta, Violation, job_rules, topology};
+use super::{Context, Denied, Meta, Violation, topology};
+use crate::adapter::{self, Change};
 
 /// Collects violations.
 #[derive(Default)]
-pub(super) struct Violations(Vec<Violation>);
+pub(crate) struct Violations(Vec<Violation>);
 
 impl Violations {
-    pub(super) fn invalid(&mut self, path: &str, value: &str, message: &str) {
+    pub(crate) fn invalid(&mut self, path: &str, value: &str, message: &str) {
         self.add(path, format!("Invalid value: {value:?}: {message}"));
     }
 
-    pub(super) fn forbidden(&mut self, path: &str, message: &str) {
+    pub(crate) fn forbidden(&mut self, path: &str, message: &str) {
         self.add(path, format!("Forbidden: {message}"));
     }
 
@@ -35,7 +36,7 @@ pub(super) fn label_path(key: &str) -> String {
     format!("metadata.labels[{key}]")
 }
 
-pub(super) fn annotation_path(key: &str) -> String {
+pub(crate) fn annotation_path(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
 
@@ -52,22 +53,18 @@ pub fn validate(
     if object["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
     }
-    let meta = Meta::read(object);
-    let before = old.map(Meta::read);
+    let meta = Meta::read(kind, object);
+    let before = old.map(|old| Meta::read(kind, old));
     let mut violations = Violations::default();
     always(kind, before.as_ref(), &meta, &mut violations, context);
     topology::check(kind, object, old, &mut violations, context);
-    if kind == JobKind::Job {
-        job_rules::always(old, object, &meta, &mut violations, context);
-    }
-    if let (Some(old), Some(before)) = (old, &before) {
+    if let Some(before) = &before {
         on_update(before, &meta, &mut violations, context);
-        if kind == JobKind::Job {
-            job_rules::on_update(old, object, before, &meta, &mut violations, context);
-        }
     } else if context.gates.enabled(Gate::AdmissionGatedBy) {
         admission_gates(&meta, &mut violations);
     }
+    let change = Change { object, meta: &meta, old: old.zip(before.as_ref()) };
+    adapter::of(kind).validate(&change, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
 }
 
@@ -104,7 +101,7 @@ fn always(
     }
     let elastic = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
         && annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
-    if elastic && kind != JobKind::Job {
+    if elastic && !adapter::of(kind).is_elastic() {
         let message = format!("workload slices are not supported for {}", kind.kind());
         violations.forbidden(&annotation_path(labels::ELASTIC_JOB), &message);
     }

@@ -6,7 +6,7 @@ use sluice_api::job::{JobKind, JobView, PodSetInfo};
 use sluice_jobs::{StartError, observe, start, stop};
 
 fn view(spec: &Value, status: &Value) -> JobView {
-    observe(JobKind::Job, &object(spec, status))
+    observe(JobKind::JOB, &object(spec, status))
 }
 
 fn object(spec: &Value, status: &Value) -> Value {
@@ -63,11 +63,11 @@ fn the_start_time_of_a_job_that_is_over_is_kept() {
     // All its pods succeed just after the stop began: only the mark goes.
     let mut begun = object(&json!({"suspend": true, "completions": 3}), &over);
     begun["metadata"]["annotations"]["kueue.x-k8s.io/stopping"] = json!("true");
-    let steps = stop(&observe(JobKind::Job, &begun), &[info(3)]);
+    let steps = stop(&observe(JobKind::JOB, &begun), &[info(3)]);
     assert_eq!(steps.len(), 1);
     let after = apply(&begun, &steps[0].patch).unwrap();
     assert_eq!(after["status"]["startTime"], "2026-01-02T04:00:00Z");
-    let after = observe(JobKind::Job, &after);
+    let after = observe(JobKind::JOB, &after);
     assert!(after.suspended && after.ending && !after.end_blocked);
 }
 
@@ -76,7 +76,7 @@ fn a_stop_goes_on_when_no_pod_can_succeed_any_more() {
     let begun = |status: &Value| {
         let mut begun = object(&json!({"suspend": true, "completions": 3}), status);
         begun["metadata"]["annotations"]["kueue.x-k8s.io/stopping"] = json!("true");
-        observe(JobKind::Job, &begun)
+        observe(JobKind::JOB, &begun)
     };
     assert!(begun(&json!({"active": 2})).stop_waits);
     assert!(begun(&json!({"uncountedTerminatedPods": {"succeeded": ["a"]}})).stop_waits);
@@ -87,13 +87,13 @@ fn a_stop_goes_on_when_no_pod_can_succeed_any_more() {
 #[test]
 fn a_job_that_lost_its_start_time_at_its_end_gets_one_again() {
     let blocked = object(&json!({"suspend": true, "completions": 3}), &json!({"succeeded": 3}));
-    let view = observe(JobKind::Job, &blocked);
+    let view = observe(JobKind::JOB, &blocked);
     assert!(view.end_blocked);
     let steps = stop(&view, &[info(3)]);
     assert_eq!((steps.len(), steps[0].subresource), (1, Some("status")));
     let after = apply(&blocked, &steps[0].patch).unwrap();
     assert_eq!(after["status"]["startTime"], "2026-01-02T03:04:05Z");
-    assert!(!observe(JobKind::Job, &after).end_blocked);
+    assert!(!observe(JobKind::JOB, &after).end_blocked);
     // A job without any completions never starts.
     assert!(!self::view(&json!({"completions": 0}), &Value::Null).end_blocked);
     assert!(!self::view(&json!({"suspend": false, "completions": 3}), &json!({"succeeded": 3})).end_blocked);
@@ -138,7 +138,7 @@ fn a_job_that_takes_fewer_pods_loses_no_completion_that_is_left() {
         // Index 0 is done: three pods are left, and all three, or two, are admitted.
         for count in [3, 2] {
             let first = object(equal, "0");
-            let view = observe(JobKind::Job, &first);
+            let view = observe(JobKind::JOB, &first);
             let started = apply(&first, &start(&view, &[info(count)]).unwrap()).unwrap();
             assert_eq!(
                 (&started["spec"]["parallelism"], &started["spec"]["completions"]),
@@ -148,7 +148,7 @@ fn a_job_that_takes_fewer_pods_loses_no_completion_that_is_left() {
             let mut stopping = started;
             stopping["spec"]["suspend"] = json!(true);
             stopping["metadata"]["annotations"]["kueue.x-k8s.io/stopping"] = json!("true");
-            let view = observe(JobKind::Job, &stopping);
+            let view = observe(JobKind::JOB, &stopping);
             assert_eq!(view.pod_sets[0].count, count);
             let steps = stop(&view, &[info(4)]);
             let restored = apply(&stopping, &steps[0].patch).unwrap();
@@ -159,7 +159,7 @@ fn a_job_that_takes_fewer_pods_loses_no_completion_that_is_left() {
         }
         // Before anything is done, completions follow where they are to.
         let first = object(equal, "");
-        let started = apply(&first, &start(&observe(JobKind::Job, &first), &[info(3)]).unwrap()).unwrap();
+        let started = apply(&first, &start(&observe(JobKind::JOB, &first), &[info(3)]).unwrap()).unwrap();
         assert_eq!(started["spec"]["completions"], json!(if equal { 3 } else { 4 }));
     }
 }
@@ -169,7 +169,7 @@ fn a_jobset_starts_again_with_the_replicas_that_have_not_succeeded() {
     let mut object = crate::support::jobset();
     object["status"]["replicatedJobsStatus"] =
         json!([{"name": "Slice", "succeeded": 1}, {"name": "driver", "succeeded": 1}]);
-    let view = observe(JobKind::JobSet, &object);
+    let view = observe(JobKind::JOB_SET, &object);
     let of = |slice, driver| {
         let named = |name: &str, count| PodSetInfo { name: name.to_owned(), count, ..PodSetInfo::default() };
         start(&view, &[named("slice", slice), named("driver", driver)])

@@ -7,13 +7,13 @@ use sluice_api::job::{JobFinished, JobKind, JobView};
 fn observe_job(change: impl FnOnce(&mut Value)) -> JobView {
     let mut object = job();
     change(&mut object);
-    sluice_jobs::observe(JobKind::Job, &object)
+    sluice_jobs::observe(JobKind::JOB, &object)
 }
 
 fn observe_jobset(change: impl FnOnce(&mut Value)) -> JobView {
     let mut object = jobset();
     change(&mut object);
-    sluice_jobs::observe(JobKind::JobSet, &object)
+    sluice_jobs::observe(JobKind::JOB_SET, &object)
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn the_hash_of_a_template_is_that_of_the_workload_made_from_it() {
 proptest::proptest! {
     #[test]
     fn no_object_makes_it_panic(path in proptest::sample::select(PATHS.to_vec()), value in junk()) {
-        for (kind, object) in [(JobKind::Job, job()), (JobKind::JobSet, jobset())] {
+        for (kind, object) in [(JobKind::JOB, job()), (JobKind::JOB_SET, jobset())] {
             let mut object = object;
             if let Some(place) = object.pointer_mut(path) {
                 *place = value.clone();

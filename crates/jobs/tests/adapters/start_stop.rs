@@ -57,7 +57,7 @@ fn a_template_copied_from_a_running_job_names_its_own_workload() {
     let mut job = job();
     let key = "kueue.x-k8s.io/workload";
     job["spec"]["template"]["metadata"]["annotations"] = json!({key: "job-of-another"});
-    let view = sluice_jobs::observe(JobKind::Job, &job);
+    let view = sluice_jobs::observe(JobKind::JOB, &job);
     let mut addition = addition("main", 3);
     addition.scheduling.annotations.insert(key.to_owned(), "job-sample".to_owned());
     let patch = sluice_jobs::start(&view, &[addition]).unwrap();
@@ -66,13 +66,13 @@ fn a_template_copied_from_a_running_job_names_its_own_workload() {
 
 #[test]
 fn a_job_starts_with_one_merge_patch() {
-    let view = sluice_jobs::observe(JobKind::Job, &job());
+    let view = sluice_jobs::observe(JobKind::JOB, &job());
     insta::assert_json_snapshot!(sluice_jobs::start(&view, &[addition("main", 3)]).unwrap().body());
 }
 
 #[test]
 fn a_job_with_nothing_to_add_is_only_unsuspended() {
-    let view = sluice_jobs::observe(JobKind::Job, &job());
+    let view = sluice_jobs::observe(JobKind::JOB, &job());
     let nothing = PodSetInfo { name: "main".to_owned(), count: 3, ..PodSetInfo::default() };
     let patch = sluice_jobs::start(&view, &[nothing]).unwrap();
     assert_eq!(patch.body(), json!({"metadata": {"resourceVersion": "7"}, "spec": {"suspend": false}}));
@@ -82,7 +82,7 @@ fn a_job_with_nothing_to_add_is_only_unsuspended() {
 fn partial_admission_starts_fewer_pods() {
     let mut object = job();
     object["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("2");
-    let view = sluice_jobs::observe(JobKind::Job, &object);
+    let view = sluice_jobs::observe(JobKind::JOB, &object);
     let info = |count| PodSetInfo { name: "main".to_owned(), count, ..PodSetInfo::default() };
     let spec =
         |view: &JobView, count| sluice_jobs::start(view, &[info(count)]).unwrap().body()["spec"].clone();
@@ -95,13 +95,13 @@ fn partial_admission_starts_fewer_pods() {
         );
     }
     object["metadata"]["annotations"]["kueue.x-k8s.io/job-completions-equal-parallelism"] = json!("true");
-    let view = sluice_jobs::observe(JobKind::Job, &object);
+    let view = sluice_jobs::observe(JobKind::JOB, &object);
     assert_eq!(spec(&view, 2), json!({"suspend": false, "parallelism": 2, "completions": 2}));
 }
 
 #[test]
 fn what_contradicts_the_template_is_refused_by_name() {
-    let view = sluice_jobs::observe(JobKind::Job, &job());
+    let view = sluice_jobs::observe(JobKind::JOB, &job());
     let conflicting = |scheduling| vec![PodSetInfo { name: "main".to_owned(), count: 3, scheduling }];
     let scheduling = PodScheduling { node_selector: map(&[("disk", "hdd")]), ..PodScheduling::default() };
     let error = sluice_jobs::start(&view, &conflicting(scheduling)).unwrap_err();
@@ -120,7 +120,7 @@ fn what_contradicts_the_template_is_refused_by_name() {
 
 #[test]
 fn the_admission_must_have_the_job_s_pod_sets() {
-    let view = sluice_jobs::observe(JobKind::JobSet, &jobset());
+    let view = sluice_jobs::observe(JobKind::JOB_SET, &jobset());
     for infos in [
         vec![],
         vec![addition("slice", 4)],
@@ -137,7 +137,7 @@ fn the_admission_must_have_the_job_s_pod_sets() {
 
 #[test]
 fn a_jobset_starts_with_one_json_patch() {
-    let view = sluice_jobs::observe(JobKind::JobSet, &jobset());
+    let view = sluice_jobs::observe(JobKind::JOB_SET, &jobset());
     let patch = sluice_jobs::start(&view, &[addition("driver", 1), addition("slice", 4)]).unwrap();
     insta::assert_json_snapshot!(patch.body());
 }
@@ -145,8 +145,8 @@ fn a_jobset_starts_with_one_json_patch() {
 /// Stops a Job as the engine does, which asks for the next steps when it has seen what the last ones did.
 fn stop_all(job: &Value, infos: &[PodSetInfo]) -> (Value, Vec<Step>) {
     let (mut now, mut sent) = (job.clone(), Vec::new());
-    while !sluice_jobs::observe(JobKind::Job, &now).suspended {
-        for step in sluice_jobs::stop(&sluice_jobs::observe(JobKind::Job, &now), infos) {
+    while !sluice_jobs::observe(JobKind::JOB, &now).suspended {
+        for step in sluice_jobs::stop(&sluice_jobs::observe(JobKind::JOB, &now), infos) {
             let version = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
             now = apply(&now, &step.clone().pinned(&version).patch).unwrap();
             sent.push(step);
@@ -157,7 +157,7 @@ fn stop_all(job: &Value, infos: &[PodSetInfo]) -> (Value, Vec<Step>) {
 
 #[test]
 fn a_job_stops_in_three_steps() {
-    let original = sluice_jobs::observe(JobKind::Job, &job());
+    let original = sluice_jobs::observe(JobKind::JOB, &job());
     let mut started = apply(&job(), &sluice_jobs::start(&original, &[addition("main", 3)]).unwrap()).unwrap();
     started["status"]["startTime"] = json!("2026-01-02T04:00:00Z");
     insta::assert_json_snapshot!(steps(&stop_all(&started, &originals(&original)).1));
@@ -165,10 +165,10 @@ fn a_job_stops_in_three_steps() {
 
 #[test]
 fn a_jobset_stops_in_one_step() {
-    let original = sluice_jobs::observe(JobKind::JobSet, &jobset());
+    let original = sluice_jobs::observe(JobKind::JOB_SET, &jobset());
     let infos = [addition("slice", 4), addition("driver", 1)];
     let started = apply(&jobset(), &sluice_jobs::start(&original, &infos).unwrap()).unwrap();
-    let view = sluice_jobs::observe(JobKind::JobSet, &started);
+    let view = sluice_jobs::observe(JobKind::JOB_SET, &started);
     insta::assert_json_snapshot!(steps(&sluice_jobs::stop(&view, &originals(&original))));
 }
 
@@ -178,12 +178,12 @@ fn a_job_is_stopped_even_if_nothing_is_known_to_restore() {
     running["spec"]["suspend"] = json!(false);
     let (stopped, sent) = stop_all(&running, &[]);
     assert_eq!(sent.len(), 2, "{sent:#?}");
-    assert!(sluice_jobs::observe(JobKind::Job, &stopped).suspended);
+    assert!(sluice_jobs::observe(JobKind::JOB, &stopped).suspended);
 }
 
 #[test]
 fn asking_the_controller_takes_back_one_condition_of_the_version_that_was_seen() {
-    let view = sluice_jobs::observe(JobKind::Job, &json!({"metadata": {"resourceVersion": "7"}}));
+    let view = sluice_jobs::observe(JobKind::JOB, &json!({"metadata": {"resourceVersion": "7"}}));
     let step = sluice_jobs::ask_controller(&view, "2026-01-02T03:04:05.6Z".parse().unwrap());
     assert_eq!(step.subresource, Some("status"));
     assert_eq!(step.patch.content_type(), "application/strategic-merge-patch+json");
@@ -196,7 +196,7 @@ fn asking_the_controller_takes_back_one_condition_of_the_version_that_was_seen()
 
 #[test]
 fn suspending_writes_one_field() {
-    for (kind, object) in [(JobKind::Job, job()), (JobKind::JobSet, jobset())] {
+    for (kind, object) in [(JobKind::JOB, job()), (JobKind::JOB_SET, jobset())] {
         let step = sluice_jobs::suspend(&sluice_jobs::observe(kind, &object));
         assert_eq!(step.subresource, None);
         assert_eq!(
@@ -208,7 +208,7 @@ fn suspending_writes_one_field() {
 
 #[test]
 fn no_patch_acts_on_an_object_that_was_not_seen() {
-    for (kind, object) in [(JobKind::Job, job()), (JobKind::JobSet, jobset())] {
+    for (kind, object) in [(JobKind::JOB, job()), (JobKind::JOB_SET, jobset())] {
         let view = sluice_jobs::observe(kind, &object);
         let mut newer = object.clone();
         newer["metadata"]["resourceVersion"] = json!("99");
@@ -297,12 +297,12 @@ proptest! {
         let mut object = job();
         object["spec"]["template"] = template(&before, metadata);
         object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "1"});
-        let original = sluice_jobs::observe(JobKind::Job, &object);
+        let original = sluice_jobs::observe(JobKind::JOB, &object);
         // Admission adds affinity to nodes only.
         adds.affinity.iter_mut().for_each(|affinity| affinity.pod_anti_affinity = None);
         let info = PodSetInfo { name: "main".to_owned(), count: admitted, scheduling: adds.clone() };
         let started = apply(&object, &sluice_jobs::start(&original, &[info]).unwrap()).unwrap();
-        let view = sluice_jobs::observe(JobKind::Job, &started);
+        let view = sluice_jobs::observe(JobKind::JOB, &started);
         prop_assert!(!view.suspended);
         prop_assert_eq!(view.pod_sets[0].count, admitted);
         for (key, value) in &adds.node_selector {
@@ -313,17 +313,17 @@ proptest! {
         now["status"]["startTime"] = json!("2026-01-02T04:00:00Z");
         let mut left = crash;
         for _ in 0..2 {
-            let view = sluice_jobs::observe(JobKind::Job, &now);
+            let view = sluice_jobs::observe(JobKind::JOB, &now);
             let steps = sluice_jobs::stop(&view, &originals(&original));
             for step in steps.into_iter().take(left) {
                 left -= 1;
-                prop_assert!(!sluice_jobs::observe(JobKind::Job, &now).suspended);
+                prop_assert!(!sluice_jobs::observe(JobKind::JOB, &now).suspended);
                 let version = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
                 now = apply(&now, &step.pinned(&version).patch).unwrap();
             }
         }
         now = stop_all(&now, &originals(&original)).0;
-        prop_assert!(sluice_jobs::observe(JobKind::Job, &now).suspended);
+        prop_assert!(sluice_jobs::observe(JobKind::JOB, &now).suspended);
         prop_assert_eq!(pruned(now), pruned(object));
     }
 
@@ -336,11 +336,11 @@ proptest! {
             json!({"name": format!("j{n}"), "replicas": 1,
                 "template": {"spec": {"template": template(before, *metadata)}}})
         }).collect();
-        let original = sluice_jobs::observe(JobKind::JobSet, &object);
+        let original = sluice_jobs::observe(JobKind::JOB_SET, &object);
         let infos: Vec<_> = original.pod_sets.iter()
             .map(|set| PodSetInfo { name: set.name.clone(), count: 1, scheduling: adds.clone() }).collect();
         let started = apply(&object, &sluice_jobs::start(&original, &infos).unwrap()).unwrap();
-        let view = sluice_jobs::observe(JobKind::JobSet, &started);
+        let view = sluice_jobs::observe(JobKind::JOB_SET, &started);
         prop_assert!(!view.suspended);
         for set in &view.pod_sets {
             for (key, value) in &adds.labels {
@@ -376,7 +376,7 @@ fn a_preference_for_nodes_is_added_to_those_that_a_job_has() {
     let pods = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]});
     object["spec"]["template"]["spec"]["affinity"] = json!({"podAffinity": pods,
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]}});
-    let view = sluice_jobs::observe(JobKind::Job, &object);
+    let view = sluice_jobs::observe(JobKind::JOB, &object);
     let started = apply(&object, &sluice_jobs::start(&view, &[avoiding()]).unwrap()).unwrap();
     let affinity = &started["spec"]["template"]["spec"]["affinity"];
     assert_eq!(affinity["podAffinity"], pods);
@@ -390,7 +390,7 @@ fn the_templates_of_a_jobset_carry_the_wish_and_its_pods_are_granted_it() {
     let mut object = jobset();
     object["spec"]["replicatedJobs"].as_array_mut().unwrap().truncate(1);
     object["status"] = json!({"restarts": 2});
-    let view = sluice_jobs::observe(JobKind::JobSet, &object);
+    let view = sluice_jobs::observe(JobKind::JOB_SET, &object);
     let info = PodSetInfo { name: "slice".to_owned(), count: view.pod_sets[0].count, ..avoiding() };
     let started = apply(&object, &sluice_jobs::start(&view, &[info]).unwrap()).unwrap();
     let template = &started["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
@@ -409,7 +409,7 @@ fn the_templates_of_a_jobset_carry_the_wish_and_its_pods_are_granted_it() {
         let preferred = &nodes["preferredDuringSchedulingIgnoredDuringExecution"];
         assert_eq!(preferred[0]["preference"]["matchExpressions"][0]["key"], "maintenance");
     }
-    let now = sluice_jobs::stop(&sluice_jobs::observe(JobKind::JobSet, &started), &originals(&view));
+    let now = sluice_jobs::stop(&sluice_jobs::observe(JobKind::JOB_SET, &started), &originals(&view));
     let stopped = apply(&started, &now[0].patch).unwrap();
     assert_eq!(
         pruned(stopped)["spec"]["replicatedJobs"][0]["template"],

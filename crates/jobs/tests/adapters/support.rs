@@ -1,7 +1,9 @@
 //! What the tests of the adapters share: objects, and an API server's way with patches.
 
 use serde_json::{Value, json};
+use sluice_api::job::JobKind;
 use sluice_jobs::Patch;
+use sluice_jobs::webhook::{Context, Operation, mutate};
 
 /// A suspended batch Job of three pods, with what the Job controller adds to the template.
 pub fn job() -> Value {
@@ -98,4 +100,15 @@ fn is_nothing(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         _ => false,
     }
+}
+
+/// The kind that an object says it is.
+fn kind_of(object: &Value) -> JobKind {
+    let text = |key: &str| object[key].as_str().unwrap();
+    JobKind::from_owner(text("apiVersion"), text("kind")).unwrap()
+}
+
+/// What the mutating webhook answers.
+pub fn mutate_object(operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
+    mutate(kind_of(object), operation, object, context)
 }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::{JobKind, PodSetInfo};
-use sluice_jobs::webhook::{Context, Operation, mutate, owner_kind, validate};
+use sluice_jobs::webhook::{Context, Operation, owner_kind, validate};
 use sluice_jobs::{Patch, observe, start, stop};
 
-use crate::support::{apply, job, jobset, prune};
+use crate::support::{apply, job, jobset, mutate_object, prune};
 
 /// What a cluster without anything special answers.
 #[expect(clippy::struct_excessive_bools, reason = "as the context that it makes")]
@@ -52,7 +52,7 @@ impl World {
 
     /// The object after the mutating webhook.
     fn create(&self, object: &Value) -> Value {
-        let mut patch = mutate(Operation::Create, object, &self.context());
+        let mut patch = mutate_object(Operation::Create, object, &self.context());
         let mut object = object.clone();
         object["metadata"]["resourceVersion"] = json!("1");
         if let Patch::Json(operations) = &mut patch {
@@ -86,14 +86,18 @@ fn a_job_with_a_queue_name_is_suspended_at_creation() {
     let mut absent = jobset();
     absent["spec"].as_object_mut().unwrap().remove("suspend");
     assert_eq!(world.create(&absent)["spec"]["suspend"], true, "named by an annotation");
-    assert_eq!(mutate(Operation::Create, &job(), &world.context()), Patch::Json(vec![]), "suspended already");
-    assert_eq!(mutate(Operation::Update, &running(job()), &world.context()), Patch::Json(vec![]));
+    assert_eq!(
+        mutate_object(Operation::Create, &job(), &world.context()),
+        Patch::Json(vec![]),
+        "suspended already"
+    );
+    assert_eq!(mutate_object(Operation::Update, &running(job()), &world.context()), Patch::Json(vec![]));
 }
 
 #[test]
 fn a_job_without_a_queue_name_is_left_alone() {
     let object = running(without_queue(job()));
-    assert_eq!(mutate(Operation::Create, &object, &World::new().context()), Patch::Json(vec![]));
+    assert_eq!(mutate_object(Operation::Create, &object, &World::new().context()), Patch::Json(vec![]));
     let world = World { manage_all: true, ..World::new() };
     assert_eq!(world.create(&object)["spec"]["suspend"], true);
 }
@@ -103,7 +107,7 @@ fn the_default_queue_and_class_are_filled_in() {
     let world = World { default_local_queue: true, default_priority_class: true, ..World::new() };
     let mut object = running(without_queue(jobset()));
     object["metadata"].as_object_mut().unwrap().remove("labels");
-    insta::assert_json_snapshot!(mutate(Operation::Create, &object, &world.context()).body());
+    insta::assert_json_snapshot!(mutate_object(Operation::Create, &object, &world.context()).body());
     let created = world.create(&job());
     assert_eq!(created["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "user-queue");
     assert_eq!(created["metadata"]["labels"]["kueue.x-k8s.io/priority-class"], "default");
@@ -119,9 +123,9 @@ fn jobs_of_a_managed_owner_and_of_unmanaged_namespaces_are_left_alone() {
     system.namespace.insert("kubernetes.io/metadata.name".to_owned(), "kube-system".to_owned());
     let mut plain = running(job());
     plain["metadata"].as_object_mut().unwrap().remove("labels");
-    assert_eq!(mutate(Operation::Create, &plain, &system.context()), Patch::Json(vec![]));
+    assert_eq!(mutate_object(Operation::Create, &plain, &system.context()), Patch::Json(vec![]));
     let owned = World { managed_owner: true, ..everything() };
-    assert_eq!(mutate(Operation::Create, &running(job()), &owned.context()), Patch::Json(vec![]));
+    assert_eq!(mutate_object(Operation::Create, &running(job()), &owned.context()), Patch::Json(vec![]));
     // One that names a queue is suspended in every namespace.
     let queued = system.create(&running(job()));
     assert_eq!(queued["spec"]["suspend"], true);
@@ -145,17 +149,17 @@ fn the_annotation_with_the_queue_name_is_as_immutable_as_the_label() {
     for old in &running {
         for (label, annotation) in others {
             let refused =
-                validate(JobKind::Job, &named(label, annotation, false), Some(old), &world.context());
+                validate(JobKind::JOB, &named(label, annotation, false), Some(old), &world.context());
             assert!(refused.is_err(), "{label:?} {annotation:?}");
             // With the same write that stops it, it is the engine that gives its quota back first.
             let stopped =
-                validate(JobKind::Job, &named(label, annotation, true), Some(old), &world.context());
+                validate(JobKind::JOB, &named(label, annotation, true), Some(old), &world.context());
             assert_eq!(stopped, Ok(()));
         }
         // The same name in the other place is no change.
         for (label, annotation) in [(Some("a"), None), (None, Some("a")), (Some("a"), Some("b"))] {
             let new = named(label, annotation, false);
-            assert_eq!(validate(JobKind::Job, &new, Some(old), &world.context()), Ok(()));
+            assert_eq!(validate(JobKind::JOB, &new, Some(old), &world.context()), Ok(()));
         }
     }
 }
@@ -168,7 +172,7 @@ fn only_controllers_of_integrated_kinds_can_be_managed_owners() {
             {"apiVersion": api_version, "kind": kind, "name": "o", "uid": "1", "controller": controller}]);
         owner_kind(&object)
     };
-    assert_eq!(owned("jobset.x-k8s.io/v1alpha2", "JobSet", true), Some(JobKind::JobSet));
+    assert_eq!(owned("jobset.x-k8s.io/v1alpha2", "JobSet", true), Some(JobKind::JOB_SET));
     assert_eq!(owned("jobset.x-k8s.io/v1alpha2", "JobSet", false), None);
     assert_eq!(owned("batch/v1", "CronJob", true), None);
     assert_eq!(owner_kind(&job()), None);
@@ -212,152 +216,191 @@ fn suspend(suspended: bool) -> Value {
 
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn rows() -> Vec<Row> {
-    use JobKind::{Job, JobSet};
     let none = || Some(json!({}));
     let is_running = || Some(suspend(false));
     let still = |change: Value| both(suspend(false), &change);
     let indexed = || json!({"spec": {"completionMode": "Indexed", "completions": 3}});
     let partial = || annotation("job-min-parallelism", "2");
     vec![
-        ("create", Job, None, json!({})),
-        ("create", JobSet, None, json!({})),
-        ("queue name is not a name", Job, None, label("queue-name", "User_Queue")),
-        ("queue name in the annotation is not a name", JobSet, None, annotation("queue-name", "a b")),
-        ("prebuilt name is not a name", Job, None, annotation("prebuilt-workload-name", "-")),
-        ("maximum time", Job, None, label("max-exec-time-seconds", "30")),
-        ("maximum time is no number", Job, None, label("max-exec-time-seconds", "1h")),
-        ("maximum time is zero", Job, None, label("max-exec-time-seconds", "0")),
-        ("elastic Job", Job, None, annotation("elastic-job", "true")),
-        ("elastic JobSet", JobSet, None, annotation("elastic-job", "true")),
-        ("gates", Job, None, annotation("admission-gated-by", "example.com/a,example.com/b")),
-        ("gates without domain, twice, empty", Job, None, annotation("admission-gated-by", "a,x.y/b,x.y/b,")),
-        ("queue change while suspended", Job, none(), label("queue-name", "other")),
-        ("queue change while running", Job, is_running(), still(label("queue-name", "other"))),
-        ("queue change with the start", Job, none(), still(label("queue-name", "other"))),
-        ("queue change with the stop", Job, is_running(), label("queue-name", "other")),
-        ("queue annotation dropped while running", JobSet, is_running(), still(annotation("queue-name", ""))),
+        ("create", JobKind::JOB, None, json!({})),
+        ("create", JobKind::JOB_SET, None, json!({})),
+        ("queue name is not a name", JobKind::JOB, None, label("queue-name", "User_Queue")),
+        (
+            "queue name in the annotation is not a name",
+            JobKind::JOB_SET,
+            None,
+            annotation("queue-name", "a b"),
+        ),
+        ("prebuilt name is not a name", JobKind::JOB, None, annotation("prebuilt-workload-name", "-")),
+        ("maximum time", JobKind::JOB, None, label("max-exec-time-seconds", "30")),
+        ("maximum time is no number", JobKind::JOB, None, label("max-exec-time-seconds", "1h")),
+        ("maximum time is zero", JobKind::JOB, None, label("max-exec-time-seconds", "0")),
+        ("elastic Job", JobKind::JOB, None, annotation("elastic-job", "true")),
+        ("elastic JobSet", JobKind::JOB_SET, None, annotation("elastic-job", "true")),
+        ("gates", JobKind::JOB, None, annotation("admission-gated-by", "example.com/a,example.com/b")),
+        (
+            "gates without domain, twice, empty",
+            JobKind::JOB,
+            None,
+            annotation("admission-gated-by", "a,x.y/b,x.y/b,"),
+        ),
+        ("queue change while suspended", JobKind::JOB, none(), label("queue-name", "other")),
+        ("queue change while running", JobKind::JOB, is_running(), still(label("queue-name", "other"))),
+        ("queue change with the start", JobKind::JOB, none(), still(label("queue-name", "other"))),
+        ("queue change with the stop", JobKind::JOB, is_running(), label("queue-name", "other")),
+        (
+            "queue annotation dropped while running",
+            JobKind::JOB_SET,
+            is_running(),
+            still(annotation("queue-name", "")),
+        ),
         (
             "label takes the annotation's place",
-            JobSet,
+            JobKind::JOB_SET,
             is_running(),
             still(label("queue-name", "multislice-queue")),
         ),
-        ("prebuilt while running", Job, is_running(), still(annotation("prebuilt-workload-name", "w"))),
-        ("prebuilt while suspended", Job, none(), annotation("prebuilt-workload-name", "w")),
-        ("maximum time while suspended", Job, none(), label("max-exec-time-seconds", "9")),
-        ("maximum time with the start", Job, none(), still(label("max-exec-time-seconds", "9"))),
-        ("class added while suspended", Job, none(), label("priority-class", "high")),
-        ("class added while running", Job, is_running(), still(label("priority-class", "high"))),
+        (
+            "prebuilt while running",
+            JobKind::JOB,
+            is_running(),
+            still(annotation("prebuilt-workload-name", "w")),
+        ),
+        ("prebuilt while suspended", JobKind::JOB, none(), annotation("prebuilt-workload-name", "w")),
+        ("maximum time while suspended", JobKind::JOB, none(), label("max-exec-time-seconds", "9")),
+        ("maximum time with the start", JobKind::JOB, none(), still(label("max-exec-time-seconds", "9"))),
+        ("class added while suspended", JobKind::JOB, none(), label("priority-class", "high")),
+        ("class added while running", JobKind::JOB, is_running(), still(label("priority-class", "high"))),
         (
             "class changed while running",
-            Job,
+            JobKind::JOB,
             Some(still(label("priority-class", "low"))),
             still(label("priority-class", "high")),
         ),
-        ("class removed", Job, Some(label("priority-class", "low")), json!({})),
-        ("elastic added", Job, none(), annotation("elastic-job", "true")),
+        ("class removed", JobKind::JOB, Some(label("priority-class", "low")), json!({})),
+        ("elastic added", JobKind::JOB, none(), annotation("elastic-job", "true")),
         (
             "gate removed",
-            Job,
+            JobKind::JOB,
             Some(annotation("admission-gated-by", "x.y/a,x.y/b")),
             annotation("admission-gated-by", "x.y/b"),
         ),
         (
             "gate added",
-            Job,
+            JobKind::JOB,
             Some(annotation("admission-gated-by", "x.y/a")),
             annotation("admission-gated-by", "x.y/a,x.y/b"),
         ),
-        ("gate added to none", JobSet, none(), annotation("admission-gated-by", "x.y/a")),
-        ("min parallelism", Job, None, annotation("job-min-parallelism", "2")),
-        ("min parallelism is no number", Job, None, annotation("job-min-parallelism", "some")),
-        ("min parallelism is zero", Job, None, annotation("job-min-parallelism", "0")),
-        ("min parallelism is all", Job, None, annotation("job-min-parallelism", "3")),
+        ("gate added to none", JobKind::JOB_SET, none(), annotation("admission-gated-by", "x.y/a")),
+        ("min parallelism", JobKind::JOB, None, annotation("job-min-parallelism", "2")),
+        ("min parallelism is no number", JobKind::JOB, None, annotation("job-min-parallelism", "some")),
+        ("min parallelism is zero", JobKind::JOB, None, annotation("job-min-parallelism", "0")),
+        ("min parallelism is all", JobKind::JOB, None, annotation("job-min-parallelism", "3")),
         (
             "completions follow",
-            Job,
+            JobKind::JOB,
             None,
             both(annotation("job-completions-equal-parallelism", "true"), &indexed()),
         ),
         (
             "completions follow, but are not indexed",
-            Job,
+            JobKind::JOB,
             None,
             annotation("job-completions-equal-parallelism", "true"),
         ),
-        ("completions follow, no boolean", Job, None, annotation("job-completions-equal-parallelism", "yes")),
+        (
+            "completions follow, no boolean",
+            JobKind::JOB,
+            None,
+            annotation("job-completions-equal-parallelism", "yes"),
+        ),
         (
             "parallelism of a running partial job",
-            Job,
+            JobKind::JOB,
             Some(still(partial())),
             both(still(partial()), &json!({"spec": {"parallelism": 2}})),
         ),
         (
             "parallelism of a suspended partial job",
-            Job,
+            JobKind::JOB,
             Some(partial()),
             both(partial(), &json!({"spec": {"parallelism": 4}})),
         ),
-        ("parallelism of another running job", Job, is_running(), still(json!({"spec": {"parallelism": 2}}))),
-        ("one topology", Job, None, template(&[("required-topology", "cloud.com/block")])),
+        (
+            "parallelism of another running job",
+            JobKind::JOB,
+            is_running(),
+            still(json!({"spec": {"parallelism": 2}})),
+        ),
+        ("one topology", JobKind::JOB, None, template(&[("required-topology", "cloud.com/block")])),
         (
             "two topologies",
-            Job,
+            JobKind::JOB,
             None,
             template(&[("required-topology", "a"), ("unconstrained-topology", "true")]),
         ),
-        ("topology is no label", Job, None, template(&[("preferred-topology", "a b")])),
-        ("unconstrained is no boolean", Job, None, template(&[("unconstrained-topology", "x")])),
-        ("slices", Job, None, template(&[("slice-required-topology", "rack"), ("slice-size", "3")])),
-        ("slice topology without size", Job, None, template(&[("slice-required-topology", "rack")])),
-        ("slice size without topology", Job, None, template(&[("slice-size", "1")])),
+        ("topology is no label", JobKind::JOB, None, template(&[("preferred-topology", "a b")])),
+        ("unconstrained is no boolean", JobKind::JOB, None, template(&[("unconstrained-topology", "x")])),
+        ("slices", JobKind::JOB, None, template(&[("slice-required-topology", "rack"), ("slice-size", "3")])),
+        ("slice topology without size", JobKind::JOB, None, template(&[("slice-required-topology", "rack")])),
+        ("slice size without topology", JobKind::JOB, None, template(&[("slice-size", "1")])),
         (
             "slice size is no number",
-            Job,
+            JobKind::JOB,
             None,
             template(&[("slice-required-topology", "r"), ("slice-size", "x")]),
         ),
-        ("slice size is zero", Job, None, template(&[("slice-required-topology", "r"), ("slice-size", "0")])),
+        (
+            "slice size is zero",
+            JobKind::JOB,
+            None,
+            template(&[("slice-required-topology", "r"), ("slice-size", "0")]),
+        ),
         (
             "slice size above the count",
-            Job,
+            JobKind::JOB,
             None,
             template(&[("slice-required-topology", "r"), ("slice-size", "4")]),
         ),
         (
             "layers",
-            Job,
+            JobKind::JOB,
             None,
             template(&[(
                 "slice-required-topology-constraints",
                 r#"[{"topology":"a","size":4},{"topology":"b","size":2}]"#,
             )]),
         ),
-        ("layers are no list", Job, None, template(&[("slice-required-topology-constraints", "{}")])),
-        ("layers are empty", Job, None, template(&[("slice-required-topology-constraints", "[]")])),
+        (
+            "layers are no list",
+            JobKind::JOB,
+            None,
+            template(&[("slice-required-topology-constraints", "{}")]),
+        ),
+        ("layers are empty", JobKind::JOB, None, template(&[("slice-required-topology-constraints", "[]")])),
         (
             "layers do not divide, repeat, lack a size",
-            Job,
+            JobKind::JOB,
             None,
             template(&[(
                 "slice-required-topology-constraints",
                 r#"[{"topology":"a","size":4},{"topology":"a","size":3},{"topology":"c"},{"topology":"d","size":0}]"#,
             )]),
         ),
-        ("group", JobSet, None, group(["g", "g"], [1, 4], ["r", "r"])),
-        ("group of one", JobSet, None, group(["g", "h"], [1, 4], ["r", "r"])),
-        ("group without leader", JobSet, None, group(["g", "g"], [2, 4], ["r", "r"])),
-        ("group with two requests", JobSet, None, group(["g", "g"], [1, 4], ["r", "s"])),
-        ("group with a number", JobSet, None, group(["7", "7"], [1, 4], ["r", "r"])),
+        ("group", JobKind::JOB_SET, None, group(["g", "g"], [1, 4], ["r", "r"])),
+        ("group of one", JobKind::JOB_SET, None, group(["g", "h"], [1, 4], ["r", "r"])),
+        ("group without leader", JobKind::JOB_SET, None, group(["g", "g"], [2, 4], ["r", "r"])),
+        ("group with two requests", JobKind::JOB_SET, None, group(["g", "g"], [1, 4], ["r", "s"])),
+        ("group with a number", JobKind::JOB_SET, None, group(["7", "7"], [1, 4], ["r", "r"])),
         (
             "wrong before and untouched",
-            Job,
+            JobKind::JOB,
             Some(both(label("queue-name", "A b"), &partial())),
             both(label("queue-name", "A b"), &both(partial(), &json!({"metadata": {"labels": {"x": "y"}}}))),
         ),
         (
             "wrong, but being deleted",
-            Job,
+            JobKind::JOB,
             is_running(),
             still(both(
                 label("queue-name", "A b"),
@@ -368,10 +411,7 @@ fn rows() -> Vec<Row> {
 }
 
 fn sample(kind: JobKind) -> Value {
-    match kind {
-        JobKind::Job => job(),
-        JobKind::JobSet => jobset(),
-    }
+    if kind == JobKind::JOB { job() } else { jobset() }
 }
 
 #[test]
@@ -393,13 +433,13 @@ fn every_rule_accepts_and_refuses() {
 fn the_queue_name_stays_where_a_default_queue_exists() {
     let world = World { default_local_queue: true, ..World::new() };
     let removed = without_queue(job());
-    let denied = validate(JobKind::Job, &removed, Some(&job()), &world.context()).unwrap_err();
+    let denied = validate(JobKind::JOB, &removed, Some(&job()), &world.context()).unwrap_err();
     assert_eq!(
         denied.to_string(),
         "metadata.labels[kueue.x-k8s.io/queue-name]: Forbidden: cannot be removed: the namespace has the LocalQueue \
          \"default\""
     );
-    assert_eq!(validate(JobKind::Job, &removed, Some(&job()), &World::new().context()), Ok(()));
+    assert_eq!(validate(JobKind::JOB, &removed, Some(&job()), &World::new().context()), Ok(()));
 }
 
 #[test]
@@ -412,9 +452,9 @@ fn rules_of_a_gate_hold_only_while_it_is_on() {
     ];
     for (gate, change) in cases {
         let object = both(job(), &change);
-        assert!(validate(JobKind::Job, &object, None, &World::new().context()).is_err(), "{gate:?}");
+        assert!(validate(JobKind::JOB, &object, None, &World::new().context()).is_err(), "{gate:?}");
         let off = World { gates: Gates::default().with(gate, false), ..World::new() };
-        assert_eq!(validate(JobKind::Job, &object, None, &off.context()), Ok(()), "{gate:?}");
+        assert_eq!(validate(JobKind::JOB, &object, None, &off.context()), Ok(()), "{gate:?}");
     }
 }
 
@@ -426,7 +466,7 @@ fn the_webhook_accepts_what_the_adapters_write() {
         annotation("job-min-parallelism", "2"),
         &template(&[("slice-required-topology", "r"), ("slice-size", "3")]),
     );
-    for (kind, object, count) in [(JobKind::Job, both(job(), &change), 2), (JobKind::JobSet, jobset(), 4)] {
+    for (kind, object, count) in [(JobKind::JOB, both(job(), &change), 2), (JobKind::JOB_SET, jobset(), 4)] {
         let view = observe(kind, &object);
         let original: Vec<_> = view
             .pod_sets

@@ -16,7 +16,7 @@ use crate::api_call::{Call, CallError, Content};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The CRDs whose conversion is a webhook (reference 01, 1.0).
+/// The CRDs whose conversion is a webhook (docs/reference/01-api.md 1.0).
 const CONVERTED: [&str; 5] = ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"];
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

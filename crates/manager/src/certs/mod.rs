@@ -17,11 +17,11 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use serde_json::json;
+use sluice_client::error_chain::Chain;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::api_call::{Call, CallError, Content};
-use crate::error_chain::Chain;
 use crate::serve::Tls;
 use crate::shutdown::Stop;
 use inject::Injector;

@@ -14,13 +14,13 @@ use k8s_openapi::api::events::v1::Event as WireEvent;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
 use serde_json::json;
+use sluice_client::error_chain::Chain;
 use sluice_engine::effect::{Event, EventType};
 use sluice_engine::input::ObjectRef;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError, Content};
-use crate::error_chain::Chain;
 use crate::supervise::Supervisor;
 use dedup::{Dedup, EventAction, Update};
 
@@ -33,7 +33,7 @@ const IN_FLIGHT: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Any time at all: nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
-/// A note is at most 1 kB long (reference 03).
+/// A note is at most 1 kB long (docs/reference/03-conditions-events.md).
 const NOTE_BYTES: usize = 1024;
 /// Reasons and actions are at most 128 bytes long.
 const WORD_BYTES: usize = 128;

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-/// Holder identities of Sluice start with this; any other holder is Kueue (or an unknown program).
-pub const IDENTITY_PREFIX: &str = "sluice_";
+use sluice_client::lease::IDENTITY_PREFIX;
 
 /// What of a Lease matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
+use sluice_client::error_chain::Chain;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::api_call::{Call, CallError, Content};
-use crate::error_chain::Chain;
 use crate::shutdown::Stop;
-use evaluate::{Action, IDENTITY_PREFIX, Observed, Record, Rival, evaluate};
+use evaluate::{Action, Observed, Record, Rival, evaluate};
 
 /// Whether this replica leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Settings {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// Our holder identity; starts with [`IDENTITY_PREFIX`].
+    /// Our holder identity; starts with `sluice_`.
     pub identity: String,
     /// How long others wait for a holder that stopped renewing.
     pub lease_duration: Duration,
@@ -56,7 +56,7 @@ pub struct Settings {
 pub fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = std::env::var("POD_NAME").unwrap_or_else(|_| host.trim().to_owned());
-    format!("{IDENTITY_PREFIX}{host}_{}", crate::random::uuid())
+    sluice_client::lease::identity(&host, crate::random::uuid())
 }
 
 /// One replica's part in the election.
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn identities_are_recognisable_and_unique() {
         let (one, two) = (identity(), identity());
-        assert!(one.starts_with(IDENTITY_PREFIX));
+        assert!(one.starts_with("sluice_"));
         assert_ne!(one, two);
     }
 }

@@ -1,5 +1,5 @@
 //! Who may read metrics: users whom the API server knows (TokenReview) and lets GET `/metrics` (SubjectAccessReview), as
-//! controller-runtime has it (reference 08). Answers are remembered for a short while.
+//! controller-runtime has it (docs/reference/08-tooling.md). Answers are remembered for a short while.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sluice_client::error_chain::Chain;
 use tracing::warn;
 
 use crate::api_call::{Call, CallError, Content};
-use crate::error_chain::Chain;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const REMEMBER: Duration = Duration::from_mins(1);

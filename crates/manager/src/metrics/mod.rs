@@ -1,4 +1,4 @@
-//! Prometheus metrics (reference 05).
+//! Prometheus metrics (docs/reference/05-metrics.md).
 
 pub mod access;
 pub mod process;

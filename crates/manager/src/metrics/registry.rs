@@ -10,7 +10,7 @@ use sluice_engine::input::{Kind, ObjectRef};
 /// The name of the label that says what this replica does.
 const ROLE: &str = "replica_role";
 
-/// What this replica does (reference 05).
+/// What this replica does (docs/reference/05-metrics.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Leads.

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use futures::FutureExt;
 use sluice_api::config::CustomLabel;
+use sluice_client::version;
 use sluice_engine::Engine;
 use sluice_engine::input::{Kind, ObjectRef};
 use sluice_engine::metrics::names::{CLUSTER_QUEUE_STATUS, COHORT_INFO, LOCAL_QUEUE_STATUS};
@@ -16,9 +17,8 @@ use super::server::Scrape;
 use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, process};
 use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
-use crate::version;
 
-/// Reference 05: 1, 2.5, 5, 10, … doubling.
+/// docs/reference/05-metrics.md: 1, 2.5, 5, 10, … doubling.
 fn wait_buckets(bounds: usize) -> Vec<f64> {
     let doubling = std::iter::successors(Some(5.0), |bound| Some(bound * 2.0));
     [1.0, 2.5].into_iter().chain(doubling).take(bounds).collect()

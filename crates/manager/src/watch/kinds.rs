@@ -1,15 +1,7 @@
 //! The watched kinds, and how each becomes an object of the engine.
 
-use std::borrow::Cow;
-use std::fmt::Debug;
-use std::marker::PhantomData;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use kube::core::NamespaceResourceScope;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
-use sluice_api::job::JobKind;
 use sluice_api::{slim, v1beta2};
 use sluice_engine::input::{Kind, Object};
 
@@ -20,7 +12,7 @@ use super::versions::OLDER;
 macro_rules! watched {
     ($($type:ty => $variant:ident),* $(,)?) => {
         $(impl Watched for $type {
-            fn decode(self) -> Object {
+            fn decode(self, _kind: Kind) -> Object {
                 Object::$variant(Box::new(self))
             }
         })*
@@ -51,38 +43,13 @@ watched! {
 #[serde(transparent)]
 pub struct OlderProvisioningRequest(slim::ProvisioningRequest);
 
-impl Resource for OlderProvisioningRequest {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Kind::ProvisioningRequest.as_str().into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Kind::ProvisioningRequest.group().into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        OLDER.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Kind::ProvisioningRequest.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.metadata
-    }
-}
-
 impl Watched for OlderProvisioningRequest {
-    fn decode(self) -> Object {
-        self.0.decode()
+    fn decode(self, kind: Kind) -> Object {
+        self.0.decode(kind)
+    }
+
+    fn version(_kind: Kind) -> &'static str {
+        OLDER
     }
 }
 
@@ -105,86 +72,15 @@ pub const PROVISIONING: [Kind; 2] = [Kind::ProvisioningRequestConfig, Kind::Prov
 pub const CLUSTER: [Kind; 5] =
     [Kind::PriorityClass, Kind::Namespace, Kind::Node, Kind::LimitRange, Kind::RuntimeClass];
 
-/// A job kind as a type.
-pub trait JobMarker: Clone + Debug + Send + Sync + 'static {
-    /// The kind.
-    const KIND: JobKind;
-}
-
-/// batch/v1 Job.
-#[derive(Clone, Debug)]
-pub struct JobMark;
-
-impl JobMarker for JobMark {
-    const KIND: JobKind = JobKind::Job;
-}
-
-/// jobset.x-k8s.io/v1alpha2 JobSet.
-#[derive(Clone, Debug)]
-pub struct JobSetMark;
-
-impl JobMarker for JobSetMark {
-    const KIND: JobKind = JobKind::JobSet;
-}
-
 /// A job as JSON: its adapter reads it. Decodes whatever the object looks like, since parts of it are user-written.
-#[derive(Clone, Debug)]
-pub struct RawJob<M> {
-    metadata: ObjectMeta,
-    value: Value,
-    marker: PhantomData<M>,
-}
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct RawJob(Value);
 
-impl<'de, M: JobMarker> Deserialize<'de> for RawJob<M> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = Value::deserialize(deserializer)?;
-        let text = |key: &str| value["metadata"][key].as_str().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        if let Some(metadata) = value["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-        Ok(Self { metadata, value, marker: PhantomData })
-    }
-}
-
-impl<M: JobMarker> Resource for RawJob<M> {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        M::KIND.kind().into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        M::KIND.group().into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        M::KIND.version().into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        M::KIND.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-impl<M: JobMarker> Watched for RawJob<M> {
-    fn decode(self) -> Object {
-        Object::Job(Box::new(sluice_jobs::observe(M::KIND, &self.value)))
+impl Watched for RawJob {
+    fn decode(self, kind: Kind) -> Object {
+        let Kind::Job(kind) = kind else { unreachable!("jobs are watched as jobs") };
+        Object::Job(Box::new(sluice_jobs::observe(kind, &self.0)))
     }
 }
 
@@ -192,16 +88,16 @@ impl<M: JobMarker> Watched for RawJob<M> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use sluice_api::job::JobKind;
 
     #[test]
     fn a_job_of_any_shape_decodes_and_keeps_its_name() {
-        let job: RawJob<JobSetMark> = serde_json::from_value(json!({
+        let job: RawJob = serde_json::from_value(json!({
             "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7", "managedFields": [{}]},
             "spec": {"replicatedJobs": "not a list"},
         }))
         .unwrap();
-        assert_eq!(job.meta().resource_version.as_deref(), Some("7"));
-        assert!(job.value["metadata"].get("managedFields").is_none());
-        assert_eq!(job.decode().object_ref().to_string(), "JobSet ns/a");
+        let object = job.decode(Kind::Job(JobKind::JOB_SET));
+        assert_eq!(object.object_ref().to_string(), "JobSet ns/a");
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     fn job(active: i64, terminating: i64) -> Feed {
         let job =
             json!({"metadata": {"name": "j"}, "status": {"active": active, "terminating": terminating}});
-        let view = sluice_jobs::observe(JobKind::Job, &job);
+        let view = sluice_jobs::observe(JobKind::JOB, &job);
         Feed::Input(Input::Applied(Object::Job(Box::new(view))), None)
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Client, Resource};
+use kube::Client;
 use serde::de::DeserializeOwned;
+use sluice_client::error_chain::Chain;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use tokio::sync::watch;
 use tracing::{debug, warn};
@@ -12,7 +13,6 @@ use tracing::{debug, warn};
 use super::document::{Document, Documented};
 use super::source::{Error, Event, Meta, Seen, Source};
 use super::sync::SyncTracker;
-use crate::error_chain::Chain;
 use crate::intake::{Intake, Slot};
 use crate::shutdown::Stop;
 use crate::supervise::{Supervisor, guarded};
@@ -85,9 +85,14 @@ pub enum Ended {
 }
 
 /// Something that a watch can deliver and that becomes an engine's object.
-pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
-    /// Makes the object of it.
-    fn decode(self) -> Object;
+pub trait Watched: DeserializeOwned + Send + 'static {
+    /// Makes the object of it, which is of this kind.
+    fn decode(self, kind: Kind) -> Object;
+
+    /// The version in which it is watched.
+    fn version(kind: Kind) -> &'static str {
+        kind.version()
+    }
 }
 
 /// Watches a kind until stopped or, if `optional`, until the kind is gone.
@@ -111,7 +116,7 @@ async fn run<K: Watched>(
     round: Round,
     shared: &mut Shared,
 ) -> Option<Ended> {
-    let mut source = Source::new(client.clone(), &K::url_path(&(), None), shared.selector);
+    let mut source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
     let mut listing = Listing::default();
     let mut failures = 0_u32;
     loop {
@@ -188,7 +193,7 @@ async fn apply<K: Watched>(seen: &Seen, found: &ObjectRef, shared: &Shared) {
     let place = shared.intake.place(seen.bytes()).await;
     let read = guarded(|| {
         let Documented { object, document } = seen.read::<Documented<K>>()?;
-        Ok::<_, serde_json::Error>((object.decode(), document))
+        Ok::<_, serde_json::Error>((object.decode(found.kind), document))
     });
     match read {
         Ok(Ok((object, document))) => (shared.sink)(Feed::Input(Input::Applied(object), document), place),
@@ -218,7 +223,6 @@ mod tests {
     use std::sync::Mutex;
 
     use futures::FutureExt as _;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use serde_json::json;
     use sluice_api::slim;
 
@@ -250,39 +254,10 @@ mod tests {
     #[derive(serde::Deserialize)]
     struct Poisonous(slim::Namespace);
 
-    impl Resource for Poisonous {
-        type DynamicType = ();
-        type Scope = <slim::Namespace as Resource>::Scope;
-
-        fn kind((): &()) -> std::borrow::Cow<'_, str> {
-            slim::Namespace::kind(&())
-        }
-
-        fn group((): &()) -> std::borrow::Cow<'_, str> {
-            slim::Namespace::group(&())
-        }
-
-        fn version((): &()) -> std::borrow::Cow<'_, str> {
-            slim::Namespace::version(&())
-        }
-
-        fn plural((): &()) -> std::borrow::Cow<'_, str> {
-            slim::Namespace::plural(&())
-        }
-
-        fn meta(&self) -> &ObjectMeta {
-            self.0.meta()
-        }
-
-        fn meta_mut(&mut self) -> &mut ObjectMeta {
-            self.0.meta_mut()
-        }
-    }
-
     impl Watched for Poisonous {
-        fn decode(self) -> Object {
+        fn decode(self, kind: Kind) -> Object {
             assert!(self.0.metadata.name.as_deref() != Some("a"), "a poisonous object");
-            self.0.decode()
+            self.0.decode(kind)
         }
     }
 

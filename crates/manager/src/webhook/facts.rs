@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use sluice_api::job::JobKind;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 
-/// The name of the LocalQueue and of the WorkloadPriorityClass that apply by default (reference 04, 4.1).
+/// The name of the LocalQueue and of the WorkloadPriorityClass that apply by default (docs/reference/04-labels-annotations.md 4.1).
 const DEFAULT: &str = "default";
 
 /// A snapshot.
@@ -18,8 +19,8 @@ pub struct Facts {
     pub default_queues: BTreeSet<String>,
     /// Whether a WorkloadPriorityClass named `default` exists.
     pub default_priority_class: bool,
-    /// JobSets by namespace and name.
-    pub job_sets: BTreeMap<(String, String), Owner>,
+    /// Jobs that consist of others, by kind, namespace and name.
+    pub owners: BTreeMap<(JobKind, String, String), Owner>,
 }
 
 /// A job that may own others.
@@ -58,19 +59,20 @@ fn concerns(input: &Input) -> bool {
         Input::Applied(object) => match object {
             Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
             Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
-            Object::Job(view) => is_job_set(Kind::Job(view.job.kind)),
+            Object::Job(view) => has_parts(Kind::Job(view.job.kind)),
             _ => false,
         },
         Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
             matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
-                || is_job_set(*kind)
+                || has_parts(*kind)
         }
         _ => false,
     }
 }
 
-fn is_job_set(kind: Kind) -> bool {
-    kind == Kind::Job(sluice_api::job::JobKind::JobSet)
+/// Whether jobs of a kind consist of other jobs.
+fn has_parts(kind: Kind) -> bool {
+    matches!(kind, Kind::Job(kind) if kind.parts().is_some())
 }
 
 impl Facts {
@@ -106,10 +108,10 @@ impl Facts {
                 is_default && !std::mem::replace(&mut self.default_priority_class, true)
             }
             Object::Job(view) => {
-                let key = (view.job.namespace.to_string(), view.job.name.to_string());
+                let key = (view.job.kind, view.job.namespace.to_string(), view.job.name.to_string());
                 let owner = Owner { uid: Arc::clone(&view.job.uid), queued: view.queue_name.is_some() };
-                self.job_sets.get(&key) != Some(&owner) && {
-                    self.job_sets.insert(key, owner);
+                self.owners.get(&key) != Some(&owner) && {
+                    self.owners.insert(key, owner);
                     true
                 }
             }
@@ -125,7 +127,7 @@ impl Facts {
             Kind::WorkloadPriorityClass => {
                 &**name == DEFAULT && std::mem::replace(&mut self.default_priority_class, false)
             }
-            Kind::Job(_) => self.job_sets.remove(&(namespace.to_string(), name.to_string())).is_some(),
+            Kind::Job(job) => self.owners.remove(&(*job, namespace.to_string(), name.to_string())).is_some(),
             _ => false,
         }
     }
@@ -142,9 +144,9 @@ impl Facts {
             Kind::WorkloadPriorityClass if self.default_priority_class => {
                 vec![ObjectRef::cluster(kind, DEFAULT)]
             }
-            Kind::Job(_) => {
-                let sets = self.job_sets.keys();
-                sets.map(|(ns, name)| ObjectRef::namespaced(kind, ns.as_str(), name.as_str())).collect()
+            Kind::Job(job) => {
+                let of_kind = self.owners.keys().filter(|(of, ..)| *of == job);
+                of_kind.map(|(_, ns, name)| ObjectRef::namespaced(kind, ns.as_str(), name.as_str())).collect()
             }
             _ => Vec::new(),
         }
@@ -155,7 +157,6 @@ impl Facts {
 mod tests {
     use super::*;
     use serde_json::json;
-    use sluice_api::job::JobKind;
     use sluice_api::{slim, v1beta2};
 
     fn queue(namespace: &str, name: &str) -> Input {
@@ -168,7 +169,7 @@ mod tests {
     fn job_set(queue: Option<&str>) -> Input {
         let labels = queue.map(|queue| json!({"kueue.x-k8s.io/queue-name": queue}));
         let object = json!({"metadata": {"name": "a", "namespace": "ns", "labels": labels}, "spec": {}});
-        Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JobSet, &object))))
+        Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB_SET, &object))))
     }
 
     #[test]
@@ -200,12 +201,12 @@ mod tests {
     fn a_job_set_that_loses_its_queue_is_no_longer_ours() {
         let store = FactStore::default();
         store.note(&job_set(Some("q")));
-        let key = ("ns".to_owned(), "a".to_owned());
-        assert!(store.now().job_sets[&key].queued);
+        let key = (JobKind::JOB_SET, "ns".to_owned(), "a".to_owned());
+        assert!(store.now().owners[&key].queued);
         store.note(&job_set(None));
-        assert!(!store.now().job_sets[&key].queued);
-        store.note(&Input::Listed { kind: Kind::Job(JobKind::JobSet), present: Vec::new(), as_of: None });
-        assert!(store.now().job_sets.is_empty());
+        assert!(!store.now().owners[&key].queued);
+        store.note(&Input::Listed { kind: Kind::Job(JobKind::JOB_SET), present: Vec::new(), as_of: None });
+        assert!(store.now().owners.is_empty());
     }
 
     #[test]
@@ -214,7 +215,7 @@ mod tests {
         let set = |name: String, queue: &str| {
             let labels = json!({"kueue.x-k8s.io/queue-name": queue});
             let object = json!({"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": {}});
-            Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JobSet, &object))))
+            Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB_SET, &object))))
         };
         for number in 0..5_000 {
             store.note(&set(format!("a-{number}"), "q"));

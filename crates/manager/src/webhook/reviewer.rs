@@ -83,7 +83,7 @@ impl Reviewers {
             JobHook::Mutate(_) => {
                 let operation =
                     if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
-                patched(mutate(operation, &request.object, &context))
+                patched(mutate(kind, operation, &request.object, &context))
             }
             JobHook::Validate(kind) => {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
@@ -103,12 +103,11 @@ impl Reviewers {
     /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
     /// until it is, the job is one like any other, and its real owner lets it run.
     fn has_managed_owner(&self, request: &Request, facts: &Facts) -> bool {
-        let kind = owner_kind(&request.object).filter(|kind| self.kinds.contains(kind));
-        let Some((name, uid)) = controller(&request.object).filter(|_| kind == Some(JobKind::JobSet)) else {
-            // No kind makes jobs out of a batch Job.
-            return false;
-        };
-        let owner = facts.job_sets.get(&(request.namespace.clone(), name.to_owned()));
+        // Only kinds with parts make jobs.
+        let kind = owner_kind(&request.object);
+        let kind = kind.filter(|kind| self.kinds.contains(kind) && kind.parts().is_some());
+        let (Some(kind), Some((name, uid))) = (kind, controller(&request.object)) else { return false };
+        let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
         let Some(owner) = owner.filter(|owner| *owner.uid == *uid) else { return false };
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
@@ -235,7 +234,7 @@ mod tests {
             let uid = if name == "made-anew" { "other" } else { "u" };
             let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels});
             let object = json!({"metadata": metadata, "spec": {}});
-            Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JobSet, &object))))
+            Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB_SET, &object))))
         };
         facts.note(&set("queued", json!({"kueue.x-k8s.io/queue-name": "q"})));
         facts.note(&set("plain", json!({})));
@@ -256,7 +255,7 @@ mod tests {
         let (reviewers, facts) = reviewers();
         let elsewhere = json!({"metadata": {"name": "set", "namespace": "other", "uid": "u",
             "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {}});
-        let elsewhere = sluice_jobs::observe(JobKind::JobSet, &elsewhere);
+        let elsewhere = sluice_jobs::observe(JobKind::JOB_SET, &elsewhere);
         facts.note(&Input::Applied(Object::Job(Box::new(elsewhere))));
         for api_version in ["jobset.x-k8s.io/v1alpha2", "jobset.x-k8s.io/v9", "batch/v1"] {
             let mut job = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), Some("set"));

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use kube::Client;
 use sluice_api::job::{JobKind, JobView};
+use sluice_client::error_chain::Chain;
 use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
 use sluice_engine::input::{Object, ObjectRef, WriteError};
 use sluice_jobs::Step;
@@ -20,8 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 
-use crate::api_call::{Call, CallError};
-use crate::error_chain::Chain;
+use crate::api_call::Call;
 use crate::intake::{Intake, Slot};
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
@@ -230,7 +230,7 @@ async fn carry_out(
                 answer(object.kind, &body)
             }
             Err(error) if is_done(&request.write, &error) => Ok(None),
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(error),
         },
         Ok(Plan::Template(source)) => template::create(client, object, &source).await.map(|()| None),
         Ok(Plan::Steps(kind, steps)) => stop(client, object, kind, steps, &mut answered).await,
@@ -279,7 +279,7 @@ async fn stop(
                 last = Some(view(kind, &body)?);
             }
             Err(error) => {
-                return Err(match failure(&error) {
+                return Err(match error {
                     // Kubernetes ≥ 1.36 refuses changes of a Job's template while `status.active` is not 0.
                     // That passes: the engine tries again as soon as it sees the Job change.
                     WriteError::Refused(why) if last.is_some() => WriteError::Conflict(why),
@@ -292,13 +292,17 @@ async fn stop(
 }
 
 /// What is gone needs no deletion.
-fn is_done(write: &Write, error: &CallError) -> bool {
-    matches!(write, Write::Delete { .. }) && error.code() == Some(404)
+fn is_done(write: &Write, error: &WriteError) -> bool {
+    matches!((write, error), (Write::Delete { .. }, WriteError::NotFound(_)))
 }
 
 /// Sends a request until it is answered for good, or a few times.
-async fn persist(client: &Client, call: &Call) -> Result<Vec<u8>, CallError> {
+///
+/// An attempt without an answer may have been carried out all the same. A refusal of a later one, for instance by an API server that has just
+/// started and knows no rights yet, says nothing about that: then it is not certain what became of the write.
+async fn persist(client: &Client, call: &Call) -> Result<Vec<u8>, WriteError> {
     let mut attempt = 1;
+    let mut may_be_done = false;
     loop {
         let error = match call.send(client, TIMEOUT).await {
             Ok(body) => return Ok(body),
@@ -306,8 +310,13 @@ async fn persist(client: &Client, call: &Call) -> Result<Vec<u8>, CallError> {
         };
         attempt += 1;
         if !error.is_transient() || attempt > ATTEMPTS {
-            return Err(error);
+            return Err(match failure(&error) {
+                WriteError::Refused(why) if may_be_done => WriteError::Transient(why),
+                other => other,
+            });
         }
+        // Too many requests are the only ones that are certainly not carried out.
+        may_be_done |= error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
         tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())).await;
     }

@@ -4,13 +4,13 @@ use axum::http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
+use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
 use sluice_engine::effect::Write;
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::{Patch, Step};
 
 use crate::api_call::{Call, CallError, Content};
-use crate::error_chain::Chain;
 
 /// The requests of one write, in order. The answer of the last one is the write's answer.
 #[derive(Debug)]
@@ -96,17 +96,7 @@ pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
 
 /// Where objects of the kind are, in a version.
 pub fn collection(object: &ObjectRef, version: &str) -> String {
-    let kind = object.kind;
-    let root = if kind.group().is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{}/{version}", kind.group())
-    };
-    if kind.namespaced() {
-        format!("{root}/namespaces/{}/{}", object.namespace, kind.plural())
-    } else {
-        format!("{root}/{}", kind.plural())
-    }
+    object.kind.collection(version, Some(&object.namespace))
 }
 
 /// Where an object is, in a version.
@@ -281,7 +271,7 @@ mod tests {
     fn an_answer_is_an_object_and_a_status_is_none() {
         let job =
             json!({"kind": "Job", "metadata": {"name": "a", "namespace": "ns"}, "spec": {}}).to_string();
-        let object = answer(Kind::Job(JobKind::Job), job.as_bytes()).unwrap().unwrap();
+        let object = answer(Kind::Job(JobKind::JOB), job.as_bytes()).unwrap().unwrap();
         assert_eq!(object.object_ref().to_string(), "Job ns/a");
         let status = br#"{"kind": "Status", "status": "Success"}"#;
         assert_eq!(answer(Kind::Workload, status), Ok(None));

@@ -10,7 +10,7 @@ use sluice_engine::TemplateSource;
 use sluice_engine::input::{ObjectRef, WriteError};
 
 use super::persist;
-use super::request::{collection, decode, failure, uri};
+use super::request::{collection, decode, uri};
 use crate::api_call::{Call, Content};
 
 /// Reads the Workload, makes the template and creates it. One that is there already and belongs to the same Workload will
@@ -19,30 +19,29 @@ use crate::api_call::{Call, Content};
 pub async fn create(client: &Client, object: &ObjectRef, source: &TemplateSource) -> Result<(), WriteError> {
     let version = object.kind.version();
     let workload = Call::get(uri(&source.workload, source.workload.kind.version(), None));
-    let answer = persist(client, &workload).await.map_err(|error| failure(&error))?;
+    let answer = persist(client, &workload).await?;
     let workload: Workload = decode(&answer)?;
     let template = source.build(&workload).map_err(WriteError::Refused)?;
     let template = serde_json::to_value(template).map_err(|error| WriteError::Refused(error.to_string()))?;
     let call = Call::with_body(Method::POST, collection(object, version), Content::Json, &template);
-    match persist(client, &call).await.map_err(|error| failure(&error)) {
+    match persist(client, &call).await {
         Ok(_) => Ok(()),
         Err(WriteError::AlreadyExists(why)) => {
             let here = uri(object, version, None);
-            let known = persist(client, &Call::get(here.clone())).await;
-            let known: Value = decode(&known.map_err(|error| failure(&error))?)?;
+            let known: Value = decode(&persist(client, &Call::get(here.clone())).await?)?;
             let then = if belongs_to(&known, &source.uid) {
                 let Some(patch) = correction(&known, &template) else { return Ok(()) };
                 Call::with_body(Method::PATCH, here, Content::MergePatch, &patch)
             } else if let Some(options) = removal(&known, source) {
                 let remove = Call::with_body(Method::DELETE, here, Content::Json, &options);
-                match persist(client, &remove).await.map_err(|error| failure(&error)) {
+                match persist(client, &remove).await {
                     Ok(_) | Err(WriteError::NotFound(_)) => call,
                     Err(error) => return Err(error),
                 }
             } else {
                 return Err(WriteError::Conflict(why));
             };
-            persist(client, &then).await.map(drop).map_err(|error| failure(&error))
+            persist(client, &then).await.map(drop)
         }
         Err(error) => Err(error),
     }

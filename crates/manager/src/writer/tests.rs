@@ -74,3 +74,24 @@ async fn a_panic_of_the_pool_itself_ends_the_process() {
     assert_eq!(fatals.recv().await.unwrap(), "the task writer panicked: a bug in the pool");
     assert!(writer.is_quiet(Duration::from_secs(5)).await, "who gives up need not wait for a dead pool");
 }
+
+/// What becomes of a write that is answered with these codes, one after the other.
+async fn outcome(codes: &'static [u16]) -> WriteError {
+    let attempts = Arc::new(Mutex::new(codes.iter()));
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        let code = *attempts.lock().unwrap().next().expect("no more attempts than answers");
+        async move { fake_api::failed(code, if code == 403 { "Forbidden" } else { "" }) }
+    });
+    persist(&client, &Call::get("/x")).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_refusal_after_an_attempt_without_an_answer_leaves_open_what_became_of_the_write() {
+    assert!(matches!(outcome(&[403]).await, WriteError::Refused(_)));
+    assert!(matches!(outcome(&[429, 403]).await, WriteError::Refused(_)), "that attempt did nothing");
+    assert!(
+        matches!(outcome(&[503, 403]).await, WriteError::Transient(_)),
+        "that one may have been carried out"
+    );
+    assert!(matches!(outcome(&[504, 429, 403]).await, WriteError::Transient(_)));
+}

@@ -146,8 +146,7 @@ impl Question<'_> {
         let begun = lines.is_empty();
         let own = record.entries.iter().filter(own).filter(|e| begun || e.what.word() != "submitted");
         lines.extend(own.map(|e| {
-            let details = crate::table::details(&e.what);
-            let text = format!("{} {} {details}", crate::duration::show(e.at), e.what.word());
+            let text = format!("{} {} {}", crate::duration::show(e.at), e.what.word(), e.what.details());
             text.trim_end().to_owned()
         }));
         lines.split_off(lines.len().saturating_sub(MOST_LINES))

@@ -1,4 +1,4 @@
-//! Which policy spares which job, if quota is missing that a preemption does not free (reference 06, 6.7).
+//! Which policy spares which job, if quota is missing that a preemption does not free (docs/reference/06-algorithm.md 6.7).
 
 use serde_json::Value;
 use sluice_core::{Amount, PreemptionOutlook};

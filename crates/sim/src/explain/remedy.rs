@@ -4,7 +4,6 @@ use jiff::SignedDuration;
 use json_patch::merge;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_api::job::JobKind;
 use sluice_core::{Detail, Refusal, Unadmitted};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Amount, quantity_of};
@@ -125,15 +124,15 @@ impl Question<'_> {
 
     /// The largest number of pods with which a batch Job starts.
     fn fewer_pods(&self, simulation: &Simulation, job: &ObjectRef) -> Result<Option<Remedy>, ExplainError> {
-        let Some(value) = simulation.world.get(job) else { return Ok(None) };
-        let parallel = value["spec"]["parallelism"].as_i64().unwrap_or(1);
-        if job.kind != Kind::Job(JobKind::Job) || parallel < 2 {
+        let (Some(value), Kind::Job(kind)) = (simulation.world.get(job), job.kind) else { return Ok(None) };
+        let parallel = sluice_jobs::pod_groups(kind, value).first().map_or(0, sluice_jobs::PodGroup::count);
+        if parallel < 2 || sluice_jobs::with_pods(kind, 1).is_none() {
             return Ok(None);
         }
-        let patch = |pods: i64| patch_of(job, json!({"spec": {"parallelism": pods}}));
+        let patch = |pods: i32| patch_of(job, sluice_jobs::with_pods(kind, pods).unwrap_or_default());
         let (mut works, mut fails) = (0, parallel);
         while works + 1 < fails {
-            let middle = i64::midpoint(works, fails);
+            let middle = i32::midpoint(works, fails);
             if self.starts_with(simulation, job, &[patch(middle)])?.is_some() {
                 works = middle;
             } else {
@@ -196,21 +195,16 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
             }
         }
         merge(pod, &change);
-        change
     };
-    let mut value = simulation.world.get(job)?.clone();
-    let change = match job.kind {
-        Kind::Job(JobKind::Job) => {
-            json!({"spec": {"template": {"spec": allow(&mut value["spec"]["template"]["spec"])}}})
+    let Kind::Job(kind) = job.kind else { return None };
+    let value = simulation.world.get(job)?;
+    let mut changed = value.clone();
+    for group in sluice_jobs::pod_groups(kind, value) {
+        if let Some(template) = changed.pointer_mut(&group.pointer) {
+            allow(&mut template["spec"]);
         }
-        Kind::Job(JobKind::JobSet) => {
-            for replicated in value["spec"]["replicatedJobs"].as_array_mut()? {
-                allow(&mut replicated["template"]["spec"]["template"]["spec"]);
-            }
-            json!({"spec": {"replicatedJobs": value["spec"]["replicatedJobs"]}})
-        }
-        _ => return None,
-    };
+    }
+    let change = difference(value, &changed);
     words.sort();
     words.dedup();
     if words.is_empty() {
@@ -281,6 +275,15 @@ fn higher_priority(simulation: &Simulation, job: &ObjectRef) -> Option<(String, 
 }
 
 /// A merge patch of an object.
+/// The merge patch that leads from one document to another: what differs of its objects, and lists as a whole.
+fn difference(from: &Value, to: &Value) -> Value {
+    let (Some(before), Some(after)) = (from.as_object(), to.as_object()) else { return to.clone() };
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
+    let changed = changed.map(|(key, value)| (key.clone(), difference(&from[key], value)));
+    Value::Object(gone.chain(changed).collect())
+}
+
 fn patch_of(object: &ObjectRef, merge: Value) -> Patch {
     Patch {
         kind: object.kind.as_str().to_owned(),

@@ -9,22 +9,20 @@ use sluice_jobs::Patch;
 use sluice_jobs::webhook::mutate_pod;
 use sluice_quantity::{Quantity, amount_of};
 
-use crate::json::{self, text};
+use crate::json;
 
 /// Amounts by resource: cpu in milli-CPU, everything else in whole units.
 pub(crate) type Amounts = BTreeMap<String, i64>;
 
-/// Each replica has a group of nodes to itself: those with the same value of the label that it names.
-const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
 /// On the pods of a JobSet, how often it had restarted when they were made.
 const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 
 /// The pods of one template.
 #[derive(Clone, Debug)]
 pub(crate) struct PodGroup<'a> {
-    /// The replicated Job; empty for a plain Job.
+    /// The name of its pod set, as the object has it.
     pub name: &'a str,
-    /// How many Jobs it makes.
+    /// How many parts the job's controller makes of it.
     pub replicas: i64,
     /// How many pods each of those has at a time.
     pub each: i64,
@@ -34,8 +32,8 @@ pub(crate) struct PodGroup<'a> {
     pub spec: Cow<'a, Value>,
     /// The label that makes groups of nodes, of which each replica has one to itself.
     pub exclusive: Option<&'a str>,
-    /// Whether they are pods of a JobSet: those keep off groups that another JobSet has to itself.
-    pub jobset: bool,
+    /// Whether they keep off groups that another job has to itself.
+    pub apart: bool,
 }
 
 fn amount(resource: &str, value: &Value) -> i64 {
@@ -83,40 +81,27 @@ fn pod_spec(template: &Value, restarts: i64) -> Cow<'_, Value> {
     Cow::Owned(pod["spec"].take())
 }
 
-fn pods_at_a_time(spec: &Value) -> i64 {
-    let parallel = spec["parallelism"].as_i64().unwrap_or(1);
-    spec["completions"].as_i64().map_or(parallel, |c| parallel.min(c)).max(0)
-}
-
-/// The label by which a replicated Job's pods take whole groups: the annotation of its template, else that of the JobSet.
-fn exclusive<'a>(job: &'a Value, jobset: &'a Value) -> Option<&'a str> {
-    let of = |metadata: &'a Value| metadata["annotations"][EXCLUSIVE_TOPOLOGY].as_str();
-    of(&job["template"]["metadata"]).or_else(|| of(&jobset["metadata"]))
-}
-
 /// The pods of a job.
-pub(crate) fn groups<'a>(kind: JobKind, value: &'a Value) -> Vec<PodGroup<'a>> {
+pub(crate) fn groups(kind: JobKind, value: &Value) -> Vec<PodGroup<'_>> {
     let restarts = value["status"]["restarts"].as_i64().unwrap_or(0);
-    match kind {
-        JobKind::Job => vec![group(&value["spec"], restarts)],
-        JobKind::JobSet => {
-            let jobs = value["spec"]["replicatedJobs"].as_array();
-            let of = |job: &'a Value| PodGroup {
-                name: text(&job["name"]),
-                replicas: job["replicas"].as_i64().unwrap_or(1).max(0),
-                exclusive: exclusive(job, value),
-                jobset: true,
-                ..group(&job["template"]["spec"], restarts)
-            };
-            jobs.into_iter().flatten().map(of).collect()
-        }
+    let groups = sluice_jobs::pod_groups(kind, value).into_iter();
+    groups.map(|group| of(&group, restarts, keeps_apart(kind))).collect()
+}
+
+fn of<'a>(group: &sluice_jobs::PodGroup<'a>, restarts: i64, apart: bool) -> PodGroup<'a> {
+    let spec = pod_spec(group.template, restarts);
+    PodGroup {
+        name: group.name,
+        replicas: group.replicas.into(),
+        each: group.parallel.into(),
+        requests: requests(&spec),
+        spec,
+        exclusive: group.exclusive,
+        apart,
     }
 }
 
-/// The pods of one Job.
-fn group(job: &Value, restarts: i64) -> PodGroup<'_> {
-    let spec = pod_spec(&job["template"], restarts);
-    let requests = requests(&spec);
-    let each = pods_at_a_time(job);
-    PodGroup { name: "", replicas: 1, each, requests, spec, exclusive: None, jobset: false }
+/// Whether pods of such jobs keep off groups of nodes that another job has to itself.
+pub(super) fn keeps_apart(kind: JobKind) -> bool {
+    kind.integration().exclusive_topology.is_some()
 }

@@ -163,6 +163,24 @@ impl TimelineEvent {
             Self::Scenario { .. } => "scenario",
         }
     }
+
+    /// What a line of the timeline says beyond the word.
+    pub fn details(&self) -> String {
+        match self {
+            Self::Submitted | Self::Finished { .. } | Self::Deleted => String::new(),
+            Self::Waiting { reason, message } | Self::Evicted { reason, message } => {
+                format!("{reason}: {message}")
+            }
+            Self::Admitted { queue, flavors } if flavors.is_empty() => format!("by {queue}"),
+            Self::Admitted { queue, flavors } => format!("by {queue}: {flavors}"),
+            Self::Preempted { by, reason, message } => {
+                // The name says what the UIDs in the message would, and paths tell where.
+                let paths = message.split_once("; ").map(|(_, paths)| paths).unwrap_or_default();
+                format!("by {}: {reason}; {paths}", by.as_deref().unwrap_or("a workload that is not known"))
+            }
+            Self::Refused { message } | Self::Scenario { message } => message.to_string(),
+        }
+    }
 }
 
 /// One line of the timeline.

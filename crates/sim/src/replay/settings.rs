@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
-use sluice_engine::{EngineConfig, Part};
+use sluice_engine::{EngineConfig, Level, Part};
 
 /// What the configuration file does not say about the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct EngineSettings {
     without: Vec<String>,
     /// Whether objects may make it panic on purpose.
     inject_panics: bool,
+    /// The least important log lines whose fields are recorded.
+    log_level: String,
 }
 
 impl From<&EngineConfig> for EngineSettings {
@@ -30,6 +32,7 @@ impl From<&EngineConfig> for EngineSettings {
             provisioning: config.provisioning,
             without: config.without.iter().map(|part| part.name().to_owned()).collect(),
             inject_panics: config.inject_panics,
+            log_level: config.log_level.as_str().to_owned(),
         }
     }
 }
@@ -47,6 +50,7 @@ impl EngineSettings {
                 .filter(|part| self.without.iter().any(|n| n == part.name()))
                 .collect(),
             inject_panics: self.inject_panics,
+            log_level: Level::named(&self.log_level).unwrap_or(Level::Debug),
             ..EngineConfig::from(configuration)
         }
     }

@@ -10,7 +10,6 @@ use sluice_engine::{Kind, ObjectRef};
 use super::Simulation;
 use crate::json::text;
 use crate::nodes::groups;
-use crate::pods::wants_to_run;
 
 impl Simulation {
     /// Gives the pods that are there to the jobs that are there. Pods without a job take room on their nodes for good.
@@ -29,7 +28,11 @@ impl Simulation {
         for (pod, value) in pods {
             let node = text(&value["spec"]["nodeName"]);
             let job = self.job_of_pod(&pod, &value, &jobs);
-            let stopped = |job: &ObjectRef| !self.world.get(job).is_some_and(wants_to_run);
+            let runs = |job: &ObjectRef| {
+                let Kind::Job(kind) = job.kind else { return false };
+                self.world.get(job).is_some_and(|value| !sluice_jobs::is_suspended(kind, value))
+            };
+            let stopped = |job: &ObjectRef| !runs(job);
             if node.is_empty() || job.as_ref().is_some_and(stopped) {
                 self.world.delete(&pod);
                 continue;
@@ -54,7 +57,7 @@ impl Simulation {
         jobs: &BTreeMap<String, ObjectRef>,
     ) -> Option<ObjectRef> {
         let named = value["metadata"]["labels"][JOBSET_NAME].as_str().map(|name| {
-            let kind = Kind::Job(sluice_api::job::JobKind::JobSet);
+            let kind = Kind::Job(sluice_api::job::JobKind::JOB_SET);
             ObjectRef::namespaced(kind, Arc::clone(&pod.namespace), name)
         });
         let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();

@@ -107,12 +107,12 @@ impl Simulation {
         // One that was read from a cluster is as its webhooks left it.
         if old.is_none()
             && text(&value["metadata"]["uid"]).is_empty()
-            && let Patch::Json(operations) = mutate(Operation::Create, value, &context)
+            && let Patch::Json(operations) = mutate(kind, Operation::Create, value, &context)
         {
             json::apply(value, &operations).map_err(|why| FieldError::new("", why))?;
         }
-        if old.is_some() && value["spec"].get("suspend").is_none() {
-            value["spec"]["suspend"] = old.map(|o| o["spec"]["suspend"].clone()).unwrap_or_default();
+        if let Some(old) = old {
+            keep_suspension(kind, old, value);
         }
         validate(kind, value, old, &context).map_err(|denied| FieldError::new("", denied.to_string()))
     }
@@ -135,5 +135,15 @@ impl Simulation {
         let gates = self.options.configuration.gates;
         self.last_event = self.now;
         self.world.patch(&reference, merge, gates).map_err(refused)
+    }
+}
+
+/// A document that does not say whether the job is suspended leaves that as it is.
+fn keep_suspension(kind: JobKind, old: &Value, new: &mut Value) {
+    let pointer = format!("/{}", sluice_jobs::suspend_path(kind).join("/"));
+    let (Some(is), None) = (old.pointer(&pointer), new.pointer(&pointer)) else { return };
+    let (is, (parents, field)) = (is.clone(), pointer.rsplit_once('/').unwrap_or_default());
+    if let Some(parent) = new.pointer_mut(parents).filter(|parent| parent.is_object()) {
+        parent[field] = is;
     }
 }

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_api::{conditions, slim};
 use sluice_engine::{Kind, ObjectRef};
+use sluice_jobs::State;
 
 use super::Simulation;
 use crate::agenda::{Action, after};
 use crate::json::text;
-use crate::pods::{self, Phase};
+use crate::pods::Phase;
 
-/// What the condition PodsReady says (reference 03).
+/// What the condition PodsReady says (docs/reference/03-conditions-events.md).
 const READY: &str = "All pods reached readiness and the workload is running";
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 
@@ -19,10 +20,10 @@ impl Simulation {
     /// What the job controller and the kubelets do about a job as it is now.
     pub(super) fn sync_job(&mut self, reference: &ObjectRef, kind: JobKind) {
         let Some(value) = self.world.get(reference) else { return };
-        if pods::has_ended(value) {
+        if sluice_jobs::finished(kind, value).is_some() {
             return;
         }
-        match (pods::wants_to_run(value), self.pods.run(reference).map(|r| r.phase)) {
+        match (!sluice_jobs::is_suspended(kind, value), self.pods.run(reference).map(|r| r.phase)) {
             (true, None) => self.start_pods(reference, kind),
             (false, Some(phase @ (Phase::Running { .. } | Phase::Broken))) => {
                 let attempt = self.pods.run(reference).map_or(0, |r| r.attempt);
@@ -71,7 +72,7 @@ impl Simulation {
         if !startup.is_zero() {
             self.agenda.put(after(self.now, startup), Action::Ready(reference.clone(), attempt));
         }
-        let status = pods::running_status(kind, value, startup.is_zero(), since);
+        let status = sluice_jobs::status(kind, value, State::Running { since, ready: startup.is_zero() });
         self.set_job_status(reference, status);
     }
 
@@ -142,7 +143,7 @@ impl Simulation {
         let now = self.now;
         match (job.kind, self.world.get(job)) {
             (Kind::Job(kind), Some(value)) => {
-                let status = pods::running_status(kind, value, true, since);
+                let status = sluice_jobs::status(kind, value, State::Running { since, ready: true });
                 self.set_job_status(job, status);
             }
             // Only its owner keeps this condition: without it the Workload would be evicted as one that never starts.
@@ -180,7 +181,7 @@ impl Simulation {
         self.pods.drawn.remove(job);
         match job.kind {
             Kind::Job(kind) => {
-                let status = pods::ended_status(kind, value, success, now);
+                let status = sluice_jobs::status(kind, value, State::Ended { at: now, success });
                 self.set_job_status(job, status);
                 self.record.ended(now, job, success);
                 if self.record.job(job).is_some_and(|record| !record.managed) {
@@ -202,7 +203,7 @@ impl Simulation {
         let now = self.now;
         let Some(value) = self.world.get(job) else { return };
         if let Kind::Job(kind) = job.kind {
-            let status = pods::idle_status(kind, value);
+            let status = sluice_jobs::status(kind, value, State::Idle);
             self.set_job_status(job, status);
         } else {
             self.world.set_status(job, |status| {

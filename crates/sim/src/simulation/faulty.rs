@@ -12,7 +12,7 @@ use super::{SimError, Simulation};
 use crate::agenda::after;
 use crate::faults::{Check, FaultRun, InFlight, Manager, PerFault, Watches, WriteOutcome};
 use crate::json::text;
-use crate::object::KINDS;
+use crate::object;
 
 /// Rounds at one instant after which something is wrong with the engine or with us, on a bad day, on which worlds are small.
 const MOST_ROUNDS_OF_BAD_DAYS: usize = 20_000;
@@ -68,14 +68,16 @@ impl Simulation {
     /// Whether it is still only a late write that gave a Workload quota, or started a job.
     fn is_still_late(&self, object: &ObjectRef) -> bool {
         let Some(value) = self.world.get(object) else { return false };
-        if let Kind::Job(_) = object.kind {
+        if let Kind::Job(kind) = object.kind {
             let held = self.workloads_of(text(&value["metadata"]["uid"])).any(holds_quota);
-            return !held && (value["spec"]["suspend"] != true || self.has_pods(object));
+            return !held && (!sluice_jobs::is_suspended(kind, value) || self.has_pods(object));
         }
-        let mut jobs = JobKind::ALL.into_iter().flat_map(|kind| self.world.of_kind(Kind::Job(kind)));
-        let job =
-            jobs.find(|(_, job)| value["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]);
-        holds_quota(value) && job.is_none_or(|(_, job)| job["spec"]["suspend"] == true)
+        let owner = &value["metadata"]["ownerReferences"][0]["uid"];
+        let job = JobKind::ALL.into_iter().find_map(|kind| {
+            let job = self.world.of_kind(Kind::Job(kind)).find(|(_, job)| *owner == job["metadata"]["uid"]);
+            job.map(|(_, job)| sluice_jobs::is_suspended(kind, job))
+        });
+        holds_quota(value) && job.is_none_or(|suspended| suspended)
     }
 
     /// How many steps there were on a bad day: rounds of the engine.
@@ -123,7 +125,7 @@ impl Simulation {
 
     /// What a manager sees when it starts.
     fn everything(&mut self) -> Vec<Input> {
-        let kinds = KINDS.into_iter().chain([Kind::Pod]);
+        let kinds = object::kinds().chain([Kind::Pod]);
         let mut inputs: Vec<_> = kinds.flat_map(|kind| self.list(kind)).collect();
         inputs.push(Input::Synced);
         inputs
@@ -165,7 +167,7 @@ impl Simulation {
     /// A manager leads from now on. The former leader may have written, or read, what its watches have not shown yet: it lists our own
     /// kinds and jobs first.
     fn lead(&mut self) {
-        for kind in KINDS.into_iter().filter(|kind| is_listed_first(*kind)) {
+        for kind in object::kinds().filter(|kind| is_listed_first(*kind)) {
             if let Some(day) = &mut self.bad_day {
                 day.watches.reopen(kind);
             }

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
-use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
+use sluice_jobs::State;
 
 use super::Simulation;
 use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::machines::{PODS_COLLECTED, PODS_STAY};
 use crate::nodes::Turn;
-use crate::pods::{self, Phase};
+use crate::pods::Phase;
 use crate::scenario::NodeSet;
 use crate::world::seconds;
 
@@ -161,7 +161,7 @@ impl Simulation {
         self.record.lost(job, self.now.as_millisecond() - since.as_millisecond());
         self.pods.interrupt(job);
         let Some(value) = self.world.get(job) else { return };
-        let status = pods::running_status(kind, value, false, since);
+        let status = sluice_jobs::status(kind, value, State::Running { since, ready: false });
         self.set_job_status(job, status);
     }
 
@@ -213,7 +213,8 @@ impl Simulation {
         let stuck = self.machines.stuck_of(job);
         let known =
             self.world.get(job).map_or(0, |value| value["status"]["terminating"].as_u64().unwrap_or(0));
-        if job.kind == Kind::Job(JobKind::Job) && usize::try_from(known) != Ok(stuck) {
+        let counts = matches!(job.kind, Kind::Job(kind) if kind.integration().counts_terminating);
+        if counts && usize::try_from(known) != Ok(stuck) {
             self.world.set_status(job, |status| status["terminating"] = json!(stuck));
         }
     }
@@ -245,8 +246,8 @@ impl Simulation {
         }
         self.end_pods(job);
         let Some(value) = self.world.get(job) else { return };
-        let mut status = pods::idle_status(kind, value);
-        if kind == JobKind::JobSet {
+        let mut status = sluice_jobs::status(kind, value, State::Idle);
+        if kind.integration().restarts_whole {
             status["restarts"] = json!(value["status"]["restarts"].as_i64().unwrap_or(0) + 1);
             self.machines.restarting.insert(job.clone());
         }

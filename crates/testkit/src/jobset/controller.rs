@@ -21,7 +21,7 @@ use crate::plane::ControlPlane;
 use crate::plane_parts::program;
 use crate::ports::free_ports;
 use crate::process::Program;
-use crate::wait::{Look, eventually};
+use crate::wait::{Progress, eventually};
 
 /// How long it may take until it answers as a webhook.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -81,10 +81,10 @@ impl Controller {
             if let Ok(mut program) = program.lock()
                 && let Err(error) = program.check()
             {
-                return Ok(Look::Never(format!("{error:#}")));
+                return Ok(Progress::Never(format!("{error:#}")));
             }
             jobsets.create(&params, &probe).await?;
-            Ok(Look::Done(()))
+            Ok(Progress::Done(()))
         });
         if let Err(error) = answered.await {
             bail!("{error:#}\nthe JobSet controller's log ends:\n{}", self.program.log_tail(20));

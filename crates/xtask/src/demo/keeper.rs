@@ -12,7 +12,7 @@ use clap::Parser;
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::autoscaler;
 use sluice_testkit::process::Watchdog;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Stage;
@@ -50,7 +50,7 @@ pub async fn hand_over(stage: Stage) -> Result<()> {
     drop(autoscaler);
     let ready = ready_file(&folder);
     eventually("the keeper to take over", Duration::from_secs(20), || async {
-        Ok(look(ready.exists(), "it is not in charge yet"))
+        Ok(progress(ready.exists(), "it is not in charge yet"))
     })
     .await?;
     let logs = folder.join("logs");

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn fields_are_listed_with_path_type_and_meaning() {
         let source = "/// All.\n#[derive(Debug)]\npub struct Configuration {\n    /// The port.\n    pub port: u16,\n    #[serde(skip)]\n    pub \
-                      gates: Gates,\n    /// Entries (reference 01, 1.12).\n    pub some_entries: Vec<Entry>,\n}\n\npub struct Entry {\n    /// How.\n    \
+                      gates: Gates,\n    /// Entries (docs/reference/01-api.md 1.12).\n    pub some_entries: Vec<Entry>,\n}\n\npub struct Entry {\n    /// How.\n    \
                       pub how: Option<super::How>,\n}\n\npub enum How {\n    /// First.\n    #[default]\n    First,\n    /// Second.\n    Second,\n}\n";
         let rows: Vec<String> = table(source).unwrap().lines().skip(2).map(str::to_owned).collect();
         assert_eq!(

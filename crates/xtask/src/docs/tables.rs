@@ -168,10 +168,10 @@ fn labels(source: &str) -> Result<String> {
     Ok(text.trim_start().to_owned() + "\n")
 }
 
-/// The text without "(reference 06, 6.5)": the book cites the contract by links.
+/// The text without "(docs/reference/06-algorithm.md 6.5)": the book cites the contract by links.
 pub fn without_citations(text: &str) -> String {
     let mut text = text.replace("(ours: ", "(not in Kueue: ").replace("Ours: ", "Not in Kueue: ");
-    while let Some(at) = text.find(" (reference ") {
+    while let Some(at) = text.find(" (docs/reference/") {
         let Some(end) = text[at..].find(')') else { break };
         text.replace_range(at..=at + end, "");
     }
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn keys_come_with_their_meaning_by_section() {
-        let source = "/// Prefix.\npub const P: &str = \"p/\";\n// ---- Labels (reference 04, 4.1) ----\n/// The queue\n/// of a job (reference 04, 4.1).\npub const \
+        let source = "/// Prefix.\npub const P: &str = \"p/\";\n// ---- Labels (docs/reference/04-labels-annotations.md 4.1) ----\n/// The queue\n/// of a job (docs/reference/04-labels-annotations.md 4.1).\npub const \
                       A: &str = \"p/a\";\n/// Long.\npub const B: &str =\n    \"p/b\";\n";
         assert_eq!(
             labels(source).unwrap(),
@@ -269,7 +269,7 @@ mod tests {
             "required": ["policy"],
             "properties": {
                 "kind": {"type": "string"},
-                "policy": {"type": "string", "enum": ["A", "B"], "default": "A", "description": "Which (reference 01)."},
+                "policy": {"type": "string", "enum": ["A", "B"], "default": "A", "description": "Which (docs/reference/01-api.md)."},
                 "list": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
             },
         });

@@ -14,7 +14,7 @@ use super::report::{ProgramResult, Report};
 pub fn all(programs: &[Program], filter: &str, report: &Mutex<Report>) -> Result<()> {
     for program in programs {
         let mut outcome = one(program, &[filter])?;
-        // These have deadlines, which a busy machine may not keep. Whatever else failed has failed for good.
+        // For the report alone: whether there is a race.
         let again = if program.is_on_planes() { outcome.for_second_attempt() } else { Vec::new() };
         for test in again {
             if one(program, &["--exact", &test])?.is_good() {

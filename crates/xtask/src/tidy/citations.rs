@@ -2,26 +2,27 @@
 
 use std::collections::BTreeMap;
 
-/// Where the pages are. The name of a page begins with its number of two digits.
+/// Where the pages are.
 const PAGES: &str = "docs/reference/";
 
-/// Findings for every citation "reference 06, 6.5" of a page, or of a section of it, that does not exist.
+/// Findings for every citation "docs/reference/06-algorithm.md 6.5" of a page, or of a section of it, that does not exist, and for every
+/// citation by number alone, which a reader cannot open.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut findings = Vec::new();
     for (path, text) in files.iter().filter(|(path, _)| !path.starts_with(PAGES)) {
         for (number, line) in text.lines().enumerate() {
+            let mut report = |problem: String| findings.push(format!("{path}:{}: {problem}", number + 1));
             for (page, section) in citations(line) {
-                let text = files.iter().find_map(|(path, text)| {
-                    path.strip_prefix(PAGES)?.strip_prefix(page)?.starts_with('-').then_some(text)
-                });
-                let problem = match text {
-                    None => format!("{PAGES} has no page {page}"),
+                match files.get(page) {
+                    None => report(format!("there is no {page}")),
                     Some(text) if section.is_some_and(|section| !has_section(text, section)) => {
-                        format!("page {page} has no section {}", section.unwrap_or_default())
+                        report(format!("{page} has no section {}", section.unwrap_or_default()));
                     }
-                    Some(_) => continue,
-                };
-                findings.push(format!("{path}:{}: {problem}", number + 1));
+                    Some(_) => {}
+                }
+            }
+            if cites_by_number(line) {
+                report(format!("a page is cited by its path, such as {PAGES}06-algorithm.md 6.5"));
             }
         }
     }
@@ -31,29 +32,42 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
 /// The pages that a line cites, each with the section behind it where one is named.
 fn citations(line: &str) -> Vec<(&str, Option<&str>)> {
     let mut found = Vec::new();
-    for (at, word) in line.match_indices("eference ") {
-        let rest = &line[at + word.len()..];
-        let Some(page) = rest.get(..2).filter(|page| page.bytes().all(|b| b.is_ascii_digit())) else {
-            continue;
-        };
-        let rest = &rest[2..];
-        if rest.starts_with(|c: char| c.is_alphanumeric()) {
+    for (at, _) in line.match_indices(PAGES) {
+        let name = &line[at + PAGES.len()..];
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !"-._".contains(c)).unwrap_or(name.len());
+        let name = name[..end].trim_end_matches('.');
+        if name.strip_suffix(".md").is_none() {
             continue;
         }
-        let section = rest.strip_prefix(", ").map(|rest| {
+        let path = &line[at..at + PAGES.len() + name.len()];
+        let section = line[at + path.len()..].strip_prefix(' ').map(|rest| {
             let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
             rest[..end].trim_end_matches('.')
         });
-        found.push((page, section.filter(|section| section.contains('.'))));
+        found.push((path, section.filter(|section| !section.is_empty())));
     }
     found
 }
 
-/// Whether a page has a section `6.5`, or, for `6.5.3`, the section `6.5`, whose points are numbered.
+/// Whether a line cites a page by its number alone.
+fn cites_by_number(line: &str) -> bool {
+    ["eference ", "eferences "].iter().any(|word| {
+        line.match_indices(word).any(|(at, word)| {
+            let rest = &line.as_bytes()[at + word.len()..];
+            matches!(rest, [b'0' | b'1', second, ..] if second.is_ascii_digit())
+                && !rest.get(2).is_some_and(u8::is_ascii_alphanumeric)
+        })
+    })
+}
+
+/// Whether a page has a section `6.5`; for `6.5.3`, the section `6.5`, whose points are numbered; for `3`, a point of its own.
 fn has_section(page: &str, section: &str) -> bool {
     let parts: Vec<&str> = section.splitn(3, '.').collect();
-    let heading = format!("## {}.{} ", parts[0], parts.get(1).unwrap_or(&""));
-    page.lines().any(|line| line.starts_with(&heading))
+    let start = match parts.get(1) {
+        Some(second) => format!("## {}.{second} ", parts[0]),
+        None => format!("{section}. "),
+    };
+    page.lines().any(|line| line.starts_with(&start))
 }
 
 #[cfg(test)]
@@ -62,15 +76,33 @@ mod tests {
 
     #[test]
     fn a_citation_of_what_does_not_exist_is_reported() {
-        let page = ("docs/reference/06-algorithm.md".to_owned(), "# 6\n## 6.5 The cycle\n".to_owned());
-        // In two parts, so that this file cites nothing itself.
-        let cite = |what: &str| format!("//! See {} {what}.", "reference");
-        let findings = |what: &str| check(&BTreeMap::from([page.clone(), ("a.rs".to_owned(), cite(what))]));
-        assert!(findings("06, 6.5").is_empty());
-        assert!(findings("06, 6.5.3").is_empty());
-        assert!(findings("06").is_empty());
-        assert!(findings("0.6 of something").is_empty());
-        assert_eq!(findings("06, 6.50"), ["a.rs:1: page 06 has no section 6.50"]);
-        assert_eq!(findings("09, 9.1"), ["a.rs:1: docs/reference/ has no page 09"]);
+        let page =
+            ("docs/reference/06-algorithm.md".to_owned(), "# 6\n## 6.5 The cycle\n2. It ends.\n".to_owned());
+        // In parts, so that this file cites nothing itself.
+        let findings = |what: &str| {
+            check(&BTreeMap::from([page.clone(), ("a.rs".to_owned(), format!("//! See {PAGES}{what}."))]))
+        };
+        assert!(findings("06-algorithm.md 6.5").is_empty());
+        assert!(findings("06-algorithm.md 6.5.3").is_empty());
+        assert!(findings("06-algorithm.md").is_empty());
+        assert!(findings("06-algorithm.md 2").is_empty());
+        assert_eq!(
+            findings("06-algorithm.md 6.50"),
+            ["a.rs:1: docs/reference/06-algorithm.md has no section 6.50"]
+        );
+        assert_eq!(
+            findings("06-algorithm.md 3"),
+            ["a.rs:1: docs/reference/06-algorithm.md has no section 3"]
+        );
+        assert_eq!(findings("09-what.md 9.1"), [format!("a.rs:1: there is no {PAGES}09-what.md")]);
+    }
+
+    #[test]
+    fn a_citation_by_number_alone_is_reported() {
+        let findings = |what: &str| {
+            let line = format!("//! See {} {what}.", "reference");
+            check(&BTreeMap::from([("a.rs".to_owned(), line)])).len()
+        };
+        assert_eq!(["06", "06, 6.5", "11.1.16", "0.6 of it", "060"].map(findings), [1, 1, 1, 0, 0]);
     }
 }

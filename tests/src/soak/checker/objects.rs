@@ -113,6 +113,8 @@ pub(super) struct Workload {
     pub reserved: bool,
     pub admitted: bool,
     pub evicted: bool,
+    /// `spec.active` is false.
+    pub inactive: bool,
     pub finished: bool,
     pub admission: Option<Admission>,
     /// Some of its pods have completed.
@@ -129,6 +131,7 @@ impl Workload {
             reserved: holds(object, "QuotaReserved"),
             admitted: holds(object, "Admitted"),
             evicted: holds(object, "Evicted"),
+            inactive: object["spec"]["active"] == false,
             finished: holds(object, "Finished"),
             ..Self::default()
         };

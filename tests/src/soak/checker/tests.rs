@@ -171,6 +171,24 @@ fn a_queue_above_its_quota_is_noticed_and_reclaimable_pods_do_not_count() {
 }
 
 #[test]
+fn a_deactivated_workload_counts_until_its_job_is_gone() {
+    let admitted = |history: History, uid: &str, active: bool, key: &str| {
+        let mut history = history.workload(key, EVICTED, 1);
+        let object = history.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
+        object["spec"]["active"] = json!(active);
+        history
+    };
+    let next = |history: History| history.workload_with(OTHER, ADMITTED, 2, 0);
+    let held = admitted(History::new().job(true, &[]), "j", false, WORKLOAD);
+    let text = "3000 of 2000";
+    assert_broken(next(held), Rule::AboveQuota, text);
+    assert_broken(next(admitted(History::new(), "gone", true, WORKLOAD)), Rule::AboveQuota, text);
+    let orphan = next(admitted(History::new(), "gone", false, WORKLOAD)).broken();
+    assert!(orphan.iter().all(|(rule, _)| *rule != Rule::AboveQuota), "{orphan:?}");
+}
+
+#[test]
 fn a_job_that_runs_unadmitted_is_noticed() {
     let begins = "it begins to run";
     assert_broken(History::new().job(false, &[]), Rule::RunsUnadmitted, begins);

@@ -9,7 +9,7 @@ use kube::api::{
 use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 
 pub struct Table<'a> {
     client: &'a Client,
@@ -166,8 +166,8 @@ async fn strictly(
         }
         let again = again.body(request.body().clone())?;
         match api.clone().into_client().request::<DynamicObject>(again).await {
-            Err(Error::Api(status)) if status.code == 404 => Ok(Look::NotYet(status.message)),
-            answer => Ok(Look::Done(answer)),
+            Err(Error::Api(status)) if status.code == 404 => Ok(Progress::NotYet(status.message)),
+            answer => Ok(Progress::Done(answer)),
         }
     })
     .await

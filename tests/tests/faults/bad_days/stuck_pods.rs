@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::json;
 use sluice_testkit::kubectl::kubectl;
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart};
 use sluice_tests::place::{Place, job};
 
@@ -17,7 +17,7 @@ async fn live_pod(pods: &Api<Pod>, but: &str) -> String {
         let all = pods.list(&selected).await?;
         let names = all.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let found = names.filter_map(|pod| pod.metadata.name).find(|name| name != but);
-        Ok(found.map_or(Look::NotYet("none".to_owned()), Look::Done))
+        Ok(found.map_or(Progress::NotYet("none".to_owned()), Progress::Done))
     })
     .await
     .unwrap()
@@ -60,7 +60,7 @@ async fn a_job_gets_another_pod_for_one_that_is_stuck_on_a_lost_node() {
     assert_ne!(next, stuck);
     eventually("the stuck pod to be gone", LONG, || async {
         let found = pods.get_opt(&stuck).await?;
-        Ok(look(found.is_none(), format!("{:?}", found.map(|pod| pod.status))))
+        Ok(progress(found.is_none(), format!("{:?}", found.map(|pod| pod.status))))
     })
     .await
     .unwrap();
@@ -76,7 +76,7 @@ async fn a_job_gets_another_pod_for_one_that_is_stuck_on_a_lost_node() {
     ];
     eventually("the event", LONG, || async {
         let told = kubectl(&plane, &args).await?;
-        Ok(look(told == format!("{note} ForcefulTermination"), told))
+        Ok(progress(told == format!("{note} ForcefulTermination"), told))
     })
     .await
     .unwrap();

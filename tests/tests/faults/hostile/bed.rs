@@ -11,7 +11,7 @@ use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
 use serde_json::{Value, json};
-use sluice_testkit::wait::{consistently, eventually, look};
+use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
 use tokio::sync::OnceCell;
@@ -203,7 +203,7 @@ impl Tenant {
         self.is_stopped().await;
         consistently("no job to run unadmitted", WATCHED, || async {
             let jobs = self.unadmitted().await?.jobs;
-            Ok(look(jobs.is_empty(), format!("{jobs:?}")))
+            Ok(progress(jobs.is_empty(), format!("{jobs:?}")))
         })
         .await
         .unwrap();
@@ -225,7 +225,7 @@ impl Tenant {
     async fn is_stopped(&self) {
         eventually("everything unadmitted to be stopped", DEADLINE, || async {
             let Unadmitted { jobs, pods } = self.unadmitted().await?;
-            Ok(look(jobs.is_empty() && pods.is_empty(), format!("{jobs:?} {pods:?}")))
+            Ok(progress(jobs.is_empty() && pods.is_empty(), format!("{jobs:?} {pods:?}")))
         })
         .await
         .unwrap();

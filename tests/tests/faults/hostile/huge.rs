@@ -1,7 +1,7 @@
 //! Objects as large as the API server takes.
 
 use serde_json::{Value, json};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::DEADLINE;
 
 use super::bed::{OWN, SHARED, attack, refused, set, tenant};
@@ -52,7 +52,7 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
         tenant.place.delete_job(name).await.unwrap();
         eventually(&format!("the Workload of {name} to be gone"), DEADLINE, || async {
             let found = sluice_testkit::workloads::of_job(&tenant.place.client, "huge", name).await?;
-            Ok(look(found.is_none(), "it is there"))
+            Ok(progress(found.is_none(), "it is there"))
         })
         .await
         .unwrap();

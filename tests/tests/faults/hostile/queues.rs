@@ -1,7 +1,7 @@
 //! Queue names that come, go and change while quota is held.
 
 use serde_json::{Value, json};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads::{self as objects, holds};
 use sluice_tests::place::{DEADLINE, QUEUE_NAME};
 
@@ -31,7 +31,7 @@ async fn runs_in_its_queue(tenant: &Tenant, name: &str) {
         let workload =
             objects::of_job(&tenant.place.client, &tenant.place.name, name).await?.unwrap_or_default();
         let right = holds(&workload, "Admitted") && workload["spec"]["queueName"] == queue.as_str();
-        Ok(look(
+        Ok(progress(
             suspended || right,
             format!("it runs, {queue:?} is named, {}", workload["spec"]["queueName"]),
         ))

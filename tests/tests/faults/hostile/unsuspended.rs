@@ -3,7 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use sluice_testkit::kubectl::kubectl;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
 use sluice_tests::place::{DEADLINE, create, job, patch};
 
@@ -20,7 +20,7 @@ async fn has_no_more_pods_than_admitted(tenant: &Tenant, name: &str) {
         let over = status.completion_time.is_some();
         let runs =
             if spec.suspend == Some(true) || over { 0 } else { i64::from(spec.parallelism.unwrap_or(1)) };
-        Ok(look(runs <= admitted, format!("{runs} of {admitted}")))
+        Ok(progress(runs <= admitted, format!("{runs} of {admitted}")))
     })
     .await
     .unwrap();

@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads as objects;
 use sluice_tests::place::{DEADLINE, Place, job, patch};
 
@@ -99,7 +99,7 @@ async fn own_workload(tenant: &Tenant, name: &str, job: &str) -> Value {
     })
 }
 
-pub async fn whoever_may_write_workloads_still_lets_nothing_run_beyond_quota() {
+pub async fn a_tenant_who_writes_workloads_runs_nothing_beyond_quota() {
     let tenant = tenant("writers").await;
     let api = tenant.place.workloads();
     // A Workload of next to nothing for a job of 64 processors.
@@ -128,7 +128,7 @@ pub async fn whoever_may_write_workloads_still_lets_nothing_run_beyond_quota() {
     eventually("another Workload", DEADLINE, || async {
         let now =
             objects::of_job(&tenant.place.client, &tenant.place.name, "bereft").await?.unwrap_or_default();
-        Ok(look(now["metadata"]["uid"].is_string() && now["metadata"]["uid"] != uid, &now["metadata"]))
+        Ok(progress(now["metadata"]["uid"].is_string() && now["metadata"]["uid"] != uid, &now["metadata"]))
     })
     .await
     .unwrap();

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use sluice_testkit::autoscaler;
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::workloads;
 use sluice_tests::history::History;
 use sluice_tests::place::{DEADLINE, Place};
@@ -91,10 +91,10 @@ pub async fn of(
             *last = Some(now.clone());
         }
         if rests {
-            return Ok(Look::Done(now));
+            return Ok(Progress::Done(now));
         }
         tokio::time::sleep((began.elapsed() / 4).clamp(PAUSE.0, PAUSE.1)).await;
-        Ok(Look::NotYet(seen))
+        Ok(Progress::NotYet(seen))
     })
     .await;
     let mut outcome = match (rested, last.into_inner()) {

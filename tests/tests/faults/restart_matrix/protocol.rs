@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::workloads::holds;
 use sluice_tests::history::History;
 use sluice_tests::place::{Place, create, job};
@@ -188,7 +188,7 @@ async fn submit(place: &Place<'_>, job: &Value) -> Result<()> {
     eventually("a Job to be taken", PATIENCE, || async {
         let made = place.make_job(job).await;
         let there = made.as_ref().is_err_and(|error| format!("{error:#}").contains("already exists"));
-        Ok(look(made.is_ok() || there, format!("{made:?}")))
+        Ok(progress(made.is_ok() || there, format!("{made:?}")))
     })
     .await
 }
@@ -198,7 +198,7 @@ async fn stop_policy(place: &Place<'_>, policy: &str) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
     eventually("a ClusterQueue to be changed", PATIENCE, || async {
         place.cluster_queues().patch(&place.name, &PatchParams::default(), &patch).await?;
-        Ok(Look::Done(()))
+        Ok(Progress::Done(()))
     })
     .await
 }
@@ -235,7 +235,7 @@ async fn answer_check(place: &Place<'_>, seen: &History, state: &str, retries: u
         let name = next.metadata.name.clone().unwrap_or_default();
         // Pinned to what was seen: a conflict is a reason to look again.
         place.workloads().replace_status(&name, &PostParams::default(), &next).await?;
-        Ok(Look::Done(()))
+        Ok(Progress::Done(()))
     })
     .await
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use serde_json::json;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{
     ControlPlane, Fault, FaultProxy, Manager, Setup, autoscaler, chart, crds, jobset, nodes, workloads,
 };
@@ -84,7 +84,7 @@ impl Stage {
     pub async fn audit(&self) {
         eventually("the audit to find nothing", DEADLINE, || async {
             let (status, text) = self.manager.health("/debug/audit?pause=true").await?;
-            Ok(look(status == 200 && text == "no differences\n", text))
+            Ok(progress(status == 200 && text == "no differences\n", text))
         })
         .await
         .unwrap();
@@ -108,7 +108,7 @@ impl Stage {
                 let names = plays.iter().map(|play| &play.place.name);
                 let open: Vec<_> =
                     names.filter(|name| !over.contains(*name) && !proxy.scope(name).struck).collect();
-                Ok(look(open.is_empty(), format!("{open:?}")))
+                Ok(progress(open.is_empty(), format!("{open:?}")))
             })
             .await
             .unwrap();

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::jobset::{EXCLUSIVE_TOPOLOGY, JobSet};
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads::{condition, holds};
 use sluice_testkit::{jobset, nodes};
 use sluice_tests::history::History;
@@ -46,7 +46,7 @@ pub async fn prepare(place: &Place<'_>) -> Result<()> {
     eventually("the nodes to be ready", PATIENCE, || async {
         let nodes = all.list(&own).await.context("listing nodes")?.items;
         let ready = nodes.iter().filter(|node| is_ready(node)).count();
-        Ok(look(ready == nodes.len(), format!("{ready} of {}", nodes.len())))
+        Ok(progress(ready == nodes.len(), format!("{ready} of {}", nodes.len())))
     })
     .await?;
     let flavors = place.global("ResourceFlavor", "resourceflavors");
@@ -68,7 +68,7 @@ pub async fn begin(place: &Place<'_>, seen: &History) -> Result<()> {
         let made = serde_json::from_value(jobset_of(name)).context("reading a JobSet")?;
         eventually("a JobSet to be taken", PATIENCE, || async {
             let made = jobsets.create(&PostParams::default(), &made).await;
-            Ok(look(made.is_ok(), format!("{made:?}")))
+            Ok(progress(made.is_ok(), format!("{made:?}")))
         })
         .await?;
     }
@@ -122,7 +122,7 @@ pub async fn play(place: &Place<'_>, seen: &History) -> Result<()> {
     runs(seen, "high").await?;
     eventually("high to leave the lost node", PATIENCE, || async {
         let on = nodes_of(place, "high").await?;
-        Ok(look(on.len() == 2 && !on.contains(&lost), format!("{on:?} without {lost}")))
+        Ok(progress(on.len() == 2 && !on.contains(&lost), format!("{on:?} without {lost}")))
     })
     .await
 }

@@ -53,7 +53,7 @@ async fn remedy(manager: &Manager, job: &str, beginning: &str) -> Value {
         let one = all.into_iter().find(|r| r["text"].as_str().is_some_and(|t| t.starts_with(beginning)));
         let there = one.is_some();
         *found.lock().unwrap() = one.unwrap_or_default();
-        Ok(look(there, page))
+        Ok(progress(there, page))
     })
     .await
     .unwrap();
@@ -99,7 +99,7 @@ async fn confirm_the_stop(client: &Client, name: &str) {
         let job = serde_json::to_value(jobs.get(name).await?)?;
         let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let holds = conditions.iter().any(|c| c["type"] == asked["type"] && c["status"] == asked["status"]);
-        Ok(look(holds, job["status"].to_string()))
+        Ok(progress(holds, job["status"].to_string()))
     })
     .await
     .unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{
     Complete, ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, kubectl, workloads,
 };
@@ -191,9 +191,9 @@ impl World {
     pub async fn runs(&self, jobset: &str, not: Option<&str>) -> BTreeSet<String> {
         eventually(&format!("{jobset} to run"), DEADLINE, || async {
             Ok(match self.pools(jobset).await {
-                Ok(pools) if not.is_none_or(|not| !pools.contains(not)) => Look::Done(pools),
-                Ok(pools) => Look::NotYet(format!("it runs on {pools:?}")),
-                Err(seen) => Look::NotYet(seen),
+                Ok(pools) if not.is_none_or(|not| !pools.contains(not)) => Progress::Done(pools),
+                Ok(pools) => Progress::NotYet(format!("it runs on {pools:?}")),
+                Err(seen) => Progress::NotYet(seen),
             })
         })
         .await
@@ -212,7 +212,7 @@ impl World {
             let found = workloads::condition(&workload, condition).cloned().unwrap_or_default();
             let message = found["message"].as_str().unwrap_or_default().to_owned();
             let as_wanted = found["reason"] == reason;
-            Ok(if as_wanted { Look::Done(message) } else { Look::NotYet(found.to_string()) })
+            Ok(if as_wanted { Progress::Done(message) } else { Progress::NotYet(found.to_string()) })
         })
         .await
         .unwrap()

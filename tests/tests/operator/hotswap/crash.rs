@@ -1,6 +1,6 @@
 //! The manager is killed between the two evictions of a swap, and starts again in a world in which some nodes are not ready.
 
-use sluice_testkit::wait::{Look, eventually};
+use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::workloads;
 
 use super::bed::{DEADLINE, HIGH, LOW, TURN, World, kill_and_restart};
@@ -16,9 +16,9 @@ async fn killed_as_soon_as_the_victim_is_told_it_ends_the_same() {
     eventually("the victim to be told", DEADLINE, || async {
         let low = workloads::of_job(&client, world.name, LOW).await?.unwrap_or_default();
         Ok(if workloads::holds(&low, "Preempted") {
-            Look::Done(())
+            Progress::Done(())
         } else {
-            Look::NotYet("not yet".to_owned())
+            Progress::NotYet("not yet".to_owned())
         })
     })
     .await

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use sluice_testkit::plugin;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 
 use super::bed::{DEADLINE, HIGH, LOW, POOL, TURN, World};
 
@@ -32,7 +32,7 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     // Until its last pod is seen to be gone, that takes room, too.
     eventually("low to lack a pool", DEADLINE, || async {
         let message = world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;
-        Ok(look(message.ends_with("for google.com/tpu in flavor page-64, 16 more needed"), message))
+        Ok(progress(message.ends_with("for google.com/tpu in flavor page-64, 16 more needed"), message))
     })
     .await
     .unwrap();
@@ -45,7 +45,7 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     assert!(again.contains(&lost), "{again:?}");
     eventually("high to be left alone", DEADLINE, || async {
         let seen = world.pools(HIGH).await;
-        Ok(look(seen.as_ref() == Ok(&after), format!("{seen:?}")))
+        Ok(progress(seen.as_ref() == Ok(&after), format!("{seen:?}")))
     })
     .await
     .unwrap();
@@ -118,7 +118,7 @@ async fn described(world: &World, what: &[&str], texts: &[&str]) {
     eventually(&format!("kubectl describe {what:?}"), DEADLINE, || async {
         let described = world.kubectl(&args).await;
         let missing: Vec<_> = texts.iter().filter(|text| !described.contains(**text)).collect();
-        Ok(look(missing.is_empty(), format!("without {missing:?}: {described}")))
+        Ok(progress(missing.is_empty(), format!("without {missing:?}: {described}")))
     })
     .await
     .unwrap();

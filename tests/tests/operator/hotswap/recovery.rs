@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sluice_testkit::wait::{Look, eventually, look};
+use sluice_testkit::wait::{Progress, eventually, progress};
 
 use super::bed::{HIGH, POOL, TURN, World, plane, restart_with};
 
@@ -50,12 +50,12 @@ async fn measure(name: &'static str, pools: u32, failure: Failure) -> Measured {
     let begun = Instant::now();
     fail(&world, &lost, failure).await;
     let decided = eventually("a decision", WATCHED, || async {
-        Ok(look(!world.evictions(HIGH).await.is_empty(), "none"))
+        Ok(progress(!world.evictions(HIGH).await.is_empty(), "none"))
     });
     let recovered = eventually("recovery", WATCHED, || async {
         Ok(match world.pools(HIGH).await {
-            Ok(pools) if !pools.contains(&lost) => Look::Done(()),
-            seen => Look::NotYet(format!("{seen:?}")),
+            Ok(pools) if !pools.contains(&lost) => Progress::Done(()),
+            seen => Progress::NotYet(format!("{seen:?}")),
         })
     });
     let decided = async { decided.await.ok().map(|()| begun.elapsed()) };

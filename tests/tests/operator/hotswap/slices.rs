@@ -4,7 +4,7 @@
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use sluice_testkit::kubectl;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 
 use super::bed::{DEADLINE, HIGH, LOW, POOL, World};
 
@@ -59,7 +59,7 @@ async fn work_keeps_off_nodes_whose_maintenance_is_announced() {
     }
     eventually("the Jobs to be started", DEADLINE, || async {
         let jobs = world.list("Job", &ListParams::default()).await;
-        Ok(look(jobs.iter().all(|job| job["spec"]["suspend"] != true), "some are suspended"))
+        Ok(progress(jobs.iter().all(|job| job["spec"]["suspend"] != true), "some are suspended"))
     })
     .await
     .unwrap();
@@ -75,7 +75,7 @@ async fn work_keeps_off_nodes_whose_maintenance_is_announced() {
         .await;
     eventually("the affinity to be restored", DEADLINE, || async {
         let found = template(&world, "unknown").await;
-        Ok(look(found == own, found))
+        Ok(progress(found == own, found))
     })
     .await
     .unwrap();
@@ -101,7 +101,7 @@ async fn work_keeps_off_nodes_whose_maintenance_is_announced() {
         let jobset = world.get("JobSet", LOW).await;
         let template = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
         let wish = template["metadata"]["annotations"]["sluice.dev/node-affinity"].clone();
-        Ok(look(jobset["spec"]["suspend"] == true && wish.is_null(), wish))
+        Ok(progress(jobset["spec"]["suspend"] == true && wish.is_null(), wish))
     })
     .await
     .unwrap();

@@ -3,7 +3,7 @@
 use kube::api::ListParams;
 use serde_json::json;
 use sluice_testkit::kubectl;
-use sluice_testkit::wait::{eventually, look};
+use sluice_testkit::wait::{eventually, progress};
 
 use super::bed::{DEADLINE, HIGH, LOW, TURN, World, plane, start, stop};
 
@@ -31,7 +31,7 @@ async fn a_manager_that_starts_while_no_node_is_ready_moves_nobody() {
         let told = notes(&world, "HotswapNotPossible").await;
         let braked = |note: &String| note.ends_with("so that nothing is evicted");
         let listed = listed(&world, HIGH).await;
-        Ok(look(
+        Ok(progress(
             told.iter().any(braked) && listed == 8,
             format!("{told:?}, {listed} of its eight nodes listed"),
         ))
@@ -41,7 +41,7 @@ async fn a_manager_that_starts_while_no_node_is_ready_moves_nobody() {
     world.kubectl(&["annotate", "nodes", "-l", nodes, "sluice.dev/not-ready-"]).await;
     eventually("the nodes to be listed no longer", DEADLINE, || async {
         let left = listed(&world, HIGH).await + listed(&world, LOW).await;
-        Ok(look(left == 0, left))
+        Ok(progress(left == 0, left))
     })
     .await
     .unwrap();

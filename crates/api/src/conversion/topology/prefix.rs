@@ -1,4 +1,4 @@
-//! Runs of nodes whose names begin alike (reference 06, 6.21).
+//! Runs of nodes whose names begin alike (docs/reference/06-algorithm.md 6.21).
 
 use std::collections::BTreeMap;
 

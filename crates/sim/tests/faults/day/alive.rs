@@ -145,7 +145,7 @@ fn rank(workload: &Workload) -> (Reverse<i32>, i64) {
 }
 
 /// Whether a Workload before it in its queue would fit, if others did not take its room in each cycle anew: it is tried again and again,
-/// and no Workload behind it is looked at (reference 06, 6.4 "Requeue after a cycle").
+/// and no Workload behind it is looked at (docs/reference/06-algorithm.md 6.4 "Requeue after a cycle").
 fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
     let again = ["Workload no longer fits", "Workload has overlapping preemption targets"];
     let own = &of.plain;

@@ -87,7 +87,8 @@ impl Safety {
         wrong
     }
 
-    /// Notes the queues that use more than their own. A Workload that waits for its own victims counts as if it had been admitted already (reference 06, 6.5 "processEntry"), and
+    /// Notes the queues that use more than their own. A Workload that waits for its own victims counts as if it had been admitted already
+    /// (docs/reference/06-algorithm.md 6.5 "processEntry"), and
     /// so does a Workload to which the manager gave quota with a write that is under way, or that failed: it was used when the manager decided on others.
     fn note_borrowers(&mut self, seen: &BTreeMap<Name, Seen>, now: Timestamp) {
         let tree = Tree::of(&self.world);

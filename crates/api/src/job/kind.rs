@@ -1,0 +1,219 @@
+//! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// What a job kind is, as far as it can be said in a table (docs/reference/07-integrations.md, the table in 7.1).
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind")]
+pub struct Integration {
+    /// The name in `integrations.frameworks`.
+    pub framework: &'static str,
+    /// The API group.
+    pub group: &'static str,
+    /// The API version inside the group.
+    pub version: &'static str,
+    /// `group/version`.
+    pub api_version: &'static str,
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The plural resource name.
+    pub plural: &'static str,
+    /// The name of its controller in `--controllers`.
+    pub controller: &'static str,
+    /// What that controller is about.
+    pub about: &'static str,
+    /// Which controller reports the kind's events (docs/reference/03-conditions-events.md 3.6).
+    pub reporter: &'static str,
+    /// Whether the API server itself serves the kind: it is not waited for.
+    pub built_into_kubernetes: bool,
+    /// The framework of the jobs that the kind's controller makes, each of which has its pods.
+    pub parts: Option<&'static str>,
+    /// Where only parts of the managed kinds are watched: the label that every part has.
+    pub part_label: Option<&'static str>,
+    /// The label with the job's name that all pods of a job have, its parts' included.
+    pub pod_label: Option<&'static str>,
+    /// The value of `spec.managedBy` that means the kind's own controller.
+    pub managed_by: Option<&'static str>,
+    /// The condition that says that it succeeded.
+    pub succeeded: &'static str,
+    /// The condition that says that it failed.
+    pub failed: &'static str,
+    /// The annotation by which each part takes whole groups of nodes: those with the same value of the label that it names.
+    pub exclusive_topology: Option<&'static str>,
+    /// Whether its controller makes all pods anew when one fails, and counts that in `status.restarts`.
+    pub restarts_whole: bool,
+    /// Whether its status counts pods that are being deleted, in `status.terminating`.
+    pub counts_terminating: bool,
+    /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
+    pub confirms_stops: bool,
+}
+
+/// batch/v1 Job.
+static JOB: Integration = Integration {
+    framework: "batch/job",
+    group: "batch",
+    version: "v1",
+    api_version: "batch/v1",
+    kind: "Job",
+    plural: "jobs",
+    controller: "job",
+    about: "batch/v1 Jobs",
+    reporter: "batch/job-kueue-controller",
+    built_into_kubernetes: true,
+    parts: None,
+    part_label: None,
+    pod_label: None,
+    managed_by: Some("kubernetes.io/job-controller"),
+    succeeded: "Complete",
+    failed: "Failed",
+    exclusive_topology: None,
+    restarts_whole: false,
+    counts_terminating: true,
+    confirms_stops: true,
+};
+
+/// jobset.x-k8s.io/v1alpha2 JobSet.
+static JOB_SET: Integration = Integration {
+    framework: "jobset.x-k8s.io/jobset",
+    group: "jobset.x-k8s.io",
+    version: "v1alpha2",
+    api_version: "jobset.x-k8s.io/v1alpha2",
+    kind: "JobSet",
+    plural: "jobsets",
+    controller: "jobset",
+    about: "jobset.x-k8s.io/v1alpha2 JobSets",
+    reporter: "jobset.x-k8s.io/jobset-kueue-controller",
+    built_into_kubernetes: false,
+    parts: Some("batch/job"),
+    part_label: Some(crate::labels::JOBSET_NAME),
+    pod_label: Some(crate::labels::JOBSET_NAME),
+    managed_by: Some("jobset.sigs.k8s.io/jobset-controller"),
+    succeeded: "Completed",
+    failed: "Failed",
+    exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
+    restarts_whole: true,
+    counts_terminating: false,
+    confirms_stops: false,
+};
+
+/// A job kind. Ordered by the names of the frameworks.
+#[derive(Clone, Copy)]
+pub struct JobKind(&'static Integration);
+
+impl JobKind {
+    /// `batch/v1` Job.
+    pub const JOB: Self = Self(&JOB);
+    /// `jobset.x-k8s.io/v1alpha2` JobSet.
+    pub const JOB_SET: Self = Self(&JOB_SET);
+
+    /// Every kind that is built in, in the order of the frameworks' names.
+    pub const ALL: [Self; 2] = [Self::JOB, Self::JOB_SET];
+
+    /// What is known of it.
+    pub const fn integration(self) -> &'static Integration {
+        self.0
+    }
+
+    /// The API group.
+    pub const fn group(self) -> &'static str {
+        self.0.group
+    }
+
+    /// The API version inside the group.
+    pub const fn version(self) -> &'static str {
+        self.0.version
+    }
+
+    /// `group/version`, as owner references have it.
+    pub const fn api_version(self) -> &'static str {
+        self.0.api_version
+    }
+
+    /// The kind's name.
+    pub const fn kind(self) -> &'static str {
+        self.0.kind
+    }
+
+    /// The plural resource name.
+    pub const fn plural(self) -> &'static str {
+        self.0.plural
+    }
+
+    /// The name in `integrations.frameworks`.
+    pub const fn framework(self) -> &'static str {
+        self.0.framework
+    }
+
+    /// The kind of the jobs that its controller makes.
+    pub fn parts(self) -> Option<Self> {
+        Self::named(self.0.parts?)
+    }
+
+    /// The kind with this name of a framework.
+    pub fn named(framework: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.framework() == framework)
+    }
+
+    /// The kind that an owner reference names, if it is one of ours (any version of the group).
+    pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
+    }
+}
+
+impl fmt::Debug for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.kind)
+    }
+}
+
+impl PartialEq for JobKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for JobKind {}
+
+impl PartialOrd for JobKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for JobKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Most comparisons are of one kind with itself.
+        if std::ptr::eq(self.0, other.0) {
+            return Ordering::Equal;
+        }
+        self.0.framework.cmp(other.0.framework)
+    }
+}
+
+impl Hash for JobKind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.framework.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart_and_in_the_order_of_their_names() {
+        assert!(JobKind::ALL.is_sorted());
+        for (at, kind) in JobKind::ALL.into_iter().enumerate() {
+            assert_eq!(JobKind::named(kind.framework()), Some(kind));
+            assert_eq!(kind.api_version(), format!("{}/{}", kind.group(), kind.version()));
+            assert_eq!(JobKind::from_owner(&format!("{}/v9", kind.group()), kind.kind()), Some(kind));
+            assert!(JobKind::ALL[..at].iter().all(|other| *other != kind));
+            let parts = kind.integration().parts;
+            assert_eq!(parts.is_some(), kind.parts().is_some(), "{kind:?}: its parts are of a known kind");
+        }
+        assert_eq!(JobKind::from_owner("other/v1", "Job"), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Error chains in one line, without the repeats.
+//!
+//! kube prints its sources inside `Display`; other crates leave them to the caller. [`Chain`] prints an error and its
+//! sources joined by `: `, and drops a source whose text already stands at the end of what was printed. What the API server answered is
+//! its own message, without the rest of its status.
+
+use std::error::Error;
+use std::fmt;
+
+/// Displays an error with all its causes, each once.
+pub struct Chain<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut text, mut source) = said(self.0);
+        while let Some(error) = source {
+            let (more, next) = said(error);
+            if !more.is_empty() && !text.contains(&more) {
+                text.push_str(": ");
+                text.push_str(&more);
+            }
+            source = next;
+        }
+        f.write_str(&text)
+    }
+}
+
+/// An error as kubectl prints it. What the API server answered is shown as its answer, unless something was added to it.
+pub fn complaint(program: &str, error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if !status.reason.is_empty() => {
+            format!("Error from server ({}): {}", status.reason, status.message)
+        }
+        _ => format!("{program}: {}", Chain(error)),
+    }
+}
+
+/// What one error says by itself, and its cause. The status that the API server answered is the last cause.
+fn said<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
+    let Some(kube::Error::Api(status)) = error.downcast_ref() else {
+        return (error.to_string(), error.source());
+    };
+    let text = [&status.message, &status.reason].into_iter().find(|text| !text.is_empty()).cloned();
+    (text.unwrap_or_else(|| format!("the API server answered {}", status.code)), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn answered(message: &str, reason: &str) -> String {
+        let status = Status::failure(message, reason).with_code(404);
+        let error = anyhow::Error::new(kube::Error::Api(status.boxed())).context("reading the queue");
+        Chain(error.as_ref()).to_string()
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_is_its_message_alone() {
+        assert_eq!(
+            answered("queues \"a\" not found", "NotFound"),
+            "reading the queue: queues \"a\" not found"
+        );
+        assert_eq!(answered("", "NotFound"), "reading the queue: NotFound");
+        assert_eq!(answered("", ""), "reading the queue: the API server answered 404");
+    }
+
+    #[test]
+    fn an_answer_alone_is_told_as_kubectl_tells_it() {
+        let answer = || {
+            let status = Status::failure("queues \"a\" not found", "NotFound").with_code(404);
+            anyhow::Error::new(kube::Error::Api(status.boxed()))
+        };
+        assert_eq!(
+            complaint("kubectl kueue", answer().as_ref()),
+            "Error from server (NotFound): queues \"a\" not found"
+        );
+        let with_context = complaint("kubectl kueue", answer().context("reading the queue").as_ref());
+        assert_eq!(with_context, "kubectl kueue: reading the queue: queues \"a\" not found");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    enum Outer {
+        #[error("connecting to the server: {0}")]
+        Repeats(#[source] std::io::Error),
+        #[error("reading the file")]
+        Plain(#[source] std::io::Error),
+    }
+
+    #[test]
+    fn a_source_that_display_already_holds_is_not_repeated() {
+        let error = Outer::Repeats(std::io::Error::other("refused"));
+        assert_eq!(Chain(&error).to_string(), "connecting to the server: refused");
+    }
+
+    #[test]
+    fn a_source_that_display_leaves_out_is_appended() {
+        let error = Outer::Plain(std::io::Error::other("no such file"));
+        assert_eq!(Chain(&error).to_string(), "reading the file: no such file");
+    }
+}

@@ -1,0 +1,111 @@
+//! Lists of objects, page by page.
+
+use kube::Client;
+use serde_json::Value;
+
+/// Objects in one answer.
+const PAGE: usize = 500;
+
+/// Why objects could not be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// No request can be made for the path.
+    #[error("making a request")]
+    Request(#[from] http::Error),
+    /// The API server refused or did not answer.
+    #[error("reading {path}")]
+    Read {
+        /// Where the objects are.
+        path: String,
+        /// Why not.
+        source: Box<kube::Error>,
+    },
+}
+
+/// Every object of a collection, without the managed fields, which are its largest part; none if the cluster does not have the
+/// kind. `query` has the selectors, each with a leading `&`.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn objects(client: &Client, collection: &str, query: &str) -> Result<Vec<Value>, ListError> {
+    let mut all = Vec::new();
+    let mut pages = Pages::new(collection, query, PAGE);
+    while let Some(uri) = pages.uri() {
+        let request = http::Request::get(uri).body(Vec::new())?;
+        let page: Value = match client.request(request).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 404 => break,
+            Err(source) => {
+                return Err(ListError::Read { path: collection.to_owned(), source: Box::new(source) });
+            }
+        };
+        pages.answered(&page);
+        all.extend(items(page).into_iter().map(without_managed_fields));
+    }
+    Ok(all)
+}
+
+fn without_managed_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// What to ask for, page by page.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    first: String,
+    /// The answer's token, empty at the beginning; `None` after the last page.
+    token: Option<String>,
+}
+
+impl Pages {
+    /// A collection in pages of at most `size` objects. `query` has the selectors, each with a leading `&`.
+    pub fn new(collection: &str, query: &str, size: usize) -> Self {
+        Self { first: format!("{collection}?limit={size}{query}"), token: Some(String::new()) }
+    }
+
+    /// Where the next page is; `None` after the last one.
+    pub fn uri(&self) -> Option<String> {
+        let token = self.token.as_deref()?;
+        let first = &self.first;
+        Some(if token.is_empty() { first.clone() } else { format!("{first}&continue={token}") })
+    }
+
+    /// Takes what the API server answered, which says whether there is more.
+    pub fn answered(&mut self, answer: &Value) {
+        let token = answer["metadata"]["continue"].as_str().filter(|token| !token.is_empty());
+        self.token = token.map(str::to_owned);
+    }
+}
+
+/// The objects of one answer.
+pub fn items(mut answer: Value) -> Vec<Value> {
+    match answer["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn pages_are_asked_for_until_no_token_is_left() {
+        let mut pages = Pages::new("/api/v1/pods", "&labelSelector=a", 2);
+        assert_eq!(pages.uri().as_deref(), Some("/api/v1/pods?limit=2&labelSelector=a"));
+        pages.answered(&json!({"metadata": {"continue": "t"}, "items": [1, 2]}));
+        assert_eq!(pages.uri().as_deref(), Some("/api/v1/pods?limit=2&labelSelector=a&continue=t"));
+        pages.answered(&json!({"metadata": {"continue": ""}, "items": [3]}));
+        assert_eq!(pages.uri(), None);
+    }
+
+    #[test]
+    fn an_answer_may_have_no_objects() {
+        assert_eq!(items(json!({"items": [1]})), [1]);
+        assert!(items(json!({"items": null})).is_empty() && items(Value::Null).is_empty());
+    }
+}

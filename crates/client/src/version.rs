@@ -1,0 +1,26 @@
+//! What this build is.
+
+/// The version of the crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit, if the build has it (`SLUICE_GIT_COMMIT`).
+pub const COMMIT: &str = match option_env!("SLUICE_GIT_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// When it was built, if the build has that (`SLUICE_BUILD_DATE`): clocks have no place in reproducible builds.
+pub const BUILD_DATE: &str = match option_env!("SLUICE_BUILD_DATE") {
+    Some(date) => date,
+    None => "unknown",
+};
+
+/// The platform, in Go's spelling as Kueue's metric has it.
+pub fn platform() -> String {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{arch}", std::env::consts::OS)
+}

@@ -1,0 +1,99 @@
+//! One head on its way through the cycle, and what the cycle has decided so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::flavor_assigner::Assignment;
+use crate::intern::{ClassId, NodeId, SlotId, WorkloadId};
+use crate::last_assignment::Scan;
+use crate::plan::Plan;
+use crate::queue::OrderKey;
+use crate::reason::Unadmitted;
+use crate::report::CycleReport;
+use crate::view::{Head, Target};
+
+/// Why an entry goes back to its queue, which decides where it goes there (docs/reference/06-algorithm.md 6.4 "Requeue after a cycle").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Requeue {
+    Generic,
+    NoFit,
+    NoCandidates,
+    PendingPreemption,
+    FailedAfterNomination,
+    NamespaceMismatch,
+}
+
+/// When an entry is processed, compared with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Precedence {
+    /// It had its turn in a cycle before, and waited until all pods are ready: before all others.
+    Blocked,
+    /// Before all others of its tree.
+    First,
+    /// In the order of the cycle.
+    InOrder,
+}
+
+/// One head on its way through the cycle.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) head: Head,
+    /// Where in its queue it waits; of no meaning in a second pass.
+    pub(super) class: ClassId,
+    /// Its place among those of equal priority, with its UID.
+    pub(super) key: OrderKey,
+    pub(super) plan: Option<Arc<Plan>>,
+    pub(super) assignment: Assignment,
+    pub(super) targets: Vec<Target>,
+    /// Its flavor search.
+    pub(super) scan: Scan,
+    /// What its last flavor search found, if this one goes on where that one stopped.
+    pub(super) before: Option<Arc<Unadmitted>>,
+    /// Heads that only reserved what it would have got, since its search began.
+    pub(super) kept_out_by: Vec<WorkloadId>,
+    /// The assignment and the targets were searched anew while it was processed.
+    pub(super) recomputed: bool,
+    /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).
+    pub(super) preemptor: bool,
+    /// When it is processed.
+    pub(super) precedence: Precedence,
+    /// Decided at nomination already.
+    pub(super) early: Option<(Arc<Unadmitted>, Requeue)>,
+    /// It holds quota, and this is its second pass; which one, from 1.
+    pub(super) second_pass: Option<u32>,
+}
+
+/// What one cycle has decided so far, and the usage that only lasts for it.
+#[derive(Default)]
+pub(super) struct CycleState {
+    pub(super) report: CycleReport,
+    pub(super) victims: Vec<(WorkloadId, WorkloadId)>,
+    /// Usage that only lasts for the cycle, by the root of its tree.
+    pub(super) transient: BTreeMap<NodeId, Vec<(SlotId, i128)>>,
+    /// The part of it that heads reserved for which there are no victims, by the root of their tree.
+    pub(super) reserved: BTreeMap<NodeId, Vec<(WorkloadId, SlotId, i128)>>,
+    /// Roots whose usage without the victims is kept.
+    pub(super) overlaid: BTreeSet<NodeId>,
+}
+
+impl Entry {
+    /// An entry that holds quota already: what it was assigned is kept as it is, and takes nothing (docs/reference/06-algorithm.md 6.15).
+    pub(super) fn of_second_pass(head: Head, key: OrderKey, iteration: u32) -> Self {
+        Self {
+            head,
+            class: ClassId::new(0),
+            key,
+            plan: None,
+            assignment: Assignment::kept(),
+            targets: Vec::new(),
+            scan: Scan::NONE,
+            before: None,
+            kept_out_by: Vec::new(),
+            recomputed: false,
+            preemptor: false,
+            precedence: Precedence::InOrder,
+            early: None,
+            second_pass: Some(iteration),
+        }
+    }
+}

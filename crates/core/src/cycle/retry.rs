@@ -1,0 +1,52 @@
+//! Who was kept out by what heads only reserved is tried again at the end of a cycle (see [`crate::kept_out`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entry::CycleState;
+use crate::intern::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::queue::Placement;
+use crate::scheduler::Scheduler;
+
+impl Scheduler {
+    /// Tries again who was kept out by heads that reserved nothing in this cycle, or will not be heads of the next one. Called at its
+    /// end.
+    pub(super) fn wake_kept_out(&mut self, state: &mut CycleState) {
+        if self.kept_out.is_empty() {
+            return;
+        }
+        let reserving: BTreeSet<WorkloadId> =
+            state.reserved.values().flatten().map(|&(id, ..)| id).filter(|&id| self.stays_head(id)).collect();
+        let concerned = self.kept_out.by_others_than(&reserving);
+        let mut classes: BTreeMap<NodeId, BTreeSet<(QueueId, ClassId)>> = BTreeMap::new();
+        for id in concerned {
+            self.kept_out.replace(id, &[]);
+            if let Some((queue, class, Placement::Inadmissible)) = self.place_in_queue(id) {
+                let root = self.tree.forest.node(self.queues[queue.at()].node).root;
+                classes.entry(root).or_default().insert((queue, class));
+            }
+        }
+        for (root, classes) in classes {
+            if !self.kept_out.may_retry(root, self.tree.forest.freed(root)) {
+                continue;
+            }
+            for (queue, class) in classes {
+                for shape in self.queues[queue.at()].pending.flush_class(class) {
+                    self.shapes.release(shape);
+                }
+                self.sync_ready(queue);
+            }
+            state.report.scanning = true;
+        }
+    }
+
+    /// Whether a head of this cycle went back into its heap.
+    fn stays_head(&self, id: WorkloadId) -> bool {
+        self.place_in_queue(id).is_some_and(|(.., placement)| placement == Placement::Active)
+    }
+
+    fn place_in_queue(&self, id: WorkloadId) -> Option<(QueueId, ClassId, Placement)> {
+        let (queue, class) = self.workloads.try_get(id)?.waiting()?.at?;
+        let placement = self.queues[queue.at()].pending.placement(class, &self.workloads.order_key(id))?;
+        Some((queue, class, placement))
+    }
+}

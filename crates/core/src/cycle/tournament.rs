@@ -1,0 +1,200 @@
+//! The order of heads under fair sharing (docs/reference/06-algorithm.md 6.5 "Ordering with fair sharing"): a tournament over the tree,
+//! in which only the path of the last winner is played again.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entry::{Entry, Precedence};
+use crate::Name;
+use crate::fair_sharing::{Share, share};
+use crate::intern::{NodeId, WorkloadId};
+use crate::scheduler::Scheduler;
+use crate::spec::Time;
+
+/// How a contender compares with those of its siblings: the field order is the order of importance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ContenderKey {
+    /// Remembered preemptors first (gate PrioritizePreemptorWorkloads, or the loop guard).
+    precedence: Precedence,
+    /// Heads that do not borrow what they request first (gate FairSharingPrioritizeNonBorrowing).
+    borrowing: bool,
+    share: ByShare,
+    /// Higher first (gate PrioritySortingWithinCohort).
+    priority: Reverse<i32>,
+    order: Time,
+    uid: Name,
+    workload: WorkloadId,
+}
+
+/// Shares in their order.
+#[derive(Debug, Clone, Copy)]
+struct ByShare(Share);
+
+impl Ord for ByShare {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.compare(other.0)
+    }
+}
+
+impl PartialOrd for ByShare {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByShare {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ByShare {}
+
+/// The contenders at one Cohort: the best of each child.
+#[derive(Debug, Default)]
+struct CohortRound {
+    contenders: BTreeSet<(ContenderKey, NodeId)>,
+    by_child: BTreeMap<NodeId, ContenderKey>,
+}
+
+/// All heads of a cycle that are not processed yet.
+pub(super) struct Tournament {
+    /// The place of each ClusterQueue's entry. [quirk] Of several entries of one ClusterQueue only the last takes part.
+    entries: BTreeMap<NodeId, usize>,
+    rounds: BTreeMap<NodeId, CohortRound>,
+    /// Roots with entries: first the one whose entry waited until all pods are ready.
+    roots: BTreeSet<(Precedence, NodeId)>,
+    /// The queue whose path changed since.
+    last: Option<NodeId>,
+}
+
+impl Tournament {
+    /// Plays the first round everywhere.
+    pub(super) fn new(scheduler: &mut Scheduler, entries: &[Entry]) -> Self {
+        let mut tournament =
+            Self { entries: BTreeMap::new(), rounds: BTreeMap::new(), roots: BTreeSet::new(), last: None };
+        let mut nodes = Vec::with_capacity(entries.len());
+        for (at, entry) in entries.iter().enumerate() {
+            let node = entry.head.node;
+            let root = scheduler.tree.forest.node(node).root;
+            let precedence = if entry.precedence == Precedence::Blocked {
+                Precedence::Blocked
+            } else {
+                Precedence::InOrder
+            };
+            if precedence == Precedence::Blocked {
+                tournament.roots.remove(&(Precedence::InOrder, root));
+            }
+            if !tournament.roots.contains(&(Precedence::Blocked, root)) {
+                tournament.roots.insert((precedence, root));
+            }
+            nodes.push(node);
+            tournament.entries.insert(node, at);
+        }
+        // A Cohort is played once all of its children are: the deepest first.
+        let mut due: BTreeSet<(Reverse<u32>, NodeId)> = BTreeSet::new();
+        for node in nodes {
+            tournament.enter(scheduler, entries, node, node, &mut due);
+        }
+        while let Some((_, cohort)) = due.pop_first() {
+            if let Some(winner) = tournament.winner(cohort) {
+                tournament.enter(scheduler, entries, cohort, winner, &mut due);
+            }
+        }
+        tournament
+    }
+
+    /// The second passes whose ClusterQueue has another entry, which takes part instead (docs/reference/06-algorithm.md 6.5: a quirk).
+    pub(super) fn left_out<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+        let takes_part = |at: usize, entry: &Entry| self.entries.get(&entry.head.node) == Some(&at);
+        let second = entries.iter().enumerate().filter(|(_, entry)| entry.second_pass.is_some());
+        second.filter(|&(at, entry)| !takes_part(at, entry)).map(|(_, entry)| entry).collect()
+    }
+
+    /// Enters a child's best entry, that of `queue`, into the round of its parent.
+    fn enter(
+        &mut self,
+        scheduler: &mut Scheduler,
+        entries: &[Entry],
+        child: NodeId,
+        queue: NodeId,
+        due: &mut BTreeSet<(Reverse<u32>, NodeId)>,
+    ) {
+        let Some(parent) = scheduler.tree.forest.node(child).parent else { return };
+        let Some(&at) = self.entries.get(&queue) else { return };
+        let rank = rank(scheduler, &entries[at], child);
+        let round = self.rounds.entry(parent).or_default();
+        if let Some(old) = round.by_child.insert(child, rank.clone()) {
+            round.contenders.remove(&(old, child));
+        }
+        round.contenders.insert((rank, child));
+        due.insert((Reverse(scheduler.tree.forest.node(parent).depth), parent));
+    }
+
+    /// The queue whose entry wins the round of a node.
+    fn winner(&self, node: NodeId) -> Option<NodeId> {
+        let mut at = node;
+        loop {
+            if self.entries.contains_key(&at) {
+                return Some(at);
+            }
+            at = self.rounds.get(&at)?.contenders.first()?.1;
+        }
+    }
+
+    /// The place of the next entry in `entries`.
+    pub(super) fn pop(&mut self, scheduler: &mut Scheduler, entries: &[Entry]) -> Option<usize> {
+        if let Some(last) = self.last.take() {
+            self.replay(scheduler, entries, last);
+        }
+        let first = *self.roots.first()?;
+        let Some(queue) = self.winner(first.1) else {
+            self.roots.remove(&first);
+            return self.pop(scheduler, entries);
+        };
+        self.last = Some(queue);
+        self.entries.remove(&queue)
+    }
+
+    /// Plays the rounds on the way of a queue whose entry is out again: its usage changed, and only there shares do.
+    fn replay(&mut self, scheduler: &mut Scheduler, entries: &[Entry], queue: NodeId) {
+        let mut child = queue;
+        while let Some(parent) = scheduler.tree.forest.node(child).parent {
+            if let Some(round) = self.rounds.get_mut(&parent)
+                && let Some(old) = round.by_child.remove(&child)
+            {
+                round.contenders.remove(&(old, child));
+            }
+            if let Some(winner) = self.winner(child) {
+                self.enter(scheduler, entries, child, winner, &mut BTreeSet::new());
+            }
+            child = parent;
+        }
+    }
+}
+
+/// How an entry compares at `child`, an ancestor of its queue or the queue itself, with its usage added.
+fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> ContenderKey {
+    let gates = &scheduler.config.gates;
+    let tree = &mut scheduler.tree;
+    let mark = tree.usage.mark();
+    for quantity in &entry.assignment.usage {
+        tree.usage.add(&tree.forest.quota, quantity.slot, quantity.amount);
+    }
+    let node = tree.forest.node(child);
+    let borrowing = gates.fair_sharing_prioritize_non_borrowing
+        && entry.assignment.usage.iter().filter(|quantity| quantity.amount > 0).any(|quantity| {
+            node.slot(quantity.pair).is_some_and(|slot| tree.forest.quota.borrowing(&tree.usage, slot))
+        });
+    let share = share(&tree.forest, &scheduler.names, &tree.lendable, &tree.usage, child);
+    tree.usage.rollback(&mark);
+    ContenderKey {
+        precedence: entry.precedence,
+        borrowing,
+        share: ByShare(share),
+        priority: Reverse(if gates.priority_sorting_within_cohort { entry.head.priority } else { 0 }),
+        order: entry.head.order,
+        uid: entry.key.uid.clone(),
+        workload: entry.head.workload,
+    }
+}

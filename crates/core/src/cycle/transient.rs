@@ -1,0 +1,61 @@
+//! Usage that only lasts for the cycle: what entries take that are not admitted in it (docs/reference/06-algorithm.md 6.5).
+
+use super::entry::{CycleState, Entry};
+use crate::intern::SlotId;
+use crate::quota::exact;
+use crate::scheduler::Scheduler;
+use crate::spec::PreemptionPolicy;
+
+impl Scheduler {
+    /// Adds usage for the rest of the cycle.
+    fn add_transient(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &mut CycleState) {
+        self.workloads.get_mut(entry.head.workload).keeps_capacity |= amount > 0;
+        self.tree.usage.add(&self.tree.forest.quota, slot, amount);
+        let root = self.tree.forest.node(entry.head.node).root;
+        state.transient.entry(root).or_default().push((slot, amount));
+        self.add_to_overlay(entry, slot, amount, state);
+    }
+
+    /// Adds usage to the view in which the victims of the cycle are gone.
+    pub(super) fn add_to_overlay(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &CycleState) {
+        let root = self.tree.forest.node(entry.head.node).root;
+        if state.overlaid.contains(&root) {
+            self.tree.usage.swap_views();
+            self.tree.usage.add(&self.tree.forest.quota, slot, amount);
+            self.tree.usage.swap_views();
+        }
+    }
+
+    /// Takes what the entry will use, so that later ones do not.
+    pub(super) fn occupy(&mut self, entry: &Entry, state: &mut CycleState) {
+        for quantity in &entry.assignment.usage {
+            self.add_transient(entry, quantity.slot, quantity.amount, state);
+        }
+    }
+
+    /// Reserves capacity for an entry that waits for workloads which it may not preempt: later ones must not take it.
+    /// A queue that may reclaim anything gets it back anyway (docs/reference/06-algorithm.md 6.5 step 6).
+    pub(super) fn reserve(&mut self, entry: &Entry, state: &mut CycleState) {
+        let remembered = entry.preemptor && self.config.gates.prioritize_preemptor_workloads;
+        if self.queues[entry.head.queue.at()].reclaim_policy() == PreemptionPolicy::Any && !remembered {
+            return;
+        }
+        for quantity in &entry.assignment.usage {
+            let quota = &self.tree.forest.quota;
+            let used = self.tree.usage.get(quantity.slot);
+            let nominal = quota.nominal(quantity.slot);
+            let limit = if entry.assignment.borrow > 0 {
+                nominal.add(quota.borrowing_limit(quantity.slot))
+            } else {
+                nominal
+            };
+            let amount = quantity.amount.min(exact(limit) - used).max(0);
+            self.add_transient(entry, quantity.slot, amount, state);
+            if amount > 0 {
+                let root = self.tree.forest.node(entry.head.node).root;
+                let reserved = (entry.head.workload, quantity.slot, amount);
+                state.reserved.entry(root).or_default().push(reserved);
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Workloads come and go: which queue they wait in, what they hold, and what that sets free (docs/reference/06-algorithm.md 6.4).
+
+use super::Scheduler;
+use super::waiting::QueuePosition;
+use crate::intern::WorkloadId;
+use crate::spec::Time;
+use crate::workload::{Admission, WorkloadKey, WorkloadSpec, WorkloadState};
+use crate::workloads::{Place, QuotaReservation, ReservedUsage, Waiting, Workload};
+
+impl Scheduler {
+    /// Adds or replaces a workload: any transition between states, idempotent. A workload that stops holding quota, or
+    /// holds less, puts the inadmissible workloads of its tree back into their heaps.
+    pub fn set_workload(&mut self, spec: WorkloadSpec, now: Time) {
+        self.put_workload(spec, now);
+    }
+
+    /// As [`Scheduler::set_workload`]; false if the workload is known just so, and no cycle has anything new to decide on.
+    pub fn put_workload(&mut self, spec: WorkloadSpec, now: Time) -> bool {
+        self.refresh();
+        self.sweep_if_due();
+        let known = self.workloads.find(&spec.key);
+        let known = match known {
+            Some(id) if self.workloads.get(id).uid != spec.uid => {
+                self.forget(id);
+                None
+            }
+            known => known,
+        };
+        let changed = match known {
+            None => {
+                self.add_workload(spec, now);
+                true
+            }
+            Some(id) => self.update_workload(id, spec, now),
+        };
+        self.refresh();
+        self.wake_reclaimers();
+        changed
+    }
+
+    fn add_workload(&mut self, spec: WorkloadSpec, now: Time) {
+        let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
+        let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
+        let id = self.workloads.insert(Workload {
+            key: spec.key,
+            uid: spec.uid,
+            local,
+            priority: spec.priority,
+            created: spec.created,
+            order: spec.queue_order,
+            generation: spec.generation,
+            gated: spec.preemption_gated,
+            shape,
+            place: Place::Inactive,
+            last_assignment: None,
+            scans: 0,
+            keeps_capacity: false,
+            decision: None,
+            taken_in_cycle: 0,
+            preempted: false,
+        });
+        self.enter(id, spec.state, None, now);
+        self.outside_change(id);
+    }
+
+    fn update_workload(&mut self, id: WorkloadId, spec: WorkloadSpec, now: Time) -> bool {
+        let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
+        let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
+        let old = self.workloads.get(id);
+        let same_base =
+            (old.local, old.priority, old.created, old.order, old.generation, old.gated, old.shape)
+                == (
+                    local,
+                    spec.priority,
+                    spec.created,
+                    spec.queue_order,
+                    spec.generation,
+                    spec.preemption_gated,
+                    shape,
+                );
+        if same_base && self.is_state(id, &spec.state) {
+            self.shapes.release(shape);
+            return false;
+        }
+        let priority_changed = old.priority != spec.priority;
+        // What was said of it was about another request, or another queue.
+        let other = old.shape != shape || old.local != local;
+        let outside = priority_changed || other || !caused_inside(old, &spec.state);
+        if outside {
+            self.outside_change(id);
+        }
+        self.sweeps.replaced(other);
+        let was = self.queue_position(id);
+        let before = self.leave(id);
+        let old_shape = std::mem::replace(&mut self.workloads.get_mut(id).shape, shape);
+        self.shapes.release(old_shape);
+        let workload = self.workloads.get_mut(id);
+        workload.local = local;
+        workload.priority = spec.priority;
+        workload.created = spec.created;
+        workload.order = spec.queue_order;
+        workload.generation = spec.generation;
+        workload.gated = spec.preemption_gated;
+        let kept_capacity = std::mem::take(&mut workload.keeps_capacity);
+        if priority_changed {
+            (workload.last_assignment, workload.scans) = (None, 0);
+        }
+        if other || !matches!(spec.state, WorkloadState::Pending { .. }) {
+            workload.decision = None;
+        }
+        if before.is_none() {
+            workload.preempted = false;
+        }
+        self.enter(id, spec.state, was, now);
+        if outside {
+            self.outside_change(id);
+        }
+        if let Some(was) = was
+            && (kept_capacity || self.queue_position(id).is_none_or(|now| now.queue != was.queue))
+        {
+            self.flush_around(was.queue);
+        }
+        self.flush_freed(id, before, priority_changed);
+        true
+    }
+
+    /// Tells the preemption-loop guard that something happened to a workload that no preemption caused.
+    fn outside_change(&mut self, id: WorkloadId) {
+        let workload = self.workloads.get(id);
+        let waiting = workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0);
+        if let Some(queue) = workload.reservation().map(|reservation| reservation.queue).or(waiting) {
+            let root = self.tree.forest.node(self.queues[queue.at()].node).root;
+            self.loops.outside_change(root);
+        }
+    }
+
+    /// Flushes the tree if something is free now that was held before, or if victims may be easier to get. The priority of
+    /// one that waits changes nothing for others.
+    fn flush_freed(&mut self, id: WorkloadId, before: Option<QuotaReservation>, priority_changed: bool) {
+        let now = self.workloads.get(id).reservation();
+        let freed = before.as_ref().is_some_and(|before| {
+            now.is_none_or(|now| {
+                now.queue != before.queue
+                    || before.usage.iter().any(|&(pair, _, amount)| {
+                        now.usage.iter().find(|usage| usage.0 == pair).map_or(0, |usage| usage.2) < amount
+                    })
+            })
+        });
+        if let Some(before) = &before {
+            self.tree.forest.workloads_changed(self.queues[before.queue.at()].node);
+        }
+        if let Some(before) = before.filter(|_| freed || priority_changed) {
+            if freed {
+                let node = self.queues[before.queue.at()].node;
+                self.tree.forest.capacity_changed(node);
+                self.capacity_freed(&before);
+                if self.workloads.get(id).reservation().is_some() {
+                    self.loops.outside_change(self.tree.forest.node(node).root);
+                }
+            }
+            self.flush_around(before.queue);
+        }
+    }
+
+    /// Removes a workload; what it held is free.
+    pub fn remove_workload(&mut self, key: &WorkloadKey, _now: Time) {
+        self.refresh();
+        if let Some(id) = self.workloads.find(key) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: WorkloadId) {
+        self.sweeps.removed();
+        self.outside_change(id);
+        self.settle(id);
+        let was = self.queue_position(id);
+        let before = self.leave(id);
+        self.blocked.take_if(|blocked| *blocked == id);
+        self.second_passes.remove(id);
+        self.shapes.release(self.workloads.get(id).shape);
+        self.workloads.remove(id);
+        if let Some(before) = before {
+            self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+            self.capacity_freed(&before);
+            self.flush_around(before.queue);
+        }
+        // One that waited may have kept others from quota, as the head of its queue.
+        if let Some(was) = was {
+            self.flush_around(was.queue);
+        }
+    }
+
+    /// The write of an admission failed: forget what was assumed, and queue the workload again at once.
+    pub fn admission_failed(&mut self, key: &WorkloadKey, now: Time) {
+        self.refresh();
+        let Some(id) = self.workloads.find(key).filter(|&id| self.workloads.get(id).reservation().is_some())
+        else {
+            return;
+        };
+        let Some(before) = self.leave(id) else { return };
+        self.second_passes.remove(id);
+        self.settle(id);
+        self.workloads.get_mut(id).place = Place::Pending(Box::default());
+        self.queue_pending(id, None, now);
+        self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+        self.capacity_freed(&before);
+        self.flush_around(before.queue);
+    }
+
+    /// Takes the entry penalty of a workload back that was not admitted after all.
+    fn settle(&mut self, id: WorkloadId) {
+        let local = self.workloads.get(id).local;
+        self.locals[local.at()].ledger.settle(id, false);
+    }
+
+    /// Whether a workload is in this state already.
+    fn is_state(&self, id: WorkloadId, state: &WorkloadState) -> bool {
+        let workload = self.workloads.get(id);
+        match (state, &workload.place) {
+            (WorkloadState::Inactive, Place::Inactive) => true,
+            (
+                WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid },
+                Place::Pending(is),
+            ) => {
+                (is.requeue_at, is.requeued_false, is.failed_checks, &is.invalid)
+                    == (*requeue_at, *requeued_false, *failed_checks, invalid)
+            }
+            (
+                WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready },
+                Place::QuotaReserved(reservation),
+            ) => {
+                let queue = &self.queues[reservation.queue.at()];
+                (reservation.reserved_at, reservation.admitted, reservation.evicted, reservation.pods_ready)
+                    == (*reserved_at, *admitted, *evicted, *pods_ready)
+                    && queue.name == admission.cluster_queue
+                    && self.uses_exactly(&reservation.usage, admission)
+            }
+            _ => false,
+        }
+    }
+
+    fn uses_exactly(&self, usage: &ReservedUsage, admission: &Admission) -> bool {
+        let mut rest: ReservedUsage = usage.clone();
+        for (flavor, resource, amount) in totals(admission) {
+            let found = rest.iter().position(|(pair, _, _)| {
+                let (held_flavor, held_resource) = self.names.flavor_and_resource(*pair);
+                self.names.flavor_name(held_flavor) == flavor
+                    && self.names.resource_name(held_resource) == resource
+            });
+            match found {
+                Some(at) if rest[at].2 >= amount => rest[at].2 -= amount,
+                _ => return false,
+            }
+        }
+        rest.iter().all(|&(_, _, left)| left == 0)
+    }
+
+    /// Puts a workload that is nowhere into a state.
+    fn enter(&mut self, id: WorkloadId, state: WorkloadState, was: Option<QueuePosition>, now: Time) {
+        if !matches!(state, WorkloadState::Reserved { .. }) {
+            self.settle(id);
+        }
+        if !matches!(state, WorkloadState::Reserved { evicted: false, .. }) {
+            self.second_passes.remove(id);
+        }
+        match state {
+            WorkloadState::Inactive => self.workloads.get_mut(id).last_assignment = None,
+            WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid } => {
+                let waiting = Waiting { requeue_at, requeued_false, failed_checks, invalid, at: None };
+                self.workloads.get_mut(id).place = Place::Pending(Box::new(waiting));
+                self.queue_pending(id, was, now);
+            }
+            WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready } => {
+                let queue = self.ensure_queue(&admission.cluster_queue);
+                let mut usage = ReservedUsage::new();
+                for (flavor, resource, amount) in totals(&admission) {
+                    let (flavor, resource) = (self.names.flavor(flavor), self.names.resource(resource));
+                    let pair = self.names.pair(flavor, resource);
+                    let node = self.queues[queue.at()].node;
+                    let slot = self.tree.forest.ensure_slot(&mut self.tree.usage, node, pair);
+                    match usage.iter_mut().find(|usage| usage.0 == pair) {
+                        Some(usage) => usage.2 += amount,
+                        None => usage.push((pair, slot, amount)),
+                    }
+                }
+                self.reserve_quota(
+                    id,
+                    QuotaReservation { queue, usage, reserved_at, admitted, evicted, pods_ready },
+                );
+            }
+        }
+    }
+
+    /// Takes a workload out of wherever it is; returns what it held.
+    pub(crate) fn leave(&mut self, id: WorkloadId) -> Option<QuotaReservation> {
+        let place = std::mem::replace(&mut self.workloads.get_mut(id).place, Place::Inactive);
+        match place {
+            Place::Inactive => None,
+            Place::Pending(waiting) => {
+                let local = self.workloads.get(id).local;
+                self.locals[local.at()].pending.remove(&id);
+                self.changed_locals.mark(local.at());
+                self.kept_out.replace(id, &[]);
+                self.unqueue(id, &waiting);
+                None
+            }
+            Place::QuotaReserved(reservation) => {
+                self.release(id, &reservation);
+                Some(*reservation)
+            }
+        }
+    }
+}
+
+/// Whether a change of state is what preemption brings about: a victim leaves, or what is pending or holds quota stays so.
+/// All else comes from outside.
+fn caused_inside(workload: &Workload, state: &WorkloadState) -> bool {
+    match (&workload.place, state) {
+        (Place::Pending(_), WorkloadState::Pending { .. })
+        | (Place::QuotaReserved(_), WorkloadState::Reserved { .. }) => true,
+        (Place::QuotaReserved(_), WorkloadState::Pending { .. }) => workload.preempted,
+        _ => false,
+    }
+}
+
+/// The total of each (flavor, resource) pair of an admission, one per pod set; nothing negative.
+fn totals(admission: &Admission) -> impl Iterator<Item = (&crate::Name, &crate::Name, i128)> {
+    admission.pod_sets.iter().flat_map(|pod_set| {
+        pod_set.flavors.iter().filter_map(|(resource, flavor)| {
+            let (_, amount) = pod_set.usage.iter().find(|(name, _)| name == resource)?;
+            Some((flavor, resource, i128::from(amount.get().max(0))))
+        })
+    })
+}

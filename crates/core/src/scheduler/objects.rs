@@ -1,0 +1,100 @@
+//! What ClusterQueues and LocalQueues refer to comes and goes: flavors, checks, topologies, namespaces.
+
+use std::collections::BTreeSet;
+
+use super::Scheduler;
+use crate::Name;
+use crate::intern::{FlavorId, QueueId};
+use crate::spec::{CheckSpec, FlavorSpec};
+
+impl Scheduler {
+    /// Adds or replaces a ResourceFlavor.
+    pub fn set_flavor(&mut self, spec: FlavorSpec) {
+        self.sweep_if_due();
+        let id = self.names.flavor(&spec.name);
+        if self.flavors.len() <= id.at() {
+            self.flavors.resize(id.at() + 1, None);
+        }
+        if self.flavors[id.at()].as_ref() == Some(&spec) {
+            return;
+        }
+        self.flavors[id.at()] = Some(spec);
+        self.flavor_changed(id);
+    }
+
+    /// Removes a ResourceFlavor.
+    pub fn remove_flavor(&mut self, name: &str) {
+        let Some(id) = self.names.find_flavor(name) else { return };
+        if self.flavors.get_mut(id.at()).and_then(Option::take).is_some() {
+            self.sweeps.removed();
+            self.flavor_changed(id);
+        }
+    }
+
+    fn flavor_changed(&mut self, flavor: FlavorId) {
+        self.touch_queues(self.referring_queues.of_flavor(flavor).collect());
+    }
+
+    /// Adds an AdmissionCheck or changes whether it is active.
+    pub fn set_check(&mut self, name: &Name, check: impl Into<CheckSpec>) {
+        let check = check.into();
+        if self.checks.insert(name.clone(), check) != Some(check) {
+            self.check_changed(name);
+        }
+    }
+
+    /// Removes an AdmissionCheck.
+    pub fn remove_check(&mut self, name: &str) {
+        if self.checks.remove(name).is_some() {
+            self.check_changed(name);
+        }
+    }
+
+    /// Adds a Topology, or removes it.
+    pub fn set_topology(&mut self, name: &Name, exists: bool) {
+        let changed =
+            if exists { self.topologies.insert(name.clone()) } else { self.topologies.remove(name) };
+        if changed {
+            let flavors = self.flavors.iter().flatten();
+            let named = flavors.filter(|flavor| flavor.topology.as_ref() == Some(name));
+            let named = named.filter_map(|flavor| self.names.find_flavor(&flavor.name));
+            self.touch_queues(named.flat_map(|flavor| self.referring_queues.of_flavor(flavor)).collect());
+        }
+    }
+
+    fn check_changed(&mut self, name: &str) {
+        self.touch_queues(self.referring_queues.of_check(name).collect());
+    }
+
+    /// Brings the queues that something concerns up to date with it.
+    fn touch_queues(&mut self, concerned: BTreeSet<QueueId>) {
+        self.loops.outside_change_anywhere();
+        for id in concerned {
+            self.queues[id.at()].version += 1;
+            self.update_activity(id);
+            self.flush_later.insert(id);
+        }
+    }
+
+    /// Adds a namespace or replaces its labels.
+    pub fn set_namespace(&mut self, name: &Name, labels: Vec<(Name, Name)>) {
+        if self.namespaces.insert(name.clone(), labels.clone()) != Some(labels) {
+            self.namespace_changed(name);
+        }
+    }
+
+    /// Removes a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        if self.namespaces.swap_remove(name).is_some() {
+            self.namespace_changed(name);
+        }
+    }
+
+    /// Workloads that were held because of their namespace are tried again.
+    fn namespace_changed(&mut self, name: &str) {
+        self.loops.outside_change_anywhere();
+        for id in self.namespace_locals.get(name).cloned().unwrap_or_default() {
+            self.requeue_members(id);
+        }
+    }
+}

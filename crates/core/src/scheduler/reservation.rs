@@ -1,0 +1,81 @@
+//! What a workload holds counts wherever it is added up: the quota tree, its queue's holders, its LocalQueue.
+
+use super::Scheduler;
+use crate::intern::{LocalId, QueueId, WorkloadId};
+use crate::workloads::{Place, QuotaReservation};
+
+impl Scheduler {
+    /// Lets a workload hold quota.
+    pub(crate) fn reserve_quota(&mut self, id: WorkloadId, reservation: QuotaReservation) {
+        let key = self.workloads.candidate_key(id, reservation.reserved_at);
+        let local = self.workloads.get(id).local;
+        self.note_borrowing(id, &reservation);
+        let queue = &mut self.queues[reservation.queue.at()];
+        if reservation.evicted { &mut queue.reservations.evicted } else { &mut queue.reservations.running }
+            .insert(key);
+        queue.admitted += usize::from(reservation.admitted);
+        let row = &mut self.locals[local.at()];
+        row.reserving += 1;
+        row.admitted += usize::from(reservation.admitted);
+        for (pair, slot, amount) in reservation.charged() {
+            self.tree.usage.add(&self.tree.forest.quota, slot, amount);
+            self.capacity.add(pair, amount);
+            let sums = row.usage.entry(pair).or_insert((0, 0));
+            sums.0 += amount;
+            if reservation.admitted {
+                sums.1 += amount;
+                *queue.admitted_usage.entry(pair).or_insert(0) += amount;
+            }
+        }
+        self.unready += usize::from(!reservation.pods_ready);
+        if reservation.admitted {
+            row.ledger.settle(id, true);
+        }
+        self.mark_usage(reservation.queue, local);
+        self.workloads.get_mut(id).place = Place::QuotaReserved(Box::new(reservation));
+    }
+
+    pub(crate) fn release(&mut self, id: WorkloadId, reservation: &QuotaReservation) {
+        let key = self.workloads.candidate_key(id, reservation.reserved_at);
+        let local = self.workloads.get(id).local;
+        let queue = &mut self.queues[reservation.queue.at()];
+        if reservation.evicted { &mut queue.reservations.evicted } else { &mut queue.reservations.running }
+            .remove(&key);
+        queue.admitted -= usize::from(reservation.admitted);
+        let row = &mut self.locals[local.at()];
+        row.reserving -= 1;
+        row.admitted -= usize::from(reservation.admitted);
+        for (pair, slot, amount) in reservation.charged() {
+            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
+            self.capacity.add(pair, -amount);
+            if let Some(usage) = row.usage.get_mut(&pair) {
+                usage.0 -= amount;
+                if reservation.admitted {
+                    usage.1 -= amount;
+                }
+                if *usage == (0, 0) {
+                    row.usage.remove(&pair);
+                }
+            }
+            if reservation.admitted
+                && let Some(used) = queue.admitted_usage.get_mut(&pair)
+            {
+                *used -= amount;
+                if *used == 0 {
+                    queue.admitted_usage.remove(&pair);
+                }
+            }
+        }
+        self.unready -= usize::from(!reservation.pods_ready);
+        self.mark_usage(reservation.queue, local);
+    }
+
+    fn mark_usage(&mut self, queue: QueueId, local: LocalId) {
+        self.changed_queues.mark(queue.at());
+        self.changed_locals.mark(local.at());
+        let node = self.queues[queue.at()].node;
+        for ancestor in self.tree.forest.ancestors(node) {
+            self.changed_nodes.mark(ancestor.at());
+        }
+    }
+}

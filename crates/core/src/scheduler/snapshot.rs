@@ -1,0 +1,57 @@
+//! An owned copy of the numbers, for trials outside of a cycle.
+
+use super::Scheduler;
+use crate::Amount;
+use crate::intern::NodeId;
+use crate::quota::clamp;
+use crate::usage::Usage;
+use crate::workload::WorkloadKey;
+
+/// Usage of every slot at one moment: all that a trial has to own, since it restores nothing in the world.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    usage: Usage,
+}
+
+impl Scheduler {
+    /// A copy of the usage numbers: one memory copy, whatever the number of workloads.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { usage: self.tree.usage.copy() }
+    }
+}
+
+impl Snapshot {
+    /// What a workload of the scheduler, whose numbers these are, holds is given back.
+    pub fn release(&mut self, scheduler: &Scheduler, workload: &WorkloadKey) {
+        let Some(reservation) =
+            scheduler.workloads.find(workload).and_then(|id| scheduler.workloads.get(id).reservation())
+        else {
+            return;
+        };
+        for (_, slot, amount) in reservation.charged() {
+            self.usage.remove(&scheduler.tree.forest.quota, slot, amount);
+        }
+    }
+
+    /// What a ClusterQueue could still use of a flavor's resource in this snapshot, at least zero; `None` if the
+    /// scheduler, whose numbers these are, has no such quota.
+    pub fn available(
+        &self,
+        scheduler: &Scheduler,
+        queue: &str,
+        flavor: &str,
+        resource: &str,
+    ) -> Option<Amount> {
+        let node: NodeId = scheduler.queues[scheduler.queue_index.get(queue)?.at()].node;
+        let pair = scheduler.names.find_pair(flavor, resource)?;
+        let slot = scheduler.tree.forest.node(node).slot(pair)?;
+        self.usage.has(slot).then(|| scheduler.tree.forest.quota.available(&self.usage, slot))
+    }
+
+    /// What a ClusterQueue used of a flavor's resource in this snapshot.
+    pub fn used(&self, scheduler: &Scheduler, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
+        let node: NodeId = scheduler.queues[scheduler.queue_index.get(queue)?.at()].node;
+        let slot = scheduler.tree.forest.node(node).slot(scheduler.names.find_pair(flavor, resource)?)?;
+        self.usage.has(slot).then(|| clamp(self.usage.get(slot)))
+    }
+}

@@ -1,0 +1,143 @@
+//! Rows that nothing refers to any more are found and given out again, so that tables are as long as what is alive needs, whatever came
+//! and went: tenants make LocalQueues, and Workloads that name queues and resources, by the thousand under ever new names.
+//!
+//! When a table has grown by half since it was last looked through, and something was removed or replaced since, everything that is alive is
+//! walked once, which costs as much as making it did. References are not counted, and decisions do not depend on which ids things have.
+
+use std::collections::BTreeSet;
+
+use super::Scheduler;
+use crate::Name;
+use crate::cluster_queue::ClusterQueue;
+use crate::intern::{LocalId, NodeId, QueueId, UsedNames};
+use crate::local_queue::LocalQueue;
+use crate::tables::{TABLES, TableSize};
+
+impl Scheduler {
+    /// How long each table is.
+    pub(crate) fn sizes(&self) -> [TableSize; TABLES] {
+        let [flavors, resources, pairs] = self.names.sizes();
+        let queues = TableSize { rows: self.queues.len(), free: self.free_queues.len() };
+        let locals = TableSize { rows: self.locals.len(), free: self.free_locals.len() };
+        [flavors, resources, pairs, self.tree.forest.size(), self.tree.forest.quota.size(), queues, locals]
+    }
+
+    /// Looks for dead rows if a table has become long. No id is in the caller's hands.
+    pub(crate) fn sweep_if_due(&mut self) {
+        if self.sweeps.may_find_any() && self.sweeps.is_due(self.sizes()) {
+            self.sweep();
+            self.sweeps.done(self.sizes());
+        }
+    }
+
+    /// Forgets all rows that nothing refers to.
+    pub(crate) fn sweep(&mut self) {
+        // Trees are what specs say, and hold no memory of what they were.
+        self.refresh();
+        let nodes = self.sweep_queues();
+        self.sweep_locals();
+        self.sweep_forest(&nodes);
+        self.sweep_names();
+    }
+
+    /// Forgets ClusterQueues without an object, to which neither LocalQueues nor Workloads refer; returns their nodes.
+    fn sweep_queues(&mut self) -> Vec<NodeId> {
+        let mut used = BTreeSet::new();
+        for (_, workload) in self.workloads.iter() {
+            used.extend(workload.reservation().map(|reservation| reservation.queue));
+            used.extend(workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0));
+        }
+        let is_dead = |id: QueueId| {
+            let queue = &self.queues[id.at()];
+            queue.spec.is_none() && queue.locals.is_empty() && !used.contains(&id)
+        };
+        let dead: Vec<QueueId> = self.queue_index.values().copied().filter(|&id| is_dead(id)).collect();
+        let mut nodes = Vec::new();
+        for id in dead {
+            // Classes that failed may be remembered without a member.
+            self.flush_queue(id);
+            let node = self.queues[id.at()].node;
+            let row = ClusterQueue::new(Name::from(""), node);
+            let old = std::mem::replace(&mut self.queues[id.at()], row);
+            self.queue_index.swap_remove(&old.name);
+            self.free_queues.push(id);
+            nodes.push(node);
+        }
+        nodes
+    }
+
+    /// Forgets LocalQueues without an object, to which no Workload refers.
+    fn sweep_locals(&mut self) {
+        let mut used: BTreeSet<LocalId> = self.workloads.iter().map(|(_, workload)| workload.local).collect();
+        used.extend(self.queues.iter().flat_map(|queue| queue.pending.locals()));
+        let is_dead = |id: LocalId| {
+            let local = &self.locals[id.at()];
+            local.spec.is_none() && !local.ledger.has_charges() && !used.contains(&id)
+        };
+        let dead: Vec<LocalId> = self.local_index.values().copied().filter(|&id| is_dead(id)).collect();
+        for id in dead {
+            let row = LocalQueue::new(Name::from(""), Name::from(""));
+            let old = std::mem::replace(&mut self.locals[id.at()], row);
+            if let Some(of_namespace) = self.namespace_locals.get_mut(&old.namespace) {
+                of_namespace.retain(|other| *other != id);
+                if of_namespace.is_empty() {
+                    self.namespace_locals.swap_remove(&old.namespace);
+                }
+            }
+            self.local_index.swap_remove(&(old.namespace, old.name));
+            self.free_locals.push(id);
+        }
+    }
+
+    /// Forgets nodes and slots.
+    fn sweep_forest(&mut self, queues: &[NodeId]) {
+        // The status of a Cohort that is gone may have to be told still.
+        let kept = |id: NodeId| self.changed_nodes.has(id.at());
+        let usage = self.workloads.iter().filter_map(|(_, workload)| workload.reservation());
+        let used = usage.flat_map(|reservation| &reservation.usage).map(|&(_, slot, _)| slot);
+        let tree = &mut self.tree;
+        let (gone, lost) = tree.forest.sweep(&mut tree.usage, queues, kept, used);
+        for id in gone {
+            tree.lendable.forget(id);
+            self.loops.outside_change(id);
+            self.began_to_borrow.retain(|(node, _)| *node != id);
+        }
+        for root in lost {
+            tree.lendable.rebuild(&tree.forest, &self.names, root);
+        }
+    }
+
+    /// Forgets names of flavors and resources, and pairs.
+    fn sweep_names(&mut self) {
+        let mut used = UsedNames::default();
+        let existing = self.flavors.iter().flatten().filter_map(|spec| self.names.find_flavor(&spec.name));
+        used.flavors.extend(existing);
+        used.resources.extend(self.pods);
+        used.resources.extend(self.shapes.resources());
+        used.resources.extend(self.tree.lendable.resources());
+        used.pairs.extend(self.tree.forest.pairs());
+        used.pairs.extend(self.capacity.pairs());
+        used.pairs.extend(self.began_to_borrow.iter().map(|(_, pair)| *pair));
+        for queue in &self.queues {
+            for group in &queue.groups {
+                used.resources.extend(&group.covered);
+                used.flavors.extend(&group.flavors);
+                used.pairs.extend(group.pairs.iter().flatten());
+            }
+            used.pairs.extend(queue.admitted_usage.keys());
+        }
+        for local in &self.locals {
+            used.resources.extend(local.ledger.resources());
+            used.pairs.extend(local.usage.keys());
+        }
+        for (_, workload) in self.workloads.iter() {
+            let usage = workload.reservation().into_iter().flat_map(|reservation| &reservation.usage);
+            used.pairs.extend(usage.map(|&(pair, _, _)| pair));
+            used.resources.extend(workload.last_assignment.iter().flat_map(|last| last.resources()));
+        }
+        self.names.retain(used);
+    }
+}
+
+#[cfg(test)]
+mod tests;

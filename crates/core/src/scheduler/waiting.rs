@@ -1,0 +1,173 @@
+//! Pending workloads are in the queue that their LocalQueue points to: in the heap, or out of it until a backoff ends
+//! (docs/reference/06-algorithm.md 6.4).
+
+use std::collections::BTreeSet;
+
+use super::Scheduler;
+use crate::cluster_queue::ClusterQueue;
+use crate::intern::{LocalId, QueueId, WorkloadId};
+use crate::matching::selects;
+use crate::queue::{ClassKey, Placement};
+use crate::spec::Time;
+use crate::workloads::{Place, Waiting};
+
+/// Where a workload waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueuePosition {
+    pub(crate) queue: QueueId,
+    /// It is in the heap.
+    active: bool,
+    /// It is the queue's remembered preemptor.
+    preemptor: bool,
+}
+
+impl Scheduler {
+    /// Where a workload waits, if it does.
+    pub(crate) fn queue_position(&self, id: WorkloadId) -> Option<QueuePosition> {
+        let (queue, class) = self.workloads.get(id).waiting()?.at?;
+        let pending = &self.queues[queue.at()].pending;
+        let active = pending.placement(class, &self.workloads.order_key(id)) == Some(Placement::Active);
+        Some(QueuePosition { queue, active, preemptor: pending.preemptor() == Some(id) })
+    }
+
+    pub(crate) fn unqueue(&mut self, id: WorkloadId, waiting: &Waiting) {
+        if let Some(at) = waiting.requeue_at {
+            self.wakeups.remove(&(at, id));
+        }
+        if let Some((queue, class)) = waiting.at {
+            let key = self.workloads.order_key(id);
+            let pending = &mut self.queues[queue.at()].pending;
+            pending.remove(class, &key);
+            pending.forget_preemptor(id);
+            self.left_class(queue, class);
+        }
+    }
+
+    /// Puts a waiting workload into the queue that its LocalQueue points to, if that is open. If it `was` there before, it
+    /// stays the preemptor that goes first; and if it was in the heap, it stays there, even if its class has failed meanwhile.
+    pub(crate) fn queue_pending(&mut self, id: WorkloadId, was: Option<QueuePosition>, now: Time) {
+        let workload = self.workloads.get(id);
+        let Some(waiting) = workload.waiting() else { return };
+        let local = workload.local;
+        let (requeue_at, held_back) = (waiting.requeue_at.filter(|&at| at > now), waiting.requeued_false);
+        self.locals[local.at()].pending.insert(id);
+        self.changed_locals.mark(local.at());
+        let Some(queue) = self.locals[local.at()].target() else { return };
+        let class = self.class_key(id, queue);
+        let key = self.workloads.order_key(id);
+        let placement = if requeue_at.is_some() || held_back { Placement::OnHold } else { Placement::Active };
+        let pending = &mut self.queues[queue.at()].pending;
+        let class = pending.ensure_class(class);
+        let was = was.filter(|was| was.queue == queue);
+        let inadmissible =
+            pending.push(class, key, placement, was.is_some_and(|was| was.active)) != placement;
+        if was.is_some_and(|was| was.preemptor) {
+            pending.remember_preemptor(id);
+        }
+        // A newcomer of a class that failed is not evaluated: it gets the decision about its class. One that failed for the same
+        // reason itself, and comes back after a backoff, keeps its own decision.
+        if let Some(decision) = pending.failed(class).filter(|_| inadmissible) {
+            let workload = self.workloads.get_mut(id);
+            if workload.decision.as_ref().map(|own| own.reason) != Some(decision.reason) {
+                workload.decision = Some(decision);
+            }
+        }
+        if let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place {
+            waiting.at = Some((queue, class));
+        }
+        if let Some(at) = requeue_at {
+            self.wakeups.insert((at, id));
+        }
+        self.sync_ready(queue);
+    }
+
+    fn class_key(&self, id: WorkloadId, queue: QueueId) -> ClassKey {
+        let workload = self.workloads.get(id);
+        let by_local = self.orders_by_usage(&self.queues[queue.at()]);
+        ClassKey {
+            shape: workload.shape,
+            priority: workload.priority,
+            local: by_local.then_some(workload.local),
+        }
+    }
+
+    /// Admission fair sharing orders this queue (docs/reference/06-algorithm.md 6.9).
+    pub(crate) fn orders_by_usage(&self, queue: &ClusterQueue) -> bool {
+        self.config.gates.admission_fair_sharing
+            && self.config.admission_fair_sharing.is_some()
+            && queue.spec.as_ref().is_some_and(|spec| spec.usage_based_fair_sharing)
+    }
+
+    /// Queues the waiting workloads of a LocalQueue anew. The inadmissible workloads of the queues that they leave and join are tried again.
+    pub(crate) fn requeue_members(&mut self, local: LocalId) {
+        let members: Vec<WorkloadId> = self.locals[local.at()].pending.iter().copied().collect();
+        let left: BTreeSet<QueueId> =
+            members.iter().filter_map(|&id| self.queue_position(id)).map(|position| position.queue).collect();
+        for id in members {
+            self.requeue_one(id);
+        }
+        for queue in left.into_iter().chain(self.locals[local.at()].target()) {
+            self.flush_around(queue);
+        }
+        self.changed_locals.mark(local.at());
+    }
+
+    /// Queues the waiting workloads of a ClusterQueue anew.
+    pub(crate) fn requeue_queue(&mut self, queue: QueueId) {
+        self.flush_queue(queue);
+        let members: Vec<WorkloadId> =
+            self.queues[queue.at()].pending.iter().map(|(_, key, _)| key.id).collect();
+        for id in members {
+            self.requeue_one(id);
+        }
+    }
+
+    fn requeue_one(&mut self, id: WorkloadId) {
+        let was = self.queue_position(id);
+        let Place::Pending(waiting) = &self.workloads.get(id).place else { return };
+        let waiting = waiting.clone();
+        self.unqueue(id, &waiting);
+        if let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place {
+            waiting.at = None;
+        }
+        // Backoffs that are over are not kept in `wakeups`, so one that is has not ended.
+        self.queue_pending(id, was, Time(i64::MIN));
+    }
+
+    /// When the first backoff of an inadmissible workload ends, a second pass is due, or a sample of admission fair sharing is.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        let backoff = self.wakeups.first().map(|&(at, _)| at);
+        [backoff, self.second_passes.next(), self.next_sample()].into_iter().flatten().min()
+    }
+
+    /// Queues the workloads whose backoff ended by `now`, makes due second passes heads of the next cycle, and takes the samples of admission fair sharing that are due.
+    pub fn wake(&mut self, now: Time) {
+        self.refresh();
+        while let Some(&(at, id)) = self.wakeups.first().filter(|&&(at, _)| at <= now) {
+            self.wakeups.remove(&(at, id));
+            let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place else { continue };
+            waiting.requeue_at = None;
+            let waiting = waiting.clone();
+            let was = self.queue_position(id);
+            self.unqueue(id, &waiting);
+            self.queue_pending(id, was, now);
+        }
+        self.second_passes.wake(now);
+        self.sample(now);
+    }
+
+    /// Whether the namespace of a workload matches the queue's selector (docs/reference/06-algorithm.md 6.2). A namespace that is not
+    /// known has no labels.
+    pub(crate) fn namespace_matches(&self, id: WorkloadId, queue: QueueId) -> bool {
+        let Some(selector) =
+            self.queues[queue.at()].spec.as_ref().and_then(|spec| spec.namespace_selector.as_ref())
+        else {
+            return false;
+        };
+        if selector.match_labels.is_empty() && selector.expressions.is_empty() {
+            return true;
+        }
+        let labels = self.namespaces.get(&self.workloads.get(id).key.namespace);
+        selects(selector, labels.map_or(&[], Vec::as_slice))
+    }
+}

@@ -1,0 +1,14 @@
+//! Counters of the work done.
+
+/// Counters since the scheduler was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Cycles run.
+    pub cycles: u64,
+    /// Flavor assignments computed, each probe of a partial admission included.
+    pub evaluations: u64,
+    /// Searches for victims, those for a single resource included.
+    pub preemption_searches: u64,
+    /// Nodes of cohort trees that were worked out anew because a spec in the tree changed.
+    pub rebuilt_nodes: u64,
+}

@@ -1,0 +1,451 @@
+//! The report as one self-contained page: which job ran when, usage against quota, queue depth. No network, light and dark.
+//!
+//! Large worlds are aggregated: above [`MOST_BARS`] bars, or [`MOST_ROWS`] rows of one queue, jobs are not drawn singly,
+//! and only the [`MOST_QUEUES`] queues with the most waiting get pictures.
+
+mod curve;
+mod frame;
+mod svg;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use sluice_sim::duration::show;
+use sluice_sim::report::{QueueReport, Report};
+use sluice_sim::series::{Point, SlotKey, steps};
+use sluice_sim::{Hold, HoldEnd, JobRecord, Record, TimelineEntry, TimelineEvent, show_amount};
+
+use crate::table::figures;
+use curve::{Step, own_steps, thinned};
+use svg::{Svg, colour, escape};
+
+/// The most bars on a page.
+const MOST_BARS: usize = 6000;
+/// The most rows of one queue.
+const MOST_ROWS: usize = 120;
+/// The most queues with pictures.
+const MOST_QUEUES: usize = 60;
+/// The most lines of the timeline.
+const MOST_LINES: usize = 2000;
+/// Pixels per row of jobs.
+const ROW: i64 = 18;
+/// Pixels of a curve's height.
+const CURVE: i64 = 90;
+
+/// What drawing needs to know.
+struct Page<'a> {
+    record: &'a Record,
+    report: &'a Report,
+    end: i64,
+    slots: BTreeMap<SlotKey, Vec<Point>>,
+    /// The colour of each flavor.
+    colours: BTreeMap<Arc<str>, usize>,
+    /// The entries of each job.
+    entries: Vec<Vec<&'a TimelineEntry>>,
+    bars: usize,
+}
+
+/// The page. `end` in milliseconds from the beginning.
+pub fn page(record: &Record, report: &Report, end: i64) -> String {
+    let slots = steps(record, end);
+    let flavors: BTreeSet<Arc<str>> = slots.keys().map(|(_, flavor, _)| Arc::clone(flavor)).collect();
+    let mut entries = vec![Vec::new(); record.jobs.len()];
+    for entry in &record.entries {
+        if let Some(job) = entry.job {
+            entries[job].push(entry);
+        }
+    }
+    let bars = record.jobs.iter().map(|j| j.holds.len().max(1)).sum();
+    let colours = flavors.into_iter().enumerate().map(|(i, flavor)| (flavor, i)).collect();
+    let page = Page { record, report, end, slots, colours, entries, bars };
+    page.whole()
+}
+
+impl Page<'_> {
+    fn whole(&self) -> String {
+        let mut text = self.head();
+        text.push_str("<h2>Usage against quota</h2>\n");
+        text.push_str(&self.key());
+        for flavor in &self.report.flavors {
+            let steps = self.total(&flavor.flavor, &flavor.resource);
+            let title = format!("{} of {}", flavor.resource, flavor.flavor);
+            let used = flavor.utilisation.map_or(String::new(), |u| format!(" <span>{u:.1} % used</span>"));
+            let _ = write!(text, "<div class=\"card\"><h3>{}{used}</h3>", escape(&title));
+            text.push_str(&self.usage(&steps, &flavor.flavor, &flavor.resource, &title));
+            text.push_str("</div>\n");
+        }
+        text.push_str("<h2>Queues</h2>\n");
+        text.push_str(&self.queue_table());
+        for queue in self.drawn_queues() {
+            text.push_str(&self.queue(queue));
+        }
+        text.push_str(&self.timeline());
+        frame::document(&text)
+    }
+
+    fn head(&self) -> String {
+        let t = &self.report.totals;
+        let mut text = format!(
+            "<h1>Simulation</h1><p>{} from {}, seed {}</p><div class=\"tiles\">",
+            show(self.end),
+            escape(&self.report.start),
+            self.report.seed
+        );
+        let tiles = [
+            (t.submitted, "submitted"),
+            (t.admitted, "admitted"),
+            (t.finished, "finished"),
+            (t.failed, "failed"),
+            (t.running, "running at the end"),
+            (t.waiting, "waiting at the end"),
+            (usize::try_from(t.preemptions).unwrap_or(usize::MAX), "preemptions"),
+            (t.refused, "refused"),
+        ];
+        for (count, what) in tiles {
+            let _ = write!(text, "<div class=\"tile\"><b>{count}</b><span>{what}</span></div>");
+        }
+        text.push_str("</div>\n");
+        text
+    }
+
+    fn key(&self) -> String {
+        let mut text = "<div class=\"key\">".to_owned();
+        for (flavor, number) in &self.colours {
+            let _ = write!(text, "<span><i class=\"{}\"></i>{}</span>", colour(*number), escape(flavor));
+        }
+        text.push_str(
+            "<span>pale: borrowed, so lent by others</span><span><i class=\"quota\"></i>nominal quota</span>\
+             <span><i class=\"line\"></i>waiting</span>\
+             <span><svg viewBox=\"-6 -6 12 12\"><path class=\"mark\" d=\"M-4-4l8 8m0-8l-8 8\"/></svg>preempted</span></div>\n",
+        );
+        text
+    }
+
+    /// The steps of a flavor and resource over all nodes.
+    fn total(&self, flavor: &str, resource: &str) -> Vec<Step> {
+        let of = |key: &SlotKey| *key.1 == *flavor && *key.2 == *resource;
+        let mut moves: BTreeMap<i64, (i64, i64, i64)> = BTreeMap::new();
+        for (_, points) in self.slots.iter().filter(|(key, _)| of(key)) {
+            let mut before = (0, 0, 0);
+            for (point, borrowed) in own_steps(points) {
+                let delta = moves.entry(point.at).or_default();
+                delta.0 += point.used - before.0;
+                delta.1 = delta.1.saturating_add(point.nominal.saturating_sub(before.1));
+                delta.2 += borrowed - before.2;
+                before = (point.used, point.nominal, borrowed);
+            }
+        }
+        let (mut last, mut lent) = (Point { at: 0, used: 0, nominal: 0 }, 0);
+        let step = |(at, (used, nominal, borrowed)): (i64, (i64, i64, i64))| {
+            last = Point { at, used: last.used + used, nominal: last.nominal.saturating_add(nominal) };
+            lent += borrowed;
+            (last, lent)
+        };
+        moves.into_iter().map(step).collect()
+    }
+
+    /// Usage as areas, nominal quota as a dashed line.
+    fn usage(&self, steps: &[Step], flavor: &str, resource: &str, label: &str) -> String {
+        let steps = thinned(steps, self.end);
+        let most = steps.iter().map(|(p, _)| p.used.max(p.nominal)).max().unwrap_or(0).max(1);
+        let height = |amount: i64| {
+            let h = i128::from(amount.clamp(0, most)) * i128::from(CURVE) / i128::from(most);
+            i64::try_from(h).unwrap_or(CURVE)
+        };
+        let mut svg = Svg::new(CURVE + 28, self.end);
+        let top = 8;
+        let colour = self.colours.get(flavor).copied();
+        for (i, (point, borrowed)) in steps.iter().enumerate() {
+            let until = steps.get(i + 1).map_or(self.end, |(p, _)| p.at);
+            let (x, right) = (svg.x(point.at), svg.x(until));
+            if right <= x || point.used <= 0 {
+                continue;
+            }
+            let own = height(point.used - borrowed);
+            let all = height(point.used);
+            let tip = format!(
+                "{} – {}\nused {} of nominal {}{}",
+                show(point.at),
+                show(until),
+                show_amount(resource, point.used),
+                show_amount(resource, point.nominal),
+                match *borrowed {
+                    0 => String::new(),
+                    borrowed => format!("\nborrowed (lent by others) {}", show_amount(resource, borrowed)),
+                }
+            );
+            if own > 0 {
+                svg.rect("used", colour, (x, top + CURVE - own, right - x, own), &tip);
+            }
+            if all > own {
+                svg.rect("borrowed", colour, (x, top + CURVE - all, right - x, all - own), &tip);
+            }
+        }
+        let line: Vec<_> = steps.iter().map(|(p, _)| (p.at, top + CURVE - height(p.nominal))).collect();
+        svg.steps("nominal", &line);
+        svg.label(top + 4, &show_amount(resource, most));
+        svg.label(top + CURVE + 4, "0");
+        // The dashed line says how much it is, where neither end of the scale does.
+        let last = steps.last().map_or(0, |(p, _)| p.nominal);
+        if (16..CURVE - 16).contains(&height(last)) {
+            svg.label(top + CURVE - height(last) + 4, &show_amount(resource, last));
+        }
+        svg.axis(top + CURVE);
+        svg.finish(&format!("usage of {label} over time"))
+    }
+
+    /// The queues that get pictures: those with jobs, the most waiting first where there are too many.
+    fn drawn_queues(&self) -> Vec<&QueueReport> {
+        let mut queues: Vec<_> = self.report.queues.iter().filter(|q| q.jobs > 0).collect();
+        if queues.len() > MOST_QUEUES {
+            queues.sort_by(|a, b| {
+                let weight = |q: &QueueReport| (q.waiting, q.jobs);
+                b.wait.p90.total_cmp(&a.wait.p90).then(weight(b).cmp(&weight(a))).then(a.name.cmp(&b.name))
+            });
+            queues.truncate(MOST_QUEUES);
+        }
+        queues
+    }
+
+    fn queue_table(&self) -> String {
+        let mut text = "<div class=\"card\"><table><tr><th>Queue</th><th>Cohort</th>".to_owned();
+        let heads = [
+            "Jobs",
+            "Admitted",
+            "Finished",
+            "Running",
+            "Waiting",
+            "Wait p50",
+            "p90",
+            "max",
+            "Preempted",
+            "Preempts",
+            "Work lost",
+        ];
+        for head in heads {
+            let _ = write!(text, "<th class=\"n\">{head}</th>");
+        }
+        text.push_str("</tr>\n");
+        for q in &self.report.queues {
+            let _ = write!(
+                text,
+                "<tr><td>{}</td><td>{}</td>",
+                escape(&q.name),
+                escape(q.cohort.as_deref().unwrap_or("–"))
+            );
+            for cell in figures(q) {
+                let _ = write!(text, "<td class=\"n\">{cell}</td>");
+            }
+            text.push_str("</tr>\n");
+        }
+        text.push_str("</table></div>\n");
+        text
+    }
+
+    fn queue(&self, queue: &QueueReport) -> String {
+        let mut jobs: Vec<usize> = (0..self.record.jobs.len())
+            .filter(|i| self.record.jobs[*i].cluster_queue.as_ref() == Some(&queue.name))
+            .collect();
+        jobs.sort_by_key(|i| (self.record.jobs[*i].submitted, *i));
+        let mut text = format!(
+            "<details class=\"card\" open><summary>{} <span>{} jobs, {} waiting at the end</span></summary>\n",
+            escape(&queue.name),
+            queue.jobs,
+            queue.waiting
+        );
+        let rows = self.rows(&jobs);
+        if self.bars <= MOST_BARS && rows.len() <= MOST_ROWS {
+            text.push_str("<h3>Jobs</h3>\n");
+            text.push_str(&self.gantt(&rows, &queue.name));
+        } else {
+            let _ = write!(text, "<p>{} jobs are too many to draw each.</p>", jobs.len());
+        }
+        text.push_str("<h3>Queue depth</h3>\n");
+        text.push_str(&self.depth(&jobs, &queue.name));
+        for slot in &queue.usage {
+            let key = (Arc::clone(&queue.name), Arc::clone(&slot.flavor), Arc::clone(&slot.resource));
+            let Some(points) = self.slots.get(&key) else { continue };
+            let title = format!("{} of {}", slot.resource, slot.flavor);
+            let _ = write!(text, "<h3>{}</h3>", escape(&title));
+            text.push_str(&self.usage(
+                &own_steps(points),
+                &slot.flavor,
+                &slot.resource,
+                &format!("{title} by {}", queue.name),
+            ));
+        }
+        text.push_str("</details>\n");
+        text
+    }
+
+    /// Until when a job takes part.
+    fn until(&self, job: &JobRecord) -> i64 {
+        job.finished.unwrap_or(self.end)
+    }
+
+    /// Jobs that do not overlap share a row.
+    fn rows(&self, jobs: &[usize]) -> Vec<Vec<usize>> {
+        let mut rows: Vec<(i64, Vec<usize>)> = Vec::new();
+        // With few jobs each has a row and its name.
+        let share = jobs.len() > 40;
+        for &index in jobs {
+            let job = &self.record.jobs[index];
+            let free = if share { rows.iter_mut().find(|(until, _)| *until <= job.submitted) } else { None };
+            match free {
+                Some((until, row)) => {
+                    *until = self.until(job);
+                    row.push(index);
+                }
+                None => rows.push((self.until(job), vec![index])),
+            }
+            if rows.len() > MOST_ROWS {
+                break;
+            }
+        }
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    fn gantt(&self, rows: &[Vec<usize>], queue: &str) -> String {
+        let bottom = ROW * i64::try_from(rows.len()).unwrap_or(0) + 4;
+        let mut svg = Svg::new(bottom + 20, self.end);
+        let mut y = 2;
+        for row in rows {
+            if let [only] = row[..] {
+                svg.name(y + 12, &self.record.jobs[only].name);
+            }
+            for &index in row {
+                self.job(&mut svg, index, y);
+            }
+            y += ROW;
+        }
+        svg.axis(bottom);
+        svg.finish(&format!("jobs of {queue} over time"))
+    }
+
+    /// One job: a grey line while it waits, a bar while it holds quota, a cross where it lost it.
+    fn job(&self, svg: &mut Svg, index: usize, y: i64) {
+        let job = &self.record.jobs[index];
+        let middle = y + ROW / 2;
+        let mut since = job.submitted;
+        for hold in &job.holds {
+            svg.wait(since, hold.from, middle, &self.waiting_tip(index, since, hold.from));
+            let to = hold.to.unwrap_or(self.end);
+            let (x, right) = (svg.x(hold.from), svg.x(to));
+            let colour = hold.holdings.first().and_then(|h| self.colours.get(&h.flavor)).copied();
+            svg.rect("bar", colour, (x, y + 2, right - x, ROW - 4), &self.hold_tip(job, hold, to));
+            if hold.end == HoldEnd::Preempted {
+                let at = hold.evicted.unwrap_or(to);
+                svg.cross(at, middle, &self.eviction_tip(index, at));
+            }
+            since = to;
+        }
+        if job.finished.is_none() && job.holds.last().is_none_or(|h| h.to.is_some()) {
+            svg.wait(since, self.end, middle, &self.waiting_tip(index, since, self.end));
+        }
+    }
+
+    fn hold_tip(&self, job: &JobRecord, hold: &Hold, to: i64) -> String {
+        let got: Vec<_> = hold
+            .holdings
+            .iter()
+            .map(|h| format!("{} {} of {}", show_amount(&h.resource, h.amount), h.resource, h.flavor))
+            .collect();
+        let end = match hold.end {
+            HoldEnd::Open => "still running",
+            HoldEnd::Finished if job.success => "finished",
+            HoldEnd::Finished => "failed",
+            HoldEnd::Preempted => "preempted",
+            HoldEnd::Evicted => "evicted",
+        };
+        format!(
+            "{} (priority {})\n{} – {}: {end}\n{}",
+            job.key(),
+            job.priority,
+            show(hold.from),
+            show(to.min(self.end)),
+            got.join(", ")
+        )
+    }
+
+    fn waiting_tip(&self, index: usize, from: i64, to: i64) -> String {
+        let job = &self.record.jobs[index];
+        let mut text =
+            format!("{} (priority {})\nwaits {} – {}", job.key(), job.priority, show(from), show(to));
+        let within = self.entries[index].iter().filter(|e| (from..=to).contains(&e.at));
+        for entry in within.filter(|e| matches!(e.what, TimelineEvent::Waiting { .. })).take(4) {
+            let _ = write!(text, "\n{}: {}", show(entry.at), entry.what.details());
+        }
+        text
+    }
+
+    fn eviction_tip(&self, index: usize, at: i64) -> String {
+        let found = self.entries[index]
+            .iter()
+            .find(|e| e.at == at && matches!(e.what, TimelineEvent::Preempted { .. }));
+        let why = found.map(|e| e.what.details()).unwrap_or_default();
+        format!("{}\npreempted at {} {why}", self.record.jobs[index].key(), show(at))
+    }
+
+    /// How many jobs wait.
+    fn depth(&self, jobs: &[usize], queue: &str) -> String {
+        let mut moves: BTreeMap<i64, i64> = BTreeMap::from([(0, 0)]);
+        for job in jobs.iter().map(|i| &self.record.jobs[*i]) {
+            *moves.entry(job.submitted).or_default() += 1;
+            for hold in &job.holds {
+                *moves.entry(hold.from).or_default() -= 1;
+                if let Some(to) = hold.to.filter(|_| hold.end != HoldEnd::Finished) {
+                    *moves.entry(to).or_default() += 1;
+                }
+            }
+            let without =
+                job.finished.filter(|_| job.holds.last().is_none_or(|h| h.end != HoldEnd::Finished));
+            if let Some(finished) = without {
+                *moves.entry(finished).or_default() -= 1;
+            }
+        }
+        let mut waiting = 0;
+        let step = |(at, delta): (i64, i64)| {
+            waiting += delta;
+            (Point { at, used: waiting, nominal: 0 }, 0)
+        };
+        let steps: Vec<_> = moves.into_iter().map(step).collect();
+        let steps = thinned(&steps, self.end);
+        let most = steps.iter().map(|(p, _)| p.used).max().unwrap_or(0).max(1);
+        let high = 40;
+        let mut svg = Svg::new(high + 28, self.end);
+        for (i, (point, _)) in steps.iter().enumerate() {
+            let until = steps.get(i + 1).map_or(self.end, |(p, _)| p.at);
+            let (x, right) = (svg.x(point.at), svg.x(until));
+            if point.used > 0 && right > x {
+                let h = (point.used * high / most).max(1);
+                let tip = format!("{} – {}\n{} waiting", show(point.at), show(until), point.used);
+                svg.rect("depth", None, (x, 8 + high - h, right - x, h), &tip);
+            }
+        }
+        svg.label(12, &most.to_string());
+        svg.axis(8 + high);
+        svg.finish(&format!("waiting jobs of {queue} over time"))
+    }
+
+    fn timeline(&self) -> String {
+        let lines = &self.report.timeline;
+        let mut text = format!(
+            "<details class=\"card\"><summary>Timeline <span>{} events{}</span></summary><table>\n",
+            lines.len(),
+            if lines.len() > MOST_LINES { format!(", the first {MOST_LINES} shown") } else { String::new() }
+        );
+        for (entry, line) in self.record.entries.iter().zip(lines).take(MOST_LINES) {
+            let _ = writeln!(
+                text,
+                "<tr><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"t\">{}</td></tr>",
+                show(entry.at),
+                entry.what.word(),
+                escape(line.job.as_deref().unwrap_or("–")),
+                escape(&entry.what.details())
+            );
+        }
+        text.push_str("</table></details>\n");
+        text
+    }
+}

@@ -1,0 +1,225 @@
+//! What differs from kind to kind: each kind implements [`Adapter`] in a folder of its own, and [`of`] lists them.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
+
+use crate::job::Job;
+use crate::jobset::JobSet;
+use crate::object::finished;
+use crate::patch::{Patch, Step, nested};
+use crate::scheduling::StartError;
+use crate::webhook::{Context, Meta, Violations};
+
+/// The pods of a job that share a template, as the job's controller makes them.
+#[derive(Clone, Debug)]
+pub struct PodGroup<'a> {
+    /// The name of its pod set, as the object has it: `main` where there is only one.
+    pub name: &'a str,
+    /// Where its template is: a JSON pointer.
+    pub pointer: String,
+    /// The pod template.
+    pub template: &'a Value,
+    /// How many parts the job's controller makes of it, each of which has the pods; 1 for a kind without parts.
+    pub replicas: i32,
+    /// How many pods a part has at a time.
+    pub parallel: i32,
+    /// How many pods of a part have to succeed.
+    pub completions: i32,
+    /// The node label by which each part takes whole groups of nodes.
+    pub exclusive: Option<&'a str>,
+}
+
+impl PodGroup<'_> {
+    /// Pods at a time, in all.
+    pub fn count(&self) -> i32 {
+        self.replicas.saturating_mul(self.parallel)
+    }
+
+    /// Its template's path as messages have it: `spec.replicatedJobs[0].template.spec.template`.
+    pub fn path(&self) -> String {
+        path_of(&self.pointer)
+    }
+}
+
+/// A JSON pointer as messages have it: `spec.replicatedJobs[0].template` for `/spec/replicatedJobs/0/template`.
+pub fn path_of(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        if part.parse::<usize>().is_ok() {
+            path.extend(["[", part, "]"]);
+        } else {
+            path.extend([if path.is_empty() { "" } else { "." }, part]);
+        }
+    }
+    path
+}
+
+/// A state of a job that its controller writes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All pods run.
+    Running {
+        /// Since when.
+        since: Timestamp,
+        /// Whether they are ready.
+        ready: bool,
+    },
+    /// It has no pods.
+    Idle,
+    /// It ended.
+    Ended {
+        /// When.
+        at: Timestamp,
+        /// Whether it succeeded; else it ran for too long.
+        success: bool,
+    },
+}
+
+/// What an object of a kind is held against before any webhook sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schema {
+    /// `batch/v1` Job, the whole object.
+    Job,
+    /// The template of a batch Job: `metadata` and `spec`.
+    JobTemplate,
+    /// A pod template.
+    PodTemplate,
+}
+
+/// One kind: how its objects are read, started and stopped.
+pub(crate) trait Adapter: Sync {
+    /// The kind.
+    fn kind(&self) -> JobKind;
+
+    /// The job as the engine sees it.
+    fn observe(&self, object: &Value) -> JobView;
+
+    /// The one patch that starts it: see [`crate::start`].
+    fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError>;
+
+    /// The writes that stop it: see [`crate::stop`].
+    fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step>;
+
+    /// Its pods, in the order of its pod sets.
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>>;
+
+    /// Its status in this state, as its controller writes it.
+    fn status(&self, object: &Value, state: State) -> Value;
+
+    /// The field that suspends it.
+    fn suspend_path(&self) -> &'static [&'static str] {
+        &["spec", "suspend"]
+    }
+
+    /// Whether it is suspended, as its user or its controller sees it.
+    fn is_suspended(&self, object: &Value) -> bool {
+        at(object, self.suspend_path()) == &Value::Bool(true)
+    }
+
+    /// How it ended, if it did.
+    fn finished(&self, object: &Value) -> Option<JobFinished> {
+        let integration = self.kind().integration();
+        finished(&object["status"], integration.succeeded, integration.failed)
+    }
+
+    /// For so many seconds it may run at most, by its own spec.
+    fn deadline_seconds(&self, _object: &Value) -> Option<i64> {
+        None
+    }
+
+    /// The merge patch that lowers its number of pods, where its user can do that.
+    fn with_pods(&self, _pods: i32) -> Option<Value> {
+        None
+    }
+
+    /// Whether workload slices can be made of it (annotation `elastic-job`).
+    fn is_elastic(&self) -> bool {
+        false
+    }
+
+    /// What its objects must look like, part by part, each with its JSON pointer.
+    fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
+        self.pod_groups(object).into_iter().map(|group| (group.pointer, Schema::PodTemplate)).collect()
+    }
+
+    /// The rules for its objects besides those for every kind.
+    fn validate(&self, _change: &Change<'_>, _violations: &mut Violations, _context: &Context<'_>) {}
+}
+
+/// A new or changed object.
+pub(crate) struct Change<'a> {
+    /// As it is to be.
+    pub object: &'a Value,
+    /// What all kinds have.
+    pub meta: &'a Meta,
+    /// As it was.
+    pub old: Option<(&'a Value, &'a Meta)>,
+}
+
+/// Every kind's adapter.
+static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [&Job, &JobSet];
+
+/// The adapter of a kind.
+pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
+    let found = ADAPTERS.iter().find(|adapter| adapter.kind() == kind);
+    *found.expect("a test finds an adapter for every kind")
+}
+
+/// The value at a path; null where there is none.
+pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |value, key| &value[*key])
+}
+
+/// The write that suspends a job of which nothing has to be restored.
+pub(crate) fn suspend(view: &JobView) -> Step {
+    let body = nested(of(view.job.kind).suspend_path(), json!(true));
+    Step { subresource: None, patch: Patch::Merge(body).pinned(&view.resource_version) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_adapter() {
+        for kind in JobKind::ALL {
+            assert_eq!(of(kind).kind(), kind);
+        }
+    }
+
+    #[test]
+    fn a_kind_reads_the_states_that_it_writes() {
+        let job = json!({"spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}});
+        for kind in JobKind::ALL {
+            let mut value = job.clone();
+            value["spec"]["replicatedJobs"] =
+                json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
+            let now = Timestamp::UNIX_EPOCH;
+            let view = |state: State| {
+                let mut value = value.clone();
+                value["status"] = of(kind).status(&value, state);
+                assert_eq!(of(kind).finished(&value), of(kind).observe(&value).finished);
+                of(kind).observe(&value)
+            };
+            let running = view(State::Running { since: now, ready: true });
+            assert!(running.active && running.pods_ready && running.finished.is_none());
+            let idle = view(State::Idle);
+            assert!(!idle.active && !idle.pods_ready);
+            for success in [true, false] {
+                let ended = view(State::Ended { at: now, success });
+                assert!(!ended.active);
+                assert_eq!(ended.finished.unwrap().success, success);
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_template_reads_as_in_messages() {
+        let jobset = json!({"spec": {"replicatedJobs": [{"name": "x"}]}});
+        let groups = of(JobKind::JOB_SET).pod_groups(&jobset);
+        assert_eq!(groups[0].path(), "spec.replicatedJobs[0].template.spec.template");
+        let job = json!({});
+        assert_eq!(of(JobKind::JOB).pod_groups(&job)[0].path(), "spec.template");
+    }
+}

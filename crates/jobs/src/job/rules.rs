@@ -1,0 +1,74 @@
+//! The rules of batch Jobs alone: partial admission (docs/reference/07-integrations.md 7.2).
+
+use serde_json::Value;
+use sluice_api::gates::Gate;
+use sluice_api::labels;
+
+use crate::adapter::Change;
+use crate::object::int;
+use crate::webhook::{Context, Violations, annotation_path};
+
+/// Counts and their annotations, if the write sets any of them. A job that runs with fewer pods than it asked for is
+/// not suspended; stopping it first suspends it and restores its counts later: neither may be refused.
+pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+    let (object, meta) = (change.object, change.meta);
+    let spec = &object["spec"];
+    let counts = |object: &Value| {
+        let spec = ["parallelism", "completions", "completionMode"].map(|key| object["spec"][key].clone());
+        let annotations = &object["metadata"]["annotations"];
+        let keys = [labels::JOB_MIN_PARALLELISM, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM];
+        (spec, keys.map(|key| annotations[key].clone()))
+    };
+    let unchanged = change.old.is_some_and(|(old, _)| counts(old) == counts(object));
+    if unchanged || !meta.suspended || !context.gates.enabled(Gate::PartialAdmission) {
+        return;
+    }
+    let parallelism = int(&spec["parallelism"]).unwrap_or(1);
+    if let Some(text) = meta.annotations.get(labels::JOB_MIN_PARALLELISM) {
+        let path = annotation_path(labels::JOB_MIN_PARALLELISM);
+        match text.parse::<i32>() {
+            Err(_) => violations.invalid(&path, text, "must be an integer"),
+            Ok(least) if least < 1 || least >= parallelism => {
+                let message = format!("should be between 1 and {}", parallelism.saturating_sub(1).max(0));
+                violations.invalid(&path, text, &message);
+            }
+            Ok(_) => {}
+        }
+    }
+    if let Some(text) = meta.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM) {
+        let path = annotation_path(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
+        match text.as_str() {
+            "true" => {
+                if spec["completionMode"] != "Indexed" {
+                    violations.invalid(&path, text, "should not be enabled for NonIndexed jobs");
+                }
+                if int(&spec["completions"]).unwrap_or(parallelism) != parallelism {
+                    violations.invalid(
+                        "spec.completions",
+                        &spec["completions"].to_string(),
+                        &format!("should be equal to parallelism when {path} is true"),
+                    );
+                }
+            }
+            "false" => {}
+            _ => violations.invalid(&path, text, "must be true or false"),
+        }
+    }
+}
+
+/// A job that runs, and may run with fewer pods, keeps its number of pods.
+pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+    let Some((old, before)) = change.old else { return };
+    let (new, after) = (change.object, change.meta);
+    let partial = context.gates.enabled(Gate::PartialAdmission)
+        && before.annotations.contains_key(labels::JOB_MIN_PARALLELISM);
+    if !partial || before.suspended || after.suspended {
+        return;
+    }
+    if int(&old["spec"]["parallelism"]) != int(&new["spec"]["parallelism"]) {
+        violations.forbidden(
+            "spec.parallelism",
+            "cannot change when partial admission is enabled and the job is not suspended",
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! The adapter of jobset.x-k8s.io/v1alpha2 JobSet (docs/reference/07-integrations.md 7.1 and 7.2).
+
+use serde_json::{Value, json};
+use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::labels;
+use sluice_api::v1beta2::PodSetTopologyRequest;
+
+use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::affinity::Wish;
+use crate::job;
+use crate::object;
+use crate::patch::{Patch, Step};
+use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_operations};
+
+/// The label of a pod with its index in its Job.
+const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The label of a pod with the index of its Job in the replicated Job.
+const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+
+/// The adapter of JobSets.
+pub(crate) struct JobSet;
+
+impl Adapter for JobSet {
+    fn kind(&self) -> JobKind {
+        JobKind::JOB_SET
+    }
+
+    fn observe(&self, object: &Value) -> JobView {
+        observe(object)
+    }
+
+    fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        start(view, infos)
+    }
+
+    fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+        stop(view, infos)
+    }
+
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        let of = |(index, job): (usize, &'a Value)| PodGroup {
+            name: name(job),
+            replicas: replicas(job),
+            exclusive: exclusive_key(job, &object["metadata"]),
+            ..job::pod_group(&job["template"]["spec"], &format!("/spec/replicatedJobs/{index}/template/spec"))
+        };
+        replicated_jobs(object).iter().enumerate().map(of).collect()
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        status(object, state)
+    }
+
+    fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
+        let of = |index| (format!("/spec/replicatedJobs/{index}/template"), Schema::JobTemplate);
+        (0..replicated_jobs(object).len()).map(of).collect()
+    }
+}
+
+fn replicated_jobs(jobset: &Value) -> &[Value] {
+    jobset["spec"]["replicatedJobs"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn status(jobset: &Value, state: State) -> Value {
+    let (active, ready, succeeded) = match state {
+        State::Running { ready, .. } => (true, ready, false),
+        State::Idle => (false, false, false),
+        State::Ended { success, .. } => (false, false, success),
+    };
+    let count = |job: &Value, yes: bool| if yes { replicas(job) } else { 0 };
+    let one = |job: &Value| {
+        json!({
+            "name": job["name"], "active": count(job, active), "ready": count(job, ready),
+            "succeeded": count(job, succeeded), "failed": 0, "suspended": 0,
+        })
+    };
+    let jobs: Value = replicated_jobs(jobset).iter().map(one).collect();
+    match state {
+        State::Ended { at, success: true } => json!({
+            "replicatedJobsStatus": jobs,
+            "conditions": object::ended("Completed", "AllJobsCompleted", "jobset completed successfully", at),
+        }),
+        State::Ended { at, success: false } => json!({
+            "replicatedJobsStatus": jobs,
+            "conditions": object::ended("Failed", "FailedJobs", "jobset failed", at),
+        }),
+        State::Running { .. } | State::Idle => json!({"replicatedJobsStatus": jobs}),
+    }
+}
+
+/// A JobSet as the engine sees it.
+fn observe(jobset: &Value) -> JobView {
+    let (spec, status) = (&jobset["spec"], &jobset["status"]);
+    let mut view = object::from_metadata(JobKind::JOB_SET, jobset);
+    view.suspended = spec["suspend"] == true;
+    let statuses: &[Value] = status["replicatedJobsStatus"].as_array().map_or(&[], Vec::as_slice);
+    let number = |status: &Value, key: &str| status[key].as_i64().unwrap_or(0);
+    view.active = statuses.iter().any(|status| number(status, "active") > 0);
+    view.finished = object::finished(status, "Completed", "Failed");
+    // While replicated Jobs start in order, it says `True` until the last has started.
+    if spec["startupPolicy"]["startupPolicyOrder"] != "InOrder" {
+        view.suspended_condition = object::suspended_condition(status);
+    }
+    view.restarts = status["restarts"].as_i64().unwrap_or(0);
+    let jobs = replicated_jobs(jobset);
+    let replicas: i64 = jobs.iter().map(|job| i64::from(replicas(job))).sum();
+    let ready: i64 = statuses
+        .iter()
+        .map(|status| number(status, "ready").saturating_add(number(status, "succeeded")))
+        .sum();
+    view.pods_ready = ready >= replicas;
+    view.reclaimable = jobs.iter().filter_map(|job| reclaimable(job, statuses)).collect();
+    object::set_pod_sets(
+        &mut view,
+        jobs.iter().enumerate().map(|(index, job)| pod_set(index, job, &jobset["metadata"])).collect(),
+    );
+    view
+}
+
+fn name(job: &Value) -> &str {
+    job["name"].as_str().unwrap_or_default()
+}
+
+fn replicas(job: &Value) -> i32 {
+    object::int(&job["replicas"]).unwrap_or(1).max(0)
+}
+
+fn pods_per_replica(job: &Value) -> i32 {
+    object::pods_of_job_spec(&job["template"]["spec"])
+}
+
+fn pod_set(index: usize, job: &Value, jobset: &Value) -> Result<JobPodSet, String> {
+    let count = replicas(job).saturating_mul(pods_per_replica(job));
+    let path = format!("spec.replicatedJobs[{index}].template.spec.template");
+    let mut pod_set = object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])?;
+    pod_set.exclusive_topology = exclusive_topology(job, jobset);
+    pod_set.topology_request = Some(Box::new(numbered(job)));
+    Ok(pod_set)
+}
+
+/// Each pod has an index in its replica, and each replica one in its replicated Job.
+fn numbered(job: &Value) -> PodSetTopologyRequest {
+    PodSetTopologyRequest {
+        pod_index_label: Some(JOB_COMPLETION_INDEX.to_owned()),
+        sub_group_index_label: Some(JOB_INDEX.to_owned()),
+        sub_group_count: Some(replicas(job)),
+        ..PodSetTopologyRequest::default()
+    }
+}
+
+/// One group of nodes per replica: the annotation of the replicated Job's template, else that of the JobSet.
+fn exclusive_key<'a>(job: &'a Value, jobset: &'a Value) -> Option<&'a str> {
+    let key = JobKind::JOB_SET.integration().exclusive_topology?;
+    let of = |metadata: &'a Value| metadata["annotations"][key].as_str();
+    of(&job["template"]["metadata"]).or_else(|| of(jobset))
+}
+
+fn exclusive_topology(job: &Value, jobset: &Value) -> Option<ExclusiveTopology> {
+    let key = exclusive_key(job, jobset)?.to_owned();
+    Some(ExclusiveTopology { key, replicas: replicas(job) })
+}
+
+/// The pods of the replicas that succeeded.
+fn reclaimable(job: &Value, statuses: &[Value]) -> Option<(String, i32)> {
+    let status = statuses.iter().find(|status| name(status) == name(job))?;
+    let succeeded = object::int(&status["succeeded"])?.clamp(0, replicas(job));
+    let pods = succeeded.saturating_mul(pods_per_replica(job));
+    (pods > 0).then(|| (name(job).to_ascii_lowercase(), pods))
+}
+
+/// The one patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods than its replicas that have not
+/// succeeded need.
+fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+    let mut operations = Vec::new();
+    for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
+        let needed = still_needed(view, pod_set);
+        if !(needed..=pod_set.count).contains(&info.count) {
+            return Err(StartError::Count { pod_set: pod_set.name.clone(), admitted: info.count, needed });
+        }
+        let target = merged(pod_set, &with_wish(view, pod_set, info))?;
+        let has_metadata = pod_set.has_template_metadata;
+        operations.extend(template_operations(&template(index), has_metadata, &pod_set.scheduling, &target));
+    }
+    operations.push(suspend_operation(false));
+    Ok(Patch::Json(operations).pinned(&view.resource_version))
+}
+
+/// The node affinity to add as an annotation: the affinity of the templates cannot change. What the template says itself stays.
+fn with_wish(view: &JobView, pod_set: &JobPodSet, info: &PodSetInfo) -> PodSetInfo {
+    let mut info = info.clone();
+    let adds = info.scheduling.affinity.take().and_then(|affinity| affinity.node_affinity);
+    let asks = pod_set.scheduling.annotations.contains_key(labels::NODE_AFFINITY);
+    if let Some(node_affinity) = adds.filter(|_| !asks) {
+        let wish = json!(Wish { restarts: view.restarts, node_affinity }).to_string();
+        info.scheduling.annotations.insert(labels::NODE_AFFINITY.to_owned(), wish);
+    }
+    info
+}
+
+/// The one patch that stops a JobSet and restores its templates: JobSet's webhook accepts changed templates with
+/// `suspend: true` in the same write.
+fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+    let mut operations = vec![suspend_operation(true)];
+    for (index, pod_set) in view.pod_sets.iter().enumerate() {
+        let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
+        let target = restored(pod_set, info, &[]);
+        let has_metadata = pod_set.has_template_metadata;
+        operations.extend(template_operations(&template(index), has_metadata, &pod_set.scheduling, &target));
+    }
+    let step = Step { subresource: None, patch: Patch::Json(operations) };
+    vec![step.pinned(&view.resource_version)]
+}
+
+fn template(index: usize) -> String {
+    format!("/spec/replicatedJobs/{index}/template/spec/template")
+}
+
+/// `add` also replaces a field that exists.
+fn suspend_operation(suspend: bool) -> Value {
+    json!({"op": "add", "path": "/spec/suspend", "value": suspend})
+}

@@ -1,0 +1,256 @@
+//! The objects of a cluster that a simulation begins with. Who calls lists them: here is which, and what is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_engine::Kind;
+
+use crate::{Manifest, Observed, Source, queue_of};
+
+/// The kinds that say how there is to be queued, queues before jobs.
+const SETTINGS: [Kind; 12] = [
+    Kind::Namespace,
+    Kind::ResourceFlavor,
+    Kind::ProvisioningRequestConfig,
+    Kind::AdmissionCheck,
+    Kind::Topology,
+    Kind::Cohort,
+    Kind::ClusterQueue,
+    Kind::LocalQueue,
+    Kind::WorkloadPriorityClass,
+    Kind::PriorityClass,
+    Kind::LimitRange,
+    Kind::RuntimeClass,
+];
+/// The kinds that are queued. Workloads come first: a job whose Workload is not there yet would get a second one.
+fn queued() -> impl Iterator<Item = Kind> {
+    [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(JobKind::ALL.map(Kind::Job))
+}
+
+/// Pods that are bound and have not ended, as a field selector in a URL.
+const BOUND: &str =
+    "&fieldSelector=spec.nodeName%21%3D%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+/// With more namespaces than this, one list of all is cheaper than a list of each.
+const MOST_NAMESPACES: usize = 16;
+
+/// How much of the cluster is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent<'a> {
+    /// Everything.
+    All,
+    /// What a LocalQueue's jobs share quota with: the tree of cohorts above its ClusterQueue. Nodes are left out, since
+    /// admission looks at quota.
+    Around {
+        /// The LocalQueue's namespace.
+        namespace: &'a str,
+        /// The LocalQueue.
+        local_queue: &'a str,
+    },
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// Objects, each with its status.
+    pub objects: Vec<Manifest>,
+    /// What is known of jobs that have ended.
+    pub observed: Vec<Observed>,
+}
+
+/// Reads the objects of the simulated kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), and
+/// finds none of a kind that the cluster does not have.
+///
+/// # Errors
+/// When listing fails.
+pub async fn read<E, F>(extent: Extent<'_>, list: impl Fn(String, &'static str) -> F) -> Result<Live, E>
+where
+    F: Future<Output = Result<Vec<Value>, E>>,
+{
+    let list = |kind: Kind, namespace: Option<&str>| {
+        list(kind.collection(kind.version(), namespace), if kind == Kind::Pod { BOUND } else { "" })
+    };
+    let mut live = Live::default();
+    for kind in SETTINGS {
+        live.take(kind, list(kind, None).await?);
+    }
+    let queues = match extent {
+        Extent::All => {
+            live.take(Kind::Node, list(Kind::Node, None).await?);
+            None
+        }
+        Extent::Around { namespace, local_queue } => Some(live.reduce(namespace, local_queue)),
+    };
+    let namespaces: Option<BTreeSet<&str>> =
+        queues.as_ref().map(|q| q.iter().map(|(ns, _)| ns.as_str()).collect());
+    for kind in queued() {
+        let mut found = Vec::new();
+        match &namespaces {
+            Some(few) if few.len() <= MOST_NAMESPACES => {
+                for namespace in few {
+                    found.extend(list(kind, Some(namespace)).await?);
+                }
+            }
+            _ => found = list(kind, None).await?,
+        }
+        if let Some(queues) = &queues {
+            found.retain(|object| queues.contains(&place(object)));
+        }
+        live.take(kind, found);
+    }
+    if queues.is_none() && live.objects.iter().any(wants_pods) {
+        live.take(Kind::Pod, list(Kind::Pod, None).await?);
+    }
+    Ok(live)
+}
+
+/// Whether a manager watches pods because of an object: for Hotswap.
+fn wants_pods(manifest: &Manifest) -> bool {
+    manifest.object["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true
+}
+
+/// Namespace and LocalQueue of what is queued.
+fn place(object: &Value) -> (String, String) {
+    (text(&object["metadata"]["namespace"]), queue_of(object).to_owned())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+impl Live {
+    fn take(&mut self, kind: Kind, found: Vec<Value>) {
+        for (index, mut object) in found.into_iter().enumerate() {
+            object["kind"] = Value::from(kind.as_str());
+            object["apiVersion"] = Value::from(kind.api_version());
+            if matches!(kind, Kind::Job(_)) && is_child(&object) {
+                continue;
+            }
+            self.observed.extend(Observed::of(kind, &object));
+            if is_over(&object) {
+                continue;
+            }
+            let source = Source { file: kind.plural().to_owned(), document: index + 1 };
+            self.objects.push(Manifest { source, kind, object });
+        }
+    }
+
+    /// Leaves out the queues that share no quota with a LocalQueue's, and gives the LocalQueues that do.
+    fn reduce(&mut self, namespace: &str, local_queue: &str) -> BTreeSet<(String, String)> {
+        let of = |kind: Kind| self.objects.iter().filter(move |m| m.kind == kind).map(|m| &m.object);
+        let name = |object: &Value| text(&object["metadata"]["name"]);
+        let parents: BTreeMap<String, String> =
+            of(Kind::Cohort).map(|c| (name(c), text(&c["spec"]["parentName"]))).collect();
+        let cohorts: BTreeMap<String, String> =
+            of(Kind::ClusterQueue).map(|q| (name(q), text(&q["spec"]["cohortName"]))).collect();
+        let target = |object: &Value| text(&object["spec"]["clusterQueue"]);
+        let own = of(Kind::LocalQueue)
+            .find(|q| name(q) == local_queue && text(&q["metadata"]["namespace"]) == namespace)
+            .map(target)
+            .unwrap_or_default();
+        let root = |queue: &str| cohorts.get(queue).filter(|c| !c.is_empty()).map(|c| top(c, &parents));
+        let own_root = root(&own);
+        let shares = |queue: &str| queue == own || (own_root.is_some() && root(queue) == own_root);
+        let tree: BTreeSet<String> = cohorts.keys().filter(|queue| shares(queue)).cloned().collect();
+        let places = of(Kind::LocalQueue)
+            .filter(|q| tree.contains(&target(q)))
+            .map(|q| (text(&q["metadata"]["namespace"]), name(q)))
+            .collect();
+        self.objects.retain(|m| match m.kind {
+            Kind::ClusterQueue => tree.contains(&text(&m.object["metadata"]["name"])),
+            Kind::LocalQueue => tree.contains(&text(&m.object["spec"]["clusterQueue"])),
+            _ => true,
+        });
+        places
+    }
+}
+
+/// The uppermost cohort above one. In a cycle, which has none, the first name of it stands for all.
+fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
+    let mut seen = BTreeSet::new();
+    let mut at = cohort.to_owned();
+    while seen.insert(at.clone()) {
+        match parents.get(&at).filter(|parent| !parent.is_empty()) {
+            Some(parent) => at.clone_from(parent),
+            None => return at,
+        }
+    }
+    let mut cycle = BTreeSet::from([at.clone()]);
+    while let Some(parent) = parents.get(&at)
+        && cycle.insert(parent.clone())
+    {
+        at.clone_from(parent);
+    }
+    cycle.pop_first().unwrap_or_default()
+}
+
+/// What has ended, or is about to go, has no future.
+fn is_over(object: &Value) -> bool {
+    let over = ["Finished", "Complete", "Completed", "Failed"];
+    let conditions = object["status"]["conditions"].as_array();
+    let ended = conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c["status"] == "True" && c["type"].as_str().is_some_and(|t| over.contains(&t)));
+    ended || object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// The jobs of a JobSet are played with it.
+fn is_child(object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    owners.into_iter().flatten().any(|o| o["controller"] == true && o["kind"] == "JobSet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_over_and_what_is_played_with_its_owner_is_left_out() {
+        assert!(is_over(&json!({"status": {"conditions": [{"type": "Finished", "status": "True"}]}})));
+        assert!(!is_over(&json!({"status": {"conditions": [{"type": "Admitted", "status": "True"}]}})));
+        assert!(is_child(
+            &json!({"metadata": {"ownerReferences": [{"controller": true, "kind": "JobSet"}]}})
+        ));
+        assert!(!is_child(&json!({"metadata": {}})));
+    }
+
+    #[test]
+    fn a_job_s_surroundings_are_the_queues_that_it_shares_quota_with() {
+        let mut live = Live::default();
+        let named =
+            |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec});
+        live.take(
+            Kind::Cohort,
+            vec![named("left", json!({"parentName": "top"})), named("right", json!({"parentName": "top"}))],
+        );
+        let queues = [("a", "left"), ("b", "right"), ("c", "elsewhere"), ("d", "")];
+        live.take(Kind::ClusterQueue, queues.map(|(q, c)| named(q, json!({"cohortName": c}))).into());
+        live.take(
+            Kind::LocalQueue,
+            queues.map(|(q, _)| named(&format!("to-{q}"), json!({"clusterQueue": q}))).into(),
+        );
+        let place = |name: &str| ("ns".to_owned(), name.to_owned());
+        assert_eq!(live.clone().reduce("ns", "to-a"), BTreeSet::from([place("to-a"), place("to-b")]));
+        assert_eq!(live.clone().reduce("ns", "to-d"), BTreeSet::from([place("to-d")]));
+        assert!(live.clone().reduce("ns", "none").is_empty());
+        live.reduce("ns", "to-c");
+        let left: Vec<_> = live
+            .objects
+            .iter()
+            .filter(|m| m.kind == Kind::ClusterQueue)
+            .map(|m| text(&m.object["metadata"]["name"]))
+            .collect();
+        assert_eq!(left, ["c"]);
+    }
+
+    #[test]
+    fn cohorts_in_a_cycle_are_one_tree() {
+        let parents = [("a", "b"), ("b", "c"), ("c", "b")].map(|(x, y)| (x.to_owned(), y.to_owned())).into();
+        assert_eq!(
+            (top("a", &parents).as_str(), top("b", &parents).as_str(), top("c", &parents).as_str()),
+            ("b", "b", "b")
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! The kinds that commands are about, as people name them: by their names and Kueue's short names.
+
+use sluice_api::job::JobKind;
+use sluice_engine::Kind;
+
+/// The group of Kueue's kinds.
+const GROUP: &str = "kueue.x-k8s.io";
+
+/// The kind that a word names: `wl`, `workloads`, `workloads.kueue.x-k8s.io`, `workloads.v1beta2.kueue.x-k8s.io`.
+pub fn named(word: &str) -> Option<Kind> {
+    let word = word.to_ascii_lowercase();
+    let word = match word.split_once('.') {
+        Some((word, group)) if group == GROUP || group.split_once('.').is_some_and(|(_, g)| g == GROUP) => {
+            word
+        }
+        Some(_) => return None,
+        None => &word,
+    };
+    Some(match word {
+        "clusterqueue" | "clusterqueues" | "cq" => Kind::ClusterQueue,
+        "localqueue" | "localqueues" | "lq" | "queue" | "queues" => Kind::LocalQueue,
+        "resourceflavor" | "resourceflavors" | "rf" | "flavor" | "flavors" => Kind::ResourceFlavor,
+        "workload" | "workloads" | "wl" | "kwl" | "kueueworkload" | "kueueworkloads" => Kind::Workload,
+        "cohort" | "cohorts" | "co" => Kind::Cohort,
+        "topology" | "topologies" | "topo" => Kind::Topology,
+        "admissioncheck" | "admissionchecks" | "ac" => Kind::AdmissionCheck,
+        "provisioningrequestconfig" | "provisioningrequestconfigs" | "prc" => Kind::ProvisioningRequestConfig,
+        "workloadpriorityclass" | "workloadpriorityclasses" | "wpc" => Kind::WorkloadPriorityClass,
+        _ => return None,
+    })
+}
+
+/// The kind that a word names, if it is one that is explained.
+pub fn explained(word: &str) -> Option<Kind> {
+    let word = word.to_ascii_lowercase();
+    let job = JobKind::ALL.into_iter().find(|k| k.kind().eq_ignore_ascii_case(&word) || k.plural() == word);
+    job.map(Kind::Job).or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_go_by_all_their_names() {
+        for (words, kind) in [
+            ("cq ClusterQueues clusterqueue.kueue.x-k8s.io", Kind::ClusterQueue),
+            ("lq queue queues localqueues.v1beta1.kueue.x-k8s.io", Kind::LocalQueue),
+            ("rf flavor flavors resourceflavor", Kind::ResourceFlavor),
+            ("wl kwl kueueworkload kueueworkloads workload workloads.kueue.x-k8s.io", Kind::Workload),
+            ("co cohorts", Kind::Cohort),
+            ("topo topology", Kind::Topology),
+            ("wpc", Kind::WorkloadPriorityClass),
+        ] {
+            for word in words.split_whitespace() {
+                assert_eq!(named(word), Some(kind), "{word}");
+            }
+        }
+        assert_eq!((named("pods"), named("workloads.example.com")), (None, None));
+    }
+
+    /// The definitions that the chart installs say which short names there are.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
+    fn every_short_name_of_the_definitions_is_known() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/sluice/files/crds");
+        let mut seen = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let names: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+            let names = &names["spec"]["names"];
+            let kind = names["kind"].as_str().unwrap();
+            // They are only stored: no command is about them.
+            if kind.starts_with("MultiKueue") {
+                continue;
+            }
+            for short in names["shortNames"].as_array().into_iter().flatten() {
+                let short = short.as_str().unwrap();
+                assert_eq!(named(short).map(Kind::as_str), Some(kind), "{short}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 5, "{seen}");
+    }
+}
