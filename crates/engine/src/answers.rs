@@ -89,6 +89,11 @@ impl Engine {
         {
             entry.unchecked = false;
         }
+        if open.object.kind == Kind::Workload
+            && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
+        {
+            entry.inherited = false;
+        }
         if open.purpose == Purpose::Read && open.object.kind == Kind::Workload {
             self.settle_reservation(&workload_key(&open.object));
         }

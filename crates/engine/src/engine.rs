@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_core::{Name, Scheduler, WorkloadKey};
 
 use crate::config::EngineConfig;
 use crate::effect::Effect;
 use crate::ingest;
+use crate::ingest::workload::is;
 use crate::input::{Input, Kind, ObjectRef};
 use crate::outbox::Outbox;
 use crate::world::{JobKey, World, workload_ref};
@@ -355,7 +357,10 @@ impl Engine {
         if !self.decides() {
             return;
         }
-        self.dirty.workloads.extend(self.world.workloads.keys().cloned());
+        for (key, entry) in &mut self.world.workloads {
+            entry.inherited = is(&entry.object.status, Type::Admitted);
+            self.dirty.workloads.insert(key.clone());
+        }
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());
         self.mark_all_statuses();
         self.mark_terminating();

@@ -77,6 +77,8 @@ pub(crate) struct WorkloadEntry {
     pub uncertain: bool,
     /// Its reservation may not be ours: it appeared while we led, and whether it fits has not been checked yet.
     pub unchecked: bool,
+    /// It was admitted before we led, and nothing was written or read of it since: a late write of the former leader may have evicted it.
+    pub inherited: bool,
     /// When we reserved the quota that it holds.
     pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare.
@@ -271,6 +273,7 @@ impl World {
                 decision: None,
                 uncertain: false,
                 unchecked: false,
+                inherited: false,
                 reserved_by_us: None,
                 retry: Retry::default(),
                 message_at: None,

@@ -5,7 +5,7 @@ mod model;
 use model::build::job;
 use model::{Cluster, condition, told};
 use serde_json::{Value, json};
-use sluice_engine::{Kind, Purpose, WriteError};
+use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 /// Two jobs, the second of which preempts the first; the first runs again when the second is done.
 fn play(cut_after: Option<usize>) -> (Cluster, usize) {
@@ -213,4 +213,62 @@ fn a_job_that_a_former_leader_starts_late_is_stopped_if_its_quota_was_given_away
     c.advance(400);
     assert!(!c.api.job("late").view.suspended);
     assert_eq!(c.notes("Started").len(), 2);
+}
+
+/// A job that is admitted and not started yet, and its eviction by a former leader that is still under way when the next one has listed.
+fn eviction_under_way() -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.priority_class("high", 1000);
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.fail.push_back((Purpose::StartJob, WriteError::Refused("not now".to_owned())));
+    c.api.add_job(job("team-a", "low", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(condition(&c.workload("low"), "Admitted"), "True");
+    c.slow = Some(Purpose::Evict);
+    let mut high = job("team-a", "high", "lq", 1, "1");
+    high.workload_priority_class = Some("high".to_owned());
+    c.api.add_job(high);
+    c.settle();
+    c.slow = None;
+    c.restart();
+    c
+}
+
+#[test]
+fn a_job_that_a_former_leader_evicts_late_is_not_started() {
+    let mut c = eviction_under_way();
+    let starts = |c: &Cluster| {
+        let of_low = |(object, purpose): &&(ObjectRef, Purpose)| {
+            &*object.name == "low" && *purpose == Purpose::StartJob
+        };
+        c.writes.iter().filter(of_low).count()
+    };
+    let before = starts(&c);
+    c.arrive();
+    // Its watch shows the eviction later.
+    c.blind = Some(Kind::Workload);
+    c.settle();
+    assert_eq!(starts(&c), before);
+    assert!(c.api.job("low").view.suspended);
+    assert!(!c.api.job("high").view.suspended, "its quota is given to the other");
+}
+
+#[test]
+fn a_job_that_a_former_leader_admitted_starts_once_its_workload_can_be_read() {
+    for error in [WriteError::Transient("not reached".to_owned()), WriteError::NotFound("it went".to_owned())]
+    {
+        let mut c = Cluster::plain();
+        c.api.simple("1", &json!({}));
+        c.fail.push_back((Purpose::StartJob, WriteError::Refused("not now".to_owned())));
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        c.settle();
+        c.restart();
+        c.fail.push_back((Purpose::Read, error.clone()));
+        c.settle();
+        assert!(c.api.job("a").view.suspended, "{error:?}");
+        c.advance(10);
+        if matches!(error, WriteError::Transient(_)) {
+            assert!(!c.api.job("a").view.suspended);
+        }
+    }
 }

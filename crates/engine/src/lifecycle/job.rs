@@ -20,7 +20,7 @@ use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{About, event, normal};
-use crate::world::JobKey;
+use crate::world::{JobKey, workload_ref};
 
 impl Engine {
     /// Does the next thing that a job needs.
@@ -292,7 +292,7 @@ impl Engine {
             }
             let entry = &self.world.workloads[workload];
             if is(entry.status(), Type::Admitted) {
-                if !view.ending {
+                if !view.ending && !self.read_inherited(workload) {
                     self.start_job(key, view, workload);
                 }
                 return;
@@ -315,6 +315,16 @@ impl Engine {
             return self.stop_job(key, view, infos, "The job was moved to another LocalQueue", &[]);
         }
         self.sync_spec(key, view, workload);
+    }
+
+    /// Reads a Workload that a former leader admitted before its job starts; says whether it must be waited for. An eviction that the
+    /// former leader sent last may have come after our list, and no version connects it with the job.
+    fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
+        let Some(entry) = self.world.workloads.get_mut(workload).filter(|entry| entry.inherited) else {
+            return false;
+        };
+        entry.open = Some(self.outbox.write(workload_ref(workload), Purpose::Read, Write::Read, Vec::new()));
+        true
     }
 
     /// Starts a job: the flavors' labels and tolerations, and `suspend: false`, in one patch.
