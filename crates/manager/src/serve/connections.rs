@@ -35,6 +35,8 @@ pub struct Patience {
     pub sending: Duration,
     /// How long a new connection is left alone before it gives way to a newer one: its request may be on the way.
     pub settling: Duration,
+    /// How long a request may hold memory before it gives way to a larger one.
+    pub holding: Duration,
 }
 
 impl Default for Patience {
@@ -47,6 +49,7 @@ impl Default for Patience {
             receiving: Duration::from_secs(15),
             sending: Duration::from_secs(30),
             settling: Duration::from_millis(100),
+            holding: Duration::from_secs(1),
         }
     }
 }
@@ -70,6 +73,8 @@ pub type Id = u64;
 struct Connection {
     phase: Phase,
     since: Instant,
+    /// The bytes of memory that its request holds.
+    held: usize,
     shed: bool,
     /// Notified when the phase changes and when the connection is shed.
     news: Arc<Notify>,
@@ -105,7 +110,10 @@ impl Connections {
         let (id, news) = (self.next, Arc::new(Notify::new()));
         self.next += 1;
         let news_of = Arc::clone(&news);
-        self.open.insert(id, Connection { phase: Phase::Opening, since: now, shed: false, news: news_of });
+        self.open.insert(
+            id,
+            Connection { phase: Phase::Opening, since: now, held: 0, shed: false, news: news_of },
+        );
         (id, news)
     }
 
@@ -144,16 +152,7 @@ impl Connections {
     /// Ends the connection that is missed least: among those of the first phase, the one that has been in it longest. One whose
     /// request is being answered never gives way. Whether there was one: if not, one may settle soon, or be done.
     pub fn shed(&mut self, now: Instant) -> bool {
-        self.shed_first(now, |_, phase| phase < Phase::Answering)
-    }
-
-    /// Ends the connection that has been receiving or sending longest, but for `this` one: it holds memory.
-    pub fn shed_slowest(&mut self, this: Id, now: Instant) -> bool {
-        self.shed_first(now, |id, phase| id != this && matches!(phase, Phase::Receiving | Phase::Sending))
-    }
-
-    fn shed_first(&mut self, now: Instant, may: impl Fn(Id, Phase) -> bool) -> bool {
-        let open = self.open.iter_mut().filter(|(id, c)| !c.shed && may(**id, c.phase));
+        let open = self.open.iter_mut().filter(|(_, c)| !c.shed && c.phase < Phase::Answering);
         let Some((_, first)) = open.min_by_key(|(id, c)| (c.phase, c.since, **id)) else { return false };
         let age = now.saturating_duration_since(first.since);
         if first.phase == Phase::Opening && age < self.patience.settling {
@@ -162,6 +161,44 @@ impl Connections {
         first.shed = true;
         first.news.notify_one();
         true
+    }
+
+    /// The request of a connection holds so many bytes of memory now.
+    pub fn hold(&mut self, id: Id, bytes: usize) {
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.held = bytes;
+        }
+    }
+
+    /// Ends connections that hold `missing` bytes together, so that `this` one can hold them in addition to its own; the largest
+    /// product of bytes and time first. A connection gives way if it is receiving or sending, and holds more than `this` one will, or
+    /// has held it for [`Patience::holding`]: a small request that is under way never gives way to another small one. Whether enough
+    /// give way.
+    pub fn make_room(&mut self, this: Id, missing: usize, now: Instant) -> bool {
+        let patience = self.patience.holding;
+        let total = self.open.get(&this).map_or(0, |c| c.held).saturating_add(missing);
+        let age = |c: &Connection| now.saturating_duration_since(c.since);
+        let mut may: Vec<_> = self
+            .open
+            .iter_mut()
+            .filter(|(id, c)| **id != this && matches!(c.phase, Phase::Receiving | Phase::Sending))
+            .filter(|(_, c)| c.held > 0 && (c.held > total || age(c) >= patience))
+            .map(|(_, c)| c)
+            .collect();
+        may.sort_by_key(|c| std::cmp::Reverse(c.held as u128 * age(c).as_micros().max(1)));
+        let mut freed = 0_usize;
+        for connection in may {
+            if freed >= missing {
+                break;
+            }
+            // One that was shed before gives back what it holds, too.
+            freed = freed.saturating_add(connection.held);
+            if !connection.shed {
+                connection.shed = true;
+                connection.news.notify_one();
+            }
+        }
+        freed >= missing
     }
 }
 
@@ -209,15 +246,54 @@ mod tests {
         assert_ne!(connections.lifetime(used, start), Lifetime::Over);
     }
 
+    /// Connections that have been receiving since these seconds and hold so many bytes.
+    fn receiving(start: Instant, all: &[(u64, usize)]) -> (Connections, Vec<Id>) {
+        let mut connections = Connections::new(Patience::default());
+        let ids = all.iter().map(|&(since, bytes)| {
+            let (id, _) = connections.add(start);
+            connections.enter(id, Phase::Receiving, at(start, since));
+            connections.hold(id, bytes);
+            id
+        });
+        let ids = ids.collect();
+        (connections, ids)
+    }
+
+    fn over(connections: &Connections, ids: &[Id], now: Instant) -> Vec<usize> {
+        (0..ids.len()).filter(|n| connections.lifetime(ids[*n], now) == Lifetime::Over).collect()
+    }
+
     #[test]
-    fn what_holds_memory_gives_way_oldest_first_but_not_the_one_that_asks() {
-        let (mut connections, start) = (Connections::new(Patience::default()), Instant::now());
-        let ids: Vec<_> = (0..4).map(|_| connections.add(start).0).collect();
-        connections.enter(ids[1], Phase::Receiving, at(start, 1));
-        connections.enter(ids[2], Phase::Receiving, at(start, 2));
-        assert!(connections.shed_slowest(ids[1], at(start, 3)));
-        assert_eq!(connections.lifetime(ids[2], at(start, 3)), Lifetime::Over);
-        assert!(!connections.shed_slowest(ids[1], at(start, 3)), "only idle ones are left");
+    fn what_holds_most_for_longest_gives_way_and_no_more_of_them_than_needed() {
+        let start = Instant::now();
+        let (mut connections, ids) =
+            receiving(start, &[(0, 4_000), (1, 6 << 20), (2, 6 << 20), (2, 3 << 20), (3, 0)]);
+        assert!(connections.make_room(ids[4], 1_000, at(start, 3)));
+        assert_eq!(over(&connections, &ids, at(start, 3)), [1]);
+        assert!(connections.make_room(ids[4], 1_000, at(start, 3)), "what gives way already is room");
+        assert_eq!(over(&connections, &ids, at(start, 3)), [1]);
+        connections.remove(ids[1]);
+        assert!(connections.make_room(ids[4], 7 << 20, at(start, 3)));
+        assert_eq!(over(&connections, &ids, at(start, 3)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn small_requests_do_not_end_each_other() {
+        let start = Instant::now();
+        let (mut connections, ids) = receiving(start, &[(0, 4_000), (0, 5_000), (0, 0)]);
+        connections.enter(ids[1], Phase::Answering, start);
+        assert!(!connections.make_room(ids[2], 4_000, start));
+        assert!(over(&connections, &ids, start).is_empty());
+        assert!(connections.make_room(ids[2], 4_000, at(start, 1)), "a slow one does");
+        assert_eq!(over(&connections, &ids, at(start, 1)), [0]);
+    }
+
+    #[test]
+    fn one_that_asks_for_more_than_others_hold_ends_none_of_them() {
+        let start = Instant::now();
+        let (mut connections, ids) = receiving(start, &[(0, 8 << 20), (1, 1 << 20)]);
+        assert!(!connections.make_room(ids[0], 1 << 20, at(start, 1)));
+        assert!(over(&connections, &ids, at(start, 1)).is_empty());
     }
 
     #[test]

@@ -96,9 +96,14 @@ impl ConnectionHandle {
         self.with(|connections| connections.received(self.id, Instant::now()));
     }
 
-    /// Has another connection end that holds memory for a body; whether there is one.
-    pub fn make_room(&self) -> bool {
-        self.with(|connections| connections.shed_slowest(self.id, Instant::now()))
+    /// The request holds so many bytes of memory now.
+    pub fn hold(&self, bytes: usize) {
+        self.with(|connections| connections.hold(self.id, bytes));
+    }
+
+    /// Has other connections end that hold so many bytes together; see [`Connections::make_room`].
+    pub fn make_room(&self, missing: usize) -> bool {
+        self.with(|connections| connections.make_room(self.id, missing, Instant::now()))
     }
 
     /// Waits until the connection must end.

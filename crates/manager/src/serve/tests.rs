@@ -15,7 +15,14 @@ const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_mins(10);
 
 fn patience() -> Patience {
-    Patience { opening: LONG, idle: LONG, receiving: LONG, sending: LONG, settling: Duration::ZERO }
+    Patience {
+        opening: LONG,
+        idle: LONG,
+        receiving: LONG,
+        sending: LONG,
+        settling: Duration::ZERO,
+        holding: LONG,
+    }
 }
 
 /// A server on a free port, until the `Stopper` is dropped.

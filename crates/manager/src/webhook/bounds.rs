@@ -79,39 +79,53 @@ impl Default for Bounds {
     }
 }
 
-/// Memory that was granted; given back when dropped.
-#[derive(Debug, Default)]
-pub struct Granted(Option<OwnedSemaphorePermit>);
+/// Memory that was granted to the request of a connection; given back when dropped.
+#[derive(Debug)]
+pub struct Granted {
+    permit: Option<OwnedSemaphorePermit>,
+    entry: Arc<ConnectionHandle>,
+}
 
 impl Granted {
     fn add(&mut self, more: OwnedSemaphorePermit) {
-        match &mut self.0 {
+        match &mut self.permit {
             Some(permit) => permit.merge(more),
             none => *none = Some(more),
         }
+        self.entry.hold(self.bytes());
     }
 
     fn bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+        self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.entry.hold(0);
     }
 }
 
 impl Bounds {
     /// Reads a body. Its bytes are granted as they come: what a request only announces keeps nothing from others. When none are
-    /// left, the slowest of the others gives way.
-    pub async fn read(&self, body: Body, entry: &ConnectionHandle) -> Result<(Vec<u8>, Granted), Refusal> {
+    /// left, those that hold much of it, and for long, give way.
+    pub async fn read(
+        &self,
+        body: Body,
+        entry: Arc<ConnectionHandle>,
+    ) -> Result<(Vec<u8>, Granted), Refusal> {
         let announced = hyper::body::Body::size_hint(&body);
         if announced.lower() > BODY_BYTES as u64 {
             return Err(Refusal::TooLong);
         }
-        let (mut read, mut granted) = (Vec::new(), Granted::default());
+        let (mut read, mut granted) = (Vec::new(), Granted { permit: None, entry });
         let mut pieces = body.into_data_stream();
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|_| Refusal::Incomplete)?;
             if read.len() + piece.len() > BODY_BYTES {
                 return Err(Refusal::TooLong);
             }
-            self.grant(&mut granted, read.len() + piece.len(), entry).await?;
+            self.grant(&mut granted, read.len() + piece.len()).await?;
             if read.is_empty() {
                 // Announced, and at most BODY_BYTES: memory that is not written to is not taken.
                 read.reserve_exact(usize::try_from(announced.lower()).unwrap_or(0));
@@ -122,24 +136,19 @@ impl Bounds {
     }
 
     /// Grants what is missing up to so many bytes.
-    pub async fn grant(
-        &self,
-        granted: &mut Granted,
-        bytes: usize,
-        entry: &ConnectionHandle,
-    ) -> Result<(), Refusal> {
+    pub async fn grant(&self, granted: &mut Granted, bytes: usize) -> Result<(), Refusal> {
         let missing = bytes.saturating_sub(granted.bytes());
         if missing == 0 {
             return Ok(());
         }
-        let missing = u32::try_from(missing).map_err(|_| Refusal::TooLong)?;
-        if let Ok(more) = Arc::clone(&self.bodies).try_acquire_many_owned(missing) {
+        let permits = u32::try_from(missing).map_err(|_| Refusal::TooLong)?;
+        if let Ok(more) = Arc::clone(&self.bodies).try_acquire_many_owned(permits) {
             granted.add(more);
             return Ok(());
         }
-        entry.make_room();
+        granted.entry.make_room(missing);
         let more =
-            tokio::time::timeout(self.patience, Arc::clone(&self.bodies).acquire_many_owned(missing)).await;
+            tokio::time::timeout(self.patience, Arc::clone(&self.bodies).acquire_many_owned(permits)).await;
         granted.add(more.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)?);
         Ok(())
     }

@@ -58,7 +58,7 @@ async fn answer(
     if !shared.reviewer.has(path) {
         return unknown();
     }
-    match reviewed(&shared, &entry, path, body).await {
+    match reviewed(&shared, entry, path, body).await {
         Ok(response) => response,
         Err(refusal) => {
             warn!(%path, %refusal, "a review was not answered");
@@ -70,7 +70,7 @@ async fn answer(
 
 async fn reviewed(
     shared: &Arc<Shared>,
-    entry: &ConnectionHandle,
+    entry: Arc<ConnectionHandle>,
     path: &str,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -94,7 +94,7 @@ async fn reviewed(
         Some(Ok(answer)) => {
             let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             debug!(%path, us, "reviewed");
-            shared.bounds.grant(&mut granted, answer.len(), entry).await?;
+            shared.bounds.grant(&mut granted, answer.len()).await?;
             let mut response =
                 ([(header::CONTENT_TYPE, "application/json")], body::Bytes::from(answer)).into_response();
             response.extensions_mut().insert(Keep(Arc::new(granted)));
