@@ -21,8 +21,8 @@ use crate::ports::free_ports;
 use crate::process::{Program, Watchdog};
 use crate::wait::{Progress, eventually, progress};
 
-/// How long a program of the plane may take until it serves.
-pub(crate) const START_DEADLINE: Duration = Duration::from_mins(1);
+/// How long a program of the plane may take until it serves: on a busy machine an API server takes more than a minute.
+pub(crate) const START_DEADLINE: Duration = Duration::from_mins(5);
 
 /// The stages of fake nodes and pods (kwok).
 const STAGES: &str = include_str!("../../../tests/control-plane/kwok/stages.yaml");

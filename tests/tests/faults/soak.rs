@@ -1,5 +1,5 @@
 //! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The seed is printed, and replayed with
-//! `SOAK_SEED=<seed> make day`.
+//! `SOAK_SEED=<seed> make day`. `SOAK_SCALE` is how many times the quotas are, and 60 times that the jobs at a time.
 
 #![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
@@ -17,14 +17,16 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_job_ends_and_none_runs_unadmitted_whatever_happens() {
     let jobs = number("SOAK_JOBS", 70);
+    let scale = number("SOAK_SCALE", if jobs > 500 { 4 } else { 1 });
     let size = Size {
         seed: number("SOAK_SEED", 1),
         jobs: usize::try_from(jobs).unwrap(),
-        window: if jobs > 500 { 240 } else { 24 },
-        scale: if jobs > 500 { 4 } else { 1 },
+        // In a large world the queues are fuller, too.
+        window: usize::try_from(if scale > 1 { 60 * scale } else { 24 }).unwrap(),
+        scale: u32::try_from(scale).unwrap(),
         at_most: Duration::from_secs(60 * number("SOAK_MINUTES", 24 * 60)),
     };
-    println!("SOAK_SEED={} SOAK_JOBS={jobs}", size.seed);
+    println!("SOAK_SEED={} SOAK_JOBS={jobs} SOAK_SCALE={scale}", size.seed);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{}", size.seed));
     let report = Box::pin(run(size, &folder)).await.unwrap();
     println!("{report}");
