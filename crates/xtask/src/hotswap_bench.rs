@@ -21,6 +21,9 @@ pub struct Args {
     /// Stop after so many cycles and print what was measured until then.
     #[arg(long, value_name = "N", default_value_t = MAX_CYCLES)]
     cycles: u64,
+    /// Nodes and Workloads that a cycle looks at, at most: the engine's own limit unless given.
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
 }
 
 /// So many cycles are measured unless the command line says otherwise.
@@ -99,7 +102,9 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
 
 fn measure(args: &Args) -> Figures {
     let half = args.failing + 1;
-    let mut bed = Bed::with(EngineConfig::default());
+    let usual = EngineConfig::default();
+    let config = EngineConfig { hotswap_steps: args.steps.unwrap_or(usual.hotswap_steps), ..usual };
+    let mut bed = Bed::with(config);
     bed.c.checked = false;
     bed.page_queue(i64::try_from(half * 16).unwrap_or(i64::MAX));
     let names: Vec<String> = (0..2 * half).map(|pool| format!("p{pool:04}")).collect();

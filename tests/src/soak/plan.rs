@@ -96,14 +96,15 @@ pub(super) enum Fault {
     DropConnections,
 }
 
-/// What users do, in order.
-pub(super) fn acts(seed: u64, jobs: usize) -> Vec<Act> {
-    let mut dice = Dice::new(seed, 1);
+/// What a user does, in order.
+pub(super) fn acts(seed: u64, user: u32, jobs: usize) -> Vec<Act> {
+    // Another number is that of the faults.
+    let mut dice = Dice::new(seed, if user == 0 { 1 } else { 100 + u64::from(user) });
     let mut acts = Vec::new();
     // What must be taken back later: after this many jobs.
     let mut later: Vec<(usize, Act)> = Vec::new();
     for number in 0..jobs {
-        acts.push(Act::Make(job(&mut dice, number)));
+        acts.push(Act::Make(job(&mut dice, format!("job-{user}-{number}"))));
         let (due, rest) = later.into_iter().partition(|(when, _)| *when <= number);
         later = rest;
         acts.extend(Vec::into_iter(due).map(|(_, act)| act));
@@ -128,7 +129,7 @@ pub(super) fn acts(seed: u64, jobs: usize) -> Vec<Act> {
     acts
 }
 
-fn job(dice: &mut Dice, number: usize) -> JobPlan {
+fn job(dice: &mut Dice, name: String) -> JobPlan {
     let shape = *dice.pick(&SHAPES);
     let pods = dice.between(1, 4).max(if shape == Shape::Plain { 1 } else { 2 });
     // At most three processors in all: every queue has that for itself.
@@ -136,7 +137,7 @@ fn job(dice: &mut Dice, number: usize) -> JobPlan {
     let runs = dice.between(2, 16) * 100;
     let priority = dice.one_in(2).then(|| dice.pick(&PRIORITIES).0);
     let (namespace, queue) = (*dice.pick(&NAMESPACES), *dice.pick(&QUEUES));
-    JobPlan { name: format!("job-{number}"), namespace, queue, shape, pods, cpu, runs, priority }
+    JobPlan { name, namespace, queue, shape, pods, cpu, runs, priority }
 }
 
 /// Every kind of fault once, in an order of its own each time.
@@ -188,8 +189,9 @@ mod tests {
 
     #[test]
     fn a_seed_always_means_the_same() {
-        assert_eq!(acts(7, 200), acts(7, 200));
-        assert_ne!(acts(7, 200), acts(8, 200));
+        assert_eq!(acts(7, 0, 200), acts(7, 0, 200));
+        assert_ne!(acts(7, 0, 200), acts(8, 0, 200));
+        assert_ne!(acts(7, 0, 200), acts(7, 1, 200));
         let told = |seed| format!("{:?}", faults(&mut Dice::new(seed, 2)));
         assert_eq!(told(7), told(7));
         assert_ne!(told(7), told(8));
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn everything_happens_and_what_is_stopped_resumes() {
-        let acts = acts(1, 300);
+        let acts = acts(1, 0, 300);
         let shapes: BTreeSet<_> = acts
             .iter()
             .filter_map(|act| if let Act::Make(job) = act { Some(job.shape) } else { None })
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn every_job_fits_into_its_queue() {
-        for act in acts(3, 500) {
+        for act in acts(3, 0, 500) {
             if let Act::Make(job) = act {
                 assert!(job.pods * job.cpu <= 3_000, "{job:?}");
             }

@@ -35,6 +35,8 @@ pub struct Size {
     pub jobs: usize,
     /// How many of them are open at a time.
     pub window: usize,
+    /// How many users make them side by side.
+    pub users: u32,
     /// How many times as large the quotas are as for one job in each queue.
     pub scale: u32,
     /// No job is made after this time.
@@ -130,9 +132,13 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
     let nudging = client.clone();
     let users = Users { client, recorder: &recorder, window: size.window, ttl };
     let (over, count) = (AtomicBool::new(false), AtomicUsize::default());
-    let acts = plan::acts(size.seed, size.jobs);
+    let deadline = Instant::now() + size.at_most;
     let load = async {
-        let made = users.work(acts, Instant::now() + size.at_most).await;
+        let all = (0..size.users).map(|user| {
+            let each = size.jobs / size.users as usize;
+            users.work(plan::acts(size.seed, user, each), deadline)
+        });
+        let made = futures::future::try_join_all(all).await.map(|made| made.concat());
         println!("all jobs are made");
         over.store(true, Ordering::Relaxed);
         made

@@ -1,5 +1,6 @@
 //! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The seed is printed, and replayed with
-//! `SOAK_SEED=<seed> make day`. `SOAK_SCALE` is how many times the quotas are, and 60 times that the jobs at a time.
+//! `SOAK_SEED=<seed> make day`. `SOAK_SCALE` is how many times as large the quotas are, `SOAK_USERS` how many users
+//! make jobs side by side.
 
 #![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
@@ -21,9 +22,9 @@ async fn every_job_ends_and_none_runs_unadmitted_whatever_happens() {
     let size = Size {
         seed: number("SOAK_SEED", 1),
         jobs: usize::try_from(jobs).unwrap(),
-        // In a large world the queues are fuller, too.
-        window: usize::try_from(if scale > 1 { 60 * scale } else { 24 }).unwrap(),
+        window: if jobs > 500 { 240 } else { 24 },
         scale: u32::try_from(scale).unwrap(),
+        users: u32::try_from(number("SOAK_USERS", 1)).unwrap(),
         at_most: Duration::from_secs(60 * number("SOAK_MINUTES", 24 * 60)),
     };
     println!("SOAK_SEED={} SOAK_JOBS={jobs} SOAK_SCALE={scale}", size.seed);
