@@ -6,6 +6,8 @@
 mod decode;
 mod duration;
 mod endpoints;
+mod environment;
+mod errors;
 mod features;
 mod frameworks;
 mod hotswap;
@@ -14,20 +16,23 @@ mod sections;
 mod selector;
 mod types;
 mod validate;
-
-use std::fmt;
+mod warning;
 
 use serde::Serialize;
 use serde_json::Value;
 
 pub use duration::Duration;
+pub use environment::Environment;
+pub use errors::{ConfigErrors, FieldError};
 pub use frameworks::{NOT_BUILT, NotBuilt};
 pub use hotswap::Hotswap;
 pub use selector::matches as selector_matches;
 pub use types::*;
+pub use warning::Warning;
 
-use crate::gates::{Gate, GateWarning};
+use crate::gates::Gate;
 use crate::job::JobKind;
+use environment::FileVersion;
 use reader::Reader;
 
 /// The API group of the file.
@@ -38,125 +43,11 @@ pub const KIND: &str = "Configuration";
 /// Largest file that is read, in bytes: far above any real one.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Which version a file is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileVersion {
-    V1beta1,
-    V1beta2,
-}
-
-/// What defaults depend on besides the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Environment {
-    /// The namespace of the service account, else `kueue-system`.
-    pub namespace: String,
-    /// Default of `webhook.certDir`: `k8s-webhook-server/serving-certs` in the temporary folder.
-    pub certificate_folder: String,
-    /// The value of `--feature-gates`, if it was given.
-    pub feature_gates: Option<String>,
-}
-
-impl Default for Environment {
-    fn default() -> Self {
-        let folder = std::env::temp_dir().join("k8s-webhook-server").join("serving-certs");
-        Self {
-            namespace: "kueue-system".to_owned(),
-            certificate_folder: folder.to_string_lossy().into_owned(),
-            feature_gates: None,
-        }
-    }
-}
-
-/// One mistake in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// The path of the wrong field, empty for the file as a whole.
-    pub path: String,
-    /// What is wrong with it.
-    pub message: String,
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "{}: {}", self.path, self.message)
-        }
-    }
-}
-
-/// Every mistake in the file; at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigErrors(pub Vec<FieldError>);
-
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ConfigErrors {}
-
-/// What is worth saying about a configuration that is accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// About feature gates.
-    Gate(GateWarning),
-    /// A kind of Kueue's default list is not served: its objects that name a queue are refused.
-    FrameworkNotBuilt {
-        /// Path of the entry.
-        path: String,
-        /// The job kind.
-        name: String,
-    },
-    /// A kind that a controller of its own makes Workloads of.
-    ExternalFramework {
-        /// Path of the entry.
-        path: String,
-        /// The job kind.
-        name: String,
-    },
-    /// A field that changes nothing.
-    NoEffect {
-        /// Its path.
-        path: &'static str,
-        /// Why.
-        why: &'static str,
-    },
-}
-
-impl Warning {
-    fn no_effect(path: &'static str, why: &'static str) -> Self {
-        Self::NoEffect { path, why }
-    }
-}
-
 impl Configuration {
     /// The listed job kinds that are not built: Kueue's default list was taken over. Their objects that name a queue have to be refused.
     pub fn refused_frameworks(&self) -> Vec<&str> {
         let not_built = |name: &&str| frameworks::find(name) == frameworks::Framework::NotBuilt;
         self.integrations.frameworks.iter().map(String::as_str).filter(not_built).collect()
-    }
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gate(warning) => warning.fmt(f),
-            Self::FrameworkNotBuilt { path, name } => {
-                write!(f, "{path}: {name:?} is not built: objects of this kind that name a queue are refused")
-            }
-            Self::ExternalFramework { path, name } => write!(
-                f,
-                "{path}: {name:?}: Workloads that its controller makes are admitted like others; a Job that it makes is queued by \
-                 itself if it names a queue"
-            ),
-            Self::NoEffect { path, why } => write!(f, "{path} has no effect: {why}"),
-        }
     }
 }
 

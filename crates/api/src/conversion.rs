@@ -8,6 +8,8 @@
 //! on the way to v1beta2: the dead fields of status, `retryDelayMinutes`, the old names of the fungibility policies, a priority
 //! class without source, and whether checks were listed by name or by strategy.
 
+mod error;
+mod object;
 mod quantities;
 mod queues;
 mod review;
@@ -16,11 +18,13 @@ mod workload;
 
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::GROUP;
 use crate::v1beta2::{ClusterQueue, Cohort, LocalQueue, MultiKueueCluster, Workload};
+pub use error::ConversionError;
 pub use review::{ConversionRequest, ConversionReview, MAX_ANSWER, answer_review};
+
+use object::text;
 
 /// A version of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,27 +56,6 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why an object cannot be converted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConversionError {
-    /// The document is not an object.
-    #[error("not an object")]
-    NotAnObject,
-    /// The document has another, or no, `apiVersion`.
-    #[error("apiVersion {0:?} is not a version of {GROUP}")]
-    ApiVersion(String),
-    /// A topology assignment cannot be read.
-    #[error("status.admission.podSetAssignments[{index}].topologyAssignment: {source}")]
-    Topology {
-        /// Which pod set assignment.
-        index: usize,
-        /// What is wrong with it.
-        source: topology::TopologyError,
-    },
-}
-
-type Object = Map<String, Value>;
-
 /// Converts one object in place. Kinds whose shape is the same in both versions only change their `apiVersion`.
 pub fn convert(object: &mut Value, to: Version) -> Result<(), ConversionError> {
     convert_root(object, to, false).map(drop)
@@ -102,20 +85,4 @@ fn convert_root(object: &mut Value, to: Version, may_leave: bool) -> Result<bool
     }
     root.insert("apiVersion".to_owned(), to.api_version().into());
     Ok(may_leave && !up && kind == Workload::KIND)
-}
-
-fn text<'a>(object: &'a Object, field: &str) -> Option<&'a str> {
-    object.get(field).and_then(Value::as_str)
-}
-
-/// The object in a field, if there is one.
-fn part<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
-    object.get_mut(field).and_then(Value::as_object_mut)
-}
-
-/// Moves a field to another name. A field that is already there is kept: nothing is overwritten.
-fn rename(object: &mut Object, from: &str, to: &str) {
-    if let Some(value) = object.remove(from) {
-        object.entry(to).or_insert(value);
-    }
 }

@@ -3,8 +3,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::reader::Reader;
-use super::{Duration, Environment, FileVersion, Warning, features, sections};
+use super::environment::{Environment, FileVersion};
+use super::reader::{Reader, field, not_negative};
+use super::warning::Warning;
+use super::{Duration, features, sections};
 use super::{
     selector,
     types::{
@@ -196,30 +198,4 @@ fn queue_visibility(reader: Option<Reader<'_>>, warnings: &mut Vec<Warning>) {
         queues.i32("maxCount");
     }
     warnings.push(Warning::no_effect("queueVisibility", "Kueue has removed what it configured"));
-}
-
-/// A field of a section that may be absent.
-pub(super) fn field<'a, T>(
-    reader: &mut Option<Reader<'a>>,
-    read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
-) -> Option<T> {
-    reader.as_mut().and_then(read)
-}
-
-/// A duration that must not be negative.
-pub(super) fn not_negative(reader: &mut Reader<'_>, key: &'static str) -> Option<Duration> {
-    let value = reader.duration(key);
-    if value.is_some_and(|duration| duration < Duration::ZERO) {
-        reader.error(key, "must be greater than or equal to 0");
-    }
-    value
-}
-
-/// An integer that must be at least `least`.
-pub(super) fn at_least(reader: &mut Reader<'_>, key: &'static str, least: i32) -> Option<i32> {
-    let value = reader.i32(key);
-    if value.is_some_and(|number| number < least) {
-        reader.error(key, format!("must be greater than or equal to {least}"));
-    }
-    value
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::environment::Environment;
 use super::reader::Reader;
-use super::{Environment, Warning};
+use super::warning::Warning;
 use crate::gates::{GateError, Gates};
 
 /// The gates that the file names, and those in force.

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Duration;
-use super::decode::{field, not_negative};
-use super::reader::Reader;
+use super::reader::{Reader, field, not_negative};
 
 /// `hotswap` (gate `Hotswap`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

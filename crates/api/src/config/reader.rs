@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{Duration, FieldError};
+use super::duration::Duration;
+use super::errors::FieldError;
 
 /// The mistakes found so far.
 pub(super) type Errors = RefCell<Vec<FieldError>>;
@@ -195,6 +196,32 @@ impl Drop for Reader<'_> {
 
 pub(super) fn report(errors: &Errors, path: &str, message: impl Into<String>) {
     errors.borrow_mut().push(FieldError { path: path.to_owned(), message: message.into() });
+}
+
+/// A field of a section that may be absent.
+pub(super) fn field<'a, T>(
+    reader: &mut Option<Reader<'a>>,
+    read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
+) -> Option<T> {
+    reader.as_mut().and_then(read)
+}
+
+/// A duration that must not be negative.
+pub(super) fn not_negative(reader: &mut Reader<'_>, key: &'static str) -> Option<Duration> {
+    let value = reader.duration(key);
+    if value.is_some_and(|duration| duration < Duration::ZERO) {
+        reader.error(key, "must be greater than or equal to 0");
+    }
+    value
+}
+
+/// An integer that must be at least `least`.
+pub(super) fn at_least(reader: &mut Reader<'_>, key: &'static str, least: i32) -> Option<i32> {
+    let value = reader.i32(key);
+    if value.is_some_and(|number| number < least) {
+        reader.error(key, format!("must be greater than or equal to {least}"));
+    }
+    value
 }
 
 fn type_name(value: &Value) -> &'static str {

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sluice_quantity::Quantity;
 
-use super::decode::{at_least, field, not_negative};
-use super::reader::Reader;
+use super::environment::FileVersion;
+use super::reader::{Reader, at_least, field, not_negative};
 use super::types::{
     AdmissionFairSharing, CustomLabel, FairSharing, Integrations, LocalQueueMetrics, Metrics, MultiKueue,
     PreemptionStrategy, QuotaCheckStrategy, RequeuingStrategy, RequeuingTimestamp, Resources, SourceKind,
     Transformation, TransformationStrategy, WaitForPodsReady,
 };
-use super::{Duration, FileVersion, Warning, selector};
+use super::warning::Warning;
+use super::{Duration, selector};
 use crate::gates::{Gate, Gates};
 use crate::labels;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::*;
-use crate::gates::Gates;
+use crate::gates::{GateWarning, Gates};
 
 /// Every field of v1beta2 at its default, as Kueue would print it.
 const FULL_V1BETA2: &str = include_str!("../../tests/data/config/v1beta2.yaml");

@@ -9,7 +9,8 @@ use super::reader::{Errors, report};
 use super::types::{
     Configuration, CustomLabel, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
 };
-use super::{Duration, Warning, selector};
+use super::warning::Warning;
+use super::{Duration, selector};
 use crate::gates::Gate;
 use crate::labels;
 use crate::names::qualified_name_error;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Object, part, rename, text};
+use super::object::{Object, part, rename, text};
 
 /// docs/reference/01-api.md 1.2.
 pub(super) fn cluster_queue(root: &mut Object, up: bool) {

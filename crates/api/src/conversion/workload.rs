@@ -4,8 +4,9 @@ use serde::ser::{Error as _, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::error::ConversionError;
+use super::object::{Object, part, rename, text};
 use super::topology::{self, TopologyError};
-use super::{ConversionError, Object, part, rename, text};
 use crate::{v1beta1, v1beta2};
 
 /// v1beta1's name of a kind of priority class, and v1beta2's group and kind.

@@ -7,8 +7,8 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::Context;
-use super::validate::Violations;
+use super::context::Context;
+use super::violations::Violations;
 use crate::adapter;
 use crate::object::{int, string_map};
 

@@ -7,38 +7,10 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::{Context, Denied, Meta, Violation, topology};
+use super::context::{Context, Meta};
+use super::topology;
+use super::violations::{Denied, Violations, annotation_path, label_path};
 use crate::adapter::{self, Change};
-
-/// Collects violations.
-#[derive(Default)]
-pub(crate) struct Violations(Vec<Violation>);
-
-impl Violations {
-    pub(crate) fn invalid(&mut self, path: &str, value: &str, message: &str) {
-        self.add(path, format!("Invalid value: {value:?}: {message}"));
-    }
-
-    pub(crate) fn forbidden(&mut self, path: &str, message: &str) {
-        self.add(path, format!("Forbidden: {message}"));
-    }
-
-    fn immutable(&mut self, path: &str, value: &str) {
-        self.invalid(path, value, "field is immutable");
-    }
-
-    fn add(&mut self, path: &str, message: String) {
-        self.0.push(Violation { path: path.to_owned(), message });
-    }
-}
-
-pub(super) fn label_path(key: &str) -> String {
-    format!("metadata.labels[{key}]")
-}
-
-pub(crate) fn annotation_path(key: &str) -> String {
-    format!("metadata.annotations[{key}]")
-}
 
 /// Checks a new job (`old` is `None`) or a changed one.
 ///
@@ -53,8 +25,9 @@ pub fn validate(
     if object["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
     }
-    let meta = Meta::read(kind, object);
-    let before = old.map(|old| Meta::read(kind, old));
+    let read = |object| Meta::read(object, adapter::of(kind).is_suspended(object));
+    let meta = read(object);
+    let before = old.map(read);
     let mut violations = Violations::default();
     always(kind, before.as_ref(), &meta, &mut violations, context);
     topology::check(kind, object, old, &mut violations, context);

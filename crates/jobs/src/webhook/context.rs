@@ -1,0 +1,69 @@
+//! What the rules look at: the world around a job, and its metadata.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+use sluice_api::config::selector_matches;
+use sluice_api::gates::Gates;
+use sluice_api::labels;
+
+use crate::object::string_map;
+
+/// What the rules depend on besides the object.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named where it is set")]
+pub struct Context<'a> {
+    /// `manageJobsWithoutQueueName` of the configuration.
+    pub manage_jobs_without_queue_name: bool,
+    /// `managedJobsNamespaceSelector` of the configuration.
+    pub managed_jobs_namespace_selector: &'a LabelSelector,
+    /// Labels of the job's namespace; empty when it is not known yet.
+    pub namespace_labels: &'a BTreeMap<String, String>,
+    /// Whether the namespace has a LocalQueue named `default`.
+    pub default_local_queue: bool,
+    /// Whether there is a WorkloadPriorityClass named `default`.
+    pub default_priority_class: bool,
+    /// Whether the object's controller is a job that is managed itself, and was seen: by name, in the object's namespace, with that UID. What is
+    /// only claimed does not count.
+    pub managed_owner: bool,
+    /// The gates in force.
+    pub gates: Gates,
+}
+
+impl Context<'_> {
+    /// Whether jobs of this namespace may be managed at all.
+    pub(super) fn namespace_is_managed(&self) -> bool {
+        selector_matches(self.managed_jobs_namespace_selector, self.namespace_labels)
+    }
+}
+
+/// The labels, annotations and suspension of a job: all that most rules look at.
+pub(crate) struct Meta {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) suspended: bool,
+}
+
+impl Meta {
+    pub(crate) fn read(object: &Value, suspended: bool) -> Self {
+        Self {
+            labels: string_map(&object["metadata"]["labels"]),
+            annotations: string_map(&object["metadata"]["annotations"]),
+            suspended,
+        }
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The label, else the annotation of the same key.
+    pub(crate) fn queue_name(&self) -> Option<&str> {
+        self.label(labels::QUEUE_NAME).or_else(|| self.annotation(labels::QUEUE_NAME))
+    }
+}
