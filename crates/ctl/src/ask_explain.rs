@@ -10,6 +10,7 @@ use kube::client::UpgradeConnectionError;
 use sluice_sim::resource::explained;
 
 use crate::ask::{self, Reply};
+use crate::complete;
 use crate::connection::ClusterArgs;
 use crate::explain::Output;
 use crate::leader;
@@ -24,9 +25,10 @@ const SOON: Duration = Duration::from_secs(1);
                         kubectl kueue explain workload/job-train-1a2b3 -n team-a -o json")]
 pub struct AskExplainArgs {
     /// workload, job or jobset; or KIND/NAME
-    #[arg(value_name = "KIND")]
+    #[arg(value_name = "KIND", add = complete::explained_kinds())]
     pub kind: String,
     /// The name
+    #[arg(add = complete::names_of_explained())]
     pub name: Option<String>,
     /// Show names from other namespaces too
     #[arg(long, short = 'A')]
@@ -38,7 +40,7 @@ pub struct AskExplainArgs {
     #[arg(long, value_name = "URL")]
     pub manager_url: Option<String>,
     /// The namespace of the manager
-    #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
+    #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system", add = complete::namespaces())]
     pub manager_namespace: String,
     /// The health port of the manager
     #[arg(long, value_name = "PORT", default_value_t = 8081)]

@@ -86,7 +86,7 @@ pub enum Command {
     /// Print the versions of this program and of the manager
     Version {
         /// The namespace of the manager
-        #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
+        #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system", add = complete::namespaces())]
         manager_namespace: String,
     },
 }

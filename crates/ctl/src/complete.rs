@@ -12,8 +12,9 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
 use kube::config::Kubeconfig;
 use serde_json::Value;
+use sluice_api::job::JobKind;
 use sluice_sim::Kind;
-use sluice_sim::resource::named;
+use sluice_sim::resource::{explained, named};
 
 use crate::cluster::{collection, list};
 use crate::connection::ClusterArgs;
@@ -28,6 +29,8 @@ const VARIABLE: &str = "KUBECTL_KUEUE_COMPLETE";
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What kubectl reads after the candidates: they are all there is, files are none.
 const NO_FILES: &str = ":4";
+/// The same, and that no space follows: the candidate goes on.
+const NO_FILES_NO_SPACE: &str = ":6";
 
 /// The names of a kind's objects, in the namespace of the command line.
 pub fn names(kind: Kind) -> ArgValueCompleter {
@@ -36,19 +39,71 @@ pub fn names(kind: Kind) -> ArgValueCompleter {
 
 /// The names of the kind that the command line has named, for commands that are handed to kubectl.
 pub fn names_of_resource() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
-        let kind = words().iter().rev().skip(1).find_map(|word| named(word));
+    names_of_last(named)
+}
+
+/// The names of the kind that the command line has named, for `explain`.
+pub fn names_of_explained() -> ArgValueCompleter {
+    names_of_last(explained)
+}
+
+fn names_of_last(kind_of: fn(&str) -> Option<Kind>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let kind = words().iter().rev().skip(1).find_map(|word| kind_of(word));
         matching(current, kind.map(of_cluster).unwrap_or_default())
     })
 }
 
-/// The kinds that are handed to kubectl.
+/// The kinds that are handed to kubectl, and KIND/NAME.
 pub fn resources() -> ArgValueCompleter {
     let all = ["clusterqueue", "localqueue", "resourceflavor", "workload", "cohort", "topology"];
     let more = ["admissioncheck", "provisioningrequestconfig", "workloadpriorityclass"];
     ArgValueCompleter::new(move |current: &OsStr| {
-        matching(current, all.iter().chain(&more).map(ToString::to_string).collect())
+        kinds_or_names(current, all.iter().chain(&more).map(ToString::to_string), named)
     })
+}
+
+/// What is explained: workload or a kind of jobs, and KIND/NAME.
+pub fn explained_kinds() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        kinds_or_names(current, std::iter::once("workload".to_owned()).chain(job_kinds()), explained)
+    })
+}
+
+/// Jobs: TYPE/NAME, the slash right after the type.
+pub fn jobs() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        // `job.batch`, `jobs.v1.batch`: names follow for every way to write a type.
+        let job = |word: &str| explained(word.split_once('.').map_or(word, |(word, _)| word));
+        kinds_or_names(current, job_kinds().map(|kind| kind + "/"), job)
+    })
+}
+
+/// Flavors and their quota, `FLAVOR:…,FLAVOR:…`: the name of the last one, with the colon.
+pub fn flavors_of_quota() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let text = current.to_string_lossy();
+        let before = text.rsplit_once(',').map_or("", |(before, _)| &text[..=before.len()]);
+        let candidate = |name: String| format!("{before}{name}:");
+        matching(current, of_cluster(Kind::ResourceFlavor).into_iter().map(candidate).collect())
+    })
+}
+
+/// The words for the kinds of jobs.
+fn job_kinds() -> impl Iterator<Item = String> {
+    JobKind::ALL.into_iter().map(|kind| kind.kind().to_ascii_lowercase())
+}
+
+/// Kinds; behind a slash the names of the kind in front of it.
+fn kinds_or_names(
+    current: &OsStr,
+    kinds: impl Iterator<Item = String>,
+    kind_of: fn(&str) -> Option<Kind>,
+) -> Vec<CompletionCandidate> {
+    let text = current.to_string_lossy();
+    let Some((word, _)) = text.split_once('/') else { return matching(current, kinds.collect()) };
+    let names = kind_of(word).map(of_cluster).unwrap_or_default();
+    matching(current, names.into_iter().map(|name| format!("{word}/{name}")).collect())
 }
 
 /// The formats of `--output`.
@@ -179,7 +234,10 @@ fn for_kubectl(mut command: clap::Command, words: Vec<OsString>) -> anyhow::Resu
             None => writeln!(text, "{value}"),
         };
     }
-    Ok(text + NO_FILES + "\n")
+    let goes_on =
+        |candidate: &CompletionCandidate| candidate.get_value().to_string_lossy().ends_with(['/', '=', ':']);
+    let no_space = !found.is_empty() && found.iter().all(goes_on);
+    Ok(text + if no_space { NO_FILES_NO_SPACE } else { NO_FILES } + "\n")
 }
 
 /// The script that has a shell complete `kubectl-kueue`.
@@ -225,11 +283,28 @@ mod tests {
             ("list workload --as-g", "--as-group"),
             ("resume cq a -o jsonp", "jsonpath="),
             ("get local", "localqueue"),
+            ("explain wor", "workload"),
+            ("explain jobs", "jobset"),
+            ("list pods --for jobs", "jobset/"),
+            ("list workload --for jobs", "jobset/"),
+            ("delete local", "localqueue"),
         ] {
             let candidates = complete(line);
             let found = candidates.lines().any(|line| line.split('\t').next() == Some(expected));
             assert!(found, "{line}: {candidates}");
         }
+    }
+
+    #[test]
+    fn no_space_follows_what_goes_on() {
+        let directive = |line: &str| {
+            let words = line.split(' ').map(Into::into).collect();
+            for_kubectl(Plugin::command(), words).unwrap().lines().last().map(str::to_owned)
+        };
+        assert_eq!(directive("list pods --for jobs").as_deref(), Some(":6"));
+        assert_eq!(directive("list wl -o jsonp").as_deref(), Some(":6"));
+        assert_eq!(directive("explain jobs").as_deref(), Some(":4"));
+        assert_eq!(directive("list pods --for no").as_deref(), Some(":4"));
     }
 
     #[test]

@@ -34,12 +34,35 @@ pub struct DeleteWorkloadArgs {
     pub write: WriteArgs,
 }
 
+/// `kubectl kueue delete` of what kubectl deletes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DeleteArgs {
+    /// Names, and flags of kubectl
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS", add = complete::names_of_resource())]
+    pub rest: Vec<String>,
+}
+
+impl DeleteArgs {
+    async fn run(self, kind: Kind, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        PassArgs { resource: kind.as_str().to_owned(), rest: self.rest }.run("delete", cluster).await
+    }
+}
+
 /// `kubectl kueue delete`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum DeleteCommand {
     /// Delete the jobs of Workloads; a Workload without a job is deleted itself
     #[command(visible_alias = "wl", aliases = ["workloads", "kwl", "kueueworkload", "kueueworkloads"])]
     Workload(DeleteWorkloadArgs),
+    /// Run kubectl delete for ClusterQueues
+    #[command(visible_alias = "cq", alias = "clusterqueues")]
+    Clusterqueue(DeleteArgs),
+    /// Run kubectl delete for LocalQueues
+    #[command(visible_alias = "lq", aliases = ["localqueues", "queue", "queues"])]
+    Localqueue(DeleteArgs),
+    /// Run kubectl delete for ResourceFlavors
+    #[command(visible_alias = "rf", aliases = ["resourceflavors", "flavor", "flavors"])]
+    Resourceflavor(DeleteArgs),
     /// kubectl delete, for another kind of Kueue's API
     #[command(external_subcommand)]
     Other(Vec<String>),
@@ -53,6 +76,9 @@ impl DeleteCommand {
     pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         match self {
             Self::Workload(args) => args.run(cluster).await,
+            Self::Clusterqueue(args) => args.run(Kind::ClusterQueue, cluster).await,
+            Self::Localqueue(args) => args.run(Kind::LocalQueue, cluster).await,
+            Self::Resourceflavor(args) => args.run(Kind::ResourceFlavor, cluster).await,
             Self::Other(words) => {
                 let mut words = words.into_iter();
                 let resource = words.next().context("expected a kind")?;

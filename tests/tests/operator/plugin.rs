@@ -130,6 +130,23 @@ metadata: {name: main, namespace: team}
 spec: {clusterQueue: big}
 ";
 
+/// Two Jobs that nothing runs, and a flavor.
+const JOBS: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: first, namespace: team}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: second, namespace: team}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}}
+";
+
 /// A plane with the kinds, two ClusterQueues and a LocalQueue in `team`. `other` is empty.
 async fn queues() -> ControlPlane {
     let plane = ControlPlane::builder().start().await.unwrap();
@@ -249,6 +266,7 @@ async fn a_dry_run_changes_nothing_and_says_what_would_change() {
 #[tokio::test]
 async fn names_are_completed_from_the_cluster() {
     let plane = queues().await;
+    apply(&plane, JOBS).await.unwrap();
     let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig_path().display());
     let folder = tempfile::tempdir().unwrap();
     // kubectl asks the program of this name.
@@ -261,13 +279,22 @@ async fn names_are_completed_from_the_cluster() {
         ("list wl -c b", "big"),
         ("list wl -n te", "team"),
         ("get cq b", "big"),
+        ("get cq/b", "cq/big"),
+        ("delete cq sm", "small"),
+        ("create cq x --nominal-quota sp", "spot:"),
+        ("create cq x --nominal-quota tpu:cpu=1,sp", "tpu:cpu=1,spot:"),
+        ("list pods -n team --for job/", "job/first job/second"),
+        ("list wl -n team --for jobs.batch/se", "jobs.batch/second"),
+        ("explain -n team job/fi", "job/first"),
+        ("explain -n team job ", "first second"),
     ] {
         let words = std::iter::once(kubeconfig.as_str()).chain(line.split(' '));
         let output = Command::new(&program).args(words).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let names: Vec<_> = text.lines().filter(|line| !line.starts_with(['-', ':'])).collect();
         assert_eq!(names.join(" "), expected, "{line}: {text}");
-        assert_eq!(text.lines().last(), Some(":4"), "{line}");
+        let directive = if expected.ends_with(':') { ":6" } else { ":4" };
+        assert_eq!(text.lines().last(), Some(directive), "{line}");
     }
     plane.stop();
 }

@@ -4,8 +4,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use sluice_quantity::Quantity;
+use sluice_sim::Kind;
 
 use super::Making;
+use crate::complete;
 
 /// `kubectl kueue create clusterqueue`.
 #[derive(Clone, Debug, Default, Args)]
@@ -14,7 +16,7 @@ pub struct QueueArgs {
     #[command(flatten)]
     pub making: Making,
     /// The Cohort of the ClusterQueue
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(Kind::Cohort))]
     pub cohort: Option<String>,
     /// The queueing strategy
     #[arg(long, value_name = "STRATEGY", value_parser = ["BestEffortFIFO", "StrictFIFO"])]
@@ -29,13 +31,13 @@ pub struct QueueArgs {
     #[arg(long, value_name = "POLICY", value_parser = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"])]
     pub preemption_within_cluster_queue: Option<String>,
     /// Nominal quota: FLAVOR:cpu=1;memory=1Gi,FLAVOR:… (may be repeated)
-    #[arg(long, value_name = "QUOTA")]
+    #[arg(long, value_name = "QUOTA", add = complete::flavors_of_quota())]
     pub nominal_quota: Vec<String>,
     /// The most that may be borrowed, written like the nominal quota
-    #[arg(long, value_name = "QUOTA")]
+    #[arg(long, value_name = "QUOTA", add = complete::flavors_of_quota())]
     pub borrowing_limit: Vec<String>,
     /// The most that may be lent, written like the nominal quota
-    #[arg(long, value_name = "QUOTA")]
+    #[arg(long, value_name = "QUOTA", add = complete::flavors_of_quota())]
     pub lending_limit: Vec<String>,
 }
 

@@ -8,6 +8,7 @@ use sluice_sim::Kind;
 
 use super::{Listing, text};
 use crate::cluster::{self, collection, selector};
+use crate::complete;
 use crate::connection::ClusterArgs;
 use crate::output::Format;
 use crate::print::print;
@@ -25,7 +26,7 @@ pub struct Pods {
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
     /// The job: TYPE[.GROUP]/NAME, for example job/train or jobset.jobset.x-k8s.io/train
-    #[arg(long = "for", value_name = "TYPE/NAME")]
+    #[arg(long = "for", value_name = "TYPE/NAME", add = complete::jobs())]
     pub of: String,
 }
 

@@ -47,7 +47,7 @@ pub struct Workloads {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub status: Vec<Status>,
     /// Only the Workload of this job: TYPE[.GROUP]/NAME, for example job/train
-    #[arg(long = "for", value_name = "TYPE/NAME")]
+    #[arg(long = "for", value_name = "TYPE/NAME", add = complete::jobs())]
     pub of: Option<String>,
 }
 
