@@ -22,8 +22,12 @@ ENGINE  ?= $(shell command -v docker || command -v podman)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 IMAGE   ?= sluice:$(VERSION)
 
+# Builds the book. Its version is in its path, so that another one is not taken for it.
+MDBOOK_VERSION := 0.5.4
+MDBOOK  := $(TARGET)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+
 .DEFAULT_GOAL := help
-.PHONY: help build check test lint try demo docs bench bench-hotswap crds image clean mutants mutants-sample exhaustive fresh dev control-plane fuzz day soak
+.PHONY: help build check test lint try demo docs book bench bench-hotswap crds image clean mutants mutants-sample exhaustive fresh dev control-plane fuzz day soak
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,8 +74,14 @@ demo: ## Show queueing on a cluster of fake nodes (EXAMPLE=folder of examples/, 
 	cargo build --locked --package sluice-cli --package sluice-xtask
 	SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) demo --example $(EXAMPLE) $(if $(KEEP),--keep)
 
-docs: dev ## Write the generated tables of the book in docs, check it, and build it into target/book (if mdbook is installed)
-	$(XTASK) docs --build
+docs: dev ## Write the generated tables of the book in docs, and check it
+	$(XTASK) docs
+
+book: dev $(MDBOOK) ## Check the book in docs, and build it into target/book (gets mdbook)
+	MDBOOK=$(MDBOOK) $(XTASK) docs --check --build
+
+$(MDBOOK):
+	cargo install mdbook --version $(MDBOOK_VERSION) --locked --debug --no-default-features --root $(@D)/.. --target-dir $(TARGET)/mdbook
 
 bench: ## Measure the engine and compare with the budgets
 	cargo run --release --locked --package sluice-xtask -- bench

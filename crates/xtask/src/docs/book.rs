@@ -19,6 +19,8 @@ pub struct Page {
     pub links: Vec<(usize, String)>,
     /// Code spans in prose, each with its line.
     pub code: Vec<(usize, String)>,
+    /// HTML in the text, each with its line. Comments are none.
+    pub html: Vec<(usize, String)>,
     /// The headings: depth, and text.
     pub headings: Vec<(u8, String)>,
 }
@@ -40,6 +42,17 @@ impl Book {
             pages.insert(file.display().to_string(), Page::parse(text));
         }
         Ok(Self { pages })
+    }
+
+    /// HTML in the text. `<name>` is a tag for a browser, which shows nothing of it.
+    pub fn html(&self) -> Vec<String> {
+        let of_page = |(path, page): (&String, &Page)| {
+            let finding = |(line, html): &(usize, String)| {
+                format!("{path}:{line}: {html} is HTML: write `{html}` or \\{html}")
+            };
+            page.html.iter().map(finding).collect::<Vec<_>>()
+        };
+        self.pages.iter().flat_map(of_page).collect()
     }
 
     /// Pages that the table of contents leaves out, and so the built book.
@@ -87,6 +100,9 @@ impl Page {
                         words.push_str(&code);
                     }
                     page.code.push((line_of(range.start), code.into_string()));
+                }
+                Event::Html(html) | Event::InlineHtml(html) if !html.starts_with("<!--") => {
+                    page.html.push((line_of(range.start), html.trim_end().to_owned()));
                 }
                 Event::Text(words) => {
                     if let Some((_, heading)) = &mut heading {
@@ -149,6 +165,13 @@ mod tests {
         assert_eq!(page.links, [(3, "../a.md#b".to_owned()), (11, "d".to_owned())]);
         assert_eq!(page.code.iter().map(|(_, code)| code.as_str()).collect::<Vec<_>>(), ["two", "code"]);
         assert_eq!(page.anchors().into_iter().collect::<Vec<_>>(), ["one-two", "one-two-1"]);
+    }
+
+    #[test]
+    fn placeholders_that_a_browser_would_swallow_are_reported() {
+        let text = "# A\n\nThe <name>, `<kind>`, \\<group>, <https://x.y>.\n\n<!-- generated: x -->\n";
+        let book = Book { pages: [("docs/a.md".to_owned(), Page::parse(text.to_owned()))].into() };
+        assert_eq!(book.html(), ["docs/a.md:3: <name> is HTML: write `<name>` or \\<name>"]);
     }
 
     #[test]

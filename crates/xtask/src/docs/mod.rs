@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use sluice_testkit::assets;
 
 use book::Book;
@@ -23,7 +23,7 @@ pub struct Args {
     /// Compare the generated tables with what is there, and fail on a difference; write nothing.
     #[arg(long)]
     check: bool,
-    /// Then build the book into target/book with an installed `mdbook`; without one, say how to get it.
+    /// Then build the book into target/book with `mdbook`, and fail if that warns of anything.
     #[arg(long)]
     build: bool,
 }
@@ -42,6 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let book = Book::read(&root)?;
     findings.extend(book.unlisted());
+    findings.extend(book.html());
     findings.extend(links::check(&root, &book));
     findings.extend(paths::check(&root, &book));
     findings.extend(reasons::check(&root, &book)?);
@@ -57,14 +58,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Builds the book with the program in `MDBOOK`, else the one in the `PATH`. What it warns of is a page that does not show what it says.
 fn build(root: &Path) -> Result<()> {
-    let folder = root.join("docs");
-    match Command::new("mdbook").arg("build").arg(&folder).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => bail!("mdbook build: {status}"),
-        Err(_) => {
-            println!("docs is checked. To build it, `cargo install mdbook --locked`, then run this again.");
-            Ok(())
-        }
+    let program = std::env::var_os("MDBOOK").unwrap_or_else(|| "mdbook".into());
+    let output = Command::new(&program).arg("build").arg(root.join("docs")).output();
+    let output = output.with_context(|| format!("running {} (`make book` gets it)", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    print!("{said}");
+    ensure!(output.status.success(), "mdbook build: {}", output.status);
+    ensure!(!said.lines().any(warns), "mdbook warns of pages of the book");
+    Ok(())
+}
+
+/// Whether a line of mdBook's log is a warning, or worse.
+fn warns(line: &str) -> bool {
+    line.split_whitespace().take(3).any(|word| matches!(word.trim_matches(['[', ']']), "WARN" | "ERROR"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warns;
+
+    #[test]
+    fn warnings_of_mdbook_are_told_from_the_rest() {
+        assert!(warns(" WARN unclosed HTML tag `<kind>` found in `a.md`") && warns("ERROR no such file"));
+        assert!(!warns(" INFO HTML book written to `target/book`, WARN") && !warns(""));
     }
 }
