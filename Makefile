@@ -64,7 +64,7 @@ lint: control-plane ## Check format, lints, rules of the house and generated fil
 	set -e; for crate in $$($(XTASK) tidy --crates); do cargo check --quiet --locked --package $$crate; done
 
 try: ## Show a simulated day: figures, and a page with pictures (builds only the simulator)
-	cargo build --profile try --locked --package sluice-ctl --bin kubectl-kueue
+	cargo build --profile try --locked --package sluice-ctl --bin kubectl-kueue --no-default-features
 	$(TARGET)/try/kubectl-kueue simulate examples/simulate/arrivals.yaml --quiet --output html > $(TARGET)/try/day.html
 	$(TARGET)/try/kubectl-kueue simulate examples/simulate/arrivals.yaml --quiet
 	@echo "The day in pictures: $(TARGET)/try/day.html"

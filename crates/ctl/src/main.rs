@@ -8,6 +8,7 @@ use sluice_ctl::cli::Plugin;
 use sluice_ctl::complete;
 
 /// What simulates makes and drops many small documents.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
