@@ -2,19 +2,19 @@
 {{/* The job kinds, as a YAML map framework → facts. A framework that managerConfig lists and that is not here gets no webhook and
 no right; the manager refuses it, or, in Kueue's default list, relies on the policy of notBuiltKinds. */}}
 {{- define "sluice.jobKinds" -}}
-batch/job: {name: job, group: batch, version: v1, resource: jobs, parts: "", confirmsStops: true}
-jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets, parts: "batch/job", confirmsStops: false}
+batch/job: {name: job, group: batch, version: v1, resource: jobs, parts: "", resumesPartsAsMade: false, confirmsStops: true}
+jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets, parts: "batch/job", resumesPartsAsMade: false, confirmsStops: false}
+kubeflow.org/jaxjob: {name: jaxjob, group: kubeflow.org, version: v1, resource: jaxjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
+kubeflow.org/mpijob: {name: mpijob, group: kubeflow.org, version: v2beta1, resource: mpijobs, parts: "batch/job", resumesPartsAsMade: true, confirmsStops: false}
+kubeflow.org/paddlejob: {name: paddlejob, group: kubeflow.org, version: v1, resource: paddlejobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
+kubeflow.org/pytorchjob: {name: pytorchjob, group: kubeflow.org, version: v1, resource: pytorchjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
+kubeflow.org/tfjob: {name: tfjob, group: kubeflow.org, version: v1, resource: tfjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
+kubeflow.org/xgboostjob: {name: xgboostjob, group: kubeflow.org, version: v1, resource: xgboostjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
 {{- end }}
 
 {{/* The frameworks of Kueue that are not built. */}}
 {{- define "sluice.knownNotBuilt" -}}
 deployment: {group: apps, resource: deployments}
-kubeflow.org/jaxjob: {group: kubeflow.org, resource: jaxjobs}
-kubeflow.org/mpijob: {group: kubeflow.org, resource: mpijobs}
-kubeflow.org/paddlejob: {group: kubeflow.org, resource: paddlejobs}
-kubeflow.org/pytorchjob: {group: kubeflow.org, resource: pytorchjobs}
-kubeflow.org/tfjob: {group: kubeflow.org, resource: tfjobs}
-kubeflow.org/xgboostjob: {group: kubeflow.org, resource: xgboostjobs}
 leaderworkerset.x-k8s.io/leaderworkerset: {group: leaderworkerset.x-k8s.io, resource: leaderworkersets}
 pod: {group: "", resource: pods}
 ray.io/raycluster: {group: ray.io, resource: rayclusters}

@@ -6,7 +6,8 @@ use crate::job::{JobPodSet, JobView, PodSetInfo};
 use crate::labels;
 
 /// What controllers add to the templates of the jobs that they make, and of those that they look after.
-const GENERATED: [&str; 3] = ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "batch.kubernetes.io/"];
+const GENERATED: [&str; 4] =
+    ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/"];
 /// The same, of a time before prefixes.
 const GENERATED_OF_OLD: [&str; 2] = ["job-name", "controller-uid"];
 
@@ -21,12 +22,60 @@ impl JobView {
         if self.job.kind.parts() != Some(child.job.kind) {
             return None;
         }
-        // `<JobSet>-<replicated job>-<index>`.
         let rest = child.job.name.strip_prefix(&*self.job.name)?.strip_prefix('-')?;
+        if !self.job.kind.integration().numbers_parts {
+            return self.pod_sets.iter().find(|set| set.name == rest);
+        }
         let (replicated_job, index) = rest.rsplit_once('-')?;
         let set = self.pod_sets.iter().find(|set| set.name == replicated_job)?;
         let index = i64::from(index.parse::<u32>().ok()?);
         (index < i64::from(set.count)).then_some(set)
+    }
+
+    /// Whether the template of this job, which a controller made of a pod set, lacks anything that admission adds.
+    pub fn lacks(&self, adds: &PodSetInfo) -> bool {
+        let adds = &adds.scheduling;
+        let less = |own: &BTreeMap<String, String>, adds: &BTreeMap<String, String>| {
+            adds.iter().any(|(key, value)| own.get(key) != Some(value))
+        };
+        self.pod_sets.iter().map(|set| &set.scheduling).any(|own| {
+            less(&own.labels, &adds.labels)
+                || less(&own.annotations, &adds.annotations)
+                || less(&own.node_selector, &adds.node_selector)
+                || adds.tolerations.iter().any(|toleration| !own.tolerations.contains(toleration))
+                || adds.scheduling_gates.iter().any(|gate| !own.scheduling_gates.contains(gate))
+        })
+    }
+
+    /// What the template of this job, which a controller made of the pod set `set`, is to be: that of the pod set with what admission
+    /// adds, and what the controller generated.
+    pub fn brought_up_to_date(&self, set: &JobPodSet, adds: &PodSetInfo) -> Vec<PodSetInfo> {
+        let generated = |own: &BTreeMap<String, String>, base: &BTreeMap<_, _>, adds: &BTreeMap<_, _>| {
+            let kept = own.iter().filter(|(key, _)| is_generated(key));
+            let all = kept.chain(base).chain(adds);
+            all.map(|(key, value)| (key.clone(), value.clone())).collect::<BTreeMap<String, String>>()
+        };
+        let (base, adds) = (&set.scheduling, &adds.scheduling);
+        let with = |own: &JobPodSet| {
+            let mut scheduling = own.scheduling.clone();
+            scheduling.labels = generated(&own.scheduling.labels, &base.labels, &adds.labels);
+            scheduling.annotations =
+                generated(&own.scheduling.annotations, &base.annotations, &adds.annotations);
+            scheduling.node_selector = base
+                .node_selector
+                .iter()
+                .chain(&adds.node_selector)
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect();
+            scheduling.tolerations.clone_from(&base.tolerations);
+            let more = adds.tolerations.iter().filter(|one| !base.tolerations.contains(one));
+            scheduling.tolerations.extend(more.cloned());
+            scheduling.scheduling_gates.clone_from(&base.scheduling_gates);
+            let more = adds.scheduling_gates.iter().filter(|one| !base.scheduling_gates.contains(one));
+            scheduling.scheduling_gates.extend(more.cloned());
+            PodSetInfo { name: own.name.clone(), count: own.count, scheduling }
+        };
+        self.pod_sets.iter().map(with).collect()
     }
 
     /// Whether the template of this job, which a controller made of the pod set `set`, has anything that comes neither from there nor from

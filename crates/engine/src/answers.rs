@@ -112,6 +112,9 @@ impl Engine {
             // If a finalizer still holds it, its watch shows that.
             self.forget_terminating(&open.object);
         }
+        if open.purpose == Purpose::UpdateChild {
+            self.touch_parent(&open.object);
+        }
         self.outbox.extend(open.then);
         self.touch(&open.object);
         if let Some(job) = open.job {
@@ -155,6 +158,13 @@ impl Engine {
         }
     }
 
+    /// The job that waits for a write on one that it controls sees to it again.
+    fn touch_parent(&mut self, child: &ObjectRef) {
+        if let Some(entry) = job_key(child).and_then(|key| self.world.jobs.get(&key)) {
+            self.dirty.jobs.extend(self.parent(&entry.view).cloned());
+        }
+    }
+
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
         let now = self.now;
         let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
@@ -184,11 +194,8 @@ impl Engine {
         {
             entry.uncertain = true;
         }
-        if open.purpose == Purpose::DeleteChild
-            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
-        {
-            // The job that waits for it sees to it again.
-            self.dirty.jobs.extend(self.parent(&entry.view).cloned());
+        if matches!(open.purpose, Purpose::DeleteChild | Purpose::UpdateChild) {
+            self.touch_parent(&open.object);
         }
         match error {
             WriteError::NotFound(_) if creates(open) => {}

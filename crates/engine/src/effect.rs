@@ -92,6 +92,8 @@ pub enum Purpose {
     DeleteJob,
     /// Remove a job that another job's controller made for a former admission: it makes it anew.
     DeleteChild,
+    /// Bring the templates of a job that another job's controller made before the start up to date.
+    UpdateChild,
     /// The status of a queue.
     QueueStatus,
     /// Hold or release an object that is being deleted.

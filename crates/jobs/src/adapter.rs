@@ -1,15 +1,13 @@
-//! What differs from kind to kind: each kind implements [`Adapter`] in a folder of its own, and [`of`] lists them.
+//! What differs from kind to kind: each kind implements [`Adapter`] in a folder of its own.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 
-use crate::job::Job;
-use crate::jobset::JobSet;
 use crate::object::finished;
-use crate::patch::{Patch, Step, nested};
+use crate::patch::{Patch, Step};
+use crate::review::{Context, Meta, Violations};
 use crate::scheduling::StartError;
-use crate::webhook::{Context, Meta, Violations};
 
 /// The pods of a job that share a template, as the job's controller makes them.
 #[derive(Clone, Debug)]
@@ -157,69 +155,7 @@ pub(crate) struct Change<'a> {
     pub old: Option<(&'a Value, &'a Meta)>,
 }
 
-/// Every kind's adapter.
-static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [&Job, &JobSet];
-
-/// The adapter of a kind.
-pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
-    let found = ADAPTERS.iter().find(|adapter| adapter.kind() == kind);
-    *found.expect("a test finds an adapter for every kind")
-}
-
 /// The value at a path; null where there is none.
 pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(object, |value, key| &value[*key])
-}
-
-/// The write that suspends a job of which nothing has to be restored.
-pub(crate) fn suspend(view: &JobView) -> Step {
-    let body = nested(of(view.job.kind).suspend_path(), json!(true));
-    Step { subresource: None, patch: Patch::Merge(body).pinned(&view.resource_version) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_has_its_adapter() {
-        for kind in JobKind::ALL {
-            assert_eq!(of(kind).kind(), kind);
-        }
-    }
-
-    #[test]
-    fn a_kind_reads_the_states_that_it_writes() {
-        let job = json!({"spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}});
-        for kind in JobKind::ALL {
-            let mut value = job.clone();
-            value["spec"]["replicatedJobs"] =
-                json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
-            let now = Timestamp::UNIX_EPOCH;
-            let view = |state: State| {
-                let mut value = value.clone();
-                value["status"] = of(kind).status(&value, state);
-                assert_eq!(of(kind).finished(&value), of(kind).observe(&value).finished);
-                of(kind).observe(&value)
-            };
-            let running = view(State::Running { since: now, ready: true });
-            assert!(running.active && running.pods_ready && running.finished.is_none());
-            let idle = view(State::Idle);
-            assert!(!idle.active && !idle.pods_ready);
-            for success in [true, false] {
-                let ended = view(State::Ended { at: now, success });
-                assert!(!ended.active);
-                assert_eq!(ended.finished.unwrap().success, success);
-            }
-        }
-    }
-
-    #[test]
-    fn the_place_of_a_template_reads_as_in_messages() {
-        let jobset = json!({"spec": {"replicatedJobs": [{"name": "x"}]}});
-        let groups = of(JobKind::JOB_SET).pod_groups(&jobset);
-        assert_eq!(groups[0].path(), "spec.replicatedJobs[0].template.spec.template");
-        let job = json!({});
-        assert_eq!(of(JobKind::JOB).pod_groups(&job)[0].path(), "spec.template");
-    }
 }

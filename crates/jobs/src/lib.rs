@@ -19,6 +19,9 @@ mod job;
 mod jobset;
 mod object;
 mod patch;
+mod registry;
+mod replica_specs;
+mod review;
 mod scheduling;
 pub mod webhook;
 
@@ -32,12 +35,12 @@ pub use scheduling::StartError;
 
 /// A job as the engine sees it.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
-    adapter::of(kind).observe(object)
+    registry::of(kind).observe(object)
 }
 
 /// The one patch that starts a job: what admission adds to the templates, counts, `suspend: false`.
 pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-    adapter::of(view.job.kind).start(view, infos)
+    registry::of(view.job.kind).start(view, infos)
 }
 
 /// The writes that stop a job and restore its templates, in order.
@@ -46,7 +49,7 @@ pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> 
 /// [`Step::pinned`]. After a crash in between, observe again and send all steps: those already made change nothing.
 /// With no `infos` the job is stopped and its templates stay as they are.
 pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
-    adapter::of(view.job.kind).stop(view, infos)
+    registry::of(view.job.kind).stop(view, infos)
 }
 
 /// The write that has the controller of a stopped job say when it has seen the stop and deleted the pods
@@ -59,45 +62,45 @@ pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
 
 /// The write that suspends a job of which nothing has to be restored.
 pub fn suspend(view: &JobView) -> Step {
-    adapter::suspend(view)
+    registry::suspend(view)
 }
 
 /// Whether the object is suspended, as its own controller sees it.
 pub fn is_suspended(kind: JobKind, object: &Value) -> bool {
-    adapter::of(kind).is_suspended(object)
+    registry::of(kind).is_suspended(object)
 }
 
 /// The field that suspends an object of the kind.
 pub fn suspend_path(kind: JobKind) -> &'static [&'static str] {
-    adapter::of(kind).suspend_path()
+    registry::of(kind).suspend_path()
 }
 
 /// How the job of an object ended, if it did.
 pub fn finished(kind: JobKind, object: &Value) -> Option<JobFinished> {
-    adapter::of(kind).finished(object)
+    registry::of(kind).finished(object)
 }
 
 /// The pods of an object, in the order of its pod sets.
 pub fn pod_groups(kind: JobKind, object: &Value) -> Vec<PodGroup<'_>> {
-    adapter::of(kind).pod_groups(object)
+    registry::of(kind).pod_groups(object)
 }
 
 /// The status that the kind's controller writes for an object in this state.
 pub fn status(kind: JobKind, object: &Value, state: State) -> Value {
-    adapter::of(kind).status(object, state)
+    registry::of(kind).status(object, state)
 }
 
 /// For so many seconds a job may run at most, by its own spec.
 pub fn deadline_seconds(kind: JobKind, object: &Value) -> Option<i64> {
-    adapter::of(kind).deadline_seconds(object)
+    registry::of(kind).deadline_seconds(object)
 }
 
 /// The merge patch that lowers a job's number of pods, where its user can do that.
 pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
-    adapter::of(kind).with_pods(pods)
+    registry::of(kind).with_pods(pods)
 }
 
 /// What an object must look like, part by part, each with its JSON pointer.
 pub fn schemas(kind: JobKind, object: &Value) -> Vec<(String, Schema)> {
-    adapter::of(kind).schemas(object)
+    registry::of(kind).schemas(object)
 }

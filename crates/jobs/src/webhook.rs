@@ -2,26 +2,22 @@
 //!
 //! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
 
-mod context;
 mod pod;
 mod topology;
 mod validate;
-mod violations;
 
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::labels;
 
-use crate::adapter;
 use crate::patch::{Patch, escape};
+use crate::registry;
+use crate::review::Meta;
 
-pub use context::Context;
-pub(crate) use context::Meta;
+pub use crate::review::{Context, Denied, Violation};
 pub use pod::mutate_pod;
 pub use validate::validate;
-pub use violations::{Denied, Violation};
-pub(crate) use violations::{Violations, annotation_path};
 
 /// What the user does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +28,11 @@ pub enum Operation {
     Update,
 }
 
+/// The labels, annotations and suspension of a job of this kind.
+fn meta(kind: JobKind, object: &Value) -> Meta {
+    Meta::read(object, registry::of(kind).is_suspended(object))
+}
+
 /// The JSON patch that a new job gets, in the order of docs/reference/07-integrations.md: default LocalQueue, default
 /// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook.
 ///
@@ -40,8 +41,7 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
     if operation == Operation::Update || context.managed_owner || !object["spec"].is_object() {
         return Patch::Json(Vec::new());
     }
-    let adapter = adapter::of(kind);
-    let meta = Meta::read(object, adapter.is_suspended(object));
+    let meta = meta(kind, object);
     let mut added = Vec::new();
     let mut queued = meta.queue_name().is_some();
     if !queued && !context.namespace_is_managed() {
@@ -67,7 +67,7 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
         operations.push(json!({"op": "add", "path": path, "value": value}));
     }
     if !meta.suspended {
-        operations.extend(suspension(adapter.suspend_path(), object));
+        operations.extend(suspension(registry::of(kind).suspend_path(), object));
     }
     Patch::Json(operations)
 }

@@ -76,9 +76,11 @@ impl Machines {
         let groups = groups(kind, value);
         let document = |pod: &crate::nodes::Placed| {
             let group = groups.get(pod.group)?;
+            // The pods of one group without parts need no more than their index to be told apart.
             let part = match kind.parts() {
-                None => String::new(),
-                Some(_) => format!("-{}-{}", group.name, pod.replica),
+                None if groups.len() == 1 => String::new(),
+                None => format!("-{}", group.name.to_ascii_lowercase()),
+                Some(_) => format!("-{}-{}", group.name.to_ascii_lowercase(), pod.replica),
             };
             let name = format!("{}{part}-{}-{attempt}", job.name, pod.index);
             let mut metadata = json!({"name": name, "namespace": &*job.namespace});

@@ -54,6 +54,21 @@ fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
 }
 
 #[test]
+fn kubeflows_jobs_wait_make_way_and_end_like_others() {
+    let simulation = run("kubeflow.yaml");
+    let told = events(simulation.record());
+    let wanted = [
+        "admitted team-a/finetune",
+        "preempted team-a/finetune",
+        "admitted team-a/allreduce",
+        "finished team-a/allreduce",
+        "admitted team-a/finetune",
+        "finished team-a/finetune",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let json = |seed| {
         let (manifests, files) = example("arrivals.yaml");

@@ -111,10 +111,13 @@ fn integrations() -> String {
          {{- define \"sluice.jobKinds\" -}}\n"
         .to_owned();
     for kind in JobKind::ALL {
-        let Integration { framework, group, version, plural, parts, confirms_stops, .. } = kind.integration();
+        let Integration { framework, group, version, plural, parts, .. } = kind.integration();
+        let Integration { resumes_parts_as_made, confirms_stops, .. } = kind.integration();
         let (name, parts) = (kind.kind().to_lowercase(), parts.unwrap_or_default());
         let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
-        let more = format!("parts: {parts:?}, confirmsStops: {confirms_stops}");
+        let more = format!(
+            "parts: {parts:?}, resumesPartsAsMade: {resumes_parts_as_made}, confirmsStops: {confirms_stops}"
+        );
         text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
     }
     text += "{{- end }}\n\n{{/* The frameworks of Kueue that are not built. */}}\n{{- define \"sluice.knownNotBuilt\" -}}\n";

@@ -7,6 +7,7 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
+use sluice_api::job::JobKind;
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Setup, chart};
@@ -30,13 +31,13 @@ fn kinds() -> Vec<Kind> {
         let (group, names) = (crd.spec.group, crd.spec.names);
         Kind { role: names.kind.to_lowercase(), group, plural: names.plural, job: false }
     });
-    let job = |role: &str, group: &str, plural: &str| Kind {
-        role: role.to_owned(),
-        group: group.to_owned(),
-        plural: plural.to_owned(),
+    let job = |kind: JobKind| Kind {
+        role: kind.kind().to_lowercase(),
+        group: kind.group().to_owned(),
+        plural: kind.plural().to_owned(),
         job: true,
     };
-    own.chain([job("job", "batch", "jobs"), job("jobset", "jobset.x-k8s.io", "jobsets")]).collect()
+    own.chain(JobKind::ALL.map(job)).collect()
 }
 
 async fn may(
@@ -76,7 +77,9 @@ async fn gathered(plane: &ControlPlane, role: &str) -> Vec<String> {
 #[tokio::test]
 async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
-    chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let frameworks = json!({"integrations": {"frameworks": JobKind::ALL.map(JobKind::framework)}});
+    let setup = Setup::new(&plane).unwrap().with(&frameworks);
+    chart::install(&plane, setup, &json!({})).await.unwrap();
     let client = plane.client().await.unwrap();
     let kinds = kinds();
     for (kind, other) in kinds.iter().zip(kinds.iter().cycle().skip(1)) {

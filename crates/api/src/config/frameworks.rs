@@ -20,14 +20,8 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 16] = [
+pub const NOT_BUILT: [NotBuilt; 10] = [
     NotBuilt::new("deployment", "apps", "deployments"),
-    NotBuilt::new("kubeflow.org/jaxjob", "kubeflow.org", "jaxjobs"),
-    NotBuilt::new("kubeflow.org/mpijob", "kubeflow.org", "mpijobs"),
-    NotBuilt::new("kubeflow.org/paddlejob", "kubeflow.org", "paddlejobs"),
-    NotBuilt::new("kubeflow.org/pytorchjob", "kubeflow.org", "pytorchjobs"),
-    NotBuilt::new("kubeflow.org/tfjob", "kubeflow.org", "tfjobs"),
-    NotBuilt::new("kubeflow.org/xgboostjob", "kubeflow.org", "xgboostjobs"),
     NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
     NotBuilt::new("pod", "", "pods"),
     NotBuilt::new("ray.io/raycluster", "ray.io", "rayclusters"),

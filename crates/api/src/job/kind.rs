@@ -30,6 +30,10 @@ pub struct Integration {
     pub built_into_kubernetes: bool,
     /// The framework of the jobs that the kind's controller makes, each of which has its pods.
     pub parts: Option<&'static str>,
+    /// Whether its parts are numbered: `<job>-<pod set>-<index>`; else there is one, `<job>-<pod set>`.
+    pub numbers_parts: bool,
+    /// Whether its controller lets parts that it made before a start run as they are, whatever the job's templates say by then.
+    pub resumes_parts_as_made: bool,
     /// Where only parts of the managed kinds are watched: the label that every part has.
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
@@ -63,6 +67,8 @@ static JOB: Integration = Integration {
     reporter: "batch/job-kueue-controller",
     built_into_kubernetes: true,
     parts: None,
+    numbers_parts: false,
+    resumes_parts_as_made: false,
     part_label: None,
     pod_label: None,
     managed_by: Some("kubernetes.io/job-controller"),
@@ -87,6 +93,8 @@ static JOB_SET: Integration = Integration {
     reporter: "jobset.x-k8s.io/jobset-kueue-controller",
     built_into_kubernetes: false,
     parts: Some("batch/job"),
+    numbers_parts: true,
+    resumes_parts_as_made: false,
     part_label: Some(crate::labels::JOBSET_NAME),
     pod_label: Some(crate::labels::JOBSET_NAME),
     managed_by: Some("jobset.sigs.k8s.io/jobset-controller"),
@@ -96,6 +104,87 @@ static JOB_SET: Integration = Integration {
     restarts_whole: true,
     counts_terminating: false,
     confirms_stops: false,
+};
+
+/// A kind of kubeflow.org/v1, which the training operator looks after.
+const fn of_training_operator(
+    [framework, kind, plural, controller]: [&'static str; 4],
+    about: &'static str,
+    reporter: &'static str,
+) -> Integration {
+    Integration {
+        framework,
+        group: "kubeflow.org",
+        version: "v1",
+        api_version: "kubeflow.org/v1",
+        kind,
+        plural,
+        controller,
+        about,
+        reporter,
+        built_into_kubernetes: false,
+        parts: None,
+        numbers_parts: false,
+        resumes_parts_as_made: false,
+        part_label: None,
+        pod_label: None,
+        managed_by: Some("kubeflow.org/training-operator"),
+        succeeded: "Succeeded",
+        failed: "Failed",
+        exclusive_topology: None,
+        restarts_whole: false,
+        counts_terminating: false,
+        confirms_stops: false,
+    }
+}
+
+/// kubeflow.org/v1 JAXJob.
+static JAX_JOB: Integration = of_training_operator(
+    ["kubeflow.org/jaxjob", "JAXJob", "jaxjobs", "jaxjob"],
+    "kubeflow.org/v1 JAXJobs",
+    "kubeflow.org/jaxjob-kueue-controller",
+);
+
+/// kubeflow.org/v1 PaddleJob.
+static PADDLE_JOB: Integration = of_training_operator(
+    ["kubeflow.org/paddlejob", "PaddleJob", "paddlejobs", "paddlejob"],
+    "kubeflow.org/v1 PaddleJobs",
+    "kubeflow.org/paddlejob-kueue-controller",
+);
+
+/// kubeflow.org/v1 PyTorchJob.
+static PYTORCH_JOB: Integration = of_training_operator(
+    ["kubeflow.org/pytorchjob", "PyTorchJob", "pytorchjobs", "pytorchjob"],
+    "kubeflow.org/v1 PyTorchJobs",
+    "kubeflow.org/pytorchjob-kueue-controller",
+);
+
+/// kubeflow.org/v1 TFJob.
+static TF_JOB: Integration = of_training_operator(
+    ["kubeflow.org/tfjob", "TFJob", "tfjobs", "tfjob"],
+    "kubeflow.org/v1 TFJobs",
+    "kubeflow.org/tfjob-kueue-controller",
+);
+
+/// kubeflow.org/v1 XGBoostJob.
+static XGBOOST_JOB: Integration = of_training_operator(
+    ["kubeflow.org/xgboostjob", "XGBoostJob", "xgboostjobs", "xgboostjob"],
+    "kubeflow.org/v1 XGBoostJobs",
+    "kubeflow.org/xgboostjob-kueue-controller",
+);
+
+/// kubeflow.org/v2beta1 MPIJob. Its launcher's pod is that of a batch Job, its workers' pods are its own.
+static MPI_JOB: Integration = Integration {
+    version: "v2beta1",
+    api_version: "kubeflow.org/v2beta1",
+    parts: Some("batch/job"),
+    resumes_parts_as_made: true,
+    managed_by: Some("kubeflow.org/mpi-operator"),
+    ..of_training_operator(
+        ["kubeflow.org/mpijob", "MPIJob", "mpijobs", "mpijob"],
+        "kubeflow.org/v2beta1 MPIJobs",
+        "kubeflow.org/mpijob-kueue-controller",
+    )
 };
 
 /// A job kind. Ordered by the names of the frameworks.
@@ -108,8 +197,30 @@ impl JobKind {
     /// `jobset.x-k8s.io/v1alpha2` JobSet.
     pub const JOB_SET: Self = Self(&JOB_SET);
 
+    /// `kubeflow.org/v1` JAXJob.
+    pub const JAX_JOB: Self = Self(&JAX_JOB);
+    /// `kubeflow.org/v2beta1` MPIJob.
+    pub const MPI_JOB: Self = Self(&MPI_JOB);
+    /// `kubeflow.org/v1` PaddleJob.
+    pub const PADDLE_JOB: Self = Self(&PADDLE_JOB);
+    /// `kubeflow.org/v1` PyTorchJob.
+    pub const PYTORCH_JOB: Self = Self(&PYTORCH_JOB);
+    /// `kubeflow.org/v1` TFJob.
+    pub const TF_JOB: Self = Self(&TF_JOB);
+    /// `kubeflow.org/v1` XGBoostJob.
+    pub const XGBOOST_JOB: Self = Self(&XGBOOST_JOB);
+
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 2] = [Self::JOB, Self::JOB_SET];
+    pub const ALL: [Self; 8] = [
+        Self::JOB,
+        Self::JOB_SET,
+        Self::JAX_JOB,
+        Self::MPI_JOB,
+        Self::PADDLE_JOB,
+        Self::PYTORCH_JOB,
+        Self::TF_JOB,
+        Self::XGBOOST_JOB,
+    ];
 
     /// What is known of it.
     pub const fn integration(self) -> &'static Integration {

@@ -117,6 +117,10 @@ impl Engine {
             }
             return;
         }
+        if view.stopping {
+            // What was begun while its ancestor was admitted.
+            return self.stop_job(key, view, Vec::new(), "", &[]);
+        }
         let note = "Kueue managed child job suspended";
         let reported = normal(About::job(key, &view.job.uid), "Suspended", note);
         let write = Write::SuspendJob { view: Arc::clone(view) };

@@ -2,10 +2,14 @@
 //!
 //! A controller that merges templates into the jobs that it made, as JobSet's does, takes nothing out of them: node selectors of the flavor
 //! before would keep their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
+//!
+//! A controller that makes them while the job waits, and lets them run as they are, as that of MPIJobs does with the launcher, would make
+//! them anew just as they were. Their templates are brought up to date before the start. Where it made one too late for that, from what it
+//! saw before the start, the part is stopped, and let go on with the right template.
 
 use std::sync::Arc;
 
-use sluice_api::job::{JobView, PodSetInfo};
+use sluice_api::job::{JobPodSet, JobView, PodSetInfo};
 
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
@@ -26,6 +30,10 @@ impl Engine {
                 continue;
             }
             let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
+            if view.job.kind.integration().resumes_parts_as_made {
+                waits |= self.bring_up_to_date(&child, key, set, info);
+                continue;
+            }
             // One without a change is as its controller made it: deleting it would bring back the same.
             if made.generation <= 1 || !made.has_more_than(set, info) {
                 continue;
@@ -49,5 +57,38 @@ impl Engine {
             self.write_job(&child, Purpose::DeleteChild, write, then);
         }
         waits
+    }
+
+    /// Gives a part of the job `above`, made of this pod set, the template with which it is to run; says whether it does not have it yet.
+    fn bring_up_to_date(
+        &mut self,
+        part: &JobKey,
+        above: &JobKey,
+        set: &JobPodSet,
+        info: &PodSetInfo,
+    ) -> bool {
+        let Some(entry) = self.world.jobs.get(part) else { return false };
+        let view = Arc::clone(&entry.view);
+        let wrong = view.lacks(info) || view.has_more_than(set, info);
+        if view.ending || !(view.stopping || wrong) {
+            return false;
+        }
+        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+            self.wake_at(until, Alarm::Job(above.clone()));
+            return true;
+        }
+        if view.stop_waits {
+            return true;
+        }
+        let infos = view.brought_up_to_date(set, info);
+        let then = if view.stopping {
+            Vec::new()
+        } else {
+            let about: [(&'static str, &dyn ToString); 2] =
+                [("job", &part.object()), ("owner", &above.object())];
+            vec![self.log(Level::Info, "job made before the start is brought up to date", &about)]
+        };
+        self.write_job(part, Purpose::UpdateChild, Write::StopJob { view, infos }, then);
+        true
     }
 }

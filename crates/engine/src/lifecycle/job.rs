@@ -314,6 +314,11 @@ impl Engine {
         if self.is_moving(workload) {
             return self.stop_job(key, view, infos, "The job was moved to another LocalQueue", &[]);
         }
+        if key.kind.integration().resumes_parts_as_made {
+            let entry = &self.world.workloads[workload];
+            let infos = self.start_infos(&entry.object, entry.status(), view);
+            self.sweep_children(key, view, &infos);
+        }
         self.sync_spec(key, view, workload);
     }
 

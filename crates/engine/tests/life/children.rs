@@ -115,3 +115,87 @@ fn an_annotation_that_is_no_longer_there_goes_too() {
     assert_eq!(deleted(&c), ["set-main-0", "set-main-0"]);
     assert!(!c.api.job("set").view.suspended);
 }
+
+/// The launcher's Job as the MPI operator makes it of an MPIJob.
+fn launcher(c: &Cluster) -> JobView {
+    let set = &c.api.job("mpi").view;
+    let mut launcher = job("team-a", "mpi-launcher", "", 1, "1");
+    launcher.controller = Some(ControllerRef {
+        api_version: "kubeflow.org/v2beta1".to_owned(),
+        kind: "MPIJob".to_owned(),
+        name: "mpi".to_owned(),
+        uid: set.job.uid.to_string(),
+    });
+    launcher.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
+    let own = &mut launcher.pod_sets[0].scheduling.labels;
+    own.insert("training.kubeflow.org/job-name".to_owned(), "mpi".to_owned());
+    launcher.suspended_condition = Some((true, c.now + jiff::SignedDuration::from_secs(1)));
+    launcher
+}
+
+/// An MPIJob of one pod, in a queue with this quota of the flavor `old` and of `new`.
+fn mpi(quotas: [&str; 2]) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.flavor("old", &[("pool", "old"), ("only-old", "yes")]);
+    c.api.flavor("new", &[("pool", "new")]);
+    quota(&mut c, quotas[0], quotas[1]);
+    c.api.local_queue("team-a", "lq", "cq");
+    let mut mpi = job("team-a", "mpi", "lq", 1, "1");
+    mpi.job.kind = JobKind::MPI_JOB;
+    "launcher".clone_into(&mut mpi.pod_sets[0].name);
+    c.api.add_job(mpi);
+    c
+}
+
+fn selector(c: &Cluster, name: &str) -> Vec<String> {
+    let scheduling = &c.api.job(name).view.pod_sets[0].scheduling;
+    scheduling.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+#[test]
+fn the_launcher_of_an_mpijob_gets_what_is_admitted_before_the_start() {
+    let mut c = mpi(["0", "0"]);
+    c.settle();
+    let launcher = launcher(&c);
+    c.api.add_job(launcher);
+    c.settle();
+    quota(&mut c, "1", "0");
+    c.late = Some(Purpose::UpdateChild);
+    c.settle();
+    assert!(c.api.job("mpi").view.suspended, "its launcher comes first");
+    c.release();
+    assert!(!c.api.job("mpi").view.suspended);
+    assert_eq!(selector(&c, "mpi-launcher"), ["only-old=yes", "pool=old"]);
+    assert_eq!(selector(&c, "mpi-launcher"), selector(&c, "mpi"));
+    let labels = &c.api.job("mpi-launcher").view.pod_sets[0].scheduling.labels;
+    assert_eq!(labels["training.kubeflow.org/job-name"], "mpi", "what its controller generated stays");
+    // In another flavor nothing of the former is left, and nothing is deleted.
+    drain(&mut c, "HoldAndDrain");
+    quota(&mut c, "0", "1");
+    drain(&mut c, "None");
+    assert!(!c.api.job("mpi").view.suspended);
+    assert_eq!(selector(&c, "mpi-launcher"), ["pool=new"]);
+    assert!(deleted(&c).is_empty());
+}
+
+#[test]
+fn a_launcher_that_was_made_too_late_is_stopped_and_mended_once() {
+    let mut c = mpi(["1", "0"]);
+    let mut late = job("team-a", "mpi-launcher", "", 1, "1");
+    c.settle();
+    assert!(!c.api.job("mpi").view.suspended, "nothing is waited for");
+    late.controller = launcher(&c).controller;
+    late.suspended = false;
+    c.api.add_job(late);
+    c.settle();
+    assert_eq!(selector(&c, "mpi-launcher"), selector(&c, "mpi"));
+    let stops = |c: &Cluster| {
+        let stops =
+            c.writes.iter().filter(|(of, what)| *what == Purpose::UpdateChild && &*of.name == "mpi-launcher");
+        stops.count()
+    };
+    let sent = stops(&c);
+    assert!(sent > 0);
+    c.advance(60);
+    assert_eq!(stops(&c), sent);
+}

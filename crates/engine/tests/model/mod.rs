@@ -22,7 +22,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 18] = [
+pub const KINDS: [Kind; 19] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -41,6 +41,7 @@ pub const KINDS: [Kind; 18] = [
     Kind::ProvisioningRequest,
     Kind::Job(sluice_api::job::JobKind::JOB),
     Kind::Job(sluice_api::job::JobKind::JOB_SET),
+    Kind::Job(sluice_api::job::JobKind::MPI_JOB),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.

@@ -11,8 +11,8 @@ use sluice_api::labels;
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step, set};
+use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_merge};
-use crate::webhook::{Context, Violations};
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
 pub(crate) const GENERATED_LABELS: [&str; 3] =

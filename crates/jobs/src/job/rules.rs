@@ -6,7 +6,7 @@ use sluice_api::labels;
 
 use crate::adapter::Change;
 use crate::object::int;
-use crate::webhook::{Context, Violations, annotation_path};
+use crate::review::{Context, Violations, annotation_path};
 
 /// Counts and their annotations, if the write sets any of them. A job that runs with fewer pods than it asked for is
 /// not suspended; stopping it first suspends it and restores its counts later: neither may be refused.

@@ -7,10 +7,9 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::context::Context;
-use super::violations::Violations;
-use crate::adapter;
 use crate::object::{int, string_map};
+use crate::registry;
+use crate::review::{Context, Violations};
 
 /// A pod template with its place and its number of pods.
 struct Template {
@@ -72,7 +71,7 @@ pub(super) fn check(
 }
 
 fn templates(kind: JobKind, object: &Value) -> Vec<Template> {
-    let groups = adapter::of(kind).pod_groups(object);
+    let groups = registry::of(kind).pod_groups(object);
     groups.iter().map(|group| Template::new(group.path(), group.template, group.count())).collect()
 }
 

@@ -7,10 +7,14 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::context::{Context, Meta};
-use super::topology;
-use super::violations::{Denied, Violations, annotation_path, label_path};
-use crate::adapter::{self, Change};
+use super::{meta, topology};
+use crate::adapter::Change;
+use crate::registry;
+use crate::review::{Context, Denied, Meta, Violations, annotation_path};
+
+pub(super) fn label_path(key: &str) -> String {
+    format!("metadata.labels[{key}]")
+}
 
 /// Checks a new job (`old` is `None`) or a changed one.
 ///
@@ -25,9 +29,8 @@ pub fn validate(
     if object["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
     }
-    let read = |object| Meta::read(object, adapter::of(kind).is_suspended(object));
-    let meta = read(object);
-    let before = old.map(read);
+    let meta = meta(kind, object);
+    let before = old.map(|old| super::meta(kind, old));
     let mut violations = Violations::default();
     always(kind, before.as_ref(), &meta, &mut violations, context);
     topology::check(kind, object, old, &mut violations, context);
@@ -37,7 +40,7 @@ pub fn validate(
         admission_gates(&meta, &mut violations);
     }
     let change = Change { object, meta: &meta, old: old.zip(before.as_ref()) };
-    adapter::of(kind).validate(&change, &mut violations, context);
+    registry::of(kind).validate(&change, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
 }
 
@@ -74,7 +77,7 @@ fn always(
     }
     let elastic = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
         && annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
-    if elastic && !adapter::of(kind).is_elastic() {
+    if elastic && !registry::of(kind).is_elastic() {
         let message = format!("workload slices are not supported for {}", kind.kind());
         violations.forbidden(&annotation_path(labels::ELASTIC_JOB), &message);
     }

@@ -4,6 +4,7 @@
 
 mod ending;
 mod observe;
+mod replica_specs;
 mod start_stop;
 mod support;
 mod webhook;

@@ -299,15 +299,18 @@ mod tests {
     fn paths_are_upstreams_and_others_are_unknown() {
         let (reviewers, _) = reviewers();
         let paths: Vec<_> = reviewers.job_hooks.keys().map(String::as_str).collect();
-        assert_eq!(
-            paths,
-            [
-                "/mutate-batch-v1-job",
-                "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
-                "/validate-batch-v1-job",
-                "/validate-jobset-x-k8s-io-v1alpha2-jobset"
-            ]
-        );
+        let kinds = [
+            "batch-v1-job",
+            "jobset-x-k8s-io-v1alpha2-jobset",
+            "kubeflow-org-v1-jaxjob",
+            "kubeflow-org-v1-paddlejob",
+            "kubeflow-org-v1-pytorchjob",
+            "kubeflow-org-v1-tfjob",
+            "kubeflow-org-v1-xgboostjob",
+            "kubeflow-org-v2beta1-mpijob",
+        ];
+        let both = ["mutate", "validate"].map(|what| kinds.map(|kind| format!("/{what}-{kind}")));
+        assert_eq!(paths, both.concat());
         assert!(reviewers.review("/nope", b"{}").is_none());
         assert!(!reviewers.has("/nope"));
         assert!(paths.into_iter().chain([CONVERT, PODS]).all(|path| reviewers.has(path)));

@@ -10,7 +10,7 @@ const LIMITS: [(&str, usize); 10] = [
     ("core", 2),
     ("ctl", 4),
     ("engine", 3),
-    ("jobs", 4),
+    ("jobs", 2),
     ("manager", 4),
     ("quantity", 3),
     ("sim", 5),

@@ -1,6 +1,7 @@
-//! What the rules look at: the world around a job, and its metadata.
+//! What the rules for what users write are about, and what they find: shared by the webhooks and the adapters.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
@@ -33,10 +34,38 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Whether jobs of this namespace may be managed at all.
-    pub(super) fn namespace_is_managed(&self) -> bool {
+    pub(crate) fn namespace_is_managed(&self) -> bool {
         selector_matches(self.managed_jobs_namespace_selector, self.namespace_labels)
     }
 }
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Path of the field.
+    pub path: String,
+    /// What is wrong, as Kubernetes words it.
+    pub message: String,
+}
+
+/// The rules that a write breaks; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied(pub Vec<Violation>);
+
+impl fmt::Display for Denied {
+    /// One violation by itself, several in brackets, as Kubernetes does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let several = self.0.len() > 1;
+        f.write_str(if several { "[" } else { "" })?;
+        for (index, violation) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{}: {}", violation.path, violation.message)?;
+        }
+        f.write_str(if several { "]" } else { "" })
+    }
+}
+
+impl std::error::Error for Denied {}
 
 /// The labels, annotations and suspension of a job: all that most rules look at.
 pub(crate) struct Meta {
@@ -66,4 +95,31 @@ impl Meta {
     pub(crate) fn queue_name(&self) -> Option<&str> {
         self.label(labels::QUEUE_NAME).or_else(|| self.annotation(labels::QUEUE_NAME))
     }
+}
+
+/// Collects violations.
+#[derive(Default)]
+pub(crate) struct Violations(pub(crate) Vec<Violation>);
+
+impl Violations {
+    pub(crate) fn invalid(&mut self, path: &str, value: &str, message: &str) {
+        self.add(path, format!("Invalid value: {value:?}: {message}"));
+    }
+
+    pub(crate) fn forbidden(&mut self, path: &str, message: &str) {
+        self.add(path, format!("Forbidden: {message}"));
+    }
+
+    pub(crate) fn immutable(&mut self, path: &str, value: &str) {
+        self.invalid(path, value, "field is immutable");
+    }
+
+    pub(crate) fn add(&mut self, path: &str, message: String) {
+        self.0.push(Violation { path: path.to_owned(), message });
+    }
+}
+
+/// An annotation as messages have it.
+pub(crate) fn annotation_path(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
 }

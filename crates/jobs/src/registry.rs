@@ -1,0 +1,80 @@
+//! Every kind's adapter.
+
+use serde_json::json;
+use sluice_api::job::{JobKind, JobView};
+
+use crate::adapter::Adapter;
+use crate::job::Job;
+use crate::jobset::JobSet;
+use crate::patch::{Patch, Step, nested};
+use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
+
+/// Every kind's adapter.
+static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] =
+    [&Job, &JobSet, &JAX_JOB, &MPI_JOB, &PADDLE_JOB, &PYTORCH_JOB, &TF_JOB, &XGBOOST_JOB];
+
+/// The adapter of a kind.
+pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
+    let found = ADAPTERS.iter().find(|adapter| adapter.kind() == kind);
+    *found.expect("a test finds an adapter for every kind")
+}
+
+/// The write that suspends a job of which nothing has to be restored.
+pub(crate) fn suspend(view: &JobView) -> Step {
+    let body = nested(of(view.job.kind).suspend_path(), json!(true));
+    Step { subresource: None, patch: Patch::Merge(body).pinned(&view.resource_version) }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::adapter::State;
+
+    #[test]
+    fn every_kind_has_its_adapter() {
+        for kind in JobKind::ALL {
+            assert_eq!(of(kind).kind(), kind);
+        }
+    }
+
+    #[test]
+    fn a_kind_reads_the_states_that_it_writes() {
+        let job = json!({"spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}});
+        for kind in JobKind::ALL {
+            let mut value = job.clone();
+            value["spec"]["replicatedJobs"] =
+                json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
+            for field in ["jax", "mpi", "paddle", "pytorch", "tf", "xgb"] {
+                value["spec"][format!("{field}ReplicaSpecs")] =
+                    json!({"Worker": {"replicas": 2, "template": job["spec"]["template"]}});
+            }
+            let now = Timestamp::UNIX_EPOCH;
+            let view = |state: State| {
+                let mut value = value.clone();
+                value["status"] = of(kind).status(&value, state);
+                assert_eq!(of(kind).finished(&value), of(kind).observe(&value).finished);
+                of(kind).observe(&value)
+            };
+            let running = view(State::Running { since: now, ready: true });
+            assert!(running.active && running.pods_ready && running.finished.is_none());
+            let idle = view(State::Idle);
+            assert!(!idle.active && !idle.pods_ready);
+            for success in [true, false] {
+                let ended = view(State::Ended { at: now, success });
+                assert!(!ended.active);
+                assert_eq!(ended.finished.unwrap().success, success);
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_template_reads_as_in_messages() {
+        let jobset = json!({"spec": {"replicatedJobs": [{"name": "x"}]}});
+        let groups = of(JobKind::JOB_SET).pod_groups(&jobset);
+        assert_eq!(groups[0].path(), "spec.replicatedJobs[0].template.spec.template");
+        let job = json!({});
+        assert_eq!(of(JobKind::JOB).pod_groups(&job)[0].path(), "spec.template");
+    }
+}

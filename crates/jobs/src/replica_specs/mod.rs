@@ -1,0 +1,195 @@
+//! The adapter of Kubeflow's jobs (docs/reference/07-integrations.md 7.1 and 7.2): `spec.<…>ReplicaSpecs` has the pods by replica type, and
+//! `spec.runPolicy` says whether they are to run.
+
+mod kinds;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use sluice_api::conditions::whole_seconds;
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::v1beta2::PodSetTopologyRequest;
+
+use crate::adapter::{Adapter, PodGroup, State};
+use crate::object;
+use crate::patch::{Patch, Step, nested, set};
+use crate::scheduling::{StartError, merged, paired, restored, template_merge};
+
+pub(crate) use kinds::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
+
+/// The field that suspends all of these kinds.
+const SUSPEND: [&str; 3] = ["spec", "runPolicy", "suspend"];
+/// The label of a pod with its index among those of its replica type.
+const REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
+
+/// The adapter of one kind.
+pub(crate) struct ReplicaSpecs {
+    kind: JobKind,
+    /// The field of the spec that maps replica types to their pods.
+    field: &'static str,
+    /// The replica types, in the order of the pod sets.
+    types: &'static [&'static str],
+}
+
+impl Adapter for ReplicaSpecs {
+    fn kind(&self) -> JobKind {
+        self.kind
+    }
+
+    fn observe(&self, object: &Value) -> JobView {
+        let (policy, status) = (&object["spec"]["runPolicy"], &object["status"]);
+        let mut view = object::from_metadata(self.kind, object);
+        view.managed_by = policy["managedBy"].as_str().map(str::to_owned);
+        view.suspended = policy["suspend"] == true;
+        view.suspended_condition = object::suspended_condition(status);
+        view.active = statuses(status).any(|status| object::int(&status["active"]).is_some_and(|n| n != 0));
+        view.finished = self.finished(object);
+        view.pods_ready = is_running(status);
+        view.active_deadline_seconds = self.deadline_seconds(object);
+        object::set_pod_sets(&mut view, self.pod_sets(object));
+        let class = policy["schedulingPolicy"]["priorityClass"].as_str().filter(|name| !name.is_empty());
+        if let Some(class) = class {
+            view.pod_priority_class = Some(class.to_owned());
+        }
+        view
+    }
+
+    /// Templates and `suspend: false`. The number of pods stays as it is: neither controller could do with fewer.
+    fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        let mut body = nested(&SUSPEND, json!(false));
+        for (pod_set, info) in paired(view, infos)? {
+            if info.count != pod_set.count {
+                let (pod_set, needed) = (pod_set.name.clone(), pod_set.count);
+                return Err(StartError::Count { pod_set, admitted: info.count, needed });
+            }
+            if let Some(template) = template_merge(&pod_set.scheduling, &merged(pod_set, info)?) {
+                self.put_template(&mut body, &pod_set.name, template);
+            }
+        }
+        Ok(Patch::Merge(body).pinned(&view.resource_version))
+    }
+
+    /// One patch: the templates of a job may change at any time.
+    fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+        let mut body = nested(&SUSPEND, json!(true));
+        for pod_set in &view.pod_sets {
+            let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
+            let target = restored(pod_set, info, &[]);
+            if let Some(template) = template_merge(&pod_set.scheduling, &target) {
+                self.put_template(&mut body, &pod_set.name, template);
+            }
+        }
+        let step = Step { subresource: None, patch: Patch::Merge(body) };
+        vec![step.pinned(&view.resource_version)]
+    }
+
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        let of = |(name, spec): (&'static str, &'a Value)| PodGroup {
+            name,
+            pointer: format!("/spec/{}/{name}/template", self.field),
+            template: &spec["template"],
+            replicas: 1,
+            parallel: replicas(spec),
+            completions: replicas(spec),
+            exclusive: None,
+        };
+        self.specs(object).map(of).collect()
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        let with = |count: &str| -> Map<String, Value> {
+            let of = |(name, spec): (&str, &Value)| (name.to_owned(), json!({count: replicas(spec)}));
+            self.specs(object).map(of).collect()
+        };
+        let reason = |what: &str| format!("{}{what}", self.kind.kind());
+        match state {
+            State::Running { since, ready } => {
+                let condition = condition("Running", &reason("Running"), "The job is running", since);
+                let conditions = if ready { vec![condition] } else { Vec::new() };
+                json!({
+                    "startTime": whole_seconds(since), "replicaStatuses": with("active"), "conditions": conditions,
+                })
+            }
+            State::Idle => {
+                let none: Map<_, _> =
+                    self.specs(object).map(|(name, _)| (name.to_owned(), json!({}))).collect();
+                json!({"replicaStatuses": none})
+            }
+            State::Ended { at, success: true } => json!({
+                "completionTime": whole_seconds(at),
+                "replicaStatuses": with("succeeded"),
+                "conditions": [condition("Succeeded", &reason("Succeeded"), "The job is successfully completed", at)],
+            }),
+            State::Ended { at, success: false } => json!({
+                "completionTime": whole_seconds(at),
+                "replicaStatuses": with("failed"),
+                "conditions":
+                    [condition("Failed", &reason("Failed"), "The job was active longer than specified deadline", at)],
+            }),
+        }
+    }
+
+    fn suspend_path(&self) -> &'static [&'static str] {
+        &SUSPEND
+    }
+
+    fn deadline_seconds(&self, object: &Value) -> Option<i64> {
+        object["spec"]["runPolicy"]["activeDeadlineSeconds"].as_i64()
+    }
+}
+
+impl ReplicaSpecs {
+    /// What the object has of each replica type that the kind knows, in their order.
+    fn specs<'a>(&self, object: &'a Value) -> impl Iterator<Item = (&'static str, &'a Value)> {
+        let specs = object["spec"][self.field].as_object();
+        self.types.iter().filter_map(move |name| Some((*name, specs?.get(*name)?)))
+    }
+
+    fn pod_sets(&self, object: &Value) -> Result<Vec<JobPodSet>, String> {
+        let field = self.field;
+        let given = object["spec"][field].as_object().into_iter().flat_map(Map::keys);
+        // A controller that knows the type would run pods for which there is no quota.
+        if let Some(unknown) = given.into_iter().find(|name| !self.types.contains(&name.as_str())) {
+            let known = self.types.join(", ");
+            return Err(format!("spec.{field}.{unknown}: unknown replica type, known are: {known}"));
+        }
+        let of = |(name, spec): (&str, &Value)| {
+            let path = format!("spec.{field}.{name}.template");
+            let mut pod_set = object::pod_set(name, replicas(spec), &spec["template"], &path, &[])?;
+            pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
+                pod_index_label: Some(REPLICA_INDEX.to_owned()),
+                ..PodSetTopologyRequest::default()
+            }));
+            Ok(pod_set)
+        };
+        let pod_sets: Vec<_> = self.specs(object).map(of).collect::<Result<_, String>>()?;
+        if pod_sets.is_empty() { Err(format!("spec.{field}: no replica type")) } else { Ok(pod_sets) }
+    }
+
+    /// Puts the patch of the template of a pod set where that is.
+    fn put_template(&self, body: &mut Value, pod_set: &str, template: Value) {
+        if let Some(name) = self.types.iter().find(|name| name.eq_ignore_ascii_case(pod_set)) {
+            set(body, &["spec", self.field, name, "template"], template);
+        }
+    }
+}
+
+fn replicas(spec: &Value) -> i32 {
+    object::int(&spec["replicas"]).unwrap_or(1).max(0)
+}
+
+fn statuses(status: &Value) -> impl Iterator<Item = &Value> {
+    status["replicaStatuses"].as_object().into_iter().flat_map(Map::values)
+}
+
+fn is_running(status: &Value) -> bool {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|one| one["type"] == "Running" && one["status"] == "True")
+}
+
+/// A condition that is true, as the controllers of these kinds write it.
+fn condition(type_: &str, reason: &str, message: &str, at: Timestamp) -> Value {
+    json!({
+        "type": type_, "status": "True", "reason": reason, "message": message,
+        "lastTransitionTime": whole_seconds(at), "lastUpdateTime": whole_seconds(at),
+    })
+}
