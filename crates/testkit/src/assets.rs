@@ -17,6 +17,11 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 /// The CustomResourceDefinition of JobSets, beside the program of their controller.
 const JOBSET_CRD: &str = "jobset-crd.yaml";
 
+/// The Go module with the controllers of MPIJobs.
+const MPI_OPERATOR: &str = "github.com/kubeflow/mpi-operator";
+/// The Go module with the controllers of Kubeflow's other jobs.
+const TRAINING_OPERATOR: &str = "github.com/kubeflow/training-operator";
+
 /// One program of the test bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
@@ -36,11 +41,35 @@ pub enum Tool {
     Helm,
     /// The controller of JobSets.
     JobSetController,
+    /// The controllers of Kubeflow's jobs, in one program.
+    KubeflowControllers,
+}
+
+/// Where a program comes from.
+struct Source {
+    /// The folder of its Go module in `tests/control-plane`.
+    folder: &'static str,
+    /// The Go module whose version is its own.
+    module: &'static str,
+    /// Its package.
+    package: String,
+    /// Sources of its own in the folder, besides go.mod and go.sum.
+    own: &'static [&'static str],
+}
+
+/// A file of a Go module that belongs beside a program.
+struct Companion {
+    /// The Go module.
+    module: &'static str,
+    /// Its path there.
+    source: &'static str,
+    /// Its name beside the program.
+    name: &'static str,
 }
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 8] = [
+    pub const ALL: [Tool; 9] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -49,6 +78,7 @@ impl Tool {
         Tool::Kwok,
         Tool::Helm,
         Tool::JobSetController,
+        Tool::KubeflowControllers,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -62,28 +92,53 @@ impl Tool {
             Tool::Kwok => "kwok",
             Tool::Helm => "helm",
             Tool::JobSetController => "jobset-controller",
+            Tool::KubeflowControllers => "kubeflow-controllers",
         }
     }
 
-    /// Folder of the Go module, the Go module that has the program, the program's package, and the prefixes of its
-    /// version variables.
-    fn source(self) -> (&'static str, &'static str, String) {
-        let kubernetes =
-            |command: &str| ("kubernetes", "k8s.io/kubernetes", format!("k8s.io/kubernetes/cmd/{command}"));
+    /// Where it comes from.
+    fn source(self) -> Source {
+        let of =
+            |folder, module, package: &str| Source { folder, module, package: package.to_owned(), own: &[] };
         match self {
-            Tool::Etcd => ("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3".to_owned()),
-            Tool::Kwok => ("kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok".to_owned()),
-            Tool::Helm => ("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm".to_owned()),
-            Tool::JobSetController => ("jobset", "sigs.k8s.io/jobset", "sigs.k8s.io/jobset".to_owned()),
-            _ => kubernetes(self.name()),
+            Tool::Etcd => of("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+            Tool::Kwok => of("kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+            Tool::Helm => of("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm"),
+            Tool::JobSetController => of("jobset", "sigs.k8s.io/jobset", "sigs.k8s.io/jobset"),
+            Tool::KubeflowControllers => {
+                let package = "sluice.test/control-plane/kubeflow";
+                Source { own: &["main.go"], ..of("kubeflow", TRAINING_OPERATOR, package) }
+            }
+            _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
     }
 
-    /// Files of the Go module that belong beside the program: their path in the module, and their name there.
-    fn companions(self) -> &'static [(&'static str, &'static str)] {
+    /// Files of Go modules that belong beside the program.
+    fn companions(self) -> &'static [Companion] {
+        const fn training(source: &'static str, name: &'static str) -> Companion {
+            Companion { module: TRAINING_OPERATOR, source, name }
+        }
         match self {
-            Tool::JobSetController => {
-                &[("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml", JOBSET_CRD)]
+            Tool::JobSetController => &[Companion {
+                module: "sigs.k8s.io/jobset",
+                source: "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
+                name: JOBSET_CRD,
+            }],
+            Tool::KubeflowControllers => {
+                const {
+                    &[
+                        training("manifests/base/crds/kubeflow.org_jaxjobs.yaml", "jaxjobs-crd.yaml"),
+                        training("manifests/base/crds/kubeflow.org_paddlejobs.yaml", "paddlejobs-crd.yaml"),
+                        training("manifests/base/crds/kubeflow.org_pytorchjobs.yaml", "pytorchjobs-crd.yaml"),
+                        training("manifests/base/crds/kubeflow.org_tfjobs.yaml", "tfjobs-crd.yaml"),
+                        training("manifests/base/crds/kubeflow.org_xgboostjobs.yaml", "xgboostjobs-crd.yaml"),
+                        Companion {
+                            module: MPI_OPERATOR,
+                            source: "manifests/base/kubeflow.org_mpijobs.yaml",
+                            name: "mpijobs-crd.yaml",
+                        },
+                    ]
+                }
             }
             _ => &[],
         }
@@ -92,7 +147,7 @@ impl Tool {
     /// The linker flags that set the program's version; without them Kubernetes says v0.0.0 and clients mind.
     fn version_flags(self, version: &str) -> String {
         match self {
-            Tool::Etcd => String::new(),
+            Tool::Etcd | Tool::KubeflowControllers => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),
@@ -121,15 +176,15 @@ fn modules() -> PathBuf {
 /// The folder for what is built of `tool`'s module: it changes with the pinned versions, so an old program is never taken for a
 /// new one, and a new pin builds nothing but its own module again.
 pub fn bin_folder(tool: Tool) -> Result<PathBuf> {
-    let (module, ..) = tool.source();
+    let Source { folder, own, .. } = tool.source();
     let mut hash = Sha256::new();
-    for file in ["go.mod", "go.sum"] {
-        let path = modules().join(module).join(file);
+    for file in ["go.mod", "go.sum"].iter().chain(own) {
+        let path = modules().join(folder).join(file);
         hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
     }
     let mut key = format!("{:x}", hash.finalize());
     key.truncate(16);
-    Ok(workspace().join(".cache/control-plane").join(format!("{module}-{key}")))
+    Ok(workspace().join(".cache/control-plane").join(format!("{folder}-{key}")))
 }
 
 /// The program in the folder that `KUBEBUILDER_ASSETS` names, if it is there.
@@ -167,6 +222,13 @@ pub fn jobset_crd() -> Result<PathBuf> {
     Ok(path(Tool::JobSetController)?.with_file_name(JOBSET_CRD))
 }
 
+/// The CustomResourceDefinitions that belong to [`Tool::KubeflowControllers`]. Blocks, like [`path`].
+pub fn kubeflow_crds() -> Result<Vec<PathBuf>> {
+    let program = path(Tool::KubeflowControllers)?;
+    let crds = Tool::KubeflowControllers.companions().iter();
+    Ok(crds.map(|companion| program.with_file_name(companion.name)).collect())
+}
+
 /// Makes sure that every one of `tools` is there.
 pub fn ensure(tools: &[Tool]) -> Result<()> {
     tools.iter().try_for_each(|tool| path(*tool).map(drop))
@@ -187,7 +249,7 @@ fn pinned_version(go_mod: &str, module: &str) -> Option<String> {
 }
 
 fn build(tool: Tool, bin: &Path) -> Result<()> {
-    let (folder, module, package) = tool.source();
+    let Source { folder, module, package, .. } = tool.source();
     let folder = modules().join(folder);
     let go_mod = folder.join("go.mod");
     let text = fs::read_to_string(&go_mod).with_context(|| format!("reading {}", go_mod.display()))?;
@@ -228,10 +290,10 @@ fn build(tool: Tool, bin: &Path) -> Result<()> {
         bail!("building {} in {} failed: {status}", tool.name(), folder.display());
     }
     // The program comes last: where it is, its companions are, too.
-    for (source, name) in tool.companions() {
-        let source = module_folder(&folder, module)?.join(source);
+    for companion in tool.companions() {
+        let source = module_folder(&folder, companion.module)?.join(companion.source);
         let text = fs::read(&source).with_context(|| format!("reading {}", source.display()))?;
-        let target = bin.join(name);
+        let target = bin.join(companion.name);
         fs::write(&target, text).with_context(|| format!("writing {}", target.display()))?;
     }
     let path = bin.join(tool.name());
@@ -264,11 +326,15 @@ mod tests {
     #[test]
     fn every_tool_is_pinned_and_has_a_version() {
         for tool in Tool::ALL {
-            let (folder, module, package) = tool.source();
+            let Source { folder, module, package, own } = tool.source();
             let text = fs::read_to_string(modules().join(folder).join("go.mod")).unwrap();
             let version = pinned_version(&text, module);
             assert!(version.is_some_and(|version| version.split('.').count() == 3), "{module}");
-            assert!(package.starts_with(module));
+            // One with sources of its own is a package of this repository.
+            assert_eq!(package.starts_with(module), own.is_empty(), "{package}");
+            for companion in tool.companions() {
+                assert!(pinned_version(&text, companion.module).is_some(), "{}", companion.name);
+            }
         }
     }
 

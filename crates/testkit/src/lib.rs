@@ -4,8 +4,8 @@
 //! * [`assets`] finds or builds etcd, kube-apiserver, kubectl, kwok, helm and the rest;
 //! * [`ControlPlane`] starts them on free local ports, in one temporary folder, and stops every one of them again, also
 //!   when the test process is killed ([`process`]);
-//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] runs the JobSet controller,
-//!   [`autoscaler`] is a **stand-in** for the cluster autoscaler;
+//! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] runs the JobSet controller and
+//!   [`kubeflow`] those of Kubeflow's jobs, [`autoscaler`] is a **stand-in** for the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
@@ -29,6 +29,7 @@ pub mod forwarding;
 pub mod jobset;
 mod kubeconfig;
 pub mod kubectl;
+pub mod kubeflow;
 mod manager;
 pub mod metrics;
 pub mod nodes;

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use serde_json::json;
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes, shared};
+use sluice_api::job::JobKind;
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, kubeflow, nodes, shared};
 use tokio::sync::OnceCell;
 
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
@@ -22,7 +23,10 @@ pub async fn bed() -> &'static Bed {
         let plane = shared().await.unwrap();
         let client = plane.client().await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
-        let setup = chart::install(plane, Setup::new(plane).unwrap(), &json!({})).await.unwrap();
+        kubeflow::install_crds(&client).await.unwrap();
+        let frameworks = JobKind::ALL.map(JobKind::framework);
+        let setup = Setup::new(plane).unwrap().with(&json!({"integrations": {"frameworks": frameworks}}));
+        let setup = chart::install(plane, setup, &json!({})).await.unwrap();
         let manager = Manager::start(plane, setup).await.unwrap();
         crds::wait_until_converting(&client).await.unwrap();
         Bed { plane, manager }

@@ -10,6 +10,7 @@ mod explain;
 mod hotswap;
 mod job_ends;
 mod jobset_controller;
+mod kubeflow;
 mod manager;
 mod manager_flags;
 mod metrics;

@@ -1,0 +1,304 @@
+//! Kubeflow's jobs, run by the real controllers: queued, admitted, moved to another flavor, ended and deleted.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_testkit::kubeflow::Controllers;
+use sluice_testkit::nodes;
+use sluice_testkit::wait::{eventually, progress};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, patch, told};
+use tokio::sync::OnceCell;
+
+use crate::bed::bed;
+
+/// The node label by which the flavors differ.
+const POOL: &str = "test-pool";
+/// The label with the job's name that both controllers give to pods.
+const JOB_NAME: &str = "training.kubeflow.org/job-name";
+
+static CONTROLLERS: OnceCell<Controllers> = OnceCell::const_new();
+
+/// A kind with the name that its controller wants for a container, and its replica types with their numbers of pods.
+struct TestKind {
+    kind: JobKind,
+    field: &'static str,
+    container: &'static str,
+    replicas: &'static [(&'static str, u32)],
+}
+
+const JAX: TestKind = TestKind {
+    kind: JobKind::JAX_JOB,
+    field: "jaxReplicaSpecs",
+    container: "jax",
+    replicas: &[("Worker", 2)],
+};
+const MPI: TestKind = TestKind {
+    kind: JobKind::MPI_JOB,
+    field: "mpiReplicaSpecs",
+    container: "mpi",
+    replicas: &[("Launcher", 1), ("Worker", 2)],
+};
+const PADDLE: TestKind = TestKind {
+    kind: JobKind::PADDLE_JOB,
+    field: "paddleReplicaSpecs",
+    container: "paddle",
+    replicas: &[("Master", 1), ("Worker", 1)],
+};
+const PYTORCH: TestKind = TestKind {
+    kind: JobKind::PYTORCH_JOB,
+    field: "pytorchReplicaSpecs",
+    container: "pytorch",
+    replicas: &[("Master", 1), ("Worker", 2)],
+};
+const TF: TestKind = TestKind {
+    kind: JobKind::TF_JOB,
+    field: "tfReplicaSpecs",
+    container: "tensorflow",
+    replicas: &[("Chief", 1), ("PS", 1), ("Worker", 1)],
+};
+const XGBOOST: TestKind = TestKind {
+    kind: JobKind::XGBOOST_JOB,
+    field: "xgbReplicaSpecs",
+    container: "xgboost",
+    replicas: &[("Master", 1), ("Worker", 1)],
+};
+
+impl TestKind {
+    /// A job whose pods ask for one processor each and run until they are told to end.
+    fn job(&self, name: &str) -> DynamicObject {
+        let of = |(role, pods): &(&str, u32)| {
+            let container =
+                json!({"name": self.container, "image": "none", "resources": {"requests": {"cpu": "1"}}});
+            let template = json!({
+                "metadata": {"annotations": {"sluice.dev/run-seconds": "600"}},
+                "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+            });
+            ((*role).to_owned(), json!({"replicas": pods, "restartPolicy": "Never", "template": template}))
+        };
+        let specs: serde_json::Map<_, _> = self.replicas.iter().map(of).collect();
+        let object = json!({
+            "apiVersion": self.kind.api_version(), "kind": self.kind.kind(),
+            "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},
+            "spec": {self.field: specs},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn pods(&self) -> usize {
+        self.replicas.iter().map(|(_, pods)| *pods as usize).sum()
+    }
+}
+
+/// A namespace with two flavors of one node pool each, and the jobs of a kind in it.
+struct Bench<'a> {
+    place: &'a Place<'a>,
+    kind: TestKind,
+}
+
+/// A place whose queue has this many processors of the first flavor and of the second.
+async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+    let bed = bed().await;
+    CONTROLLERS.get_or_try_init(|| Controllers::start(bed.plane)).await.unwrap();
+    let place = Place::bare(bed.plane, name).await.unwrap();
+    for flavor in flavors(name) {
+        nodes::pool(&flavor, 1).label(POOL, &flavor).make(&place.client).await.unwrap();
+        let spec = json!({"nodeLabels": {POOL: flavor}});
+        let flavors = place.global("ResourceFlavor", "resourceflavors");
+        create(&flavors, json!({"metadata": {"name": flavor}, "spec": spec})).await.unwrap();
+    }
+    let preempts = json!({"withinClusterQueue": "LowerPriority"});
+    let spec =
+        json!({"namespaceSelector": {}, "preemption": preempts, "resourceGroups": groups(name, quota)});
+    create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+    place.local_queue("lq", name).await.unwrap();
+    place
+}
+
+fn flavors(place: &str) -> [String; 2] {
+    ["old", "new"].map(|flavor| format!("{place}-{flavor}"))
+}
+
+fn groups(place: &str, quota: [u32; 2]) -> Value {
+    let of = |(name, cpu): (String, u32)| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}]});
+    let flavors: Vec<_> = flavors(place).into_iter().zip(quota).map(of).collect();
+    json!([{"coveredResources": ["cpu"], "flavors": flavors}])
+}
+
+async fn set_quota(place: &Place<'_>, quota: [u32; 2]) {
+    let spec = json!({"spec": {"resourceGroups": groups(&place.name, quota)}});
+    patch(&place.cluster_queues(), &place.name, spec).await.unwrap();
+}
+
+impl Bench<'_> {
+    fn api(&self) -> Api<DynamicObject> {
+        let (kind, client) = (self.kind.kind, self.place.client.clone());
+        let gvk = GroupVersionKind::gvk(kind.group(), kind.version(), kind.kind());
+        Api::namespaced_with(
+            client,
+            &self.place.name,
+            &ApiResource::from_gvk_with_plural(&gvk, kind.plural()),
+        )
+    }
+
+    async fn make(&self, name: &str) {
+        self.api().create(&PostParams::default(), &self.kind.job(name)).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.api().delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
+    fn pods_api(&self) -> Api<Pod> {
+        Api::namespaced(self.place.client.clone(), &self.place.name)
+    }
+
+    async fn pods(&self, name: &str) -> Vec<Value> {
+        let list = ListParams::default().labels(&format!("{JOB_NAME}={name}"));
+        let pods = self.pods_api().list(&list).await.unwrap();
+        pods.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+    }
+
+    /// Waits until all pods of a job run, and there is none of it but on the nodes of this flavor; nothing that its controller made
+    /// names another.
+    async fn wait_until_it_runs_on(&self, name: &str, flavor: &str) {
+        let place = self.place;
+        eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
+            let pods = self.pods(name).await;
+            let right = |pod: &&Value| {
+                pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"][POOL] == *flavor
+            };
+            let of = |pod: &Value| {
+                let pool = &pod["spec"]["nodeSelector"][POOL];
+                format!("{} {} {pool}", pod["metadata"]["name"], pod["status"]["phase"])
+            };
+            let all = pods.iter().filter(right).count() == self.kind.pods() && pods.len() == self.kind.pods();
+            let status = self.api().get(name).await?.data["status"]["conditions"].to_string();
+            let runs =
+                sluice_jobs::observe(self.kind.kind, &serde_json::to_value(self.api().get(name).await?)?);
+            let running = runs.active && runs.pods_ready;
+            Ok(progress(all && running, format!("{:?} {status}", pods.iter().map(of).collect::<Vec<_>>())))
+        })
+        .await
+        .unwrap();
+        let job = serde_json::to_value(self.api().get(name).await.unwrap()).unwrap();
+        assert_eq!(job["spec"]["runPolicy"]["suspend"], false);
+        for group in sluice_jobs::pod_groups(self.kind.kind, &job) {
+            assert_eq!(group.template["spec"]["nodeSelector"], json!({POOL: flavor}), "{}", group.path());
+        }
+        for part in place.jobs().list(&ListParams::default()).await.unwrap() {
+            let owners = part.metadata.owner_references.unwrap_or_default();
+            if owners.iter().any(|owner| owner.name == name) {
+                let selector = part.spec.unwrap().template.spec.unwrap().node_selector.unwrap_or_default();
+                assert_eq!(json!(selector), json!({POOL: flavor}), "the template of its part");
+            }
+        }
+        for pod in self.pods(name).await {
+            assert_eq!(pod["spec"]["nodeSelector"], json!({POOL: flavor}), "{}", pod["metadata"]["name"]);
+        }
+    }
+
+    /// Waits until a job is suspended and has no pods.
+    async fn wait_until_it_waits(&self, name: &str) {
+        eventually(&format!("{}/{name} to wait", self.place.name), DEADLINE, || async {
+            let job = self.api().get(name).await?;
+            let suspended = job.data["spec"]["runPolicy"]["suspend"] == true;
+            let pods = self.pods(name).await.len();
+            let told = format!("{pods} pods, {}", job.data["status"]);
+            let seen = job.data["status"]["conditions"].to_string().contains("Suspended");
+            Ok(progress(suspended && pods == 0 && seen, told))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Ends all pods of a job well.
+    async fn end(&self, name: &str) {
+        for pod in self.pods(name).await {
+            let container = json!({"name": self.kind.container, "image": "none", "imageID": "", "ready": false,
+                "restartCount": 0, "state": {"terminated": {"exitCode": 0}}});
+            let status = json!({"status": {"phase": "Succeeded", "containerStatuses": [container]}});
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            let params = PatchParams::default();
+            self.pods_api().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+        }
+        self.place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
+    }
+}
+
+/// Everything that can become of a job whose controller is a real one.
+async fn whole_life(name: &'static str, kind: TestKind) {
+    let most = u32::try_from(kind.pods()).unwrap();
+    let place = place(name, [0, 0]).await;
+    let [old, new] = flavors(name);
+    let bench = Bench { place: &place, kind };
+
+    bench.make("first").await;
+    bench.wait_until_it_waits("first").await;
+    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    assert!(!admitted.starts_with("True"), "{admitted}");
+    set_quota(&place, [most, 0]).await;
+    bench.wait_until_it_runs_on("first", &old).await;
+
+    // One that waits is deleted.
+    bench.make("second").await;
+    bench.wait_until_it_waits("second").await;
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    bench.delete("second").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // A job that matters more takes its place; then there is room on the other flavor.
+    let class = json!({"metadata": {"name": name}, "value": 1_000});
+    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
+    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(name);
+    place.make_job(&urgent).await.unwrap();
+    place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
+    bench.wait_until_it_waits("first").await;
+    place.wait_until("urgent", true).await.unwrap();
+    set_quota(&place, [most, most]).await;
+    bench.wait_until_it_runs_on("first", &new).await;
+    bench.end("first").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // One that runs is deleted.
+    bench.make("third").await;
+    bench.wait_until_it_runs_on("third", &new).await;
+    bench.delete("third").await;
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pytorchjob_lives_through_everything_that_can_become_of_it() {
+    whole_life("pytorch", PYTORCH).await;
+}
+
+#[tokio::test]
+async fn an_mpijob_lives_through_everything_and_its_launcher_goes_where_its_workers_go() {
+    whole_life("mpi", MPI).await;
+}
+
+#[tokio::test]
+async fn the_other_kinds_wait_run_where_they_are_admitted_and_end() {
+    let place = place("kubeflow", [0, 0]).await;
+    let benches = [JAX, PADDLE, TF, XGBOOST].map(|kind| Bench { place: &place, kind });
+    for bench in &benches {
+        bench.make(bench.kind.container).await;
+    }
+    for bench in &benches {
+        bench.wait_until_it_waits(bench.kind.container).await;
+    }
+    place.wait_for_counts([4, 0, 0]).await.unwrap();
+    set_quota(&place, [9, 0]).await;
+    for bench in &benches {
+        bench.wait_until_it_runs_on(bench.kind.container, "kubeflow-old").await;
+        bench.end(bench.kind.container).await;
+    }
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
