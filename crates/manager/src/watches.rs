@@ -10,10 +10,10 @@ use sluice_api::{slim, v1beta2};
 use sluice_client::error_chain::Chain;
 use sluice_engine::input::{Input, Kind};
 use tokio::task::JoinHandle;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::intake::Slot;
-use crate::watch::discovery::{missing, served};
+use crate::watch::discovery::{Discovery, missing, served};
 use crate::watch::kinds::{self, OlderProvisioningRequest, RawJob};
 use crate::watch::pods::{self, Pods};
 use crate::watch::pump::{Ended, Feed, Selector, Shared, Watched, pump};
@@ -86,6 +86,7 @@ fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
 /// Watches everything until stopped.
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = Vec::new();
+    let discovery = Arc::new(Discovery::new(client.clone()));
     let (sink, need) = pods::noting(shared.sink, wanted.pods != Pods::ForJobs);
     shared.sink = sink;
     let supervisor = shared.supervisor.clone();
@@ -94,10 +95,15 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
     cluster_kinds(&client, &shared, &mut tasks);
     if let Some(versions) = wanted.provisioning {
         let kind = Kind::ProvisioningRequestConfig;
-        let configs =
-            when_it_exists::<v1beta2::ProvisioningRequestConfig>(client.clone(), kind, shared.clone());
+        let configs = when_it_exists::<v1beta2::ProvisioningRequestConfig>(
+            Arc::clone(&discovery),
+            client.clone(),
+            kind,
+            shared.clone(),
+        );
         tasks.push(supervisor.spawn("watch of provisioning request configurations", configs));
-        let requests = provisioning_requests(client.clone(), versions, shared.clone());
+        let requests =
+            provisioning_requests(Arc::clone(&discovery), client.clone(), versions, shared.clone());
         tasks.push(supervisor.spawn("watch of provisioning requests", requests));
     }
     for kind in with_parts(&wanted.jobs) {
@@ -108,7 +114,12 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
         if kind.integration().built_into_kubernetes {
             start::<RawJob>(&client, Kind::Job(kind), &shared, &mut tasks);
         } else {
-            let jobs = when_it_exists::<RawJob>(client.clone(), Kind::Job(kind), shared.clone());
+            let jobs = when_it_exists::<RawJob>(
+                Arc::clone(&discovery),
+                client.clone(),
+                Kind::Job(kind),
+                shared.clone(),
+            );
             tasks.push(supervisor.spawn(kind.plural(), jobs));
         }
     }
@@ -172,50 +183,50 @@ where
 }
 
 /// Watches a kind whose CRD may come and go.
-async fn when_it_exists<K>(client: Client, kind: Kind, mut shared: Shared)
+async fn when_it_exists<K>(discovery: Arc<Discovery>, client: Client, kind: Kind, mut shared: Shared)
 where
     K: Watched,
 {
     loop {
-        match served(&client, kind.group(), kind.version()).await {
-            Ok(served) if served.contains(kind.plural()) => {
-                if while_it_exists::<K>(&client, kind, &shared).await == Ended::Stopped {
-                    return;
-                }
+        let ended = match discovery.serves(kind.group(), kind.version(), kind.plural()).await {
+            Some(true) => while_it_exists::<K>(&client, kind, &shared).await,
+            Some(false) => {
+                absent(kind, &shared);
+                Ended::Gone
             }
-            Ok(_) => absent(kind, &shared),
-            Err(error) => debug!(error = %Chain(&error), "a CRD cannot be looked up"),
-        }
-        if !shared.stop.sleep(PATIENT).await {
+            None => Ended::Gone,
+        };
+        if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
             return;
         }
     }
 }
 
 /// Watches ProvisioningRequests in the newest version that is served, whenever one is.
-async fn provisioning_requests(client: Client, versions: Versions, mut shared: Shared) {
+async fn provisioning_requests(
+    discovery: Arc<Discovery>,
+    client: Client,
+    versions: Versions,
+    mut shared: Shared,
+) {
     let kind = Kind::ProvisioningRequest;
     loop {
-        let (newer, older) =
-            (served(&client, kind.group(), kind.version()).await, served(&client, kind.group(), OLDER).await);
-        let has = |list: &BTreeSet<String>| list.contains(kind.plural());
+        let newer = discovery.serves(kind.group(), kind.version(), kind.plural()).await;
+        let older = discovery.serves(kind.group(), OLDER, kind.plural()).await;
         let ended = match (newer, older) {
-            (Ok(newer), _) if has(&newer) => {
+            (Some(true), _) => {
                 versions.only_older(false);
                 while_it_exists::<slim::ProvisioningRequest>(&client, kind, &shared).await
             }
-            (Ok(_), Ok(older)) if has(&older) => {
+            (Some(false), Some(true)) => {
                 versions.only_older(true);
                 while_it_exists::<OlderProvisioningRequest>(&client, kind, &shared).await
             }
-            (Ok(_), Ok(_)) => {
+            (Some(false), Some(false)) => {
                 absent(kind, &shared);
                 Ended::Gone
             }
-            (Err(error), _) | (_, Err(error)) => {
-                debug!(error = %Chain(&error), "a CRD cannot be looked up");
-                Ended::Gone
-            }
+            _ => Ended::Gone,
         };
         if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
             return;

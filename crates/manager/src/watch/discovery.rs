@@ -1,14 +1,36 @@
 //! Which kinds the API server serves.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use serde::Deserialize;
+use sluice_client::error_chain::Chain;
+use tokio::sync::Mutex;
+use tracing::debug;
 
 use crate::api_call::{Call, CallError};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer about all groups is used again.
+const FRESH: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+struct GroupList {
+    groups: Vec<ApiGroup>,
+}
+
+#[derive(Deserialize)]
+struct ApiGroup {
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupVersion {
+    group_version: String,
+}
 
 #[derive(Deserialize)]
 struct ResourceList {
@@ -18,6 +40,61 @@ struct ResourceList {
 #[derive(Deserialize)]
 struct ApiResource {
     name: String,
+}
+
+/// Looks for kinds whose CRDs may never come. However many kinds are looked for, the list of groups is asked for once: most clusters have
+/// few of them.
+pub struct Discovery {
+    client: Client,
+    last: Mutex<Option<Look>>,
+}
+
+/// What the API server said last.
+struct Look {
+    at: Instant,
+    /// Every group with each of its versions, as `group/version`; `None` if there was no answer.
+    versions: Option<Arc<BTreeSet<String>>>,
+}
+
+impl Discovery {
+    /// Asks this API server.
+    pub fn new(client: Client) -> Self {
+        Self { client, last: Mutex::default() }
+    }
+
+    /// Whether a kind is served; `None` if that is not known.
+    pub async fn serves(&self, group: &str, version: &str, plural: &str) -> Option<bool> {
+        if !self.versions().await?.contains(&format!("{group}/{version}")) {
+            return Some(false);
+        }
+        match served(&self.client, group, version).await {
+            Ok(served) => Some(served.contains(plural)),
+            Err(error) => {
+                debug!(error = %Chain(&error), "a CRD cannot be looked up");
+                None
+            }
+        }
+    }
+
+    async fn versions(&self) -> Option<Arc<BTreeSet<String>>> {
+        // Those who come meanwhile wait for the answer.
+        let mut last = self.last.lock().await;
+        if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < FRESH) {
+            return look.versions.clone();
+        }
+        let versions = match Call::get("/apis".to_owned()).send_as::<GroupList>(&self.client, TIMEOUT).await {
+            Ok(all) => {
+                let versions = all.groups.into_iter().flat_map(|group| group.versions);
+                Some(Arc::new(versions.map(|version| version.group_version).collect()))
+            }
+            Err(error) => {
+                debug!(error = %Chain(&error), "the API groups cannot be looked up");
+                None
+            }
+        };
+        *last = Some(Look { at: Instant::now(), versions: versions.clone() });
+        versions
+    }
 }
 
 /// The plurals that a group and version has; none when the group itself is unknown.
@@ -41,7 +118,55 @@ pub fn missing(served: &BTreeSet<String>, wanted: &[&str], group: &str) -> Vec<S
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::{Method, Uri};
+    use serde_json::json;
+
     use super::*;
+    use crate::fake_api::{self, failed, found};
+
+    /// An API server with one group, and how often it was asked for all and for that one.
+    fn server(answers: bool) -> (Discovery, Arc<[AtomicUsize; 2]>) {
+        let asked = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let counts = Arc::clone(&asked);
+        let client = fake_api::client(move |_: Method, uri: Uri, _| {
+            let all = uri.path() == "/apis";
+            counts[usize::from(!all)].fetch_add(1, Ordering::Relaxed);
+            let groups = json!({"groups": [{"name": "a.io", "versions": [{"groupVersion": "a.io/v1"}]}]});
+            let resources = json!({"resources": [{"name": "foos"}]});
+            async move {
+                if !answers {
+                    return failed(503, "ServiceUnavailable");
+                }
+                found(if all { &groups } else { &resources })
+            }
+        });
+        (Discovery::new(client), asked)
+    }
+
+    #[tokio::test]
+    async fn many_that_look_for_groups_that_are_not_there_ask_once() {
+        let (discovery, asked) = server(true);
+        let looks = (0..20).map(|n| {
+            let discovery = &discovery;
+            async move { discovery.serves(&format!("g{n}.io"), "v1", "foos").await }
+        });
+        assert!(futures::future::join_all(looks).await.iter().all(|served| *served == Some(false)));
+        assert_eq!([0, 1].map(|n| asked[n].load(Ordering::Relaxed)), [1, 0]);
+        assert_eq!(discovery.serves("a.io", "v2", "foos").await, Some(false));
+        assert_eq!(discovery.serves("a.io", "v1", "foos").await, Some(true));
+        assert_eq!(discovery.serves("a.io", "v1", "bars").await, Some(false));
+        assert_eq!([0, 1].map(|n| asked[n].load(Ordering::Relaxed)), [1, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_not_taken_for_absent_when_there_is_no_answer() {
+        let (discovery, asked) = server(false);
+        assert_eq!(discovery.serves("a.io", "v1", "foos").await, None);
+        assert_eq!(discovery.serves("b.io", "v1", "foos").await, None);
+        assert_eq!(asked[0].load(Ordering::Relaxed), 1, "a failure is shared, too");
+    }
 
     #[test]
     fn missing_crds_are_named_in_full() {
