@@ -223,8 +223,8 @@ impl Engine {
         self.cycle_around(now, |schedule| schedule())
     }
 
-    /// The same for a caller that measures how long scheduling takes, as the engine has no clock: `around` is handed the scheduling alone, and not
-    /// called when there is nothing to schedule. It must call what it is handed once.
+    /// The same for a caller that measures how long scheduling takes, as the engine has no clock. `around` gets a function that does the
+    /// scheduling, and must call it once. `around` itself is called only if there is something to schedule.
     pub fn cycle_around(&mut self, now: Timestamp, around: impl FnOnce(&mut dyn FnMut())) -> Vec<Effect> {
         self.now = self.now.max(now);
         self.fire_timers();
