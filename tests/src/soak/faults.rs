@@ -8,22 +8,23 @@ use sluice_testkit::ControlPlane;
 use super::dice::Dice;
 use super::fleet::Fleet;
 use super::plan::{self, Fault, Whom};
+use super::run::Size;
 
 /// Plays every kind of fault at least once, and goes on until the load is over. How many there were.
 pub(super) async fn play(
-    seed: u64,
+    size: Size,
     plane: &ControlPlane,
     fleet: &Fleet,
     load_is_over: &AtomicBool,
     count: &AtomicUsize,
 ) -> Result<()> {
-    let mut dice = Dice::new(seed, 2);
+    let mut dice = Dice::new(size.seed, 2);
     for round in 0.. {
         for fault in plan::faults(&mut dice) {
             if round > 0 && load_is_over.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            tokio::time::sleep(plan::pause(&mut dice)).await;
+            tokio::time::sleep(plan::pause(&mut dice) * size.pauses).await;
             println!("fault: {fault:?}");
             happen(fault, plane, fleet).await.with_context(|| format!("playing {fault:?}"))?;
             count.fetch_add(1, Ordering::Relaxed);

@@ -39,6 +39,8 @@ pub struct Size {
     pub users: u32,
     /// How many times as large the quotas are as for one job in each queue.
     pub scale: u32,
+    /// How many times as long the pauses between faults are.
+    pub pauses: u32,
     /// No job is made after this time.
     pub at_most: Duration,
 }
@@ -143,7 +145,7 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         over.store(true, Ordering::Relaxed);
         made
     };
-    let troubles = faults::play(size.seed, &plane, &fleet, &over, &count);
+    let troubles = faults::play(size, &plane, &fleet, &over, &count);
     let day = async { tokio::try_join!(load, troubles) };
     let end = async {
         let (made, ()) = day.await?;

@@ -1,6 +1,6 @@
 //! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The seed is printed, and replayed with
 //! `SOAK_SEED=<seed> make day`. `SOAK_SCALE` is how many times as large the quotas are, `SOAK_USERS` how many users
-//! make jobs side by side.
+//! make jobs side by side, `SOAK_PAUSES` how many times as long the pauses between faults are.
 
 #![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
@@ -25,6 +25,7 @@ async fn every_job_ends_and_none_runs_unadmitted_whatever_happens() {
         window: if jobs > 500 { 240 } else { 24 },
         scale: u32::try_from(scale).unwrap(),
         users: u32::try_from(number("SOAK_USERS", 1)).unwrap(),
+        pauses: u32::try_from(number("SOAK_PAUSES", 1)).unwrap(),
         at_most: Duration::from_secs(60 * number("SOAK_MINUTES", 24 * 60)),
     };
     println!("SOAK_SEED={} SOAK_JOBS={jobs} SOAK_SCALE={scale}", size.seed);
