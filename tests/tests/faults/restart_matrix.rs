@@ -1,8 +1,8 @@
 //! Restart at every step, on a real control plane: each two-step protocol is cut at each of the manager's writes. Whatever the cut, the end is
 //! that of the play that was not cut: nothing lost, nothing twice, no quota leaked, and at no moment more than the quota.
 //!
-//! Each play has a namespace and queues of its own behind one proxy, so that all cuts of a protocol are played at once: a play's writes
-//! fail from its cut on, while those of the others go on; when all are cut, the manager is killed and started again.
+//! Each play has a namespace and queues of its own behind one proxy, so that many cuts are played at once: a play's writes fail from its
+//! cut on, while those of the others go on; when all are cut, the manager is killed and started again.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -11,8 +11,9 @@ mod protocol;
 mod stage;
 mod swap;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use outcome::Outcome;
@@ -20,7 +21,9 @@ use protocol::Protocol;
 use sluice_testkit::{Fault, Write};
 use stage::{Bed, Play, Stage, bed};
 
-/// How long one step of a play may take among a hundred others, with a restart in between.
+/// How many plays are played at once, at most.
+const AT_ONCE: usize = 48;
+/// How long one step of a play may take among all others, with a restart in between.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The ways of a cut: what it is called, whether the API server carries the write out, whether the manager dies. A manager that dies of a
@@ -33,19 +36,53 @@ fn ways(protocol: Protocol) -> impl Iterator<Item = &'static (&'static str, bool
     WAYS.iter().filter(move |(_, _, for_good)| *for_good || protocol != Protocol::DisplaceSwap)
 }
 
-/// A play that nothing happens to: its end, and its writes.
-async fn whole(
-    stage: Stage,
-    bed: &'static Bed,
+/// One cut of one protocol.
+#[derive(Clone, Copy)]
+struct Cut {
     protocol: Protocol,
-    name: &str,
-) -> (Stage, Outcome, Vec<Write>) {
-    let plays = [Play::prepare(bed, protocol, None, name).await];
+    fault: Fault,
+    /// Whether no other cut is played at the same time.
+    alone: bool,
+}
+
+impl Cut {
+    /// The name of its play.
+    fn name(&self) -> String {
+        let Fault { at, carried_out, for_good } = self.fault;
+        let way = if carried_out { "answer" } else { "write" };
+        let kind = match (self.alone, for_good) {
+            (true, _) => "alone",
+            (_, true) => "killed",
+            _ => "goes-on",
+        };
+        format!("{}-{kind}-{at}-{way}", self.protocol.slug())
+    }
+}
+
+/// What a protocol comes to when nothing happens to it.
+struct Whole {
+    outcome: Outcome,
+    writes: Vec<Write>,
+    /// What became of the cuts at each of these writes.
+    cells: Vec<Vec<String>>,
+}
+
+/// All protocols played to their ends, at the same time, with nothing happening to any.
+async fn wholes(stage: Stage, bed: &'static Bed) -> (Stage, BTreeMap<Protocol, Whole>) {
+    let plays = join_all(Protocol::ALL.map(|protocol| async move {
+        Play::prepare(bed, protocol, None, &format!("{}-whole", protocol.slug())).await
+    }))
+    .await;
     let (stage, played) = stage.play(&plays).await;
-    assert_eq!(played, [Ok(())]);
-    let outcome = plays[0].outcome(None).await.unwrap();
-    let writes = stage.proxy.scope(name).writes;
-    (stage, outcome, writes)
+    assert!(played.iter().all(Result::is_ok), "{played:?}");
+    let wholes = join_all(plays.iter().map(|play| async {
+        let outcome = play.outcome(None).await.unwrap();
+        let writes = stage.proxy.scope(&play.place.name).writes;
+        let cells = vec![Vec::new(); writes.len()];
+        (play.protocol, Whole { outcome, writes, cells })
+    }))
+    .await;
+    (stage, wholes.into_iter().collect())
 }
 
 /// What a play came to: in a word, or in its differences from the whole play.
@@ -65,27 +102,22 @@ async fn verdict(stage: &Stage, play: &Play, played: &Result<(), String>, whole:
     }
 }
 
-/// Plays a protocol with these faults, all at once; what each came to.
+/// Plays these cuts at the same time; what each came to.
 async fn cut(
     stage: Stage,
     bed: &'static Bed,
-    protocol: Protocol,
-    faults: &[Fault],
-    whole: &Outcome,
+    cuts: &[Cut],
+    wholes: &BTreeMap<Protocol, Whole>,
 ) -> (Stage, Vec<String>) {
-    let plays = join_all(faults.iter().map(|fault| {
-        let way = if fault.carried_out { "answer" } else { "write" };
-        let kind = match (fault.for_good, faults.len()) {
-            (_, 1) => "alone",
-            (true, _) => "killed",
-            (false, _) => "goes-on",
-        };
-        let name = format!("{}-{kind}-{}-{way}", protocol.slug(), fault.at);
-        async move { Play::prepare(bed, protocol, Some(*fault), &name).await }
-    }))
+    let plays = join_all(
+        cuts.iter().map(|cut| async { Play::prepare(bed, cut.protocol, Some(cut.fault), &cut.name()).await }),
+    )
     .await;
     let (stage, played) = stage.play(&plays).await;
-    let verdicts = plays.iter().zip(&played).map(|(play, played)| verdict(&stage, play, played, whole));
+    let verdicts = plays
+        .iter()
+        .zip(&played)
+        .map(|(play, played)| verdict(&stage, play, played, &wholes[&play.protocol].outcome));
     let verdicts = join_all(verdicts).await;
     stage.audit().await;
     (stage, verdicts)
@@ -98,44 +130,58 @@ fn label(write: &Write) -> String {
     format!("{} {}", write.method, parts[from.min(parts.len())..].join("/"))
 }
 
-/// All cuts of one protocol: its part of the matrix, and what went wrong.
-async fn matrix(mut stage: Stage, bed: &'static Bed, protocol: Protocol) -> (Stage, String, Vec<String>) {
-    let began = Instant::now();
-    let (next, whole, writes) = whole(stage, bed, protocol, &format!("{}-whole", protocol.slug())).await;
-    stage = next;
-    let mut cells = vec![Vec::new(); writes.len()];
-    for dies in [false, true] {
-        let ways = ways(protocol).filter(|(_, _, for_good)| *for_good == dies);
-        if ways.clone().next().is_none() {
-            continue;
-        }
-        let faults: Vec<_> = (1..=writes.len())
-            .flat_map(|at| {
-                let fault = move |(_, carried_out, for_good): &(&str, bool, bool)| Fault {
-                    at,
-                    carried_out: *carried_out,
-                    for_good: *for_good,
-                };
-                ways.clone().map(fault)
+/// The cuts of all protocols that the manager survives, or those that it does not.
+fn cuts(wholes: &BTreeMap<Protocol, Whole>, dies: bool) -> Vec<Cut> {
+    let of = |(protocol, whole): (&Protocol, &Whole)| {
+        let protocol = *protocol;
+        let faults = (1..=whole.writes.len()).flat_map(move |at| {
+            let ways = ways(protocol).filter(move |(_, _, for_good)| *for_good == dies);
+            ways.map(move |(_, carried_out, for_good)| Fault {
+                at,
+                carried_out: *carried_out,
+                for_good: *for_good,
             })
-            .collect();
-        let (next, verdicts) = cut(stage, bed, protocol, &faults, &whole).await;
-        stage = next;
-        for (fault, verdict) in faults.iter().zip(verdicts) {
-            cells[fault.at - 1].push(verdict);
+        });
+        faults.map(move |fault| Cut { protocol, fault, alone: false }).collect::<Vec<_>>()
+    };
+    wholes.iter().flat_map(of).collect()
+}
+
+/// All cuts of all protocols: what each came to, and what went wrong.
+async fn matrix(mut stage: Stage, bed: &'static Bed) -> (Stage, BTreeMap<Protocol, Whole>, Vec<String>) {
+    let mut all;
+    (stage, all) = wholes(stage, bed).await;
+    for dies in [false, true] {
+        for cuts in cuts(&all, dies).chunks(AT_ONCE) {
+            let (next, verdicts) = cut(stage, bed, cuts, &all).await;
+            stage = next;
+            for (cut, verdict) in cuts.iter().zip(verdicts) {
+                all.get_mut(&cut.protocol).unwrap().cells[cut.fault.at - 1].push(verdict);
+            }
         }
     }
     let mut wrong = Vec::new();
     // No other replica is there, and the manager dies at that very moment.
-    for (at, carried_out) in [(writes.len() / 3, true), (writes.len() * 2 / 3, false)] {
-        let fault = Fault { at: at.max(1), carried_out, for_good: true };
-        let (next, verdicts) = cut(stage, bed, protocol, &[fault], &whole).await;
-        stage = next;
-        let bad = verdicts.iter().filter(|verdict| *verdict != "same");
-        wrong.extend(bad.map(|verdict| format!("{}, alone at {at}: {verdict}", protocol.title())));
+    for protocol in Protocol::ALL {
+        let writes = all[&protocol].writes.len();
+        for (at, carried_out) in [(writes / 3, true), (writes * 2 / 3, false)] {
+            let fault = Fault { at: at.max(1), carried_out, for_good: true };
+            let (next, verdicts) = cut(stage, bed, &[Cut { protocol, fault, alone: true }], &all).await;
+            stage = next;
+            let bad = verdicts.iter().filter(|verdict| *verdict != "same");
+            wrong.extend(bad.map(|verdict| format!("{}, alone at {at}: {verdict}", protocol.title())));
+        }
     }
-    let mut text = format!("{} ({} writes, {:.0?})\n", protocol.title(), writes.len(), began.elapsed());
-    for (index, (write, cells)) in writes.iter().zip(&cells).enumerate() {
+    (stage, all, wrong)
+}
+
+/// A protocol's part of the matrix, and what went wrong.
+fn judge(protocol: Protocol, whole: &Whole) -> (String, Vec<String>) {
+    let Whole { writes, cells, .. } = whole;
+    let names: Vec<_> = ways(protocol).map(|(name, ..)| *name).collect();
+    let mut text = format!("{} ({} writes), each: {}\n", protocol.title(), writes.len(), names.join(" | "));
+    let mut wrong = Vec::new();
+    for (index, (write, cells)) in writes.iter().zip(cells).enumerate() {
         let at = index + 1;
         let bad = cells.iter().filter(|cell| !["same", "not reached"].contains(&cell.as_str()));
         wrong.extend(bad.map(|cell| format!("{} at {at}: {cell}", protocol.title())));
@@ -147,44 +193,17 @@ async fn matrix(mut stage: Stage, bed: &'static Bed, protocol: Protocol) -> (Sta
     if reached * 3 < all.len() * 2 {
         wrong.push(format!("{}: only {reached} of {} cuts were reached", protocol.title(), all.len()));
     }
-    (stage, text, wrong)
+    (text, wrong)
 }
 
-/// Plays, cuts, prints and judges one protocol.
-async fn judge(protocol: Protocol) {
-    let (bed, _guard) = bed().await;
-    let (_stage, text, wrong) = matrix(Stage::new(bed).await, bed, protocol).await;
-    let names: Vec<_> = ways(protocol).map(|(name, ..)| *name).collect();
-    println!("each write: {}\n{text}", names.join(" | "));
+#[tokio::test]
+async fn every_protocol_comes_to_the_same_end_after_any_cut() {
+    let bed = bed().await;
+    let (_stage, all, mut wrong) = matrix(Stage::new(bed).await, bed).await;
+    for (protocol, whole) in &all {
+        let (text, bad) = judge(*protocol, whole);
+        println!("{text}");
+        wrong.extend(bad);
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[tokio::test]
-async fn admit_and_start_come_to_the_same_end_after_any_cut() {
-    judge(Protocol::AdmitStart).await;
-}
-
-#[tokio::test]
-async fn evict_and_release_come_to_the_same_end_after_any_cut() {
-    judge(Protocol::EvictRelease).await;
-}
-
-#[tokio::test]
-async fn drain_and_resume_come_to_the_same_end_after_any_cut() {
-    judge(Protocol::DrainResume).await;
-}
-
-#[tokio::test]
-async fn check_and_start_come_to_the_same_end_after_any_cut() {
-    judge(Protocol::CheckStart).await;
-}
-
-#[tokio::test]
-async fn provision_and_start_come_to_the_same_end_after_any_cut() {
-    judge(Protocol::ProvisionStart).await;
-}
-
-#[tokio::test]
-async fn displace_and_swap_come_to_the_same_end_after_any_cut() {
-    judge(Protocol::DisplaceSwap).await;
 }

@@ -37,6 +37,16 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::AdmitStart,
+        Self::EvictRelease,
+        Self::DrainResume,
+        Self::CheckStart,
+        Self::ProvisionStart,
+        Self::DisplaceSwap,
+    ];
+
     /// The name for people.
     pub const fn title(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use sluice_testkit::{
 };
 use sluice_tests::history::History;
 use sluice_tests::place::{DEADLINE, Place, create};
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::OnceCell;
 
 use super::PATIENCE;
 use super::outcome::{self, Outcome};
@@ -25,30 +25,25 @@ pub struct Bed {
 }
 
 static BED: OnceCell<Bed> = OnceCell::const_new();
-/// The tests have the manager's life in their hands: one at a time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// The bed that all tests share, for one of them at a time.
-pub async fn bed() -> (&'static Bed, MutexGuard<'static, ()>) {
-    let guard = ONE_AT_A_TIME.lock().await;
-    let bed = BED
-        .get_or_init(|| async {
-            let plane = ControlPlane::builder().complete().start().await.unwrap();
-            let served = autoscaler::Served::Both;
-            let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
-            let jobsets = jobset::Controller::start(&plane).await.unwrap();
-            let client = plane.client().await.unwrap();
-            nodes::pool("plain", 8).make(&client).await.unwrap();
-            // Without an election, so that each start leads at once.
-            let alone = json!({"leaderElection": {"leaderElect": false}});
-            let setup = Setup::new(&plane).unwrap().with(&alone);
-            let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
-            let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
-            create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
-            Bed { plane, _controllers: (autoscaler, jobsets), setup }
-        })
-        .await;
-    (bed, guard)
+/// The bed on which all is played.
+pub async fn bed() -> &'static Bed {
+    BED.get_or_init(|| async {
+        let plane = ControlPlane::builder().complete().start().await.unwrap();
+        let served = autoscaler::Served::Both;
+        let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
+        let jobsets = jobset::Controller::start(&plane).await.unwrap();
+        let client = plane.client().await.unwrap();
+        nodes::pool("plain", 8).make(&client).await.unwrap();
+        // Without an election, so that each start leads at once.
+        let alone = json!({"leaderElection": {"leaderElect": false}});
+        let setup = Setup::new(&plane).unwrap().with(&alone);
+        let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+        let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
+        create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
+        Bed { plane, _controllers: (autoscaler, jobsets), setup }
+    })
+    .await
 }
 
 /// A manager behind a proxy.
