@@ -127,7 +127,7 @@ impl Live {
                 continue;
             }
             self.observed.extend(Observed::of(kind, &object));
-            if is_over(&object) {
+            if is_over(kind, &object) {
                 continue;
             }
             let source = Source { file: kind.plural().to_owned(), document: index + 1 };
@@ -185,20 +185,25 @@ fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
 }
 
 /// What has ended, or is about to go, has no future.
-fn is_over(object: &Value) -> bool {
-    let over = ["Finished", "Complete", "Completed", "Failed"];
-    let conditions = object["status"]["conditions"].as_array();
-    let ended = conditions
-        .into_iter()
-        .flatten()
-        .any(|c| c["status"] == "True" && c["type"].as_str().is_some_and(|t| over.contains(&t)));
-    ended || object["metadata"]["deletionTimestamp"].is_string()
+fn is_over(kind: Kind, object: &Value) -> bool {
+    let ended = || {
+        if let Kind::Job(kind) = kind {
+            return sluice_jobs::finished(kind, object).is_some();
+        }
+        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        let mut met = conditions.filter(|c| c["status"] == "True");
+        met.any(|c| c["type"] == "Finished" || c["type"] == "Failed")
+    };
+    object["metadata"]["deletionTimestamp"].is_string() || ended()
 }
 
-/// The jobs of a JobSet are played with it.
+/// What the controller of another kind made of a job is played with that job.
 fn is_child(object: &Value) -> bool {
-    let owners = object["metadata"]["ownerReferences"].as_array();
-    owners.into_iter().flatten().any(|o| o["controller"] == true && o["kind"] == "JobSet")
+    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| {
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        owner["controller"] == true && JobKind::from_owner(text("apiVersion"), text("kind")).is_some()
+    })
 }
 
 #[cfg(test)]
@@ -208,11 +213,21 @@ mod tests {
 
     #[test]
     fn what_is_over_and_what_is_played_with_its_owner_is_left_out() {
-        assert!(is_over(&json!({"status": {"conditions": [{"type": "Finished", "status": "True"}]}})));
-        assert!(!is_over(&json!({"status": {"conditions": [{"type": "Admitted", "status": "True"}]}})));
-        assert!(is_child(
-            &json!({"metadata": {"ownerReferences": [{"controller": true, "kind": "JobSet"}]}})
-        ));
+        let with =
+            |condition: &str| json!({"status": {"conditions": [{"type": condition, "status": "True"}]}});
+        assert!(is_over(Kind::Workload, &with("Finished")));
+        assert!(is_over(Kind::ProvisioningRequest, &with("Failed")));
+        assert!(!is_over(Kind::Workload, &with("Admitted")));
+        for kind in JobKind::ALL {
+            let of = kind.integration();
+            for (condition, over) in [(of.succeeded, true), (of.failed, true), ("Suspended", false)] {
+                assert_eq!(is_over(Kind::Job(kind), &with(condition)), over, "{kind:?} {condition}");
+            }
+            let owner = json!({"controller": true, "apiVersion": kind.api_version(), "kind": kind.kind()});
+            assert!(is_child(&json!({"metadata": {"ownerReferences": [owner]}})), "{kind:?}");
+        }
+        let other = json!({"controller": true, "apiVersion": "example.com/v1", "kind": "JobSet"});
+        assert!(!is_child(&json!({"metadata": {"ownerReferences": [other]}})));
         assert!(!is_child(&json!({"metadata": {}})));
     }
 

@@ -93,6 +93,8 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
             "--leader-elect=false",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
+            // No fake pod can be reached, so nothing reads the endpoints that each JobSet's Service would get.
+            "--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
         ])
         .arg(format!("--secure-port={port}"))
         .arg(flag("kubeconfig", kubeconfig))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_api::labels::JOBSET_NAME;
+use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::Simulation;
@@ -49,21 +49,22 @@ impl Simulation {
         }
     }
 
-    /// The job that a pod runs for: the JobSet that it names, or its controller.
+    /// The job that a pod runs for: its controller, or the one that its label names (the controller of such a pod is a part of the job).
     fn job_of_pod(
         &self,
         pod: &ObjectRef,
         value: &Value,
         jobs: &BTreeMap<String, ObjectRef>,
     ) -> Option<ObjectRef> {
-        let named = value["metadata"]["labels"][JOBSET_NAME].as_str().map(|name| {
-            let kind = Kind::Job(sluice_api::job::JobKind::JOB_SET);
-            ObjectRef::namespaced(kind, Arc::clone(&pod.namespace), name)
-        });
         let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         let controller = owners.find(|owner| owner["controller"] == true);
         let controller = controller.and_then(|owner| jobs.get(text(&owner["uid"])).cloned());
-        named.filter(|job| self.world.get(job).is_some()).or(controller)
+        let named = |kind: JobKind| {
+            let name = value["metadata"]["labels"][kind.integration().pod_label?].as_str()?;
+            let job = ObjectRef::namespaced(Kind::Job(kind), Arc::clone(&pod.namespace), name);
+            self.world.get(&job).is_some().then_some(job)
+        };
+        controller.or_else(|| JobKind::ALL.into_iter().find_map(named))
     }
 
     /// Notes the groups of nodes that a JobSet has to itself.
