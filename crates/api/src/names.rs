@@ -1,12 +1,14 @@
 //! Names of Workloads (docs/reference/06-algorithm.md 6.20), the identity of their pod templates, and the syntax of names.
 
 mod containers;
+mod role;
 mod syntax;
 mod templates;
 
 use sha1::{Digest, Sha1};
 
 pub use containers::{containers_hash, dedupe_env};
+pub use role::role_hash;
 pub use syntax::{dns1123_subdomain_error, label_value_error, qualified_name_error};
 pub use templates::{scheduling_hash, template_hash};
 
