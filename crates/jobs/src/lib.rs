@@ -19,6 +19,7 @@ mod job;
 mod jobset;
 mod object;
 mod patch;
+pub mod pods;
 mod registry;
 mod replica_specs;
 mod review;

@@ -4,6 +4,8 @@
 
 mod ending;
 mod observe;
+mod pods;
+mod pods_counted;
 mod replica_specs;
 mod start_stop;
 mod support;

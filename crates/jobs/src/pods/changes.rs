@@ -1,0 +1,78 @@
+//! What is written to one pod: its start, the announcement of its end, the removal of our finalizer.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
+use sluice_api::job::PodSetInfo;
+use sluice_api::labels;
+
+use super::member::Member;
+use crate::patch::Patch;
+use crate::scheduling::{StartError, merged, template_operations};
+
+/// The field manager of the condition that announces the end of a pod.
+pub const STOP_MANAGER: &str = "kueue";
+
+/// Why pods are stopped (docs/reference/03-conditions-events.md 3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason<'a> {
+    /// Their Workload is being deleted.
+    WorkloadDeleted,
+    /// Their Workload was evicted for this reason.
+    Evicted(&'a str),
+    /// There is no Workload that describes them.
+    NoMatchingWorkload,
+    /// Their Workload is not admitted.
+    NotAdmitted,
+}
+
+impl fmt::Display for StopReason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WorkloadDeleted => f.write_str("WorkloadDeleted"),
+            Self::Evicted(reason) => write!(f, "WorkloadEvictedDueTo{reason}"),
+            Self::NoMatchingWorkload => f.write_str("NoMatchingWorkload"),
+            Self::NotAdmitted => f.write_str("NotAdmitted"),
+        }
+    }
+}
+
+/// The patch that lets a pod be scheduled, with what admission adds to it. One that was let go already needs none.
+pub fn start(member: &Member, info: &PodSetInfo) -> Result<Option<Patch>, StartError> {
+    let Some(pod_set) = member.pod_set.as_deref().ok().filter(|_| member.gated) else { return Ok(None) };
+    let mut target = merged(pod_set, info)?;
+    let placed = |gate: &str| info.scheduling.scheduling_gates.iter().any(|added| added.name == gate);
+    // Where a topology decides, its gate goes when the place of the pod is known.
+    let waits_for_place = placed(labels::TOPOLOGY_SCHEDULING_GATE);
+    target.scheduling_gates.retain(|gate| match gate.name.as_str() {
+        labels::ADMISSION_SCHEDULING_GATE => false,
+        labels::TOPOLOGY_SCHEDULING_GATE => waits_for_place,
+        _ => true,
+    });
+    let mut operations = template_operations("", pod_set.has_template_metadata, &pod_set.scheduling, &target);
+    if target.affinity != pod_set.scheduling.affinity {
+        operations.push(json!({"op": "add", "path": "/spec/affinity", "value": target.affinity}));
+    }
+    Ok(Some(Patch::Json(operations).pinned(&member.resource_version)))
+}
+
+/// The status that is applied just before a pod is deleted: it says why.
+pub fn termination(member: &Member, reason: StopReason<'_>, message: &str, at: Timestamp) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": member.name, "namespace": member.namespace, "uid": member.uid},
+        "status": {"conditions": [{
+            "type": "TerminationTarget", "status": "True", "reason": reason.to_string(), "message": message,
+            "lastTransitionTime": whole_seconds(at),
+        }]},
+    })
+}
+
+/// The patch that takes our finalizer off a pod, if it is there. Others stay.
+pub fn finalize(member: &Member) -> Option<Patch> {
+    let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [labels::MANAGED_FINALIZER]}});
+    member.held.then(|| Patch::Strategic(body).pinned(&member.resource_version))
+}

@@ -1,0 +1,243 @@
+//! The Workload of a group: what it would be, and how the group stands to the one that there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sluice_api::labels;
+
+use super::group::{Group, Role};
+use crate::object::{MAX_POD_SETS, saturated};
+
+/// A pod set of a group's Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleCount {
+    /// The role of its pods: its name.
+    pub role: Arc<str>,
+    /// How many pods.
+    pub count: i32,
+}
+
+/// What a group's Workload is to be made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composition {
+    /// Its LocalQueue.
+    pub queue_name: Option<Arc<str>>,
+    /// Its pod sets, by name.
+    pub pod_sets: Vec<RoleCount>,
+    /// The labels that it takes over.
+    pub labels: BTreeMap<String, String>,
+    /// Pods beyond the group's number, which are finalized and deleted.
+    pub excess: Vec<Arc<str>>,
+}
+
+/// Why a group has no Workload. Only another change of its pods can help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ComposeError {
+    /// Not all pods were made yet.
+    #[error("'{group}' group has fewer runnable pods than expected")]
+    FewerPods {
+        /// The group.
+        group: String,
+    },
+    /// The pods name several queues.
+    #[error("pods '{}' and '{}' has different queue names: {}!={}", .pods[0], .pods[1], .queues[0], .queues[1])]
+    Queues {
+        /// Two pods.
+        pods: [String; 2],
+        /// Their queues.
+        queues: [String; 2],
+    },
+    /// The pods do not agree on how many they are.
+    #[error("pods '{}' and '{}' has different '{}' values: {}!={}", .pods[0], .pods[1], labels::POD_GROUP_TOTAL_COUNT, .counts[0], .counts[1])]
+    TotalCounts {
+        /// Two pods.
+        pods: [String; 2],
+        /// Their numbers.
+        counts: [String; 2],
+    },
+    /// The number of pods cannot be read.
+    #[error("{0}")]
+    TotalCount(String),
+    /// A pod's number in the group is not one.
+    #[error(
+        "incorrect label value '{}={value}': must be an integer below {total}",
+        labels::POD_GROUP_POD_INDEX
+    )]
+    Index {
+        /// What the label says.
+        value: String,
+        /// The number of pods.
+        total: i32,
+    },
+    /// There are too many roles.
+    #[error("pod group can't include more than {MAX_POD_SETS} roles")]
+    Roles,
+    /// A label that the Workload is to take over has several values.
+    #[error("constructing workload: pods have different label values for '{key}'")]
+    Labels {
+        /// The label.
+        key: String,
+    },
+    /// A pod cannot be read.
+    #[error("{0}")]
+    Pod(String),
+}
+
+/// How a group stands to its Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Against {
+    /// Whether the Workload is that of these pods; if not, it is not theirs any more.
+    pub matches: bool,
+    /// Pods that are missing.
+    pub absent: i32,
+    /// Pods beyond those of their role, which are finalized and deleted.
+    pub excess: Vec<Arc<str>>,
+    /// Pods that do not count and that others have replaced: they are finalized.
+    pub replaced: Vec<Arc<str>>,
+    /// Pods of roles that the Workload does not have.
+    pub strangers: Vec<Arc<str>>,
+}
+
+impl Group {
+    /// What the Workload of the group with this name is to be made of.
+    pub fn compose(&self, group: &str) -> Result<Composition, ComposeError> {
+        let total = self.agreed_total()?;
+        self.check_indexes(total)?;
+        let fast = self.is_fast();
+        if !fast && count(self.counting.len()) < total {
+            return Err(ComposeError::FewerPods { group: group.to_owned() });
+        }
+        let queue_name = self.queues.agreed().map_err(|[one, other]| {
+            let text = |queue: &Option<Arc<str>>| queue.as_deref().unwrap_or_default().to_owned();
+            ComposeError::Queues {
+                pods: [one.1.to_owned(), other.1.to_owned()],
+                queues: [text(one.0), text(other.0)],
+            }
+        })?;
+        let kept = usize::try_from(total).unwrap_or(usize::MAX);
+        let excess: Vec<_> = self.counting.iter().skip(kept).map(|keep| Arc::clone(&keep.name)).collect();
+        Ok(Composition {
+            queue_name: queue_name.cloned().flatten(),
+            pod_sets: if fast { self.one_pod_set(group, total)? } else { self.pod_sets(&excess)? },
+            labels: self.labels_to_copy()?,
+            excess,
+        })
+    }
+
+    /// Pods that do not count and that our finalizer keeps. While there is no Workload they are finalized: no other pod is awaited in their place.
+    pub fn inactive(&self) -> Vec<Arc<str>> {
+        let inactive = self.roles.values().flat_map(|role| &role.inactive);
+        self.finalizable(inactive.map(|leave| &leave.name))
+    }
+
+    fn agreed_total(&self) -> Result<i32, ComposeError> {
+        let text = |count: &Result<i32, String>| count.as_ref().map_or_else(Clone::clone, i32::to_string);
+        match self.totals.agreed() {
+            Ok(Some(Ok(total))) => Ok(*total),
+            Ok(Some(Err(why))) => Err(ComposeError::TotalCount(why.clone())),
+            Ok(None) => Err(ComposeError::TotalCount("the group has no pods".to_owned())),
+            Err([one, other]) => Err(ComposeError::TotalCounts {
+                pods: [one.1.to_owned(), other.1.to_owned()],
+                counts: [text(one.0), text(other.0)],
+            }),
+        }
+    }
+
+    /// Numbers of pods are below their total.
+    fn check_indexes(&self, total: i32) -> Result<(), ComposeError> {
+        let bad = match self.indexes.values().next_back() {
+            None => return Ok(()),
+            Some(Err(text)) => text.clone(),
+            Some(Ok(index)) if i64::from(*index) < i64::from(total) => return Ok(()),
+            Some(Ok(index)) => index.to_string(),
+        };
+        Err(ComposeError::Index { value: bad, total })
+    }
+
+    /// A pod set for each role that is left without these pods.
+    fn pod_sets(&self, without: &[Arc<str>]) -> Result<Vec<RoleCount>, ComposeError> {
+        let mut less: BTreeMap<&str, i32> = BTreeMap::new();
+        for member in without.iter().filter_map(|name| self.get(name)) {
+            *less.entry(&*member.role).or_default() += 1;
+        }
+        let left = |(role, pods): (&Arc<str>, &Role)| RoleCount {
+            role: Arc::clone(role),
+            count: count(pods.counting.len()) - less.get(&**role).copied().unwrap_or(0),
+        };
+        let pod_sets: Vec<_> = self.roles.iter().map(left).filter(|pod_set| pod_set.count > 0).collect();
+        if pod_sets.len() > MAX_POD_SETS {
+            return Err(ComposeError::Roles);
+        }
+        for pod_set in &pod_sets {
+            self.check_role(&pod_set.role)?;
+        }
+        Ok(pod_sets)
+    }
+
+    /// The pod set of a group that does not wait for its pods: all are taken to be like the first.
+    fn one_pod_set(&self, group: &str, total: i32) -> Result<Vec<RoleCount>, ComposeError> {
+        let first = self.counting.first().and_then(|keep| self.get(&keep.name));
+        let first = first.ok_or_else(|| ComposeError::FewerPods { group: group.to_owned() })?;
+        self.check_role(&first.role)?;
+        Ok(vec![RoleCount { role: Arc::clone(&first.role), count: total }])
+    }
+
+    /// The pods of a role can be read.
+    fn check_role(&self, role: &str) -> Result<(), ComposeError> {
+        let first = self.roles.get(role).and_then(|role| role.counting.first());
+        match first.and_then(|keep| self.get(&keep.name)).map(|member| &member.pod_set) {
+            Some(Err(why)) => Err(ComposeError::Pod(why.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn labels_to_copy(&self) -> Result<BTreeMap<String, String>, ComposeError> {
+        let mut copied = BTreeMap::new();
+        for (key, votes) in &self.labels {
+            match votes.agreed() {
+                Ok(Some((key, value))) => {
+                    copied.insert(key.to_string(), value.clone());
+                }
+                Ok(None) => {}
+                Err(_) => return Err(ComposeError::Labels { key: key.to_string() }),
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Those of these pods that our finalizer keeps.
+    fn finalizable<'a>(&self, names: impl Iterator<Item = &'a Arc<str>>) -> Vec<Arc<str>> {
+        names.filter(|name| self.get(name).is_some_and(|member| member.held)).cloned().collect()
+    }
+
+    /// How the group stands to a Workload with these pod sets.
+    pub fn against(&self, pod_sets: &[RoleCount]) -> Against {
+        let mut result = Against::default();
+        let mut known = BTreeSet::new();
+        for RoleCount { role, count: wanted } in pod_sets {
+            known.insert(role);
+            let Some(pods) = self.roles.get(role) else {
+                result.absent = result.absent.saturating_add(*wanted);
+                continue;
+            };
+            let wanted_here = usize::try_from(*wanted).unwrap_or(0);
+            let (counting, inactive) = (pods.counting.len(), pods.inactive.len());
+            result.matches |= wanted_here > 0;
+            result.absent = result.absent.saturating_add(count(wanted_here.saturating_sub(counting)));
+            result.excess.extend(pods.counting.iter().skip(wanted_here).map(|keep| Arc::clone(&keep.name)));
+            let replaced = (inactive + counting).saturating_sub(wanted_here).min(inactive);
+            let last = pods.inactive.iter().rev().take(replaced).map(|leave| &leave.name);
+            result.replaced.extend(self.finalizable(last));
+        }
+        let others = self.roles.iter().filter(|(role, _)| !known.contains(role));
+        for (_, role) in others {
+            result.strangers.extend(role.counting.iter().map(|keep| Arc::clone(&keep.name)));
+            result.strangers.extend(role.inactive.iter().map(|leave| Arc::clone(&leave.name)));
+        }
+        result
+    }
+}
+
+fn count(pods: usize) -> i32 {
+    saturated(i64::try_from(pods).unwrap_or(i64::MAX))
+}

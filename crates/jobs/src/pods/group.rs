@@ -1,0 +1,289 @@
+//! The pods of a group, and what they add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::job::{JobFinished, JobPodSet};
+
+use super::changes::StopReason;
+use super::member::{Member, Phase, TotalCount};
+use super::order::{Keep, Leave, Votes};
+
+/// The pods of one role.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Role {
+    /// Those that count, the first kept longest.
+    pub counting: BTreeSet<Keep>,
+    /// The others, the last replaced first.
+    pub inactive: BTreeSet<Leave>,
+    /// Those that succeeded.
+    pub succeeded: i32,
+}
+
+/// A label that Workloads take over, and its value.
+type Label = (Arc<str>, String);
+
+/// The pods of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// The labels that its Workload takes over.
+    copied_labels: BTreeSet<String>,
+    pub(super) members: BTreeMap<Arc<str>, Member>,
+    pub(super) roles: BTreeMap<Arc<str>, Role>,
+    /// All that count, the first kept longest.
+    pub(super) counting: BTreeSet<Keep>,
+    gated: BTreeSet<Arc<str>>,
+    free: BTreeSet<Arc<str>>,
+    succeeded: i32,
+    unended: usize,
+    /// Those that run, by when their grace is over.
+    running: BTreeMap<Option<Timestamp>, usize>,
+    /// Those that count and are ready, or succeeded.
+    ready: usize,
+    unretriable: usize,
+    pub(super) queues: Votes<Option<Arc<str>>>,
+    pub(super) totals: Votes<TotalCount>,
+    serving: Votes<bool>,
+    pub(super) indexes: Votes<Result<u32, String>>,
+    pub(super) labels: BTreeMap<Arc<str>, Votes<Label>>,
+    /// UIDs of those that are being finalized or deleted by us, and have not been seen to be.
+    leaving: BTreeSet<Arc<str>>,
+}
+
+impl Group {
+    /// A group without pods. Its Workload takes over labels with these keys.
+    pub fn new(copied_labels: &[String]) -> Self {
+        Self { copied_labels: copied_labels.iter().cloned().collect(), ..Self::default() }
+    }
+
+    /// A pod that is new or changed. Changes that were seen before do no harm.
+    pub fn insert(&mut self, member: Member) {
+        if let Some(old) = self.members.remove(&member.name) {
+            self.count(&old, false);
+            if old.uid != member.uid {
+                self.leaving.remove(&old.uid);
+            }
+        }
+        if !member.held {
+            self.leaving.remove(&member.uid);
+        }
+        self.count(&member, true);
+        self.members.insert(Arc::clone(&member.name), member);
+    }
+
+    /// A pod is gone.
+    pub fn remove(&mut self, name: &str) -> Option<Member> {
+        let member = self.members.remove(name)?;
+        self.leaving.remove(&member.uid);
+        self.count(&member, false);
+        Some(member)
+    }
+
+    /// Adds a pod to all that is counted, or takes it out.
+    fn count(&mut self, member: &Member, add: bool) {
+        let step = |counter: &mut usize, counts: bool| {
+            if counts {
+                *counter = if add { *counter + 1 } else { *counter - 1 };
+            }
+        };
+        let sign = if add { 1 } else { -1 };
+        let succeeded = if member.phase == Phase::Succeeded { sign } else { 0 };
+        let role = self.roles.entry(Arc::clone(&member.role)).or_default();
+        role.succeeded += succeeded;
+        self.succeeded += succeeded;
+        if member.counts() {
+            put(&mut role.counting, Keep::of(member), add);
+            put(&mut self.counting, Keep::of(member), add);
+        } else {
+            put(&mut role.inactive, Leave::of(member), add);
+        }
+        if role.counting.is_empty() && role.inactive.is_empty() {
+            self.roles.remove(&member.role);
+        }
+        let present = member.deleted_by.is_none();
+        if member.gated && !member.ended() && present {
+            put(&mut self.gated, Arc::clone(&member.name), add);
+        }
+        if member.is_free() && present {
+            put(&mut self.free, Arc::clone(&member.name), add);
+        }
+        step(&mut self.unended, !member.ended());
+        step(&mut self.unretriable, member.unretriable);
+        step(&mut self.ready, member.counts() && (member.ready || member.phase == Phase::Succeeded));
+        if let Some(until) = member.active_until(false) {
+            let running = self.running.entry(until).or_default();
+            step(running, true);
+            if *running == 0 {
+                self.running.remove(&until);
+            }
+        }
+        vote(&mut self.queues, member.queue_name.clone(), member, add);
+        vote(&mut self.totals, member.total_count.clone(), member, add);
+        vote(&mut self.serving, member.serving, member, add);
+        if let Some(index) = &member.index {
+            let number = index.parse::<u32>().map_err(|_| index.clone());
+            vote(&mut self.indexes, number, member, add);
+        }
+        let Ok(pod_set) = &member.pod_set else { return };
+        for (key, value) in &pod_set.scheduling.labels {
+            if self.copied_labels.contains(key) {
+                let key: Arc<str> = Arc::from(key.as_str());
+                let votes = self.labels.entry(Arc::clone(&key)).or_default();
+                vote(votes, (Arc::clone(&key), value.clone()), member, add);
+                if *votes == Votes::default() {
+                    self.labels.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// A pod.
+    pub fn get(&self, name: &str) -> Option<&Member> {
+        self.members.get(name)
+    }
+
+    /// All pods, by name.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+
+    /// How many pods there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether all pods are gone.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The pod that speaks for the group: the one that is kept longest.
+    pub fn representative(&self) -> Option<&Member> {
+        let kept = self.counting.first().map(|keep| &keep.name);
+        let inactive = || self.roles.values().filter_map(|role| role.inactive.first()).min();
+        self.members.get(kept.or_else(|| inactive().map(|leave| &leave.name))?)
+    }
+
+    /// The pod set of one pod of a role: that of the pod which is kept longest. Its template may have been dropped.
+    pub fn pod_set(&self, role: &str) -> Option<&JobPodSet> {
+        let first = self.roles.get(role)?.counting.first()?;
+        self.members.get(&first.name)?.pod_set.as_deref().ok()
+    }
+
+    /// Drops the templates, which only a new Workload needs.
+    pub fn drop_templates(&mut self) {
+        for member in self.members.values_mut() {
+            member.drop_template();
+        }
+    }
+
+    /// How many pods it has when it is complete, if its pods agree.
+    pub fn total_count(&self) -> Option<i32> {
+        self.totals.agreed().ok().flatten()?.as_ref().ok().copied()
+    }
+
+    /// Whether the group is admitted as soon as its first pod exists.
+    pub fn is_fast(&self) -> bool {
+        self.representative().is_some_and(|member| member.fast_admission)
+    }
+
+    /// Whether it never finishes.
+    pub fn is_serving(&self) -> bool {
+        matches!(self.serving.agreed(), Ok(Some(true)))
+    }
+
+    /// The pods that wait for admission and are not being deleted: those that a start is for.
+    pub fn gated(&self) -> impl Iterator<Item = &Member> {
+        self.gated.iter().filter_map(|name| self.members.get(name))
+    }
+
+    /// The pods that run, or may at any time, and are not being deleted: without admission there must be none.
+    pub fn free(&self) -> impl Iterator<Item = &Member> {
+        self.free.iter().filter_map(|name| self.members.get(name))
+    }
+
+    /// The pods that a stop deletes: the free ones, or, when the Workload is being deleted, all. What is gated is left to be admitted again.
+    pub fn to_stop(&self, reason: StopReason<'_>) -> Vec<&Member> {
+        if reason == StopReason::WorkloadDeleted {
+            self.members.values().filter(|member| member.deleted_by.is_none()).collect()
+        } else {
+            self.free().collect()
+        }
+    }
+
+    /// The pods that our finalizer keeps.
+    pub fn held(&self) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(|member| member.held)
+    }
+
+    /// Until when it is active (`None`: until its pods change), if it is at this time: a pod runs and its grace is not over. With `fast`, one
+    /// that is being deleted does not count (gate `FastQuotaReleaseInPodIntegration`).
+    pub fn active_until(&self, now: Timestamp, fast: bool) -> Option<Option<Timestamp>> {
+        if self.running.contains_key(&None) {
+            return Some(None);
+        }
+        let last = self.running.last_key_value().and_then(|(until, _)| *until);
+        last.filter(|until| !fast && *until > now).map(Some)
+    }
+
+    /// How it ended, if it did: all pods succeeded, or none is left to run and one said that none will follow.
+    pub fn finished(&self) -> Option<JobFinished> {
+        if self.is_serving() {
+            return None;
+        }
+        let total = self.total_count()?;
+        let over = self.succeeded == total || (self.unended == 0 && self.unretriable > 0);
+        over.then(|| JobFinished {
+            success: true,
+            message: format!("Pods succeeded: {}/{total}.", self.succeeded),
+        })
+    }
+
+    /// Whether as many pods as the group has are ready or succeeded.
+    pub fn pods_ready(&self) -> bool {
+        let total = self.total_count().and_then(|total| usize::try_from(total).ok());
+        total.is_some_and(|total| self.ready >= total)
+    }
+
+    /// Pods that succeeded, by role: their quota is free, except where other pods take their place.
+    pub fn reclaimable(&self) -> Vec<(String, i32)> {
+        if self.is_serving() {
+            return Vec::new();
+        }
+        let succeeded = self.roles.iter().filter(|(_, role)| role.succeeded > 0);
+        succeeded.map(|(name, role)| (name.to_string(), role.succeeded)).collect()
+    }
+
+    /// These are being finalized or deleted by us: until that is seen, no others are.
+    pub fn expect(&mut self, names: &[Arc<str>]) {
+        let held = names.iter().filter_map(|name| self.members.get(name)).filter(|member| member.held);
+        self.leaving.extend(held.map(|member| Arc::clone(&member.uid)));
+    }
+
+    /// This could not be done: nothing will be seen of it.
+    pub fn expect_no_longer(&mut self, uid: &str) {
+        self.leaving.remove(uid);
+    }
+
+    /// Whether all was seen that we did.
+    pub fn is_settled(&self) -> bool {
+        self.leaving.is_empty()
+    }
+}
+
+fn put<T: Ord>(set: &mut BTreeSet<T>, value: T, add: bool) {
+    if add {
+        set.insert(value);
+    } else {
+        set.remove(&value);
+    }
+}
+
+fn vote<T: Ord>(votes: &mut Votes<T>, value: T, member: &Member, add: bool) {
+    if add {
+        votes.add(value, member);
+    } else {
+        votes.remove(&value, member);
+    }
+}

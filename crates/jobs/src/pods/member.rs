@@ -1,0 +1,206 @@
+//! A pod of the plain pod integration: what decisions need of it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodSpec;
+use serde::Deserialize as _;
+use serde_json::Value;
+use sluice_api::gates::{Gate, Gates};
+use sluice_api::job::JobPodSet;
+use sluice_api::v1beta2::PodSetTopologyRequest;
+use sluice_api::{labels, names};
+
+use crate::object;
+
+/// The phase of a pod, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has not begun, or its node does not answer.
+    Pending,
+    /// Its containers were started.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, one of them badly.
+    Failed,
+}
+
+/// How many pods a group has, as one of them says it: a number of at least 1, or what is wrong.
+pub type TotalCount = Result<i32, String>;
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a pod")]
+pub struct Member {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it is to be gone, if it is being deleted.
+    pub deleted_by: Option<Timestamp>,
+    /// Its group.
+    pub group: Option<Arc<str>>,
+    /// Its role: the name of its pod set in the group's Workload.
+    pub role: Arc<str>,
+    /// Its LocalQueue.
+    pub queue_name: Option<Arc<str>>,
+    /// How many pods the group has.
+    pub total_count: TotalCount,
+    /// Whether the group is admitted as soon as its first pod exists.
+    pub fast_admission: bool,
+    /// Whether the group never finishes.
+    pub serving: bool,
+    /// Whether the group is over when none of its pods runs any more.
+    pub unretriable: bool,
+    /// Its number in the group, as its label has it.
+    pub index: Option<String>,
+    /// Whether it has the label of managed pods.
+    pub managed: bool,
+    /// The framework whose object suspends it.
+    pub suspending_parent: Option<String>,
+    /// Whether it waits for admission.
+    pub gated: bool,
+    /// Whether our finalizer keeps it.
+    pub held: bool,
+    /// Whether it has a node.
+    pub bound: bool,
+    /// Its phase.
+    pub phase: Phase,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// When it was declared failed, where its status says so.
+    pub failed_at: Option<Timestamp>,
+    /// What its status says.
+    pub message: String,
+    /// Its pod set of one pod: named after its role in a group, else `main`. Or why there cannot be one.
+    pub pod_set: Result<Box<JobPodSet>, String>,
+}
+
+impl Member {
+    /// Reads a pod.
+    pub fn observe(pod: &Value, gates: &Gates) -> Self {
+        let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
+        let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+        let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        let filled = |map: &str, key: &str| metadata[map][key].as_str().filter(|value| !value.is_empty());
+        let annotated = |key: &str, value: &str| metadata["annotations"][key] == value;
+        let group = group_name(metadata, gates).map(Arc::from);
+        let role = filled("annotations", labels::ROLE_HASH).map(str::to_owned);
+        let role = role.or_else(|| PodSpec::deserialize(spec).ok().map(|spec| names::role_hash(&spec)));
+        let role: Arc<str> = Arc::from(role.unwrap_or_default());
+        let name = if group.is_some() { &role } else { labels::DEFAULT_POD_SET_NAME };
+        let condition = |kind: &str| {
+            status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind)
+        };
+        let failed =
+            condition("ContainersReady").filter(|c| c["status"] == "False" && c["reason"] == "PodFailed");
+        let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
+        let mut scheduling_gates = spec["schedulingGates"].as_array().into_iter().flatten();
+        Self {
+            namespace: Arc::from(text("namespace")),
+            name: Arc::from(text("name")),
+            uid: Arc::from(text("uid")),
+            resource_version: text("resourceVersion").to_owned(),
+            created: time(&metadata["creationTimestamp"]).unwrap_or(Timestamp::UNIX_EPOCH),
+            deleted_by: time(&metadata["deletionTimestamp"]),
+            queue_name: filled("labels", labels::QUEUE_NAME)
+                .or_else(|| filled("annotations", labels::QUEUE_NAME))
+                .map(Arc::from),
+            total_count: total_count(metadata),
+            fast_admission: metadata["annotations"][labels::POD_GROUP_FAST_ADMISSION].is_string(),
+            serving: group.is_some() && annotated(labels::POD_GROUP_SERVING, "true"),
+            unretriable: annotated(labels::RETRIABLE_IN_GROUP, "false"),
+            index: metadata["labels"][labels::POD_GROUP_POD_INDEX].as_str().map(str::to_owned),
+            managed: metadata["labels"][labels::MANAGED] == "true",
+            suspending_parent: filled("annotations", labels::POD_SUSPENDING_PARENT).map(str::to_owned),
+            gated: scheduling_gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE),
+            held: finalizers.into_iter().any(|finalizer| finalizer == labels::MANAGED_FINALIZER),
+            bound: spec["nodeName"].as_str().is_some_and(|node| !node.is_empty()),
+            phase: match status["phase"].as_str() {
+                Some("Running") => Phase::Running,
+                Some("Succeeded") => Phase::Succeeded,
+                Some("Failed") => Phase::Failed,
+                _ => Phase::Pending,
+            },
+            ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
+            failed_at: failed.and_then(|condition| time(&condition["lastTransitionTime"])),
+            message: status["message"].as_str().unwrap_or_default().to_owned(),
+            pod_set: pod_set(name, pod),
+            group,
+            role,
+        }
+    }
+
+    /// Whether it ended.
+    pub fn ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether it can still run, runs, or succeeded: what was deleted before it got a node never will.
+    pub fn counts(&self) -> bool {
+        self.phase != Phase::Failed && (self.deleted_by.is_none() || self.bound)
+    }
+
+    /// Whether it runs or may begin to at any time: neither gated nor ended.
+    pub fn is_free(&self) -> bool {
+        !self.gated && !self.ended()
+    }
+
+    /// Drops the template, which only a new Workload needs.
+    pub fn drop_template(&mut self) {
+        if let Ok(pod_set) = &mut self.pod_set {
+            pod_set.template = None;
+        }
+    }
+
+    /// Until when it counts as active (`None`: without end), if it does. Its containers may run until its grace is over; `fast` has it counted
+    /// as gone as soon as it is being deleted (gate `FastQuotaReleaseInPodIntegration`).
+    pub fn active_until(&self, fast: bool) -> Option<Option<Timestamp>> {
+        let runs = self.phase == Phase::Running && !(fast && self.deleted_by.is_some());
+        runs.then_some(self.deleted_by)
+    }
+}
+
+/// The pod set of one pod.
+fn pod_set(name: &str, pod: &Value) -> Result<Box<JobPodSet>, String> {
+    let path = format!("Pod {}", pod["metadata"]["name"].as_str().unwrap_or_default());
+    let mut pod_set = object::pod_set(name, 1, pod, &path, &[])?;
+    // The labels and annotations are those of one pod, not of its role.
+    if let Some(template) = pod_set.template.as_mut().map(Arc::make_mut) {
+        template.metadata = None;
+    }
+    pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
+        pod_index_label: Some(labels::POD_GROUP_POD_INDEX.to_owned()),
+        ..PodSetTopologyRequest::default()
+    }));
+    Ok(Box::new(pod_set))
+}
+
+/// The group that a pod is in: its annotation may have longer names than its label, and counts first.
+pub fn group_name<'a>(metadata: &'a Value, gates: &Gates) -> Option<&'a str> {
+    let of = |map: &str| metadata[map][labels::POD_GROUP_NAME].as_str().filter(|name| !name.is_empty());
+    let annotation = of("annotations").filter(|_| gates.enabled(Gate::WorkloadIdentifierAnnotations));
+    annotation.or_else(|| of("labels"))
+}
+
+/// How many pods the group of a pod has.
+pub(crate) fn total_count(metadata: &Value) -> TotalCount {
+    let key = labels::POD_GROUP_TOTAL_COUNT;
+    let Some(text) = metadata["annotations"][key].as_str() else {
+        return Err(format!("failed to extract '{key}' annotation"));
+    };
+    match text.parse::<i32>() {
+        Ok(count) if count >= 1 => Ok(count),
+        Ok(_) => Err(format!(
+            "incorrect annotation value '{key}={text}': group total count should be greater than zero"
+        )),
+        Err(_) => Err(format!("incorrect annotation value '{key}={text}': must be an integer")),
+    }
+}

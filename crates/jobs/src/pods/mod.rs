@@ -1,0 +1,21 @@
+//! Plain pods and pod groups (docs/reference/07-integrations.md 7.3): the second shape of a job.
+//!
+//! A job of the other kinds is one object, which is suspended and patched. A [`Group`] has members: its pod sets are counted from them, a start or
+//! a stop is a write for each, and a stop deletes. A pod without a group is a job of one [`Member`].
+//!
+//! Invariants: what a group says is worked out as members come, change and go, never by a pass over all of them; the order in which they come
+//! changes nothing.
+
+mod changes;
+mod compose;
+mod group;
+mod member;
+mod order;
+mod replacement;
+
+pub use changes::{STOP_MANAGER, StopReason, finalize, start, termination};
+pub use compose::{Against, ComposeError, Composition, RoleCount};
+pub use group::Group;
+pub(crate) use member::total_count;
+pub use member::{Member, Phase, TotalCount, group_name};
+pub use replacement::{Replacement, replacement};

@@ -1,0 +1,116 @@
+//! Which pods of a group are kept, and what its pods agree on.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::member::Member;
+
+/// Where a pod stands among those that count. The last are in excess: those without our finalizer, then those that are gated, then the newest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Keep {
+    released: bool,
+    gated: bool,
+    created: Timestamp,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl Keep {
+    pub fn of(member: &Member) -> Self {
+        Self {
+            released: !member.held,
+            gated: member.gated,
+            created: member.created,
+            name: Arc::clone(&member.name),
+        }
+    }
+}
+
+/// Where a pod stands among those that do not count. The last are replaced first: those without our finalizer, then those that were active
+/// longest ago, then the newest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Leave {
+    released: bool,
+    last_active: Reverse<Timestamp>,
+    created: Timestamp,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl Leave {
+    pub fn of(member: &Member) -> Self {
+        let ends = [member.failed_at, member.deleted_by];
+        // What has not ended yet was active last of all.
+        let last_active = ends.into_iter().flatten().min().unwrap_or(Timestamp::MAX);
+        Self {
+            released: !member.held,
+            last_active: Reverse(last_active),
+            created: member.created,
+            name: Arc::clone(&member.name),
+        }
+    }
+}
+
+/// A pod among those that say the same: the eldest is named in messages.
+type Place = (Timestamp, Arc<str>);
+
+/// What pods say of something on which they should agree. Failed pods have no say, but are heard where there are no others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Votes<T> {
+    counted: BTreeMap<T, BTreeSet<Place>>,
+    failed: BTreeMap<T, BTreeSet<Place>>,
+}
+
+impl<T> Default for Votes<T> {
+    fn default() -> Self {
+        Self { counted: BTreeMap::new(), failed: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord> Votes<T> {
+    fn side(&mut self, member: &Member) -> &mut BTreeMap<T, BTreeSet<Place>> {
+        if member.counts() { &mut self.counted } else { &mut self.failed }
+    }
+
+    pub fn add(&mut self, value: T, member: &Member) {
+        let place = (member.created, Arc::clone(&member.name));
+        self.side(member).entry(value).or_default().insert(place);
+    }
+
+    pub fn remove(&mut self, value: &T, member: &Member) {
+        let side = self.side(member);
+        if let Some(places) = side.get_mut(value) {
+            places.remove(&(member.created, Arc::clone(&member.name)));
+            if places.is_empty() {
+                side.remove(value);
+            }
+        }
+    }
+
+    /// What those that have a say say, in order.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.counted.keys()
+    }
+
+    /// What the pods say, if they agree; else two of them that do not, each with what it says.
+    pub fn agreed(&self) -> Result<Option<&T>, [(&T, &str); 2]> {
+        let side = if self.counted.is_empty() { &self.failed } else { &self.counted };
+        let mut values = side.iter();
+        let first = values.next();
+        // Failed pods need not agree.
+        match (first, values.next().filter(|_| !self.counted.is_empty())) {
+            (Some(one), Some(other)) => {
+                let named = |(value, places)| (value, eldest(places));
+                Err([named(one), named(other)])
+            }
+            _ => Ok(first.map(|(value, _)| value)),
+        }
+    }
+}
+
+fn eldest(places: &BTreeSet<Place>) -> &str {
+    places.first().map_or("", |(_, name)| name)
+}

@@ -1,0 +1,181 @@
+//! That what a group counts is what is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_jobs::pods::{Group, Member, Phase};
+
+use crate::pods::{at, counts, created, deleted, member, phase, pod, role, total, with};
+
+/// A pod somewhere in its life: of one of two roles, gated or not, held or not, bound or not, in any phase.
+fn any_pod() -> impl Strategy<Value = Value> {
+    let life = (0..4_usize, any::<bool>(), any::<bool>(), any::<bool>(), 0..4_i64);
+    let says = (0..3_usize, 0..2_usize, 0..8_u8, 0..3_i64, 0..6_usize);
+    (life, says, 0..8_usize).prop_map(|((at, gated, held, bound, age), (word, queue, odd, gone, label), name)| {
+        let time = |seconds: i64| {
+            (at_start() + SignedDuration::from_secs(seconds)).to_string()
+        };
+        let mut changes = vec![
+            role(["driver", "worker", "other"][word]),
+            total(if odd == 0 { "4" } else { "3" }),
+            phase(["Pending", "Running", "Succeeded", "Failed"][at]),
+            created(&time(age)),
+            ("/metadata/labels/kueue.x-k8s.io~1queue-name", json!(if odd == 1 { ["x", "y"][queue] } else { "user-queue" })),
+            ("/status/conditions", json!([{"type": "Ready", "status": if odd % 2 == 0 { "True" } else { "False" }},
+                {"type": "ContainersReady", "status": "False", "reason": "PodFailed", "lastTransitionTime": time(20 + age)}])),
+        ];
+        if !gated {
+            changes.push(("/spec/schedulingGates", Value::Null));
+        }
+        if !held {
+            changes.push(("/metadata/finalizers", json!([])));
+        }
+        if bound {
+            changes.push(("/spec/nodeName", json!("n")));
+        }
+        if gone > 0 {
+            changes.push(deleted(&time(30 * gone)));
+        }
+        if odd == 2 {
+            changes.push(("/metadata/annotations/kueue.x-k8s.io~1retriable-in-group", json!("false")));
+        }
+        if label < 2 {
+            changes.push(("/metadata/labels/team", json!(["x", "y"][label])));
+        }
+        with(pod(&format!("p{name}")), &changes)
+    })
+}
+
+fn at_start() -> Timestamp {
+    at("2026-01-02T03:04:05Z")
+}
+
+/// What a group says, worked out by passes over all pods.
+mod naive {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use sluice_jobs::pods::{Against, Member, RoleCount};
+
+    fn keep(pods: &mut [&Member]) {
+        pods.sort_by(|a, b| {
+            (b.held.cmp(&a.held))
+                .then(a.gated.cmp(&b.gated))
+                .then((a.created, &a.name).cmp(&(b.created, &b.name)))
+        });
+    }
+
+    fn leave(pods: &mut [&Member]) {
+        let last = |member: &Member| match (member.failed_at, member.deleted_by) {
+            (Some(failed), Some(deleted)) => failed.min(deleted),
+            (one, other) => one.or(other).unwrap_or(Timestamp::MAX),
+        };
+        pods.sort_by(|a, b| {
+            (b.held.cmp(&a.held))
+                .then(last(b).cmp(&last(a)))
+                .then((a.created, &a.name).cmp(&(b.created, &b.name)))
+        });
+    }
+
+    pub fn against(pods: &[Member], pod_sets: &[RoleCount]) -> Against {
+        let mut result = Against::default();
+        for RoleCount { role, count } in pod_sets {
+            let of_role: Vec<_> = pods.iter().filter(|pod| pod.role == *role).collect();
+            let (mut active, mut inactive): (Vec<_>, Vec<_>) =
+                of_role.into_iter().partition(|pod| pod.counts());
+            let wanted = usize::try_from(*count).unwrap();
+            result.matches |= active.len() + inactive.len() > 0;
+            result.absent += i32::try_from(wanted.saturating_sub(active.len())).unwrap();
+            keep(&mut active);
+            leave(&mut inactive);
+            let replaced = (inactive.len() + active.len()).saturating_sub(wanted).min(inactive.len());
+            let mut gone = inactive.split_off(inactive.len() - replaced);
+            gone.reverse();
+            result.replaced.extend(gone.iter().filter(|pod| pod.held).map(|pod| Arc::clone(&pod.name)));
+            result.excess.extend(active.iter().skip(wanted).map(|pod| Arc::clone(&pod.name)));
+        }
+        let mut strangers: Vec<_> =
+            pods.iter().filter(|pod| pod_sets.iter().all(|set| set.role != pod.role)).collect();
+        strangers.sort_by_key(|pod| (pod.role.clone(), !pod.counts()));
+        result.strangers = strangers.into_iter().map(|pod| Arc::clone(&pod.name)).collect();
+        result.strangers.sort();
+        result
+    }
+
+    /// The pod sets, or that there is something wrong.
+    pub fn pod_sets(pods: &[Member]) -> Option<(Vec<RoleCount>, Vec<Arc<str>>)> {
+        let mut counting: Vec<_> = pods.iter().filter(|pod| pod.counts()).collect();
+        let first = counting.first()?;
+        let total = first.total_count.clone().unwrap();
+        let agrees =
+            |pod: &&&Member| pod.total_count == first.total_count && pod.queue_name == first.queue_name;
+        let label = |pod: &Member| pod.pod_set.as_ref().unwrap().scheduling.labels.get("team").cloned();
+        let mut teams: Vec<_> = counting.iter().filter_map(|pod| label(pod)).collect();
+        teams.sort();
+        teams.dedup();
+        let total = usize::try_from(total).unwrap();
+        if !counting.iter().all(|pod| agrees(&pod)) || teams.len() > 1 || counting.len() < total {
+            return None;
+        }
+        keep(&mut counting);
+        let excess = counting.split_off(total).into_iter().map(|pod| Arc::clone(&pod.name)).collect();
+        let mut roles: BTreeMap<Arc<str>, i32> = BTreeMap::new();
+        for pod in counting {
+            *roles.entry(Arc::clone(&pod.role)).or_default() += 1;
+        }
+        Some((roles.into_iter().map(|(role, count)| RoleCount { role, count }).collect(), excess))
+    }
+}
+
+proptest! {
+    /// However pods come, change and go, the group says what a pass over all of them says, and what one made of them in another order says.
+    #[test]
+    fn what_is_counted_is_what_is_there(steps in proptest::collection::vec((any_pod(), any::<bool>()), 1..40)) {
+        let mut group = Group::new(&["team".to_owned()]);
+        let mut pods: BTreeMap<Arc<str>, Member> = BTreeMap::new();
+        for (pod, goes) in steps {
+            let member = member(&pod);
+            if goes && pods.contains_key(&member.name) {
+                pods.remove(&member.name);
+                prop_assert!(group.remove(&member.name).is_some());
+            } else {
+                pods.insert(Arc::clone(&member.name), member.clone());
+                group.insert(member);
+            }
+        }
+        let all: Vec<_> = pods.values().cloned().collect();
+        let mut again = Group::new(&["team".to_owned()]);
+        for member in all.iter().rev() {
+            again.insert(member.clone());
+        }
+        prop_assert_eq!(&group, &again);
+
+        let composed = group.compose("g").ok().map(|composed| (composed.pod_sets, composed.excess));
+        prop_assert_eq!(composed, naive::pod_sets(&all));
+        for pod_sets in [counts(&[("driver", 2), ("worker", 1)]), counts(&[("worker", 3)]), counts(&[("none", 1)])] {
+            let mut against = group.against(&pod_sets);
+            against.strangers.sort();
+            prop_assert_eq!(against, naive::against(&all, &pod_sets));
+        }
+        let succeeded = all.iter().filter(|pod| pod.phase == Phase::Succeeded).count();
+        let unended = all.iter().any(|pod| !pod.ended());
+        let unretriable = all.iter().any(|pod| pod.unretriable);
+        if let Some(total) = group.total_count() {
+            let over = i32::try_from(succeeded).unwrap() == total || (!unended && unretriable);
+            prop_assert_eq!(group.finished().is_some(), over);
+        }
+        for seconds in [0, 30, 45, 60, 90] {
+            let now = at_start() + SignedDuration::from_secs(seconds);
+            for fast in [false, true] {
+                let runs = |pod: &&Member| pod.active_until(fast).is_some_and(|until| until.is_none_or(|until| until > now));
+                prop_assert_eq!(group.active_until(now, fast).is_some(), all.iter().any(|pod| runs(&pod)));
+            }
+        }
+        let free = all.iter().filter(|pod| pod.is_free() && pod.deleted_by.is_none()).map(|pod| &pod.name);
+        prop_assert!(group.free().map(|pod| &pod.name).eq(free));
+    }
+}
