@@ -2,6 +2,7 @@
 //!
 //! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
 
+mod plain_pod;
 mod pod;
 mod topology;
 mod validate;
@@ -16,6 +17,7 @@ use crate::registry;
 use crate::review::Meta;
 
 pub use crate::review::{Context, Denied, Violation};
+pub use plain_pod::{PodSelectors, mutate_plain_pod, validate_plain_pod};
 pub use pod::mutate_pod;
 pub use validate::validate;
 

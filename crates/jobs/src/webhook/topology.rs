@@ -28,7 +28,12 @@ impl Template {
     }
 
     fn path(&self, key: &str) -> String {
-        format!("{}.metadata.annotations[{key}]", self.path)
+        format!("{}[{key}]", self.annotations_path())
+    }
+
+    fn annotations_path(&self) -> String {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        format!("{}{dot}metadata.annotations", self.path)
     }
 
     /// What a group's members must have in common.
@@ -50,24 +55,46 @@ pub(super) fn check(
         return;
     }
     let templates = templates(kind, object);
-    let requests = |templates: &[Template]| -> Vec<_> {
-        let ours = |(key, _): &(&String, &String)| key.starts_with("kueue.x-k8s.io/podset-");
-        let of = |template: &Template| -> Vec<(String, String)> {
-            template.annotations.iter().filter(ours).map(|(k, v)| (k.clone(), v.clone())).collect()
-        };
-        templates.iter().map(of).collect()
-    };
     if old.is_some_and(|old| requests(&self::templates(kind, old)) == requests(&templates)) {
         return;
     }
     for template in &templates {
-        one_request(template, violations);
-        slices(template, violations);
-        if context.gates.enabled(Gate::TASMultiLayerTopology) {
-            constraints(template, violations);
-        }
+        alone(template, violations, context);
     }
     groups(&templates, violations);
+}
+
+/// The same for a pod, of which its group has so many.
+pub(super) fn check_pod(
+    (pod, count): (&Value, i32),
+    old: Option<&Value>,
+    violations: &mut Violations,
+    context: &Context<'_>,
+) {
+    let template = |pod| [Template::new(String::new(), pod, count)];
+    let [new] = template(pod);
+    let unchanged = old.is_some_and(|old| requests(&template(old)) == requests(&template(pod)));
+    if context.gates.enabled(Gate::TopologyAwareScheduling) && !unchanged {
+        alone(&new, violations, context);
+    }
+}
+
+/// What templates ask of the topology.
+fn requests(templates: &[Template]) -> Vec<Vec<(String, String)>> {
+    let ours = |(key, _): &(&String, &String)| key.starts_with("kueue.x-k8s.io/podset-");
+    let of = |template: &Template| {
+        template.annotations.iter().filter(ours).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    templates.iter().map(of).collect()
+}
+
+/// The rules for one template.
+fn alone(template: &Template, violations: &mut Violations, context: &Context<'_>) {
+    one_request(template, violations);
+    slices(template, violations);
+    if context.gates.enabled(Gate::TASMultiLayerTopology) {
+        constraints(template, violations);
+    }
 }
 
 fn templates(kind: JobKind, object: &Value) -> Vec<Template> {
@@ -84,7 +111,7 @@ fn one_request(template: &Template, violations: &mut Violations) {
     ];
     let given: Vec<_> = keys.into_iter().filter(|key| template.annotations.contains_key(*key)).collect();
     if given.len() > 1 {
-        let path = format!("{}.metadata.annotations", template.path);
+        let path = template.annotations_path();
         violations.invalid(&path, &given.join(", "), "must not contain more than one topology annotation");
     }
     for key in &keys[..2] {

@@ -32,7 +32,8 @@ pub fn validate(
     let meta = meta(kind, object);
     let before = old.map(|old| super::meta(kind, old));
     let mut violations = Violations::default();
-    always(kind, before.as_ref(), &meta, &mut violations, context);
+    let elastic = registry::of(kind).is_elastic();
+    always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);
     topology::check(kind, object, old, &mut violations, context);
     if let Some(before) = &before {
         on_update(before, &meta, &mut violations, context);
@@ -44,8 +45,9 @@ pub fn validate(
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
 }
 
-fn always(
-    kind: JobKind,
+/// `kind` is its name, and whether workload slices can be made of it.
+pub(super) fn always(
+    (kind, is_elastic): (&str, bool),
     old: Option<&Meta>,
     meta: &Meta,
     violations: &mut Violations,
@@ -77,14 +79,14 @@ fn always(
     }
     let elastic = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
         && annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
-    if elastic && !registry::of(kind).is_elastic() {
-        let message = format!("workload slices are not supported for {}", kind.kind());
+    if elastic && !is_elastic {
+        let message = format!("workload slices are not supported for {kind}");
         violations.forbidden(&annotation_path(labels::ELASTIC_JOB), &message);
     }
 }
 
 /// The entries of `admission-gated-by` are unique names with a domain.
-fn admission_gates(meta: &Meta, violations: &mut Violations) {
+pub(super) fn admission_gates(meta: &Meta, violations: &mut Violations) {
     let Some(text) = meta.annotation(labels::ADMISSION_GATED_BY) else { return };
     let path = annotation_path(labels::ADMISSION_GATED_BY);
     let mut seen = BTreeSet::new();
@@ -99,7 +101,7 @@ fn admission_gates(meta: &Meta, violations: &mut Violations) {
     }
 }
 
-fn on_update(old: &Meta, new: &Meta, violations: &mut Violations, context: &Context<'_>) {
+pub(super) fn on_update(old: &Meta, new: &Meta, violations: &mut Violations, context: &Context<'_>) {
     queue_name(old, new, violations, context);
     let prebuilt = |meta: &Meta| {
         let key = labels::PREBUILT_WORKLOAD_NAME;

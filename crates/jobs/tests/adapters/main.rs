@@ -4,6 +4,7 @@
 
 mod ending;
 mod observe;
+mod plain_pod;
 mod pods;
 mod pods_counted;
 mod replica_specs;

@@ -1,0 +1,212 @@
+//! What happens to a plain pod when it is created or changed (docs/reference/07-integrations.md 7.3).
+
+use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sluice_api::config::selector_matches;
+use sluice_api::gates::Gate;
+use sluice_api::{labels, names};
+
+use super::topology;
+use super::validate::{admission_gates, always, label_path, on_update};
+use crate::object::string_map;
+use crate::patch::{Patch, escape};
+use crate::pods::{group_name, total_count};
+use crate::review::{Context, Denied, Meta, Violations, annotation_path};
+
+/// Which pods are managed, besides what holds for every kind: `integrations.podOptions` of older configurations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodSelectors<'a> {
+    /// Labels of their namespaces.
+    pub namespaces: Option<&'a LabelSelector>,
+    /// Their own labels.
+    pub pods: Option<&'a LabelSelector>,
+}
+
+/// A JSON patch of a new pod in the making.
+struct Additions<'a> {
+    pod: &'a Value,
+    operations: Vec<Value>,
+    /// Maps and lists that are there by now.
+    made: Vec<&'static str>,
+}
+
+impl Additions<'_> {
+    fn add(&mut self, path: &str, value: &Value) {
+        self.operations.push(json!({"op": "add", "path": path, "value": value}));
+    }
+
+    /// Makes a map or a list that the pod does not have.
+    fn make(&mut self, pointer: &'static str, empty: &Value) {
+        let there = self.pod.pointer(pointer);
+        if there.is_none_or(Value::is_null) && !self.made.contains(&pointer) {
+            self.made.push(pointer);
+            self.add(pointer, empty);
+        }
+    }
+
+    /// Sets a key of a map, unless it has the value.
+    fn set(&mut self, map: &'static str, key: &str, value: &str) {
+        if self.pod.pointer(map).and_then(|map| map[key].as_str()) == Some(value) {
+            return;
+        }
+        self.make(map, &json!({}));
+        self.add(&format!("{map}/{}", escape(key)), &json!(value));
+    }
+
+    /// Puts an item at the end of a list, unless it is in there.
+    fn push(&mut self, list: &'static str, item: &Value) {
+        let items = self.pod.pointer(list).and_then(Value::as_array);
+        if items.is_some_and(|items| items.contains(item)) {
+            return;
+        }
+        self.make(list, &json!([]));
+        self.add(&format!("{list}/-"), item);
+    }
+}
+
+const LABELS: &str = "/metadata/labels";
+const ANNOTATIONS: &str = "/metadata/annotations";
+const FINALIZERS: &str = "/metadata/finalizers";
+const GATES: &str = "/spec/schedulingGates";
+
+/// The JSON patch that a new pod gets, if it is to be queued: the marks of a managed pod, and the gates that keep it from being scheduled.
+///
+/// Unlike a job, a pod is managed only in the namespaces that `managedJobsNamespaceSelector` selects, also with a queue name. A pod of an object
+/// that suspends its pods itself is gated wherever it is: that object's rules decided it.
+pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) -> Patch {
+    let mut patch = Additions { pod, operations: Vec::new(), made: Vec::new() };
+    let by_parent = pod["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].is_string();
+    if !pod["spec"].is_object() || (!by_parent && !is_managed(pod, context, selectors)) {
+        return Patch::Json(Vec::new());
+    }
+    if !by_parent {
+        if Meta::read(pod, false).queue_name().is_none() && context.default_local_queue {
+            patch.set(LABELS, labels::QUEUE_NAME, labels::DEFAULT_LOCAL_QUEUE);
+        }
+        patch.set(LABELS, labels::MANAGED, "true");
+        patch.push(FINALIZERS, &json!(labels::MANAGED_FINALIZER));
+    }
+    patch.push(GATES, &json!({"name": labels::ADMISSION_SCHEDULING_GATE}));
+    if context.gates.enabled(Gate::TopologyAwareScheduling) {
+        let metadata = &pod["metadata"];
+        let label = metadata["annotations"][labels::POD_GROUP_POD_INDEX_LABEL].as_str();
+        if let Some(index) = label.and_then(|label| metadata["labels"][label].as_str()) {
+            patch.set(LABELS, labels::POD_GROUP_POD_INDEX, index);
+        }
+        patch.push(GATES, &json!({"name": labels::TOPOLOGY_SCHEDULING_GATE}));
+    }
+    let has_role = pod["metadata"]["annotations"][labels::ROLE_HASH].is_string();
+    if !has_role && let Ok(spec) = PodSpec::deserialize(&pod["spec"]) {
+        patch.set(ANNOTATIONS, labels::ROLE_HASH, &names::role_hash(&spec));
+    }
+    Patch::Json(patch.operations)
+}
+
+/// Whether a new pod is to be queued by itself or in a group.
+fn is_managed(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) -> bool {
+    let own = string_map(&pod["metadata"]["labels"]);
+    let queued = Meta::read(pod, false).queue_name().is_some();
+    context.namespace_is_managed()
+        && selectors.pods.is_none_or(|selector| selector_matches(selector, &own))
+        && selectors.namespaces.is_none_or(|selector| selector_matches(selector, context.namespace_labels))
+        && !context.managed_owner
+        && (queued || context.default_local_queue || context.manage_jobs_without_queue_name)
+}
+
+/// Checks a new pod (`old` is `None`) or a changed one.
+///
+/// Of a changed one only what changed is held against the rules. One that is being deleted is never refused.
+pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_>) -> Result<(), Denied> {
+    if pod["metadata"]["deletionTimestamp"].is_string() {
+        return Ok(());
+    }
+    let meta = Meta::read(pod, is_suspended(pod));
+    let before = old.map(|old| Meta::read(old, is_suspended(old)));
+    let mut violations = Violations::default();
+    always(("Pod", false), before.as_ref(), &meta, &mut violations, context);
+    managed_label(before.as_ref(), &meta, &mut violations);
+    group(pod, old, &mut violations, context);
+    let count = total_count(&pod["metadata"]).unwrap_or(1);
+    topology::check_pod((pod, count), old, &mut violations, context);
+    if let (Some(old), Some(before)) = (old, &before) {
+        on_update(before, &meta, &mut violations, context);
+        group_on_update(pod, old, &mut violations, context);
+    } else if context.gates.enabled(Gate::AdmissionGatedBy) {
+        admission_gates(&meta, &mut violations);
+    }
+    if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
+}
+
+/// Whether a pod waits for admission or ended.
+fn is_suspended(pod: &Value) -> bool {
+    let mut gates = pod["spec"]["schedulingGates"].as_array().into_iter().flatten();
+    gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE)
+        || matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+fn managed_label(old: Option<&Meta>, meta: &Meta, violations: &mut Violations) {
+    let value = |meta: &Meta| meta.labels.get(labels::MANAGED).cloned();
+    let given = value(meta).filter(|given| given != "true");
+    if given.is_some() && old.is_none_or(|old| value(old) != given) {
+        violations.forbidden(&label_path(labels::MANAGED), "managed label value can only be 'true'");
+    }
+}
+
+/// What a pod says of its group.
+fn group(pod: &Value, old: Option<&Value>, violations: &mut Violations, context: &Context<'_>) {
+    let said = |pod: &Value| {
+        let metadata = &pod["metadata"];
+        let prebuilt = |map: &str| metadata[map][labels::PREBUILT_WORKLOAD_NAME].as_str().map(str::to_owned);
+        let count = metadata["annotations"][labels::POD_GROUP_TOTAL_COUNT].as_str().map(str::to_owned);
+        let name = group_name(metadata, &context.gates).map(str::to_owned);
+        (name, count, prebuilt("annotations").or_else(|| prebuilt("labels")))
+    };
+    let now = said(pod);
+    if old.is_some_and(|old| said(old) == now) {
+        return;
+    }
+    let (name, count, prebuilt) = now;
+    let both = || {
+        let (count, name) = (labels::POD_GROUP_TOTAL_COUNT, labels::POD_GROUP_NAME);
+        format!("Required value: both the '{count}' annotation and the '{name}' label should be set")
+    };
+    let name_path = label_path(labels::POD_GROUP_NAME);
+    let count_path = annotation_path(labels::POD_GROUP_TOTAL_COUNT);
+    if let Some(name) = &name
+        && let Some(error) = names::dns1123_subdomain_error(name)
+    {
+        violations.invalid(&name_path, name, &error);
+    }
+    match (&name, &count) {
+        (None, Some(_)) => violations.add(&name_path, both()),
+        (Some(_), None) => violations.add(&count_path, both()),
+        (Some(_), Some(text)) => {
+            if let Err(why) = total_count(&pod["metadata"]) {
+                violations.invalid(&count_path, text, &why);
+            }
+        }
+        (None, None) => {}
+    }
+    if let (Some(name), Some(prebuilt)) = (name, prebuilt)
+        && name != prebuilt
+    {
+        let message = "prebuilt workload and pod group should be equal";
+        violations.invalid(&label_path(labels::PREBUILT_WORKLOAD_NAME), &prebuilt, message);
+    }
+}
+
+/// A pod stays in its group, and what makes a group end stays, too.
+fn group_on_update(pod: &Value, old: &Value, violations: &mut Violations, context: &Context<'_>) {
+    let name = |pod: &Value| group_name(&pod["metadata"], &context.gates).map(str::to_owned);
+    let (before, after) = (name(old), name(pod));
+    if before.is_some() && before != after {
+        violations.immutable(&label_path(labels::POD_GROUP_NAME), &after.clone().unwrap_or_default());
+    }
+    let unretriable = |pod: &Value| pod["metadata"]["annotations"][labels::RETRIABLE_IN_GROUP] == "false";
+    if after.is_some() && unretriable(old) && !unretriable(pod) {
+        let message = "unretriable pod group can't be converted to retriable";
+        violations.forbidden(&annotation_path(labels::RETRIABLE_IN_GROUP), message);
+    }
+}

@@ -1,0 +1,273 @@
+//! What happens to a plain pod when it is created or changed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Value, json};
+use sluice_api::config::Configuration;
+use sluice_api::gates::{Gate, Gates};
+use sluice_jobs::webhook::{Context, PodSelectors, mutate_plain_pod, validate_plain_pod};
+
+use crate::support::apply;
+
+const MANAGED: &str = "kueue.x-k8s.io/managed";
+
+/// A pod as a user writes it.
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "team-a", "name": "a", "resourceVersion": "1", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+    })
+}
+
+/// One of a group of three.
+fn grouped() -> Value {
+    let mut pod = pod();
+    pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
+    pod["metadata"]["annotations"] = json!({"kueue.x-k8s.io/pod-group-total-count": "3"});
+    pod
+}
+
+fn without_queue() -> Value {
+    let mut pod = pod();
+    pod["metadata"].as_object_mut().unwrap().remove("labels");
+    pod
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let parent = parent.split('/').skip(1).fold(&mut object, |at, key| &mut at[key]);
+    parent[key.replace("~1", "/")] = value;
+    object
+}
+
+/// What a cluster without anything special answers, with these exceptions.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a cluster")]
+struct World {
+    namespace: &'static str,
+    manage_all: bool,
+    default_local_queue: bool,
+    managed_owner: bool,
+    topology_off: bool,
+    selectors: [Option<LabelSelector>; 2],
+}
+
+impl World {
+    fn with<T>(&self, ask: impl FnOnce(&Context<'_>) -> T) -> T {
+        let name = if self.namespace.is_empty() { "team-a" } else { self.namespace };
+        let labels = BTreeMap::from([("kubernetes.io/metadata.name".to_owned(), name.to_owned())]);
+        let selector = Configuration::default().managed_jobs_namespace_selector;
+        ask(&Context {
+            manage_jobs_without_queue_name: self.manage_all,
+            managed_jobs_namespace_selector: &selector,
+            namespace_labels: &labels,
+            default_local_queue: self.default_local_queue,
+            default_priority_class: false,
+            managed_owner: self.managed_owner,
+            gates: Gates::default().with(Gate::TopologyAwareScheduling, !self.topology_off),
+        })
+    }
+
+    fn create(&self, pod: &Value) -> Value {
+        let [namespaces, pods] = &self.selectors;
+        let selectors = PodSelectors { namespaces: namespaces.as_ref(), pods: pods.as_ref() };
+        apply(pod, &self.with(|context| mutate_plain_pod(pod, context, &selectors))).unwrap()
+    }
+}
+
+fn refusals(pod: &Value, old: Option<&Value>) -> String {
+    World::default().with(|context| match validate_plain_pod(pod, old, context) {
+        Ok(()) => String::new(),
+        Err(denied) => denied.to_string(),
+    })
+}
+
+#[test]
+fn a_queued_pod_waits() {
+    let made = World::default().create(&pod());
+    assert_eq!(
+        made["metadata"]["labels"],
+        json!({"kueue.x-k8s.io/queue-name": "user-queue", MANAGED: "true"})
+    );
+    assert_eq!(made["metadata"]["finalizers"], json!([MANAGED]));
+    let role = made["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"].as_str().unwrap();
+    assert_eq!(role.len(), 8);
+    let gates = json!([{"name": "kueue.x-k8s.io/admission"}, {"name": "kueue.x-k8s.io/topology"}]);
+    assert_eq!(made["spec"]["schedulingGates"], gates);
+    // What is there is not added again, and what is of others stays.
+    assert_eq!(World::default().create(&made), made);
+    let mut others = pod();
+    others["metadata"]["finalizers"] = json!(["x/y"]);
+    others["metadata"]["annotations"] = json!({"kueue.x-k8s.io/role-hash": "main", "a": "b"});
+    others["spec"]["schedulingGates"] = json!([{"name": "x/y"}]);
+    let made = World { topology_off: true, ..World::default() }.create(&others);
+    assert_eq!(made["metadata"]["finalizers"], json!(["x/y", MANAGED]));
+    assert_eq!(made["metadata"]["annotations"], others["metadata"]["annotations"]);
+    assert_eq!(
+        made["spec"]["schedulingGates"],
+        json!([{"name": "x/y"}, {"name": "kueue.x-k8s.io/admission"}])
+    );
+}
+
+#[test]
+fn others_are_left_alone() {
+    let selector = |value: &str| {
+        Some(serde_json::from_value(json!({"matchLabels": {"kubernetes.io/metadata.name": value}})).unwrap())
+    };
+    let app: Option<LabelSelector> =
+        Some(serde_json::from_value(json!({"matchLabels": {"app": "x"}})).unwrap());
+    let (queued, plain) = (pod(), without_queue());
+    for (world, pod) in [
+        (World::default(), &plain),
+        (World { namespace: "kube-system", ..World::default() }, &queued),
+        (
+            World {
+                namespace: "kube-system",
+                manage_all: true,
+                default_local_queue: true,
+                ..World::default()
+            },
+            &plain,
+        ),
+        (World { managed_owner: true, ..World::default() }, &queued),
+        (World { selectors: [selector("other"), None], ..World::default() }, &queued),
+        (World { selectors: [selector("team-a"), app.clone()], ..World::default() }, &queued),
+        (World { manage_all: true, ..World::default() }, &json!({"kind": "Pod"})),
+    ] {
+        assert_eq!(world.create(pod), *pod);
+    }
+    let chosen = with(pod(), "/metadata/labels/app", json!("x"));
+    let world = World { selectors: [selector("team-a"), app], ..World::default() };
+    assert_eq!(world.create(&chosen)["metadata"]["labels"][MANAGED], "true");
+}
+
+#[test]
+fn a_pod_without_a_queue_name_may_be_managed() {
+    let made = World { default_local_queue: true, ..World::default() }.create(&without_queue());
+    assert_eq!(made["metadata"]["labels"], json!({"kueue.x-k8s.io/queue-name": "default", MANAGED: "true"}));
+    let made = World { manage_all: true, ..World::default() }.create(&without_queue());
+    assert_eq!(made["metadata"]["labels"], json!({MANAGED: "true"}));
+    let mut annotated = without_queue();
+    annotated["metadata"]["annotations"] = json!({"kueue.x-k8s.io/queue-name": "user-queue"});
+    let made = World { default_local_queue: true, ..World::default() }.create(&annotated);
+    assert_eq!(made["metadata"]["labels"], json!({MANAGED: "true"}));
+}
+
+#[test]
+fn a_pod_of_a_suspending_parent_is_gated_wherever_it_is() {
+    let mut owned = without_queue();
+    owned["metadata"]["annotations"] = json!({"kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
+    let made = World { namespace: "kube-system", ..World::default() }.create(&owned);
+    assert_eq!(made["spec"]["schedulingGates"][0]["name"], "kueue.x-k8s.io/admission");
+    assert!(made["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"].is_string());
+    assert_eq!((made["metadata"].get("finalizers"), made["metadata"].get("labels")), (None, None));
+}
+
+#[test]
+fn the_number_of_a_pod_is_copied() {
+    let mut indexed = grouped();
+    indexed["metadata"]["labels"]["index"] = json!("2");
+    indexed["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-pod-index-label"] = json!("index");
+    let copied = |pod: &Value, topology_off: bool| {
+        let made = World { topology_off, ..World::default() }.create(pod);
+        made["metadata"]["labels"].get("kueue.x-k8s.io/pod-group-pod-index").cloned()
+    };
+    assert_eq!(copied(&indexed, false), Some(json!("2")));
+    assert_eq!(copied(&indexed, true), None);
+    indexed["metadata"]["labels"].as_object_mut().unwrap().remove("index");
+    assert_eq!(copied(&indexed, false), None);
+}
+
+#[test]
+fn what_a_new_pod_says_is_checked() {
+    let group = "/metadata/labels/kueue.x-k8s.io~1pod-group-name";
+    let count = "/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count";
+    let prebuilt = "/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name";
+    let both = "Required value: both the 'kueue.x-k8s.io/pod-group-total-count' annotation and the \
+        'kueue.x-k8s.io/pod-group-name' label should be set";
+    let count_is = |text: &str, why: &str| {
+        format!(
+            "metadata.annotations[kueue.x-k8s.io/pod-group-total-count]: Invalid value: \"{text}\": incorrect annotation value \
+             'kueue.x-k8s.io/pod-group-total-count={text}': {why}"
+        )
+    };
+    for (pod, expected) in [
+        (pod(), String::new()),
+        (grouped(), String::new()),
+        (
+            with(pod(), "/metadata/labels/kueue.x-k8s.io~1managed", json!("false")),
+            "metadata.labels[kueue.x-k8s.io/managed]: Forbidden: managed label value can only be 'true'".to_owned(),
+        ),
+        (
+            with(pod(), count, json!("3")),
+            format!("metadata.labels[kueue.x-k8s.io/pod-group-name]: {both}"),
+        ),
+        (
+            with(pod(), group, json!("g")),
+            format!("metadata.annotations[kueue.x-k8s.io/pod-group-total-count]: {both}"),
+        ),
+        (with(grouped(), count, json!("0")), count_is("0", "group total count should be greater than zero")),
+        (with(grouped(), count, json!("x")), count_is("x", "must be an integer")),
+        (with(grouped(), prebuilt, json!("g")), String::new()),
+        (
+            with(grouped(), prebuilt, json!("other")),
+            "metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]: Invalid value: \"other\": prebuilt workload and pod group \
+             should be equal"
+                .to_owned(),
+        ),
+        (
+            with(pod(), "/metadata/annotations/kueue.x-k8s.io~1podset-unconstrained-topology", json!("x")),
+            "metadata.annotations[kueue.x-k8s.io/podset-unconstrained-topology]: Invalid value: \"x\": must be true or false"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(refusals(&pod, None), expected);
+    }
+    for (pointer, place) in [
+        (group, "metadata.labels[kueue.x-k8s.io/pod-group-name]"),
+        ("/metadata/labels/kueue.x-k8s.io~1queue-name", "metadata.labels[kueue.x-k8s.io/queue-name]"),
+    ] {
+        let refused = refusals(&with(grouped(), pointer, json!("Not_a_Name")), None);
+        assert!(
+            refused.starts_with(&format!("{place}: Invalid value: \"Not_a_Name\": a lowercase")),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_keeps_its_group_and_its_queue() {
+    let gates = "/spec/schedulingGates";
+    let waiting = with(grouped(), gates, json!([{"name": "kueue.x-k8s.io/admission"}]));
+    let group = "/metadata/labels/kueue.x-k8s.io~1pod-group-name";
+    let queue = "/metadata/labels/kueue.x-k8s.io~1queue-name";
+    let last = "/metadata/annotations/kueue.x-k8s.io~1retriable-in-group";
+    let immutable = |key: &str, value: &str| {
+        format!("metadata.labels[kueue.x-k8s.io/{key}]: Invalid value: \"{value}\": field is immutable")
+    };
+    for (old, new, expected) in [
+        (waiting.clone(), with(waiting.clone(), gates, Value::Null), String::new()),
+        (waiting.clone(), with(waiting.clone(), group, json!("h")), immutable("pod-group-name", "h")),
+        (waiting.clone(), with(waiting.clone(), queue, json!("q")), String::new()),
+        (grouped(), with(grouped(), queue, json!("q")), immutable("queue-name", "q")),
+        (waiting.clone(), with(waiting.clone(), last, json!("false")), String::new()),
+        (
+            with(waiting.clone(), last, json!("false")),
+            waiting.clone(),
+            "metadata.annotations[kueue.x-k8s.io/retriable-in-group]: Forbidden: unretriable pod group can't be converted to \
+             retriable"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(refusals(&new, Some(&old)), expected);
+    }
+    // One that broke a rule before can still be written, and one that is being deleted always.
+    let broken = with(waiting, "/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count", json!("x"));
+    assert_eq!(refusals(&with(broken.clone(), gates, Value::Null), Some(&broken)), "");
+    let moved = with(broken.clone(), group, json!("h"));
+    assert_ne!(refusals(&moved, Some(&broken)), "");
+    let leaving = with(moved, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
+    assert_eq!(refusals(&leaving, Some(&broken)), "");
+}
