@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_api::labels;
 
 use super::group::{Group, Role};
+use super::order::Keep;
 use crate::object::{MAX_POD_SETS, saturated};
 
 /// A pod set of a group's Workload.
@@ -114,8 +115,7 @@ impl Group {
                 queues: [text(one.0), text(other.0)],
             }
         })?;
-        let kept = usize::try_from(total).unwrap_or(usize::MAX);
-        let excess: Vec<_> = self.counting.iter().skip(kept).map(|keep| Arc::clone(&keep.name)).collect();
+        let excess = beyond(&self.counting, total);
         Ok(Composition {
             queue_name: queue_name.cloned().flatten(),
             pod_sets: if fast { self.one_pod_set(group, total)? } else { self.pod_sets(&excess)? },
@@ -224,7 +224,7 @@ impl Group {
             let (counting, inactive) = (pods.counting.len(), pods.inactive.len());
             result.matches |= wanted_here > 0;
             result.absent = result.absent.saturating_add(count(wanted_here.saturating_sub(counting)));
-            result.excess.extend(pods.counting.iter().skip(wanted_here).map(|keep| Arc::clone(&keep.name)));
+            result.excess.extend(beyond(&pods.counting, *wanted));
             let replaced = (inactive + counting).saturating_sub(wanted_here).min(inactive);
             let last = pods.inactive.iter().rev().take(replaced).map(|leave| &leave.name);
             result.replaced.extend(self.finalizable(last));
@@ -236,6 +236,14 @@ impl Group {
         }
         result
     }
+}
+
+/// The pods after the first so many.
+fn beyond(pods: &BTreeSet<Keep>, kept: i32) -> Vec<Arc<str>> {
+    let more = pods.len().saturating_sub(usize::try_from(kept).unwrap_or(0));
+    let mut names: Vec<_> = pods.iter().rev().take(more).map(|keep| Arc::clone(&keep.name)).collect();
+    names.reverse();
+    names
 }
 
 fn count(pods: usize) -> i32 {

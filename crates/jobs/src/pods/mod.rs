@@ -11,6 +11,7 @@ mod compose;
 mod group;
 mod member;
 mod order;
+mod owners;
 mod replacement;
 
 pub use changes::{STOP_MANAGER, StopReason, finalize, start, termination};
@@ -18,4 +19,5 @@ pub use compose::{Against, ComposeError, Composition, RoleCount};
 pub use group::Group;
 pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};
+pub use owners::{is_group_workload, owner_reference};
 pub use replacement::{Replacement, replacement};

@@ -359,7 +359,7 @@ const PATHS: &[&str] = &[
     "/spec/replicatedJobs/0/template/spec",
 ];
 
-fn junk() -> impl proptest::strategy::Strategy<Value = Value> {
+pub fn junk() -> impl proptest::strategy::Strategy<Value = Value> {
     proptest::sample::select(vec![
         Value::Null,
         json!(true),

@@ -6,8 +6,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::gates::{Gate, Gates};
+use sluice_api::job::PodSetInfo;
+use sluice_jobs::pods::{Group, Member, finalize, start};
 use sluice_jobs::webhook::{Context, PodSelectors, mutate_plain_pod, validate_plain_pod};
 
+use crate::observe::junk;
 use crate::support::apply;
 
 const MANAGED: &str = "kueue.x-k8s.io/managed";
@@ -271,3 +274,59 @@ fn a_pod_keeps_its_group_and_its_queue() {
     let leaving = with(moved, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
     assert_eq!(refusals(&leaving, Some(&broken)), "");
 }
+
+/// What the webhook adds and a start takes away again leaves the pod as its user wrote it, with the marks of a managed pod.
+#[test]
+fn a_started_pod_is_the_one_that_was_written() {
+    let made = World::default().create(&grouped());
+    let member = Member::observe(&made, &Gates::default());
+    assert!(member.gated && member.held && member.managed);
+    assert_eq!(*member.role, *member.pod_set.as_ref().unwrap().name);
+    let info = PodSetInfo { name: member.role.to_string(), count: 1, ..PodSetInfo::default() };
+    let started = apply(&made, &start(&member, &info).unwrap().unwrap()).unwrap();
+    assert_eq!(started["spec"], grouped()["spec"]);
+    let again = Member::observe(&started, &Gates::default());
+    assert!(again.is_free());
+    assert_eq!(again.role, member.role);
+    assert_eq!(refusals(&started, Some(&made)), "");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_pod_makes_it_panic(place in proptest::sample::select(PLACES.to_vec()), value in junk()) {
+        let mut odd = World::default().create(&grouped());
+        odd["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-pod-index-label"] = json!("team");
+        if let Some(at) = odd.pointer_mut(place) {
+            *at = value;
+        }
+        let world = World { manage_all: true, ..World::default() };
+        let _ = world.with(|context| mutate_plain_pod(&odd, context, &PodSelectors::default()));
+        let _ = refusals(&odd, None);
+        let _ = (refusals(&odd, Some(&grouped())), refusals(&grouped(), Some(&odd)));
+        let mut group = Group::new(&["team".to_owned()]);
+        group.insert(Member::observe(&grouped(), &Gates::default()));
+        group.insert(Member::observe(&odd, &Gates::default()));
+        let _ = group.compose("g");
+        let info = PodSetInfo::default();
+        for member in group.members() {
+            let _ = (start(member, &info), finalize(member));
+        }
+    }
+}
+
+const PLACES: &[&str] = &[
+    "",
+    "/metadata",
+    "/metadata/labels",
+    "/metadata/labels/kueue.x-k8s.io~1pod-group-name",
+    "/metadata/annotations",
+    "/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count",
+    "/metadata/annotations/kueue.x-k8s.io~1pod-group-pod-index-label",
+    "/metadata/finalizers",
+    "/metadata/finalizers/0",
+    "/spec",
+    "/spec/schedulingGates",
+    "/spec/schedulingGates/0",
+    "/spec/containers",
+    "/spec/containers/0/resources/requests",
+];

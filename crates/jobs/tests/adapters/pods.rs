@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::{PodScheduling, PodSetInfo};
 use sluice_jobs::pods::{
-    Against, ComposeError, Group, Member, Phase, RoleCount, StopReason, finalize, start, termination,
+    Against, ComposeError, Group, Member, Phase, RoleCount, StopReason, finalize, is_group_workload,
+    owner_reference, start, termination,
 };
 
 use crate::support::apply;
@@ -287,6 +288,28 @@ fn a_workload_of_other_roles_is_not_that_of_the_group() {
     assert_eq!((known.absent, names(&known.strangers)), (2, vec!["b"]));
     assert!(!group.against(&counts(&[("other", 2)])).matches);
     assert!(!Group::default().against(&counts(&[("driver", 2)])).matches);
+}
+
+#[test]
+fn all_pods_that_stay_own_the_workload() {
+    let group = group(&[pod("a"), pod("b"), pod("c"), pod("d")]);
+    let owner =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": format!("uid-{name}")});
+    let known = owner_reference(group.get("b").unwrap());
+    assert_eq!(json!(known), owner("b"));
+    let missing = group.missing_owners(&[known], &[&[Arc::from("c")], &[]]);
+    assert_eq!(json!(missing), json!([owner("a"), owner("d")]));
+}
+
+#[test]
+fn a_workload_that_only_has_the_name_of_the_group_is_another() {
+    let gates = Gates::default();
+    let off = gates.with(Gate::PodIntegrationValidateGroupOwner, false);
+    let marked =
+        |value: &str| BTreeMap::from([("kueue.x-k8s.io/is-group-workload".to_owned(), value.to_owned())]);
+    assert!(is_group_workload(&marked("true"), &gates));
+    assert!(!is_group_workload(&marked("false"), &gates) && !is_group_workload(&BTreeMap::new(), &gates));
+    assert!(is_group_workload(&BTreeMap::new(), &off));
 }
 
 #[test]
