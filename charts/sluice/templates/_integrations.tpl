@@ -2,14 +2,17 @@
 {{/* The job kinds, as a YAML map framework → facts. A framework that managerConfig lists and that is not here gets no webhook and
 no right; the manager refuses it, or, in Kueue's default list, relies on the policy of notBuiltKinds. */}}
 {{- define "sluice.jobKinds" -}}
-batch/job: {name: job, group: batch, version: v1, resource: jobs, parts: "", resumesPartsAsMade: false, confirmsStops: true}
-jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets, parts: "batch/job", resumesPartsAsMade: false, confirmsStops: false}
-kubeflow.org/jaxjob: {name: jaxjob, group: kubeflow.org, version: v1, resource: jaxjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
-kubeflow.org/mpijob: {name: mpijob, group: kubeflow.org, version: v2beta1, resource: mpijobs, parts: "batch/job", resumesPartsAsMade: true, confirmsStops: false}
-kubeflow.org/paddlejob: {name: paddlejob, group: kubeflow.org, version: v1, resource: paddlejobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
-kubeflow.org/pytorchjob: {name: pytorchjob, group: kubeflow.org, version: v1, resource: pytorchjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
-kubeflow.org/tfjob: {name: tfjob, group: kubeflow.org, version: v1, resource: tfjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
-kubeflow.org/xgboostjob: {name: xgboostjob, group: kubeflow.org, version: v1, resource: xgboostjobs, parts: "", resumesPartsAsMade: false, confirmsStops: false}
+batch/job: {name: job, group: batch, version: v1, resource: jobs, parts: [], changesParts: false, confirmsStops: true}
+jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets, parts: ["batch/job"], changesParts: false, confirmsStops: false}
+kubeflow.org/jaxjob: {name: jaxjob, group: kubeflow.org, version: v1, resource: jaxjobs, parts: [], changesParts: false, confirmsStops: false}
+kubeflow.org/mpijob: {name: mpijob, group: kubeflow.org, version: v2beta1, resource: mpijobs, parts: ["batch/job"], changesParts: true, confirmsStops: false}
+kubeflow.org/paddlejob: {name: paddlejob, group: kubeflow.org, version: v1, resource: paddlejobs, parts: [], changesParts: false, confirmsStops: false}
+kubeflow.org/pytorchjob: {name: pytorchjob, group: kubeflow.org, version: v1, resource: pytorchjobs, parts: [], changesParts: false, confirmsStops: false}
+kubeflow.org/tfjob: {name: tfjob, group: kubeflow.org, version: v1, resource: tfjobs, parts: [], changesParts: false, confirmsStops: false}
+kubeflow.org/xgboostjob: {name: xgboostjob, group: kubeflow.org, version: v1, resource: xgboostjobs, parts: [], changesParts: false, confirmsStops: false}
+ray.io/raycluster: {name: raycluster, group: ray.io, version: v1, resource: rayclusters, parts: [], changesParts: false, confirmsStops: false}
+ray.io/rayjob: {name: rayjob, group: ray.io, version: v1, resource: rayjobs, parts: ["ray.io/raycluster", "batch/job"], changesParts: false, confirmsStops: false}
+ray.io/rayservice: {name: rayservice, group: ray.io, version: v1, resource: rayservices, parts: ["ray.io/raycluster"], changesParts: true, confirmsStops: false}
 {{- end }}
 
 {{/* The frameworks of Kueue that are not built. */}}
@@ -17,9 +20,6 @@ kubeflow.org/xgboostjob: {name: xgboostjob, group: kubeflow.org, version: v1, re
 deployment: {group: apps, resource: deployments}
 leaderworkerset.x-k8s.io/leaderworkerset: {group: leaderworkerset.x-k8s.io, resource: leaderworkersets}
 pod: {group: "", resource: pods}
-ray.io/raycluster: {group: ray.io, resource: rayclusters}
-ray.io/rayjob: {group: ray.io, resource: rayjobs}
-ray.io/rayservice: {group: ray.io, resource: rayservices}
 sparkoperator.k8s.io/sparkapplication: {group: sparkoperator.k8s.io, resource: sparkapplications}
 statefulset: {group: apps, resource: statefulsets}
 trainer.kubeflow.org/trainjob: {group: trainer.kubeflow.org, resource: trainjobs}

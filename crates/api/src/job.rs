@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
-pub use kind::{Integration, JobKind};
+pub use kind::{Integration, JobKind, PartNames, Parts};
 
 use crate::v1beta2::PodSetTopologyRequest;
 
@@ -70,6 +70,8 @@ pub struct JobPodSet {
     pub scheduling: PodScheduling,
     /// Which parents of the patched fields exist in the object, for JSON patches.
     pub has_template_metadata: bool,
+    /// The template where the object does not say it, as its controller makes it: a start writes it down.
+    pub unwritten: Option<Arc<serde_json::Value>>,
     /// Whether its pods take whole groups of nodes.
     pub exclusive_topology: Option<ExclusiveTopology>,
     /// How its pods are numbered, and what its template asks of the topology: `topologyRequest` of the Workload's pod set.
@@ -181,6 +183,10 @@ pub struct JobView {
     pub reclaimable: Vec<(String, i32)>,
     /// The pod sets, in the job's order; at most 18.
     pub pod_sets: Vec<JobPodSet>,
+    /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
+    pub skipped: bool,
+    /// Whether its controller does not let it run as it is, so that no quota is of use to it; none where a kind knows no such state.
+    pub on_hold: Option<bool>,
     /// Set if the object cannot become a Workload, and why (too many pod sets, a malformed template, …).
     pub invalid: Option<String>,
 }

@@ -1,8 +1,9 @@
 //! Jobs that another job's controller made: which they are, and what they carry.
 
 use std::collections::BTreeMap;
+use std::slice;
 
-use crate::job::{JobPodSet, JobView, PodSetInfo};
+use crate::job::{JobPodSet, JobView, PartNames, PodSetInfo};
 use crate::labels;
 
 /// What controllers add to the templates of the jobs that they make, and of those that they look after.
@@ -16,20 +17,28 @@ fn is_generated(key: &str) -> bool {
 }
 
 impl JobView {
-    /// The pod set that another job plays, if it may be one that this one's controller made, by kind and name. An owner reference alone
+    /// The pod sets that another job plays, if it may be one that this one's controller made, by kind and name. An owner reference alone
     /// proves nothing: users write them, too.
-    pub fn made(&self, child: &Self) -> Option<&JobPodSet> {
-        if self.job.kind.parts() != Some(child.job.kind) {
-            return None;
+    pub fn made(&self, child: &Self) -> Option<&[JobPodSet]> {
+        let mut parts = self.job.kind.integration().parts.iter();
+        let parts = parts.find(|parts| parts.framework == child.job.kind.framework())?;
+        let rest = child.job.name.strip_prefix(&*self.job.name)?;
+        let own = || rest.strip_prefix('-').filter(|own| !own.is_empty());
+        match parts.names {
+            PartNames::Numbered => {
+                let (replicated_job, index) = own()?.rsplit_once('-')?;
+                let set = self.pod_set(replicated_job)?;
+                let index = i64::from(index.parse::<u32>().ok()?);
+                (index < i64::from(set.count)).then_some(slice::from_ref(set))
+            }
+            PartNames::PodSet => self.pod_set(own()?).map(slice::from_ref),
+            PartNames::Job(name) => self.pod_set(name).filter(|_| rest.is_empty()).map(slice::from_ref),
+            PartNames::Generated => own().map(|_| &*self.pod_sets),
         }
-        let rest = child.job.name.strip_prefix(&*self.job.name)?.strip_prefix('-')?;
-        if !self.job.kind.integration().numbers_parts {
-            return self.pod_sets.iter().find(|set| set.name == rest);
-        }
-        let (replicated_job, index) = rest.rsplit_once('-')?;
-        let set = self.pod_sets.iter().find(|set| set.name == replicated_job)?;
-        let index = i64::from(index.parse::<u32>().ok()?);
-        (index < i64::from(set.count)).then_some(set)
+    }
+
+    fn pod_set(&self, name: &str) -> Option<&JobPodSet> {
+        self.pod_sets.iter().find(|set| set.name == name)
     }
 
     /// Whether the template of this job, which a controller made of a pod set, lacks anything that admission adds.

@@ -20,6 +20,7 @@ pub(crate) mod deactivated;
 pub(crate) mod decisions;
 pub(crate) mod eviction;
 pub(crate) mod finished;
+pub(crate) mod hold;
 pub(crate) mod infos;
 pub(crate) mod job;
 pub(crate) mod matching;

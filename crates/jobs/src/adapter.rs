@@ -1,5 +1,7 @@
 //! What differs from kind to kind: each kind implements [`Adapter`] in a folder of its own.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
@@ -13,11 +15,11 @@ use crate::scheduling::StartError;
 #[derive(Clone, Debug)]
 pub struct PodGroup<'a> {
     /// The name of its pod set, as the object has it: `main` where there is only one.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// Where its template is: a JSON pointer.
     pub pointer: String,
-    /// The pod template.
-    pub template: &'a Value,
+    /// The pod template. Where the object does not say all of it, with what its controller adds.
+    pub template: Cow<'a, Value>,
     /// How many parts the job's controller makes of it, each of which has the pods; 1 for a kind without parts.
     pub replicas: i32,
     /// How many pods a part has at a time.
@@ -129,6 +131,11 @@ pub(crate) trait Adapter: Sync {
     /// The merge patch that lowers its number of pods, where its user can do that.
     fn with_pods(&self, _pods: i32) -> Option<Value> {
         None
+    }
+
+    /// Whether an object is none that is managed, whatever it names: it has no pods of its own.
+    fn skips(&self, _object: &Value) -> bool {
+        false
     }
 
     /// Whether workload slices can be made of it (annotation `elastic-job`).

@@ -20,6 +20,7 @@ mod jobset;
 mod object;
 mod patch;
 pub mod pods;
+mod ray;
 mod registry;
 mod replica_specs;
 mod review;

@@ -69,6 +69,8 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         pods_ready: false,
         reclaimable: Vec::new(),
         pod_sets: Vec::new(),
+        skipped: false,
+        on_hold: None,
         invalid: None,
     }
 }
@@ -133,6 +135,7 @@ pub(crate) fn pod_set(
         containers_hash,
         scheduling,
         has_template_metadata: template["metadata"].is_object(),
+        unwritten: None,
         exclusive_topology: None,
         topology_request: None,
     })

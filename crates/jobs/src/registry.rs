@@ -7,11 +7,23 @@ use crate::adapter::Adapter;
 use crate::job::Job;
 use crate::jobset::JobSet;
 use crate::patch::{Patch, Step, nested};
+use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
 
 /// Every kind's adapter.
-static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] =
-    [&Job, &JobSet, &JAX_JOB, &MPI_JOB, &PADDLE_JOB, &PYTORCH_JOB, &TF_JOB, &XGBOOST_JOB];
+static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
+    &Job,
+    &JobSet,
+    &JAX_JOB,
+    &MPI_JOB,
+    &PADDLE_JOB,
+    &PYTORCH_JOB,
+    &TF_JOB,
+    &XGBOOST_JOB,
+    &RAY_CLUSTER,
+    &RAY_JOB,
+    &RAY_SERVICE,
+];
 
 /// The adapter of a kind.
 pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
@@ -50,6 +62,17 @@ mod tests {
                 value["spec"][format!("{field}ReplicaSpecs")] =
                     json!({"Worker": {"replicas": 2, "template": job["spec"]["template"]}});
             }
+            let cluster = json!({
+                "headGroupSpec": {"template": job["spec"]["template"]},
+                "workerGroupSpecs": [{"groupName": "x", "replicas": 2, "template": job["spec"]["template"]}],
+            });
+            if let (Some(spec), Some(fields)) = (value["spec"].as_object_mut(), cluster.as_object()) {
+                spec.extend(fields.clone());
+            }
+            value["spec"]["shutdownAfterJobFinishes"] = json!(true);
+            for field in ["rayClusterSpec", "rayClusterConfig"] {
+                value["spec"][field] = cluster.clone();
+            }
             let now = Timestamp::UNIX_EPOCH;
             let view = |state: State| {
                 let mut value = value.clone();
@@ -60,7 +83,10 @@ mod tests {
             let running = view(State::Running { since: now, ready: true });
             assert!(running.active && running.pods_ready && running.finished.is_none());
             let idle = view(State::Idle);
-            assert!(!idle.active && !idle.pods_ready);
+            assert!(!idle.active && !idle.pods_ready && idle.invalid.is_none(), "{:?}", idle.invalid);
+            if !kind.integration().ends {
+                continue;
+            }
             for success in [true, false] {
                 let ended = view(State::Ended { at: now, success });
                 assert!(!ended.active);

@@ -240,6 +240,13 @@ pub(crate) fn template_operations(
             operations.push(json!({"op": "add", "path": path, "value": to}));
         }
     }
+    if from.affinity != to.affinity {
+        let path = format!("{spec}/affinity");
+        operations.push(match &to.affinity {
+            Some(affinity) => json!({"op": "add", "path": path, "value": affinity}),
+            None => json!({"op": "remove", "path": path}),
+        });
+    }
     operations
 }
 

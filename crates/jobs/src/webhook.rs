@@ -40,7 +40,8 @@ fn meta(kind: JobKind, object: &Value) -> Meta {
 ///
 /// A job of a managed owner is left alone: its owner holds the Workload. One that names a queue is managed in every namespace.
 pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
-    if operation == Operation::Update || context.managed_owner || !object["spec"].is_object() {
+    let left_alone = context.managed_owner || registry::of(kind).skips(object);
+    if operation == Operation::Update || left_alone || !object["spec"].is_object() {
         return Patch::Json(Vec::new());
     }
     let meta = meta(kind, object);

@@ -73,14 +73,15 @@ pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item
 
 /// These kinds, and those of their parts, which know of the pods.
 fn with_parts(jobs: &[JobKind]) -> BTreeSet<JobKind> {
-    jobs.iter().copied().chain(jobs.iter().filter_map(|kind| kind.parts())).collect()
+    jobs.iter().copied().chain(jobs.iter().flat_map(|kind| kind.parts())).collect()
 }
 
-/// The label of all parts of that kind, where their owners are of one kind; else all jobs of it are watched.
+/// The label of all parts of that kind, where all their owners give them the same one; else all jobs of it are watched.
 fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
-    let mut owners = jobs.iter().filter(|kind| kind.parts() == Some(part));
-    let label = owners.next()?.integration().part_label;
-    label.filter(|_| owners.next().is_none())
+    let owners = jobs.iter().filter(|kind| kind.parts().any(|kind| kind == part));
+    let mut labels = owners.map(|kind| kind.integration().part_label);
+    let first = labels.next()??;
+    labels.all(|label| label == Some(first)).then_some(first)
 }
 
 /// Watches everything until stopped.

@@ -77,10 +77,12 @@ impl Machines {
         let document = |pod: &crate::nodes::Placed| {
             let group = groups.get(pod.group)?;
             // The pods of one group without parts need no more than their index to be told apart.
-            let part = match kind.parts() {
-                None if groups.len() == 1 => String::new(),
-                None => format!("-{}", group.name.to_ascii_lowercase()),
-                Some(_) => format!("-{}-{}", group.name.to_ascii_lowercase(), pod.replica),
+            let part = if kind.has_parts() {
+                format!("-{}-{}", group.name.to_ascii_lowercase(), pod.replica)
+            } else if groups.len() == 1 {
+                String::new()
+            } else {
+                format!("-{}", group.name.to_ascii_lowercase())
             };
             let name = format!("{}{part}-{}-{attempt}", job.name, pod.index);
             let mut metadata = json!({"name": name, "namespace": &*job.namespace});

@@ -69,6 +69,20 @@ fn kubeflows_jobs_wait_make_way_and_end_like_others() {
 }
 
 #[test]
+fn a_raycluster_makes_way_for_a_rayjob_and_does_not_end_by_itself() {
+    let simulation = run("ray.yaml");
+    let told = events(simulation.record());
+    let wanted = [
+        "admitted team-a/notebook",
+        "preempted team-a/notebook",
+        "admitted team-a/tune",
+        "finished team-a/tune",
+        "admitted team-a/notebook",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let json = |seed| {
         let (manifests, files) = example("arrivals.yaml");

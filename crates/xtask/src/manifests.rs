@@ -112,12 +112,12 @@ fn integrations() -> String {
         .to_owned();
     for kind in JobKind::ALL {
         let Integration { framework, group, version, plural, parts, .. } = kind.integration();
-        let Integration { resumes_parts_as_made, confirms_stops, .. } = kind.integration();
-        let (name, parts) = (kind.kind().to_lowercase(), parts.unwrap_or_default());
+        let Integration { resumes_parts_as_made, leaves_parts, confirms_stops, .. } = kind.integration();
+        let name = kind.kind().to_lowercase();
+        let parts: Vec<_> = parts.iter().map(|parts| parts.framework).collect();
         let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
-        let more = format!(
-            "parts: {parts:?}, resumesPartsAsMade: {resumes_parts_as_made}, confirmsStops: {confirms_stops}"
-        );
+        let changes = *resumes_parts_as_made || *leaves_parts;
+        let more = format!("parts: {parts:?}, changesParts: {changes}, confirmsStops: {confirms_stops}");
         text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
     }
     text += "{{- end }}\n\n{{/* The frameworks of Kueue that are not built. */}}\n{{- define \"sluice.knownNotBuilt\" -}}\n";

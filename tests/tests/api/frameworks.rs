@@ -64,14 +64,14 @@ fn deployment(labels: &Value) -> Value {
 }
 
 /// A kind whose definition comes when the manager has long been running.
-const RAY_JOB: &str = "
+const LEADER_WORKER_SET: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: rayjobs.ray.io}
+metadata: {name: leaderworkersets.leaderworkerset.x-k8s.io, annotations: {api-approved.kubernetes.io: unapproved}}
 spec:
-  group: ray.io
+  group: leaderworkerset.x-k8s.io
   scope: Namespaced
-  names: {plural: rayjobs, singular: rayjob, kind: RayJob, listKind: RayJobList}
+  names: {plural: leaderworkersets, singular: leaderworkerset, kind: LeaderWorkerSet, listKind: LeaderWorkerSetList}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 ";
@@ -113,14 +113,14 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
         .unwrap();
     }
     // From the moment that there is such a kind.
-    apply(&plane, RAY_JOB).await.unwrap();
-    let ray = json!({
-        "apiVersion": "ray.io/v1", "kind": "RayJob",
-        "metadata": {"name": "ray", "namespace": "team", "labels": queued},
+    apply(&plane, LEADER_WORKER_SET).await.unwrap();
+    let group = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": {"name": "group", "namespace": "team", "labels": queued},
     });
-    eventually("RayJobs to be refused", DEADLINE, || async {
+    eventually("LeaderWorkerSets to be refused", DEADLINE, || async {
         let output =
-            try_kubectl(&plane.kubeconfig_path(), &["apply", "-f", "-"], Some(&ray.to_string())).await?;
+            try_kubectl(&plane.kubeconfig_path(), &["apply", "-f", "-"], Some(&group.to_string())).await?;
         Ok(progress(output.stderr.contains(SENTENCE), output.stderr))
     })
     .await

@@ -20,13 +20,10 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 10] = [
+pub const NOT_BUILT: [NotBuilt; 7] = [
     NotBuilt::new("deployment", "apps", "deployments"),
     NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
     NotBuilt::new("pod", "", "pods"),
-    NotBuilt::new("ray.io/raycluster", "ray.io", "rayclusters"),
-    NotBuilt::new("ray.io/rayjob", "ray.io", "rayjobs"),
-    NotBuilt::new("ray.io/rayservice", "ray.io", "rayservices"),
     NotBuilt::new("sparkoperator.k8s.io/sparkapplication", "sparkoperator.k8s.io", "sparkapplications"),
     NotBuilt::new("statefulset", "apps", "statefulsets"),
     NotBuilt::new("trainer.kubeflow.org/trainjob", "trainer.kubeflow.org", "trainjobs"),

@@ -4,6 +4,28 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+/// The jobs of one kind that the controller of another makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// Their framework.
+    pub framework: &'static str,
+    /// How they are called.
+    pub names: PartNames,
+}
+
+/// How the parts of a job are called, which says what pods they have.
+#[derive(Clone, Copy, Debug)]
+pub enum PartNames {
+    /// `<job>-<pod set>-<index>`.
+    Numbered,
+    /// `<job>-<pod set>`.
+    PodSet,
+    /// As the job itself: it plays the pod set of this name.
+    Job(&'static str),
+    /// `<job>-` and what its controller thinks of: it plays several pod sets of the job.
+    Generated,
+}
+
 /// What a job kind is, as far as it can be said in a table (docs/reference/07-integrations.md, the table in 7.1).
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind")]
@@ -28,19 +50,22 @@ pub struct Integration {
     pub reporter: &'static str,
     /// Whether the API server itself serves the kind: it is not waited for.
     pub built_into_kubernetes: bool,
-    /// The framework of the jobs that the kind's controller makes, each of which has its pods.
-    pub parts: Option<&'static str>,
-    /// Whether its parts are numbered: `<job>-<pod set>-<index>`; else there is one, `<job>-<pod set>`.
-    pub numbers_parts: bool,
+    /// The jobs that the kind's controller makes, each of which has its pods.
+    pub parts: &'static [Parts],
     /// Whether its controller lets parts that it made before a start run as they are, whatever the job's templates say by then.
     pub resumes_parts_as_made: bool,
+    /// Whether its controller lets a part that runs go on when the job is stopped, and a part that waits wait on when it is started. Both are up
+    /// to Sluice then: it stops the one, and removes the other, which is made anew.
+    pub leaves_parts: bool,
     /// Where only parts of the managed kinds are watched: the label that every part has.
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
     pub pod_label: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
-    /// The condition that says that it succeeded.
+    /// Whether its jobs end by themselves.
+    pub ends: bool,
+    /// The condition that says that it succeeded, where conditions do.
     pub succeeded: &'static str,
     /// The condition that says that it failed.
     pub failed: &'static str,
@@ -66,12 +91,13 @@ static JOB: Integration = Integration {
     about: "batch/v1 Jobs",
     reporter: "batch/job-kueue-controller",
     built_into_kubernetes: true,
-    parts: None,
-    numbers_parts: false,
+    parts: &[],
     resumes_parts_as_made: false,
+    leaves_parts: false,
     part_label: None,
     pod_label: None,
     managed_by: Some("kubernetes.io/job-controller"),
+    ends: true,
     succeeded: "Complete",
     failed: "Failed",
     exclusive_topology: None,
@@ -92,12 +118,13 @@ static JOB_SET: Integration = Integration {
     about: "jobset.x-k8s.io/v1alpha2 JobSets",
     reporter: "jobset.x-k8s.io/jobset-kueue-controller",
     built_into_kubernetes: false,
-    parts: Some("batch/job"),
-    numbers_parts: true,
+    parts: &[Parts { framework: "batch/job", names: PartNames::Numbered }],
     resumes_parts_as_made: false,
+    leaves_parts: false,
     part_label: Some(crate::labels::JOBSET_NAME),
     pod_label: Some(crate::labels::JOBSET_NAME),
     managed_by: Some("jobset.sigs.k8s.io/jobset-controller"),
+    ends: true,
     succeeded: "Completed",
     failed: "Failed",
     exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
@@ -123,12 +150,13 @@ const fn of_training_operator(
         about,
         reporter,
         built_into_kubernetes: false,
-        parts: None,
-        numbers_parts: false,
+        parts: &[],
         resumes_parts_as_made: false,
+        leaves_parts: false,
         part_label: None,
         pod_label: None,
         managed_by: Some("kubeflow.org/training-operator"),
+        ends: true,
         succeeded: "Succeeded",
         failed: "Failed",
         exclusive_topology: None,
@@ -177,13 +205,82 @@ static XGBOOST_JOB: Integration = of_training_operator(
 static MPI_JOB: Integration = Integration {
     version: "v2beta1",
     api_version: "kubeflow.org/v2beta1",
-    parts: Some("batch/job"),
+    parts: &[Parts { framework: "batch/job", names: PartNames::PodSet }],
     resumes_parts_as_made: true,
     managed_by: Some("kubeflow.org/mpi-operator"),
     ..of_training_operator(
         ["kubeflow.org/mpijob", "MPIJob", "mpijobs", "mpijob"],
         "kubeflow.org/v2beta1 MPIJobs",
         "kubeflow.org/mpijob-kueue-controller",
+    )
+};
+
+/// A kind of ray.io/v1, which KubeRay looks after. Its conditions do not say how it ended.
+const fn of_kuberay(
+    [framework, kind, plural, controller]: [&'static str; 4],
+    about: &'static str,
+    reporter: &'static str,
+) -> Integration {
+    Integration {
+        framework,
+        group: "ray.io",
+        version: "v1",
+        api_version: "ray.io/v1",
+        kind,
+        plural,
+        controller,
+        about,
+        reporter,
+        built_into_kubernetes: false,
+        parts: &[],
+        resumes_parts_as_made: false,
+        leaves_parts: false,
+        part_label: None,
+        pod_label: None,
+        managed_by: Some("ray.io/kuberay-operator"),
+        ends: false,
+        succeeded: "",
+        failed: "",
+        exclusive_topology: None,
+        restarts_whole: false,
+        counts_terminating: false,
+        confirms_stops: false,
+    }
+}
+
+/// The clusters of Ray's other kinds.
+const CLUSTERS: Parts = Parts { framework: "ray.io/raycluster", names: PartNames::Generated };
+/// The label that KubeRay gives to all that it makes for a RayJob or a RayService.
+const MADE_FOR: Option<&str> = Some("ray.io/originated-from-cr-name");
+
+/// ray.io/v1 RayCluster.
+static RAY_CLUSTER: Integration = of_kuberay(
+    ["ray.io/raycluster", "RayCluster", "rayclusters", "raycluster"],
+    "ray.io/v1 RayClusters",
+    "ray.io/raycluster-kueue-controller",
+);
+
+/// ray.io/v1 RayJob. Besides its cluster there is a batch Job that hands the work to it.
+static RAY_JOB: Integration = Integration {
+    parts: &[CLUSTERS, Parts { framework: "batch/job", names: PartNames::Job("submitter") }],
+    part_label: MADE_FOR,
+    ends: true,
+    ..of_kuberay(
+        ["ray.io/rayjob", "RayJob", "rayjobs", "rayjob"],
+        "ray.io/v1 RayJobs",
+        "ray.io/rayjob-kueue-controller",
+    )
+};
+
+/// ray.io/v1 RayService. KubeRay makes another cluster for each change of its spec, and keeps the one before until that is ready.
+static RAY_SERVICE: Integration = Integration {
+    parts: &[CLUSTERS],
+    leaves_parts: true,
+    part_label: MADE_FOR,
+    ..of_kuberay(
+        ["ray.io/rayservice", "RayService", "rayservices", "rayservice"],
+        "ray.io/v1 RayServices",
+        "ray.io/rayservice-kueue-controller",
     )
 };
 
@@ -210,8 +307,15 @@ impl JobKind {
     /// `kubeflow.org/v1` XGBoostJob.
     pub const XGBOOST_JOB: Self = Self(&XGBOOST_JOB);
 
+    /// `ray.io/v1` RayCluster.
+    pub const RAY_CLUSTER: Self = Self(&RAY_CLUSTER);
+    /// `ray.io/v1` RayJob.
+    pub const RAY_JOB: Self = Self(&RAY_JOB);
+    /// `ray.io/v1` RayService.
+    pub const RAY_SERVICE: Self = Self(&RAY_SERVICE);
+
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::JOB,
         Self::JOB_SET,
         Self::JAX_JOB,
@@ -220,6 +324,9 @@ impl JobKind {
         Self::PYTORCH_JOB,
         Self::TF_JOB,
         Self::XGBOOST_JOB,
+        Self::RAY_CLUSTER,
+        Self::RAY_JOB,
+        Self::RAY_SERVICE,
     ];
 
     /// What is known of it.
@@ -257,9 +364,14 @@ impl JobKind {
         self.0.framework
     }
 
-    /// The kind of the jobs that its controller makes.
-    pub fn parts(self) -> Option<Self> {
-        Self::named(self.0.parts?)
+    /// The kinds of the jobs that its controller makes.
+    pub fn parts(self) -> impl Iterator<Item = Self> {
+        self.0.parts.iter().filter_map(|parts| Self::named(parts.framework))
+    }
+
+    /// Whether its controller makes jobs.
+    pub const fn has_parts(self) -> bool {
+        !self.0.parts.is_empty()
     }
 
     /// The kind with this name of a framework.
@@ -323,7 +435,7 @@ mod tests {
             assert_eq!(JobKind::from_owner(&format!("{}/v9", kind.group()), kind.kind()), Some(kind));
             assert!(JobKind::ALL[..at].iter().all(|other| *other != kind));
             let parts = kind.integration().parts;
-            assert_eq!(parts.is_some(), kind.parts().is_some(), "{kind:?}: its parts are of a known kind");
+            assert_eq!(parts.len(), kind.parts().count(), "{kind:?}: its parts are of known kinds");
         }
         assert_eq!(JobKind::from_owner("other/v1", "Job"), None);
     }

@@ -55,9 +55,8 @@ impl Engine {
             Ancestor::None => alone(),
             Ancestor::Managed(above) => {
                 // A job that asks for a queue itself is a part only of one that makes such jobs.
-                let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
-                let made = parent.is_some_and(|parent| parent.view.made(view).is_some());
-                if self.manages_itself(view) && !made { Standing::Own } else { Standing::Part(above) }
+                let own = self.manages_itself(view) && !self.is_made(view);
+                if own { Standing::Own } else { Standing::Part(above) }
             }
             Ancestor::Unknown => {
                 let until = later(view.created, OWNER_WAIT_SECONDS);
@@ -69,8 +68,9 @@ impl Engine {
 
     /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are.
     pub(super) fn manages_itself(&self, view: &JobView) -> bool {
-        view.queue_name.is_some()
-            || (self.config.manage_jobs_without_queue_name && self.manages_namespace(&view.job.namespace))
+        let all =
+            || self.config.manage_jobs_without_queue_name && self.manages_namespace(&view.job.namespace);
+        !view.skipped && (view.queue_name.is_some() || all())
     }
 
     /// Whether jobs of a namespace are managed.
@@ -80,27 +80,38 @@ impl Engine {
         selector_matches(wanted, &namespace.metadata.labels.clone().unwrap_or_default())
     }
 
-    /// The managed job above a job, if there is one.
+    /// Whether the job that controls this one makes such jobs.
+    fn is_made(&self, view: &JobView) -> bool {
+        let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
+        parent.is_some_and(|parent| parent.view.made(view).is_some())
+    }
+
+    /// The managed job above a job, if there is one. One that was made by a managed job itself has no Workload: that one has.
     fn ancestor(&self, view: &JobView) -> Ancestor {
+        let mut found = None;
+        let none = |found| if let Some(key) = found { Ancestor::Managed(key) } else { Ancestor::None };
         let mut controller = view.controller.as_ref();
         for _ in 0..MAX_NESTING {
-            let Some(owner) = controller else { return Ancestor::None };
+            let Some(owner) = controller else { return none(found) };
             let kind = JobKind::from_owner(&owner.api_version, &owner.kind);
             let Some(kind) = kind.filter(|kind| self.config.frameworks.contains(kind)) else {
-                return Ancestor::None;
+                return none(found);
             };
             let namespace = Arc::clone(&view.job.namespace);
             let key = JobKey { kind, namespace, name: owner.name.as_str().into() };
             let above = self.world.jobs.get(&key).map(|entry| &entry.view);
             let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) else {
-                return Ancestor::Unknown;
+                return if found.is_some() { none(found) } else { Ancestor::Unknown };
             };
             if self.manages_itself(above) {
-                return Ancestor::Managed(key);
+                found = Some(key);
+                if !self.is_made(above) {
+                    return none(found);
+                }
             }
             controller = above.controller.as_ref();
         }
-        Ancestor::TooDeep
+        if found.is_some() { none(found) } else { Ancestor::TooDeep }
     }
 
     /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
@@ -110,8 +121,12 @@ impl Engine {
             let status = &self.world.workloads[w].object.status;
             is(status, Type::Admitted) && !is(status, Type::Finished)
         });
+        // What a kind without parts makes once it is being deleted cleans up after it, and lets it go.
+        let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
+        let cleans_up =
+            parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.has_parts());
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
-        if admitted || view.suspended || view.finished.is_some() || view.deleting {
+        if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
             for workload in self.world.owned(&view.job.uid) {
                 self.delete_workload(&workload, Vec::new());
             }

@@ -6,6 +6,9 @@
 //! A controller that makes them while the job waits, and lets them run as they are, as that of MPIJobs does with the launcher, would make
 //! them anew just as they were. Their templates are brought up to date before the start. Where it made one too late for that, from what it
 //! saw before the start, the part is stopped, and let go on with the right template.
+//!
+//! A controller that leaves its parts alone whatever becomes of their job, as that of RayServices does until another cluster serves, would let
+//! them run after a stop: they are stopped here. One that waits is removed once the job runs: what takes its place is made of the job as it is.
 
 use std::sync::Arc;
 
@@ -24,11 +27,13 @@ impl Engine {
         for child in children {
             let Some(entry) = self.world.jobs.get(&child) else { continue };
             let made = &entry.view;
-            let Some(set) = view.made(made).filter(|_| made.finished.is_none()) else { continue };
+            let Some(sets) = view.made(made).filter(|_| made.finished.is_none()) else { continue };
             if made.deleting || entry.open.is_some() {
                 waits = true;
                 continue;
             }
+            // What plays several pod sets is made anew for each start.
+            let [set] = sets else { continue };
             let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
             if view.job.kind.integration().resumes_parts_as_made {
                 waits |= self.bring_up_to_date(&child, key, set, info);
@@ -57,6 +62,39 @@ impl Engine {
             self.write_job(&child, Purpose::DeleteChild, write, then);
         }
         waits
+    }
+
+    /// Stops the parts of a stopped job, and removes those of a started one that wait, where its controller does neither.
+    pub(super) fn tend_parts(&mut self, key: &JobKey, view: &JobView) {
+        if !view.job.kind.integration().leaves_parts || view.deleting || view.finished.is_some() {
+            return;
+        }
+        let children = self.world.children.get(&view.job.uid).into_iter().flatten();
+        let children: Vec<_> = children.filter(|child| child.namespace == key.namespace).cloned().collect();
+        for child in children {
+            let Some(entry) = self.world.jobs.get(&child) else { continue };
+            let part = Arc::clone(&entry.view);
+            let over = part.deleting || part.finished.is_some() || entry.open.is_some();
+            if over || part.suspended == view.suspended || view.made(&part).is_none() {
+                continue;
+            }
+            if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+                self.wake_at(until, Alarm::Job(key.clone()));
+                continue;
+            }
+            let about: [(&'static str, &dyn ToString); 2] =
+                [("job", &child.object()), ("owner", &key.object())];
+            if view.suspended {
+                let then = vec![self.log(Level::Info, "job of a stopped one is stopped", &about)];
+                let write = Write::SuspendJob { view: part };
+                self.write_job(&child, Purpose::SuspendJob, write, then);
+            } else {
+                let then = vec![self.log(Level::Info, "job of a former admission deleted", &about)];
+                let uid = Some(Arc::clone(&part.job.uid));
+                let write = Write::Delete { uid, grace_period_seconds: None };
+                self.write_job(&child, Purpose::DeleteChild, write, then);
+            }
+        }
     }
 
     /// Gives a part of the job `above`, made of this pod set, the template with which it is to run; says whether it does not have it yet.

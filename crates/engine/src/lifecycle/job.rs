@@ -55,6 +55,9 @@ impl Engine {
         if managed && self.runs_unadmitted(&view) {
             return self.halt(key, &view);
         }
+        if managed {
+            self.tend_parts(key, &view);
+        }
         if waits.is_some() {
             return;
         }
@@ -275,6 +278,9 @@ impl Engine {
         }
         if entry.object.metadata.deletion_timestamp.is_some() {
             return self.workload_leaves(key, view, workload);
+        }
+        if self.sync_hold(key, view, workload) {
+            return;
         }
         if let Some(finished) = &view.finished {
             return self.job_finished(key, view, workload, finished);

@@ -38,7 +38,8 @@ impl Engine {
             return;
         }
         let trouble = self.trouble(key);
-        if trouble.is_some()
+        // What a cycle found before its job was put on hold is not said any more.
+        if (trouble.is_some() || ingested::on_hold(self.world.workloads[key].status()))
             && let Some(entry) = self.world.workloads.get_mut(key)
         {
             entry.pending_message = None;

@@ -28,7 +28,7 @@ pub(crate) struct TransitionContext {
 
 impl TransitionContext {
     /// The reason to write: the granular one, or the one that was written before it existed.
-    fn reason<'a>(self, granular: &'a str, legacy: &'a str) -> &'a str {
+    pub fn reason<'a>(self, granular: &'a str, legacy: &'a str) -> &'a str {
         if self.granular { granular } else { legacy }
     }
 

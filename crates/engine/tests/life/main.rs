@@ -22,6 +22,7 @@ mod parts;
 mod pods;
 mod provisioning;
 mod queues;
+mod ray;
 mod readiness;
 mod reasons;
 mod requests;

@@ -470,3 +470,16 @@ fn children_of_a_job_set_run_on_its_quota_as_soon_as_it_is_seen() {
     c.settle();
     assert!(!c.api.job("set-main-0").view.suspended && c.api.job("copy").view.suspended);
 }
+
+#[test]
+fn a_job_of_any_kind_that_runs_without_an_admission_is_stopped() {
+    for kind in JobKind::ALL {
+        let mut c = cluster();
+        let mut view = job("team-a", "a", "lq", 2, "1");
+        view.job.kind = kind;
+        running(&mut c, view);
+        c.settle();
+        assert!(c.api.job("a").view.suspended, "{kind:?}");
+        assert_eq!(c.api.workloads().len(), 1, "{kind:?} waits for quota that there is not");
+    }
+}

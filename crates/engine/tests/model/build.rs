@@ -38,6 +38,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
         template: Some(Arc::new(template)),
         scheduling: PodScheduling::default(),
         has_template_metadata: true,
+        unwritten: None,
         exclusive_topology: None,
         topology_request: None,
     }
@@ -76,6 +77,8 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         pods_ready: false,
         reclaimable: Vec::new(),
         pod_sets: vec![pod_set("main", count, cpu)],
+        skipped: false,
+        on_hold: None,
         invalid: None,
     }
 }

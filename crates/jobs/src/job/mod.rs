@@ -2,6 +2,8 @@
 
 mod rules;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
@@ -72,9 +74,9 @@ impl Adapter for Job {
 pub(crate) fn pod_group<'a>(spec: &'a Value, pointer: &str) -> PodGroup<'a> {
     let parallel = object::pods_of_job_spec(spec);
     PodGroup {
-        name: labels::DEFAULT_POD_SET_NAME,
+        name: labels::DEFAULT_POD_SET_NAME.into(),
         pointer: format!("{pointer}/template"),
-        template: &spec["template"],
+        template: Cow::Borrowed(&spec["template"]),
         replicas: 1,
         parallel,
         completions: object::int(&spec["completions"]).unwrap_or(parallel),

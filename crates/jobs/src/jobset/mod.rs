@@ -39,7 +39,7 @@ impl Adapter for JobSet {
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
         let of = |(index, job): (usize, &'a Value)| PodGroup {
-            name: name(job),
+            name: name(job).into(),
             replicas: replicas(job),
             exclusive: exclusive_key(job, &object["metadata"]),
             ..job::pod_group(&job["template"]["spec"], &format!("/spec/replicatedJobs/{index}/template/spec"))

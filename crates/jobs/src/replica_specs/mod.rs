@@ -3,6 +3,8 @@
 
 mod kinds;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sluice_api::conditions::whole_seconds;
@@ -84,9 +86,9 @@ impl Adapter for ReplicaSpecs {
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
         let of = |(name, spec): (&'static str, &'a Value)| PodGroup {
-            name,
+            name: name.into(),
             pointer: format!("/spec/{}/{name}/template", self.field),
-            template: &spec["template"],
+            template: Cow::Borrowed(&spec["template"]),
             replicas: 1,
             parallel: replicas(spec),
             completions: replicas(spec),

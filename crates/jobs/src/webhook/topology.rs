@@ -99,7 +99,7 @@ fn alone(template: &Template, violations: &mut Violations, context: &Context<'_>
 
 fn templates(kind: JobKind, object: &Value) -> Vec<Template> {
     let groups = registry::of(kind).pod_groups(object);
-    groups.iter().map(|group| Template::new(group.path(), group.template, group.count())).collect()
+    groups.iter().map(|group| Template::new(group.path(), &group.template, group.count())).collect()
 }
 
 /// At most one of required, preferred and unconstrained, each with a legal value.

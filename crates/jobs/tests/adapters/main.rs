@@ -7,6 +7,8 @@ mod observe;
 mod plain_pod;
 mod pods;
 mod pods_counted;
+mod ray;
+mod ray_writes;
 mod replica_specs;
 mod start_stop;
 mod support;

@@ -72,7 +72,7 @@ fn concerns(input: &Input) -> bool {
 
 /// Whether jobs of a kind consist of other jobs.
 fn has_parts(kind: Kind) -> bool {
-    matches!(kind, Kind::Job(kind) if kind.parts().is_some())
+    matches!(kind, Kind::Job(kind) if kind.has_parts())
 }
 
 impl Facts {
@@ -109,7 +109,10 @@ impl Facts {
             }
             Object::Job(view) => {
                 let key = (view.job.kind, view.job.namespace.to_string(), view.job.name.to_string());
-                let owner = Owner { uid: Arc::clone(&view.job.uid), queued: view.queue_name.is_some() };
+                let owner = Owner {
+                    uid: Arc::clone(&view.job.uid),
+                    queued: view.queue_name.is_some() && !view.skipped,
+                };
                 self.owners.get(&key) != Some(&owner) && {
                     self.owners.insert(key, owner);
                     true

@@ -105,7 +105,7 @@ impl Reviewers {
     fn has_managed_owner(&self, request: &Request, facts: &Facts) -> bool {
         // Only kinds with parts make jobs.
         let kind = owner_kind(&request.object);
-        let kind = kind.filter(|kind| self.kinds.contains(kind) && kind.parts().is_some());
+        let kind = kind.filter(|kind| self.kinds.contains(kind) && kind.has_parts());
         let (Some(kind), Some((name, uid))) = (kind, controller(&request.object)) else { return false };
         let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
         let Some(owner) = owner.filter(|owner| *owner.uid == *uid) else { return false };
@@ -308,6 +308,9 @@ mod tests {
             "kubeflow-org-v1-tfjob",
             "kubeflow-org-v1-xgboostjob",
             "kubeflow-org-v2beta1-mpijob",
+            "ray-io-v1-raycluster",
+            "ray-io-v1-rayjob",
+            "ray-io-v1-rayservice",
         ];
         let both = ["mutate", "validate"].map(|what| kinds.map(|kind| format!("/{what}-{kind}")));
         assert_eq!(paths, both.concat());

@@ -21,7 +21,7 @@ const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 #[derive(Clone, Debug)]
 pub(crate) struct PodGroup<'a> {
     /// The name of its pod set, as the object has it.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// How many parts the job's controller makes of it.
     pub replicas: i64,
     /// How many pods each of those has at a time.
@@ -65,30 +65,37 @@ pub(super) fn requests(spec: &Value) -> Amounts {
 }
 
 /// The spec of a template's pods: what its annotations ask for is granted as on a cluster.
-fn pod_spec(template: &Value, restarts: i64) -> Cow<'_, Value> {
+fn pod_spec(template: Cow<'_, Value>, restarts: i64) -> Cow<'_, Value> {
     let annotations = template["metadata"]["annotations"].as_object();
     if !annotations.is_some_and(|all| all.contains_key(sluice_api::labels::NODE_AFFINITY)) {
-        return Cow::Borrowed(&template["spec"]);
+        return spec_of(template);
     }
-    let mut pod = template.clone();
+    let mut pod = template.clone().into_owned();
     pod["metadata"]["labels"][RESTART_ATTEMPT] = json!(restarts.to_string());
     // A template that is no pod's is left as it is.
     if let Patch::Json(operations) = mutate_pod(&pod)
         && json::apply(&mut pod, &operations).is_err()
     {
-        return Cow::Borrowed(&template["spec"]);
+        return spec_of(template);
     }
     Cow::Owned(pod["spec"].take())
+}
+
+fn spec_of(template: Cow<'_, Value>) -> Cow<'_, Value> {
+    match template {
+        Cow::Borrowed(template) => Cow::Borrowed(&template["spec"]),
+        Cow::Owned(mut template) => Cow::Owned(template["spec"].take()),
+    }
 }
 
 /// The pods of a job.
 pub(crate) fn groups(kind: JobKind, value: &Value) -> Vec<PodGroup<'_>> {
     let restarts = value["status"]["restarts"].as_i64().unwrap_or(0);
     let groups = sluice_jobs::pod_groups(kind, value).into_iter();
-    groups.map(|group| of(&group, restarts, keeps_apart(kind))).collect()
+    groups.map(|group| of(group, restarts, keeps_apart(kind))).collect()
 }
 
-fn of<'a>(group: &sluice_jobs::PodGroup<'a>, restarts: i64, apart: bool) -> PodGroup<'a> {
+fn of(group: sluice_jobs::PodGroup<'_>, restarts: i64, apart: bool) -> PodGroup<'_> {
     let spec = pod_spec(group.template, restarts);
     PodGroup {
         name: group.name,

@@ -67,8 +67,10 @@ impl Simulation {
         let (run, _) = self.pods.run_time(reference, value);
         let attempt = self.pods.start(reference, since);
         let startup = self.pods.startup;
-        let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
-        self.agenda.put(end, Action::Finish(reference.clone(), attempt));
+        if kind.integration().ends {
+            let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
+            self.agenda.put(end, Action::Finish(reference.clone(), attempt));
+        }
         if !startup.is_zero() {
             self.agenda.put(after(self.now, startup), Action::Ready(reference.clone(), attempt));
         }

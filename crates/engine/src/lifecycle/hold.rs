@@ -1,0 +1,48 @@
+//! Jobs that their own controller holds back: no quota is of use to them until it does not any more
+//! (docs/reference/03-conditions-events.md, `OnHold`).
+
+use std::sync::Arc;
+
+use sluice_api::conditions::reason;
+use sluice_api::job::JobView;
+use sluice_core::WorkloadKey;
+
+use super::infos::restore_infos;
+use super::transition;
+use crate::effect::Purpose;
+use crate::engine::Engine;
+use crate::ingest::workload::{on_hold, reserved};
+use crate::world::JobKey;
+
+impl Engine {
+    /// Keeps the Workload of a job on hold as long as its controller holds the job, and queues it again then. Says whether there is nothing
+    /// else to do.
+    pub(super) fn sync_hold(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) -> bool {
+        let Some(holds) = view.on_hold else { return false };
+        let entry = &self.world.workloads[workload];
+        let is_held = on_hold(entry.status());
+        if !holds && !is_held {
+            return false;
+        }
+        if holds && !view.suspended {
+            let infos = restore_infos(&entry.object);
+            self.stop_job(key, view, infos, "Job is on hold", &[]);
+            return true;
+        }
+        let has_quota = reserved(entry.status());
+        if holds && (is_held || has_quota && self.is_active(key)) {
+            return true;
+        }
+        let entry = &self.world.workloads[workload];
+        let (at, mut next) = (self.at(&entry.object), entry.status().clone());
+        let (why, message) = if holds {
+            (reason::ON_HOLD, "Job is on hold")
+        } else {
+            let why = at.reason(reason::PENDING_EVALUATION, reason::PENDING);
+            (why, "Workload no longer on hold; waiting for quota reservation")
+        };
+        transition::unreserve(&mut next, why, message, at);
+        self.write_status(workload, Purpose::ReleaseQuota, next, Vec::new());
+        true
+    }
+}

@@ -1,0 +1,205 @@
+//! Ray's kinds: the clusters of RayJobs and RayServices are parts of them, although KubeRay gives them the queue's name, too.
+
+use serde_json::json;
+use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_engine::{Kind, ObjectRef, Purpose};
+
+use crate::model::build::{job, pod_set};
+use crate::model::{Cluster, condition, told};
+
+/// A queue with this quota of the flavor `old` and of `new`.
+fn bed(quotas: [&str; 2]) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.flavor("old", &[("pool", "old")]);
+    c.api.flavor("new", &[("pool", "new")]);
+    quota(&mut c, quotas);
+    c.api.local_queue("team-a", "lq", "cq");
+    c
+}
+
+fn quota(c: &mut Cluster, [old, new]: [&str; 2]) {
+    let flavor =
+        |name: &str, cpu: &str| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}]});
+    let groups = json!([{"coveredResources": ["cpu"], "flavors": [flavor("old", old), flavor("new", new)]}]);
+    c.api.cluster_queue("cq", "old", "0", &json!({"resourceGroups": groups}));
+}
+
+fn drain(c: &mut Cluster, policy: &str) {
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": policy}}));
+    c.settle();
+}
+
+/// A job of the kind with a head and one worker.
+fn ray(kind: JobKind, name: &str) -> JobView {
+    let mut view = job("team-a", name, "lq", 1, "1");
+    view.job.kind = kind;
+    view.pod_sets = vec![pod_set("head", 1, "1"), pod_set("workers", 1, "1")];
+    view
+}
+
+/// What KubeRay makes for a job as it is now: all of it runs, or waits, as the job says.
+fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) -> JobView {
+    let view = &c.api.job(above).view;
+    let mut part = job("team-a", name, queue, 1, "1");
+    part.job.kind = kind;
+    part.pod_sets.clone_from(&view.pod_sets);
+    (part.suspended, part.active) = (view.suspended, !view.suspended);
+    part.controller = Some(ControllerRef {
+        api_version: view.job.kind.api_version().to_owned(),
+        kind: view.job.kind.kind().to_owned(),
+        name: above.to_owned(),
+        uid: view.job.uid.to_string(),
+    });
+    part
+}
+
+/// Makes it, and has KubeRay let it run.
+fn add(c: &mut Cluster, view: JobView) {
+    let name = view.job.name.to_string();
+    c.api.add_job(view);
+    c.api.edit_job(&name, |job| job.started_by_user = true);
+    c.settle();
+}
+
+fn deleted(c: &Cluster) -> Vec<&str> {
+    let deletions = c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::DeleteChild);
+    deletions.map(|(object, _)| &*object.name).collect()
+}
+
+#[test]
+fn the_cluster_of_a_service_is_stopped_with_it_and_made_anew_when_it_runs_again() {
+    let mut c = bed(["2", "0"]);
+    c.api.add_job(ray(JobKind::RAY_SERVICE, "svc"));
+    c.settle();
+    let cluster = made(&c, "svc", JobKind::RAY_CLUSTER, "svc-a1b2c", "lq");
+    add(&mut c, cluster);
+    assert!(!c.api.job("svc-a1b2c").view.suspended);
+    assert_eq!(c.api.workloads().len(), 1, "the cluster is not queued a second time");
+    // KubeRay lets it run until another one serves, which never comes to be.
+    c.pods_vanish = false;
+    drain(&mut c, "HoldAndDrain");
+    assert!(c.api.job("svc").view.suspended && c.api.job("svc-a1b2c").view.suspended);
+    assert_eq!(condition(&c.workload("svc"), "QuotaReserved"), "True", "its pods are still there");
+    c.pods_vanish = true;
+    c.settle();
+    assert_eq!(condition(&c.workload("svc"), "QuotaReserved"), "False");
+    // What KubeRay makes of the service that waits is left alone, and goes once the service runs, as what ran before.
+    let waits = made(&c, "svc", JobKind::RAY_CLUSTER, "svc-d3e4f", "lq");
+    add(&mut c, waits);
+    assert!(deleted(&c).is_empty() && c.api.workloads().len() == 1);
+    quota(&mut c, ["0", "2"]);
+    drain(&mut c, "None");
+    let service = &c.api.job("svc").view;
+    assert!(!service.suspended);
+    assert!(service.pod_sets.iter().all(|set| set.scheduling.node_selector["pool"] == "new"));
+    assert_eq!(deleted(&c), ["svc-a1b2c", "svc-d3e4f"]);
+    // One that KubeRay makes too late, of what it saw before the start, goes as well.
+    let mut late = made(&c, "svc", JobKind::RAY_CLUSTER, "svc-g5h6i", "lq");
+    late.suspended = true;
+    add(&mut c, late);
+    assert_eq!(deleted(&c).len(), 3);
+    // And what runs although the service was stopped is stopped.
+    drain(&mut c, "HoldAndDrain");
+    let mut late = made(&c, "svc", JobKind::RAY_CLUSTER, "svc-j7k8l", "lq");
+    (late.suspended, late.active) = (false, true);
+    add(&mut c, late);
+    assert!(c.api.job("svc-j7k8l").view.suspended && c.api.workloads().len() == 1);
+}
+
+#[test]
+fn the_cluster_and_the_submitter_of_a_rayjob_run_on_its_quota_and_hold_it() {
+    let mut c = bed(["3", "0"]);
+    let mut train = ray(JobKind::RAY_JOB, "train");
+    train.pod_sets.push(pod_set("submitter", 1, "1"));
+    c.api.add_job(train);
+    c.settle();
+    assert!(!c.api.job("train").view.suspended);
+    let cluster = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
+    let submitter = made(&c, "train", JobKind::JOB, "train", "");
+    c.api.add_job(submitter);
+    add(&mut c, cluster);
+    let all = |c: &Cluster| c.api.jobs().filter(|(_, job)| !job.view.suspended).count();
+    assert_eq!(all(&c), 3, "all three run");
+    assert_eq!(c.api.workloads().len(), 1, "on one Workload");
+    // KubeRay removes both; until it has, the quota is held.
+    c.pods_vanish = false;
+    drain(&mut c, "HoldAndDrain");
+    let admitted = |c: &Cluster| condition(&c.api.workloads()[0], "QuotaReserved");
+    assert_eq!(admitted(&c), "True");
+    let parts: Vec<_> = c.api.jobs().map(|(part, _)| part.clone()).collect();
+    for part in parts.into_iter().filter(|part| part.kind != Kind::Job(JobKind::RAY_JOB)) {
+        c.api.delete(&part);
+    }
+    c.pods_vanish = true;
+    c.settle();
+    assert_eq!(admitted(&c), "False");
+    // A cluster that comes too late does not run.
+    let mut late = made(&c, "train", JobKind::RAY_CLUSTER, "train-d3e4f", "lq");
+    (late.suspended, late.active) = (false, true);
+    add(&mut c, late);
+    assert!(c.api.job("train-d3e4f").view.suspended && c.api.workloads().len() == 1);
+}
+
+#[test]
+fn what_cleans_up_after_a_cluster_that_is_deleted_may_run() {
+    let mut c = bed(["0", "0"]);
+    c.api.add_job(ray(JobKind::RAY_CLUSTER, "ray"));
+    c.settle();
+    let cleanup = |c: &Cluster, name: &str| {
+        let mut cleanup = made(c, "ray", JobKind::JOB, name, "");
+        (cleanup.suspended, cleanup.active) = (false, true);
+        cleanup
+    };
+    let early = cleanup(&c, "early");
+    add(&mut c, early);
+    assert!(c.api.job("early").view.suspended, "the cluster waits, and with it all that it makes");
+    // A finalizer keeps it until that is done.
+    c.api.edit_job("ray", |job| job.view.deleting = true);
+    c.settle();
+    let cleanup = cleanup(&c, "ray-redis-cleanup");
+    add(&mut c, cleanup);
+    assert!(!c.api.job("ray-redis-cleanup").view.suspended, "without it the cluster would never go");
+}
+
+#[test]
+fn a_job_that_its_controller_holds_back_gives_its_quota_to_others() {
+    let mut c = bed(["2", "0"]);
+    let mut held = ray(JobKind::RAY_JOB, "held");
+    held.on_hold = Some(false);
+    c.api.add_job(held);
+    c.settle();
+    assert!(!c.api.job("held").view.suspended);
+    c.api.add_job(ray(JobKind::RAY_JOB, "next"));
+    c.settle();
+    assert!(c.api.job("next").view.suspended);
+    c.api.edit_job("held", |job| job.view.on_hold = Some(true));
+    c.settle();
+    assert!(c.api.job("held").view.suspended && !c.api.job("next").view.suspended);
+    assert_eq!(told(&c.workload("held"), "QuotaReserved"), "False/OnHold: Job is on hold");
+    // It is queued again where it was.
+    c.api.edit_job("held", |job| job.view.on_hold = Some(false));
+    c.settle();
+    let said = told(&c.workload("held"), "QuotaReserved");
+    assert!(said.starts_with("False/") && !said.contains("OnHold"), "{said}");
+    c.api.finish_job("next", true);
+    c.settle();
+    assert!(!c.api.job("held").view.suspended);
+    // One that was never admitted is held, too.
+    let mut waits = ray(JobKind::RAY_JOB, "waits");
+    waits.on_hold = Some(true);
+    c.api.add_job(waits);
+    c.settle();
+    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), "False/OnHold: Job is on hold");
+    c.api.finish_job("held", true);
+    c.settle();
+    assert!(c.api.job("waits").view.suspended);
+}
+
+#[test]
+fn what_has_no_pods_of_its_own_is_left_alone() {
+    let mut c = bed(["2", "0"]);
+    let mut selects = ray(JobKind::RAY_JOB, "selects");
+    (selects.skipped, selects.suspended) = (true, false);
+    add(&mut c, selects);
+    assert!(!c.api.job("selects").view.suspended && c.api.workloads().is_empty());
+}

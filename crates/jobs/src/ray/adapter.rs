@@ -1,0 +1,302 @@
+//! The adapter of one of Ray's kinds.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
+
+use super::cluster::{Cluster, Group};
+use super::rules;
+use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at, path_of};
+use crate::object;
+use crate::patch::{Patch, Step, set};
+use crate::review::{Context, Meta, Violations};
+use crate::scheduling::{StartError, merged, paired, restored, template_operations};
+
+/// The adapter of one kind.
+pub(crate) struct Ray {
+    /// The kind.
+    pub kind: JobKind,
+    /// Where the spec of its cluster is.
+    pub cluster: &'static [&'static str],
+    /// The same as a JSON pointer.
+    pub pointer: &'static str,
+    /// The field that suspends it.
+    pub suspend: &'static [&'static str],
+    /// What only this kind has.
+    pub own: &'static dyn Own,
+}
+
+/// What a kind has besides its cluster.
+pub(crate) trait Own: Sync {
+    /// Reads its states.
+    fn read(&self, object: &Value, view: &mut JobView);
+
+    /// How it ended, if it did.
+    fn finished(&self, _object: &Value) -> Option<JobFinished> {
+        None
+    }
+
+    /// Its status in this state.
+    fn status(&self, object: &Value, state: State) -> Value;
+
+    /// How its work gets to its cluster.
+    fn submission(&self, _object: &Value) -> Submission {
+        Submission::None
+    }
+
+    /// What keeps KubeRay from running, or from stopping it.
+    fn trouble(&self, _object: &Value) -> Option<String> {
+        None
+    }
+
+    /// Whether it has no pods of its own.
+    fn skips(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// Its part of a stop that was begun.
+    fn stop(&self, _view: &JobView) -> Option<Step> {
+        None
+    }
+
+    /// Its rules besides those of the cluster's spec; says whether those are of interest.
+    fn validate(&self, _object: &Value, _violations: &mut Violations) -> bool {
+        true
+    }
+}
+
+/// How work gets to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Submission {
+    /// It needs no pod.
+    None,
+    /// By a batch Job.
+    Job,
+    /// By a container of the head.
+    Head,
+}
+
+/// The pod set of the Job that hands work to a cluster, and where the object has its template.
+const SUBMITTER: &str = "submitter";
+const SUBMITTER_TEMPLATE: &str = "/spec/submitterPodTemplate";
+
+impl Adapter for Ray {
+    fn kind(&self) -> JobKind {
+        self.kind
+    }
+
+    fn observe(&self, object: &Value) -> JobView {
+        let mut view = object::from_metadata(self.kind, object);
+        view.suspended = self.is_suspended(object);
+        view.finished = self.finished(object);
+        view.skipped = self.own.skips(object);
+        view.active_deadline_seconds = self.deadline_seconds(object);
+        object::set_pod_sets(&mut view, self.pod_sets(object));
+        self.own.read(object, &mut view);
+        view
+    }
+
+    /// Templates and `suspend: false`. The number of pods stays as it is: a cluster is no cluster without all of them.
+    fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        let mut operations = Vec::new();
+        for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
+            if info.count != pod_set.count {
+                let (pod_set, needed) = (pod_set.name.clone(), pod_set.count);
+                return Err(StartError::Count { pod_set, admitted: info.count, needed });
+            }
+            let target = merged(pod_set, info)?;
+            operations.extend(self.template_operations(index, pod_set, &target));
+        }
+        operations.push(self.suspend_operation(false));
+        Ok(Patch::Json(operations).pinned(&view.resource_version))
+    }
+
+    /// One patch: KubeRay accepts any change of a spec.
+    fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+        let mut operations = vec![self.suspend_operation(true)];
+        for (index, pod_set) in view.pod_sets.iter().enumerate() {
+            let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
+            if pod_set.unwritten.is_some() {
+                // A template that a start wrote down goes. One that is not there cannot be removed: it is made first.
+                let path = SUBMITTER_TEMPLATE;
+                operations.push(json!({"op": "add", "path": path, "value": {}}));
+                operations.push(json!({"op": "remove", "path": path}));
+                continue;
+            }
+            operations.extend(self.template_operations(index, pod_set, &restored(pod_set, info, &[])));
+        }
+        let step = Step { subresource: None, patch: Patch::Json(operations) };
+        std::iter::once(step.pinned(&view.resource_version)).chain(self.own.stop(view)).collect()
+    }
+
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        let of = |group: Group<'a>| PodGroup {
+            name: Cow::Borrowed(group.name),
+            pointer: group.pointer,
+            template: group.template,
+            replicas: 1,
+            parallel: group.count,
+            completions: group.count,
+            exclusive: None,
+        };
+        self.groups(object).into_iter().map(of).collect()
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        self.own.status(object, state)
+    }
+
+    fn suspend_path(&self) -> &'static [&'static str] {
+        self.suspend
+    }
+
+    fn finished(&self, object: &Value) -> Option<JobFinished> {
+        self.own.finished(object)
+    }
+
+    fn deadline_seconds(&self, object: &Value) -> Option<i64> {
+        object["spec"]["activeDeadlineSeconds"].as_i64()
+    }
+
+    fn skips(&self, object: &Value) -> bool {
+        self.own.skips(object)
+    }
+
+    fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
+        let written = self.groups(object).into_iter().filter(|group| group.written);
+        written.map(|group| (group.pointer, Schema::PodTemplate)).collect()
+    }
+
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+        let managed = |meta: &Meta| context.manage_jobs_without_queue_name || meta.queue_name().is_some();
+        if !managed(change.meta) {
+            return;
+        }
+        let before = change.old.filter(|(_, meta)| managed(meta)).map(|(old, _)| self.broken(old).0);
+        let known = before.unwrap_or_default();
+        let new = self.broken(change.object).0.into_iter();
+        violations.0.extend(new.filter(|violation| !known.contains(violation)));
+    }
+}
+
+impl Ray {
+    fn cluster<'a>(&self, object: &'a Value) -> Cluster<'a> {
+        Cluster {
+            spec: at(object, self.cluster),
+            pointer: self.pointer,
+            annotations: &object["metadata"]["annotations"],
+            submits_from_head: self.own.submission(object) == Submission::Head,
+        }
+    }
+
+    fn groups<'a>(&self, object: &'a Value) -> Vec<Group<'a>> {
+        let cluster = self.cluster(object);
+        let mut groups = cluster.groups();
+        if self.own.submission(object) == Submission::Job {
+            let own = object.pointer(SUBMITTER_TEMPLATE).filter(|template| template.is_object());
+            groups.push(Group {
+                name: SUBMITTER,
+                pointer: SUBMITTER_TEMPLATE.to_owned(),
+                template: own.map_or_else(|| Cow::Owned(cluster.default_submitter()), Cow::Borrowed),
+                count: 1,
+                written: own.is_some(),
+            });
+        }
+        groups
+    }
+
+    fn pod_sets(&self, object: &Value) -> Result<Vec<JobPodSet>, String> {
+        let cluster = self.cluster(object);
+        if let Some(trouble) = self.own.trouble(object).or_else(|| cluster.trouble()) {
+            return Err(trouble);
+        }
+        let default = (self.own.submission(object) == Submission::Job).then(|| cluster.default_submitter());
+        let groups = self.groups(object);
+        let clash =
+            |name: &str| groups.iter().filter(|group| group.name.eq_ignore_ascii_case(name)).count() > 1;
+        if default.is_some() && clash(SUBMITTER) {
+            let path = path_of(self.pointer);
+            return Err(format!("{path}.workerGroupSpecs: {SUBMITTER:?} is the name of another pod set"));
+        }
+        let of = |group: Group<'_>| {
+            let path = path_of(&group.pointer);
+            let mut pod_set = object::pod_set(group.name, group.count, &group.template, &path, &[])?;
+            if group.pointer == SUBMITTER_TEMPLATE {
+                // What a start wrote down is as much KubeRay's own as what is not written at all.
+                pod_set.unwritten = default
+                    .as_ref()
+                    .filter(|default| !group.written || is_default(&group.template, default))
+                    .map(|default| Arc::new(default.clone()));
+            }
+            Ok(pod_set)
+        };
+        groups.into_iter().map(of).collect()
+    }
+
+    /// The rules that an object breaks.
+    fn broken(&self, object: &Value) -> Violations {
+        let mut violations = Violations::default();
+        if self.own.validate(object, &mut violations) {
+            rules::check(self.cluster(object), &mut violations);
+        }
+        violations
+    }
+
+    /// What leads the template of a pod set to this state.
+    fn template_operations(&self, index: usize, pod_set: &JobPodSet, to: &PodScheduling) -> Vec<Value> {
+        if let Some(default) = &pod_set.unwritten {
+            return vec![json!({"op": "add", "path": SUBMITTER_TEMPLATE, "value": with(default, to)})];
+        }
+        let pointer = match (pod_set.name.as_str(), index) {
+            (_, 0) => format!("{}/headGroupSpec/template", self.pointer),
+            (SUBMITTER, _) => SUBMITTER_TEMPLATE.to_owned(),
+            (_, index) => format!("{}/workerGroupSpecs/{}/template", self.pointer, index - 1),
+        };
+        template_operations(&pointer, pod_set.has_template_metadata, &pod_set.scheduling, to)
+    }
+
+    /// `add` also replaces a field that exists.
+    fn suspend_operation(&self, suspend: bool) -> Value {
+        json!({"op": "add", "path": format!("/{}", self.suspend.join("/")), "value": suspend})
+    }
+}
+
+/// What admission adds to a template, as the fields of its metadata and of its spec.
+fn with(default: &Value, scheduling: &PodScheduling) -> Value {
+    let mut template = default.clone();
+    let fields = [
+        ("metadata", "labels", json!(scheduling.labels)),
+        ("metadata", "annotations", json!(scheduling.annotations)),
+        ("spec", "nodeSelector", json!(scheduling.node_selector)),
+        ("spec", "tolerations", json!(scheduling.tolerations)),
+        ("spec", "schedulingGates", json!(scheduling.scheduling_gates)),
+        ("spec", "affinity", json!(scheduling.affinity)),
+    ];
+    for (parent, field, value) in fields {
+        let empty = match &value {
+            Value::Object(fields) => fields.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            _ => true,
+        };
+        if !empty {
+            set(&mut template, &[parent, field], value);
+        }
+    }
+    template
+}
+
+/// Whether a template is the default but for what admission may have added.
+fn is_default(template: &Value, default: &Value) -> bool {
+    let spec = |template: &Value| {
+        let mut spec = template["spec"].clone();
+        if let Some(fields) = spec.as_object_mut() {
+            for field in ["nodeSelector", "tolerations", "schedulingGates", "affinity"] {
+                fields.remove(field);
+            }
+        }
+        spec
+    };
+    spec(template) == spec(default)
+}

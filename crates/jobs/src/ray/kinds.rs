@@ -1,0 +1,209 @@
+//! Ray's kinds, and what differs between them (docs/reference/07-integrations.md 7.1).
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
+use sluice_api::job::{JobFinished, JobKind, JobView};
+
+use super::adapter::{Own, Ray, Submission};
+use crate::adapter::State;
+use crate::object;
+use crate::patch::{Patch, Step};
+use crate::review::Violations;
+
+pub(crate) static RAY_CLUSTER: Ray = Ray {
+    kind: JobKind::RAY_CLUSTER,
+    cluster: &["spec"],
+    pointer: "/spec",
+    suspend: &["spec", "suspend"],
+    own: &OwnOfCluster,
+};
+
+pub(crate) static RAY_JOB: Ray = Ray {
+    kind: JobKind::RAY_JOB,
+    cluster: &["spec", "rayClusterSpec"],
+    pointer: "/spec/rayClusterSpec",
+    suspend: &["spec", "suspend"],
+    own: &OwnOfJob,
+};
+
+pub(crate) static RAY_SERVICE: Ray = Ray {
+    kind: JobKind::RAY_SERVICE,
+    cluster: &["spec", "rayClusterConfig"],
+    pointer: "/spec/rayClusterConfig",
+    suspend: &["spec", "rayClusterConfig", "suspend"],
+    own: &OwnOfService,
+};
+
+/// The state of a cluster whose pods are ready.
+const READY: &str = "ready";
+
+fn condition<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
+}
+
+fn is(status: &Value, type_: &str) -> bool {
+    condition(status, type_).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// A RayCluster's own.
+struct OwnOfCluster;
+
+impl Own for OwnOfCluster {
+    fn read(&self, object: &Value, view: &mut JobView) {
+        let status = &object["status"];
+        view.pods_ready = status["state"] == READY;
+        // A cluster whose pods were never all ready has pods, too.
+        view.active = view.pods_ready
+            || status["head"]["podName"].as_str().is_some_and(|name| !name.is_empty())
+            || object::int(&status["availableWorkerReplicas"]).is_some_and(|pods| pods > 0)
+            || is(status, "RayClusterSuspending");
+        view.suspended_condition = condition(status, "RayClusterSuspended").and_then(|condition| {
+            let since = condition["lastTransitionTime"].as_str()?.parse().ok()?;
+            Some((condition["status"] == "True", since))
+        });
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        match state {
+            State::Running { ready, .. } => {
+                json!({"state": if ready { READY } else { "" }, "head": {"podName": format!("{name}-head")}})
+            }
+            State::Idle | State::Ended { .. } => json!({"state": "suspended"}),
+        }
+    }
+}
+
+/// A RayJob's own.
+struct OwnOfJob;
+
+/// The state in which a RayJob waits for its user to name the work. KubeRay does not look at `suspend` in it.
+const WAITING: &str = "Waiting";
+/// The state in which KubeRay removes what it made for a RayJob, which leads to [`SUSPENDED`].
+const SUSPENDING: &str = "Suspending";
+const SUSPENDED: &str = "Suspended";
+/// The state of a RayJob that KubeRay does not understand.
+const VALIDATION_FAILED: &str = "ValidationFailed";
+
+impl OwnOfJob {
+    fn state(object: &Value) -> &str {
+        object["status"]["jobDeploymentStatus"].as_str().unwrap_or_default()
+    }
+}
+
+impl Own for OwnOfJob {
+    fn read(&self, object: &Value, view: &mut JobView) {
+        let state = Self::state(object);
+        // It runs on while it waits, and is to be stopped in another way.
+        view.stopping = view.suspended && state == WAITING;
+        view.suspended &= !view.stopping;
+        view.active = !matches!(state, "" | SUSPENDED | VALIDATION_FAILED) && view.finished.is_none();
+        view.pods_ready = object["status"]["rayClusterStatus"]["state"] == READY;
+        view.on_hold = Some(state == VALIDATION_FAILED);
+    }
+
+    fn finished(&self, object: &Value) -> Option<JobFinished> {
+        let status = &object["status"];
+        matches!(Self::state(object), "Complete" | "Failed").then(|| JobFinished {
+            success: status["jobStatus"] == "SUCCEEDED",
+            message: status["message"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        let started = &object["status"]["startTime"];
+        let ended = |state: &str, result: &str, message: &str, at: Timestamp| {
+            json!({"jobDeploymentStatus": state, "jobStatus": result, "message": message,
+                "startTime": started, "endTime": whole_seconds(at)})
+        };
+        match state {
+            State::Running { since, ready } => {
+                let cluster = if ready { json!({"state": READY}) } else { json!({}) };
+                let work = if ready { "RUNNING" } else { "PENDING" };
+                json!({"jobDeploymentStatus": "Running", "jobStatus": work, "rayClusterStatus": cluster,
+                    "startTime": whole_seconds(since)})
+            }
+            State::Idle => json!({"jobDeploymentStatus": SUSPENDED}),
+            State::Ended { at, success: true } => {
+                ended("Complete", "SUCCEEDED", "Job finished successfully.", at)
+            }
+            State::Ended { at, success: false } => {
+                ended("Failed", "RUNNING", "The RayJob has passed the activeDeadlineSeconds.", at)
+            }
+        }
+    }
+
+    fn submission(&self, object: &Value) -> Submission {
+        match object["spec"]["submissionMode"].as_str() {
+            None | Some("" | "K8sJobMode") => Submission::Job,
+            Some("SidecarMode") => Submission::Head,
+            Some(_) => Submission::None,
+        }
+    }
+
+    /// KubeRay refuses to suspend a RayJob whose cluster outlives its work.
+    fn trouble(&self, object: &Value) -> Option<String> {
+        let shuts_down = object["spec"]["shutdownAfterJobFinishes"] == true;
+        (!shuts_down).then(|| format!("spec.shutdownAfterJobFinishes: {SHUT_DOWN}"))
+    }
+
+    /// One that selects a cluster has no pods of its own.
+    fn skips(&self, object: &Value) -> bool {
+        object["spec"]["clusterSelector"].as_object().is_some_and(|selector| !selector.is_empty())
+    }
+
+    /// One that waits for its user is told to stop by its status: KubeRay stops it, whatever it did before.
+    fn stop(&self, view: &JobView) -> Option<Step> {
+        let status = json!({"status": {"jobDeploymentStatus": SUSPENDING}});
+        view.stopping.then_some(Step { subresource: Some("status"), patch: Patch::Merge(status) })
+    }
+
+    fn validate(&self, object: &Value, violations: &mut Violations) -> bool {
+        let spec = &object["spec"];
+        let has_cluster = spec["rayClusterSpec"].is_object();
+        if self.skips(object) {
+            if has_cluster {
+                let value = &spec["clusterSelector"];
+                let message = "a kueue managed job should not use an existing cluster";
+                violations.add("spec.clusterSelector", format!("Invalid value: {value}: {message}"));
+            }
+            return false;
+        }
+        if !has_cluster {
+            let message = "rayClusterSpec is required for Kueue-managed jobs that don't use clusterSelector";
+            violations.add("spec.rayClusterSpec", format!("Required value: {message}"));
+            return false;
+        }
+        if spec["shutdownAfterJobFinishes"] != true {
+            let path = "spec.shutdownAfterJobFinishes";
+            violations.add(path, format!("Invalid value: false: {SHUT_DOWN}"));
+        }
+        true
+    }
+}
+
+/// Why a RayJob's cluster must not outlive its work.
+const SHUT_DOWN: &str = "a kueue managed job should delete the cluster after finishing";
+
+/// A RayService's own.
+struct OwnOfService;
+
+impl Own for OwnOfService {
+    fn read(&self, object: &Value, view: &mut JobView) {
+        view.active = is(&object["status"], "Ready");
+        view.pods_ready = view.active;
+    }
+
+    fn status(&self, _object: &Value, state: State) -> Value {
+        let ready = |yes: bool, reason: &str| {
+            let status = if yes { "True" } else { "False" };
+            json!({"conditions": [{"type": "Ready", "status": status, "reason": reason}]})
+        };
+        match state {
+            State::Running { ready: true, .. } => ready(true, "NonZeroServeEndpoints"),
+            State::Running { .. } => ready(false, "Initializing"),
+            State::Idle | State::Ended { .. } => ready(false, "ZeroServeEndpoints"),
+        }
+    }
+}
