@@ -22,6 +22,9 @@ const MPI_OPERATOR: &str = "github.com/kubeflow/mpi-operator";
 /// The Go module with the controllers of Kubeflow's other jobs.
 const TRAINING_OPERATOR: &str = "github.com/kubeflow/training-operator";
 
+/// The Go module with KubeRay.
+const RAY_OPERATOR: &str = "github.com/ray-project/kuberay/ray-operator";
+
 /// One program of the test bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
@@ -43,6 +46,8 @@ pub enum Tool {
     JobSetController,
     /// The controllers of Kubeflow's jobs, in one program.
     KubeflowControllers,
+    /// KubeRay.
+    KubeRayOperator,
 }
 
 /// Where a program comes from.
@@ -69,7 +74,7 @@ struct Companion {
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 9] = [
+    pub const ALL: [Tool; 10] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -79,6 +84,7 @@ impl Tool {
         Tool::Helm,
         Tool::JobSetController,
         Tool::KubeflowControllers,
+        Tool::KubeRayOperator,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -93,6 +99,7 @@ impl Tool {
             Tool::Helm => "helm",
             Tool::JobSetController => "jobset-controller",
             Tool::KubeflowControllers => "kubeflow-controllers",
+            Tool::KubeRayOperator => "kuberay-operator",
         }
     }
 
@@ -109,6 +116,7 @@ impl Tool {
                 let package = "sluice.test/control-plane/kubeflow";
                 Source { own: &["main.go"], ..of("kubeflow", TRAINING_OPERATOR, package) }
             }
+            Tool::KubeRayOperator => of("ray", RAY_OPERATOR, RAY_OPERATOR),
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
     }
@@ -117,6 +125,9 @@ impl Tool {
     fn companions(self) -> &'static [Companion] {
         const fn training(source: &'static str, name: &'static str) -> Companion {
             Companion { module: TRAINING_OPERATOR, source, name }
+        }
+        const fn ray(source: &'static str, name: &'static str) -> Companion {
+            Companion { module: RAY_OPERATOR, source, name }
         }
         match self {
             Tool::JobSetController => &[Companion {
@@ -140,6 +151,15 @@ impl Tool {
                     ]
                 }
             }
+            Tool::KubeRayOperator => {
+                const {
+                    &[
+                        ray("config/crd/bases/ray.io_rayclusters.yaml", "rayclusters-crd.yaml"),
+                        ray("config/crd/bases/ray.io_rayjobs.yaml", "rayjobs-crd.yaml"),
+                        ray("config/crd/bases/ray.io_rayservices.yaml", "rayservices-crd.yaml"),
+                    ]
+                }
+            }
             _ => &[],
         }
     }
@@ -147,7 +167,7 @@ impl Tool {
     /// The linker flags that set the program's version; without them Kubernetes says v0.0.0 and clients mind.
     fn version_flags(self, version: &str) -> String {
         match self {
-            Tool::Etcd | Tool::KubeflowControllers => String::new(),
+            Tool::Etcd | Tool::KubeflowControllers | Tool::KubeRayOperator => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),
@@ -224,9 +244,17 @@ pub fn jobset_crd() -> Result<PathBuf> {
 
 /// The CustomResourceDefinitions that belong to [`Tool::KubeflowControllers`]. Blocks, like [`path`].
 pub fn kubeflow_crds() -> Result<Vec<PathBuf>> {
-    let program = path(Tool::KubeflowControllers)?;
-    let crds = Tool::KubeflowControllers.companions().iter();
-    Ok(crds.map(|companion| program.with_file_name(companion.name)).collect())
+    companions_of(Tool::KubeflowControllers)
+}
+
+/// The CustomResourceDefinitions that belong to [`Tool::KubeRayOperator`]. Blocks, like [`path`].
+pub fn ray_crds() -> Result<Vec<PathBuf>> {
+    companions_of(Tool::KubeRayOperator)
+}
+
+fn companions_of(tool: Tool) -> Result<Vec<PathBuf>> {
+    let program = path(tool)?;
+    Ok(tool.companions().iter().map(|companion| program.with_file_name(companion.name)).collect())
 }
 
 /// Makes sure that every one of `tools` is there.

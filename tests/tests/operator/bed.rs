@@ -4,7 +4,7 @@
 
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, kubeflow, nodes, shared};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, kubeflow, nodes, ray, shared};
 use tokio::sync::OnceCell;
 
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
@@ -24,6 +24,7 @@ pub async fn bed() -> &'static Bed {
         let client = plane.client().await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
         kubeflow::install_crds(&client).await.unwrap();
+        ray::install_crds(&client).await.unwrap();
         let frameworks = JobKind::ALL.map(JobKind::framework);
         let setup = Setup::new(plane).unwrap().with(&json!({"integrations": {"frameworks": frameworks}}));
         let setup = chart::install(plane, setup, &json!({})).await.unwrap();

@@ -16,6 +16,7 @@ mod manager_flags;
 mod metrics;
 mod plugin;
 mod provisioning;
+mod ray;
 mod seeds;
 mod simulate;
 mod status;

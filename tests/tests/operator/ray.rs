@@ -1,0 +1,291 @@
+//! Ray's kinds, run by the real KubeRay: queued, admitted, moved to another flavor, ended and deleted.
+//!
+//! No pod of the test answers as Ray's dashboard. Where KubeRay would ask that how the work of a RayJob went, the test writes the answer into
+//! the RayJob's status; a RayService is never ready.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_testkit::nodes;
+use sluice_testkit::ray::Operator;
+use sluice_testkit::wait::{eventually, progress};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, patch, told};
+use tokio::sync::OnceCell;
+
+use crate::bed::bed;
+
+/// The node label by which the flavors differ.
+const POOL: &str = "test-pool";
+/// The label of all pods of all clusters.
+const OF_RAY: &str = "ray.io/is-ray-node=yes";
+/// Pods of a cluster: a head and two workers.
+const PODS: usize = 3;
+/// Processors that a job of any kind needs at most: one for each pod, and half of one for what submits.
+const NEEDS: u32 = 4;
+
+static OPERATOR: OnceCell<Operator> = OnceCell::const_new();
+
+/// A template whose pods ask for one processor and run until they are deleted.
+fn template() -> Value {
+    json!({
+        "metadata": {"annotations": {"sluice.dev/run-seconds": "3600"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "ray", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    })
+}
+
+fn object(kind: JobKind, name: &str) -> DynamicObject {
+    let workers = json!({"groupName": "workers", "replicas": 2, "minReplicas": 2, "maxReplicas": 2, "template": template()});
+    let cluster = json!({
+        "headGroupSpec": {"rayStartParams": {}, "template": template()},
+        "workerGroupSpecs": [workers],
+    });
+    let mut spec = cluster.clone();
+    if kind == JobKind::RAY_JOB {
+        spec = json!({"entrypoint": "true", "shutdownAfterJobFinishes": true, "rayClusterSpec": cluster});
+    } else if kind == JobKind::RAY_SERVICE {
+        spec = json!({"serveConfigV2": "", "rayClusterConfig": cluster});
+    }
+    let object = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind(),
+        "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}}, "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// A namespace with two flavors of one node pool each, and the jobs of a kind in it.
+struct Bench<'a> {
+    place: &'a Place<'a>,
+    kind: JobKind,
+}
+
+/// A place whose queue has this many processors of the first flavor and of the second.
+async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+    let bed = bed().await;
+    OPERATOR.get_or_try_init(|| Operator::start(bed.plane)).await.unwrap();
+    let place = Place::bare(bed.plane, name).await.unwrap();
+    for flavor in flavors(name) {
+        nodes::pool(&flavor, 1).label(POOL, &flavor).make(&place.client).await.unwrap();
+        let spec = json!({"nodeLabels": {POOL: flavor}});
+        let flavors = place.global("ResourceFlavor", "resourceflavors");
+        create(&flavors, json!({"metadata": {"name": flavor}, "spec": spec})).await.unwrap();
+    }
+    let preempts = json!({"withinClusterQueue": "LowerPriority"});
+    let spec =
+        json!({"namespaceSelector": {}, "preemption": preempts, "resourceGroups": groups(name, quota)});
+    create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+    place.local_queue("lq", name).await.unwrap();
+    place
+}
+
+fn flavors(place: &str) -> [String; 2] {
+    ["old", "new"].map(|flavor| format!("{place}-{flavor}"))
+}
+
+/// What submits asks for memory, too.
+fn groups(place: &str, quota: [u32; 2]) -> Value {
+    let of = |(name, cpu): (String, u32)| {
+        let resources = json!([
+            {"name": "cpu", "nominalQuota": cpu},
+            {"name": "memory", "nominalQuota": "64Gi"},
+        ]);
+        json!({"name": name, "resources": resources})
+    };
+    let flavors: Vec<_> = flavors(place).into_iter().zip(quota).map(of).collect();
+    json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
+}
+
+async fn set_quota(place: &Place<'_>, quota: [u32; 2]) {
+    let spec = json!({"spec": {"resourceGroups": groups(&place.name, quota)}});
+    patch(&place.cluster_queues(), &place.name, spec).await.unwrap();
+}
+
+impl Bench<'_> {
+    fn api_of(&self, kind: JobKind) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk(kind.group(), kind.version(), kind.kind());
+        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
+        Api::namespaced_with(self.place.client.clone(), &self.place.name, &resource)
+    }
+
+    fn api(&self) -> Api<DynamicObject> {
+        self.api_of(self.kind)
+    }
+
+    async fn make(&self, name: &str) {
+        self.api().create(&PostParams::default(), &object(self.kind, name)).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.api().delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
+    async fn get(&self, name: &str) -> Value {
+        serde_json::to_value(self.api().get(name).await.unwrap()).unwrap()
+    }
+
+    /// The pods of a job's clusters.
+    async fn pods(&self, name: &str) -> Vec<Value> {
+        let pods: Api<Pod> = Api::namespaced(self.place.client.clone(), &self.place.name);
+        let all = pods.list(&ListParams::default().labels(OF_RAY)).await.unwrap();
+        let all = all.iter().map(|pod| serde_json::to_value(pod).unwrap());
+        let own = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().starts_with(&format!("{name}-"));
+        all.filter(own).collect()
+    }
+
+    /// Waits until all pods of a job run, and there is none of it but on the nodes of this flavor; nothing that KubeRay made names another.
+    async fn wait_until_it_runs_on(&self, name: &str, flavor: &str) {
+        let place = self.place;
+        eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
+            let pods = self.pods(name).await;
+            let right = |pod: &&Value| {
+                pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"][POOL] == *flavor
+            };
+            let of = |pod: &Value| {
+                let pool = &pod["spec"]["nodeSelector"][POOL];
+                format!("{} {} {pool}", pod["metadata"]["name"], pod["status"]["phase"])
+            };
+            let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
+            let job = self.get(name).await;
+            // A RayService is ready once its dashboard says so.
+            let ready = sluice_jobs::observe(self.kind, &job).active || self.kind == JobKind::RAY_SERVICE;
+            let submitted = self.kind != JobKind::RAY_JOB || !self.submitters().await.is_empty();
+            let told = format!("{:?} {}", pods.iter().map(of).collect::<Vec<_>>(), job["status"]);
+            Ok(progress(all && ready && submitted, told))
+        })
+        .await
+        .unwrap();
+        let job = self.get(name).await;
+        assert!(!sluice_jobs::is_suspended(self.kind, &job));
+        for group in sluice_jobs::pod_groups(self.kind, &job) {
+            assert_eq!(group.template["spec"]["nodeSelector"], json!({POOL: flavor}), "{}", group.path());
+        }
+        for selector in self.submitters().await {
+            assert_eq!(selector, json!({POOL: flavor}), "what submits");
+        }
+        // What waits of a RayService before its start is removed after it.
+        eventually(&format!("the clusters of {}/{name}", place.name), DEADLINE, || async {
+            let clusters = self.api_of(JobKind::RAY_CLUSTER).list(&ListParams::default()).await?;
+            let own = clusters.iter().filter(|one| one.metadata.name.as_deref().unwrap().starts_with(name));
+            let told: Vec<_> = own
+                .map(|one| one.data["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"].to_string())
+                .collect();
+            Ok(progress(told == [json!({POOL: flavor}).to_string()], format!("{told:?}")))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// The node selectors of the Jobs that hand work to clusters.
+    async fn submitters(&self) -> Vec<Value> {
+        let jobs = self.place.jobs().list(&ListParams::default()).await.unwrap();
+        let made = jobs.into_iter().filter(|job| {
+            let owners = job.metadata.owner_references.as_deref().unwrap_or_default();
+            owners.iter().any(|owner| owner.kind == "RayJob")
+        });
+        made.map(|job| json!(job.spec.unwrap().template.spec.unwrap().node_selector.unwrap_or_default()))
+            .collect()
+    }
+
+    /// Waits until a job is suspended and has no pods.
+    async fn wait_until_it_waits(&self, name: &str) {
+        eventually(&format!("{}/{name} to wait", self.place.name), DEADLINE, || async {
+            let job = self.get(name).await;
+            let suspended = sluice_jobs::is_suspended(self.kind, &job);
+            let pods = self.pods(name).await.len();
+            let status = &job["status"];
+            let seen = match self.kind.kind() {
+                "RayCluster" => status["state"] == "suspended",
+                "RayJob" => status["jobDeploymentStatus"] == "Suspended",
+                _ => true,
+            };
+            Ok(progress(suspended && pods == 0 && seen, format!("{pods} pods, {status}")))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Answers for the dashboard that the work of a RayJob is done.
+    async fn end(&self, name: &str) {
+        let status = json!({"status": {
+            "jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete", "message": "done",
+            "endTime": Timestamp::now().to_string(),
+        }});
+        self.api().patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        self.place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
+        let clusters = self.api_of(JobKind::RAY_CLUSTER).list(&ListParams::default()).await.unwrap();
+        let own = |one: &DynamicObject| one.metadata.name.as_deref().unwrap().starts_with(name);
+        assert!(!clusters.iter().any(own), "its cluster is gone before its quota is given back");
+    }
+}
+
+/// Everything that can become of a job.
+async fn whole_life(name: &'static str, kind: JobKind) {
+    let place = place(name, [0, 0]).await;
+    let [old, new] = flavors(name);
+    let bench = Bench { place: &place, kind };
+
+    bench.make("first").await;
+    bench.wait_until_it_waits("first").await;
+    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    assert!(!admitted.starts_with("True"), "{admitted}");
+    set_quota(&place, [NEEDS, 0]).await;
+    bench.wait_until_it_runs_on("first", &old).await;
+    // Nothing that KubeRay made for it is queued.
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // One that waits is deleted.
+    bench.make("second").await;
+    bench.wait_until_it_waits("second").await;
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    bench.delete("second").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // A job that matters more takes its place; then there is room on the other flavor.
+    let class = json!({"metadata": {"name": name}, "value": 1_000});
+    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
+    let mut urgent = sluice_tests::place::job("urgent", "lq", NEEDS, 1, 3_600);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(name);
+    place.make_job(&urgent).await.unwrap();
+    place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
+    bench.wait_until_it_waits("first").await;
+    place.wait_until("urgent", true).await.unwrap();
+    set_quota(&place, [NEEDS, NEEDS]).await;
+    bench.wait_until_it_runs_on("first", &new).await;
+    if kind.integration().ends {
+        bench.end("first").await;
+    } else {
+        bench.delete("first").await;
+    }
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // One that runs is deleted.
+    bench.make("third").await;
+    bench.wait_until_it_runs_on("third", &new).await;
+    bench.delete("third").await;
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_raycluster_lives_through_everything_that_can_become_of_it() {
+    whole_life("raycluster", JobKind::RAY_CLUSTER).await;
+}
+
+#[tokio::test]
+async fn a_rayjob_gets_another_cluster_for_another_flavor_and_ends() {
+    whole_life("rayjob", JobKind::RAY_JOB).await;
+}
+
+#[tokio::test]
+async fn a_rayservice_takes_its_clusters_along() {
+    whole_life("rayservice", JobKind::RAY_SERVICE).await;
+}
