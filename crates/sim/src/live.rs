@@ -218,11 +218,17 @@ mod tests {
         assert!(is_over(Kind::Workload, &with("Finished")));
         assert!(is_over(Kind::ProvisioningRequest, &with("Failed")));
         assert!(!is_over(Kind::Workload, &with("Admitted")));
-        for kind in JobKind::ALL {
-            let of = kind.integration();
-            for (condition, over) in [(of.succeeded, true), (of.failed, true), ("Suspended", false)] {
+        let kinds = [
+            (JobKind::JOB, "Complete"),
+            (JobKind::JOB_SET, "Completed"),
+            (JobKind::PYTORCH_JOB, "Succeeded"),
+        ];
+        for (kind, succeeded) in kinds {
+            for (condition, over) in [(succeeded, true), ("Failed", true), ("Suspended", false)] {
                 assert_eq!(is_over(Kind::Job(kind), &with(condition)), over, "{kind:?} {condition}");
             }
+        }
+        for kind in JobKind::ALL {
             let owner = json!({"controller": true, "apiVersion": kind.api_version(), "kind": kind.kind()});
             assert!(is_child(&json!({"metadata": {"ownerReferences": [owner]}})), "{kind:?}");
         }

@@ -230,24 +230,25 @@ mod tests {
         );
         tally
             .look("admissionchecks", &json!({"metadata": {"name": "own"}, "spec": {"controllerName": "me"}}));
-        let owner = |kind: &str| json!([{"apiVersion": "ray.io/v1", "kind": kind, "name": "a", "uid": "u"}]);
+        let group = "leaderworkerset.x-k8s.io/v1";
+        let owner = json!([{"apiVersion": group, "kind": "LeaderWorkerSet", "name": "a", "uid": "u"}]);
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let spec = json!({"podSets": [{"name": "main", "count": 1, "template": template}]});
-        let mut ray = json!({
-            "metadata": {"name": "w", "namespace": "ns", "ownerReferences": owner("RayJob")}, "spec": spec,
+        let mut served = json!({
+            "metadata": {"name": "w", "namespace": "ns", "ownerReferences": owner}, "spec": spec,
         });
-        tally.look("workloads", &ray);
-        ray["status"]["conditions"] = json!([{
+        tally.look("workloads", &served);
+        served["status"]["conditions"] = json!([{
             "type": "Finished", "status": "True", "reason": "R", "message": "",
             "lastTransitionTime": "2026-01-02T03:04:05Z",
         }]);
-        tally.look("workloads", &ray);
+        tally.look("workloads", &served);
         assert_eq!(
             tally.unsupported(),
             [
                 "admission checks of kueue.x-k8s.io/multikueue stay pending: Sluice has no such controller: \
                  admissionchecks remote",
-                "jobs of kind RayJob are neither started nor stopped: workloads ns/w",
+                "jobs of kind LeaderWorkerSet are neither started nor stopped: workloads ns/w",
                 "pods are not placed by topology: resourceflavors f0, resourceflavors f1, resourceflavors f2 and 2 more",
             ]
         );

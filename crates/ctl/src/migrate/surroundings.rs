@@ -228,7 +228,7 @@ mod tests {
             ("mjob.kb.io", &ours),
             ("mjobset-without-queue.kb.io", &ours),
             ("mpod.kb.io", &ours),
-            ("mrayjob.kb.io", &ours),
+            ("mleaderworkerset.kb.io", &ours),
             ("mpod.kb.io", &theirs),
         ];
         let metadata = ObjectMeta { name: Some("hooks".to_owned()), ..ObjectMeta::default() };
@@ -242,7 +242,7 @@ mod tests {
         );
         assert_eq!(
             report.obstacles,
-            ["remove Kueue's webhooks, which no server would answer (mpod.kb.io, mrayjob.kb.io): \
+            ["remove Kueue's webhooks, which no server would answer (mpod.kb.io, mleaderworkerset.kb.io): \
               kubectl delete mutatingwebhookconfiguration hooks"]
         );
     }
