@@ -79,6 +79,33 @@ pub struct Integration {
     pub confirms_stops: bool,
 }
 
+/// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
+const PLAIN: Integration = Integration {
+    framework: "",
+    group: "",
+    version: "",
+    api_version: "",
+    kind: "",
+    plural: "",
+    controller: "",
+    about: "",
+    reporter: "",
+    built_into_kubernetes: false,
+    parts: &[],
+    resumes_parts_as_made: false,
+    leaves_parts: false,
+    part_label: None,
+    pod_label: None,
+    managed_by: None,
+    ends: true,
+    succeeded: "",
+    failed: "",
+    exclusive_topology: None,
+    restarts_whole: false,
+    counts_terminating: false,
+    confirms_stops: false,
+};
+
 /// batch/v1 Job.
 static JOB: Integration = Integration {
     framework: "batch/job",
@@ -91,19 +118,12 @@ static JOB: Integration = Integration {
     about: "batch/v1 Jobs",
     reporter: "batch/job-kueue-controller",
     built_into_kubernetes: true,
-    parts: &[],
-    resumes_parts_as_made: false,
-    leaves_parts: false,
-    part_label: None,
-    pod_label: None,
     managed_by: Some("kubernetes.io/job-controller"),
-    ends: true,
     succeeded: "Complete",
     failed: "Failed",
-    exclusive_topology: None,
-    restarts_whole: false,
     counts_terminating: true,
     confirms_stops: true,
+    ..PLAIN
 };
 
 /// jobset.x-k8s.io/v1alpha2 JobSet.
@@ -117,20 +137,15 @@ static JOB_SET: Integration = Integration {
     controller: "jobset",
     about: "jobset.x-k8s.io/v1alpha2 JobSets",
     reporter: "jobset.x-k8s.io/jobset-kueue-controller",
-    built_into_kubernetes: false,
     parts: &[Parts { framework: "batch/job", names: PartNames::Numbered }],
-    resumes_parts_as_made: false,
-    leaves_parts: false,
     part_label: Some(crate::labels::JOBSET_NAME),
     pod_label: Some(crate::labels::JOBSET_NAME),
     managed_by: Some("jobset.sigs.k8s.io/jobset-controller"),
-    ends: true,
     succeeded: "Completed",
     failed: "Failed",
     exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
     restarts_whole: true,
-    counts_terminating: false,
-    confirms_stops: false,
+    ..PLAIN
 };
 
 /// A kind of kubeflow.org/v1, which the training operator looks after.
@@ -149,20 +164,10 @@ const fn of_training_operator(
         controller,
         about,
         reporter,
-        built_into_kubernetes: false,
-        parts: &[],
-        resumes_parts_as_made: false,
-        leaves_parts: false,
-        part_label: None,
-        pod_label: None,
         managed_by: Some("kubeflow.org/training-operator"),
-        ends: true,
         succeeded: "Succeeded",
         failed: "Failed",
-        exclusive_topology: None,
-        restarts_whole: false,
-        counts_terminating: false,
-        confirms_stops: false,
+        ..PLAIN
     }
 }
 
@@ -231,20 +236,9 @@ const fn of_kuberay(
         controller,
         about,
         reporter,
-        built_into_kubernetes: false,
-        parts: &[],
-        resumes_parts_as_made: false,
-        leaves_parts: false,
-        part_label: None,
-        pod_label: None,
         managed_by: Some("ray.io/kuberay-operator"),
         ends: false,
-        succeeded: "",
-        failed: "",
-        exclusive_topology: None,
-        restarts_whole: false,
-        counts_terminating: false,
-        confirms_stops: false,
+        ..PLAIN
     }
 }
 
@@ -434,7 +428,9 @@ mod tests {
             assert_eq!(kind.api_version(), format!("{}/{}", kind.group(), kind.version()));
             assert_eq!(JobKind::from_owner(&format!("{}/v9", kind.group()), kind.kind()), Some(kind));
             assert!(JobKind::ALL[..at].iter().all(|other| *other != kind));
-            let parts = kind.integration().parts;
+            let Integration { kind: name, plural, version, controller, about, reporter, parts, .. } =
+                kind.integration();
+            assert!([name, plural, version, controller, about, reporter].iter().all(|it| !it.is_empty()));
             assert_eq!(parts.len(), kind.parts().count(), "{kind:?}: its parts are of known kinds");
         }
         assert_eq!(JobKind::from_owner("other/v1", "Job"), None);

@@ -25,11 +25,11 @@ pub(crate) struct Ray {
     /// The field that suspends it.
     pub suspend: &'static [&'static str],
     /// What only this kind has.
-    pub own: &'static dyn Own,
+    pub variant: &'static dyn Variant,
 }
 
 /// What a kind has besides its cluster.
-pub(crate) trait Own: Sync {
+pub(crate) trait Variant: Sync {
     /// Reads its states.
     fn read(&self, object: &Value, view: &mut JobView);
 
@@ -91,10 +91,10 @@ impl Adapter for Ray {
         let mut view = object::from_metadata(self.kind, object);
         view.suspended = self.is_suspended(object);
         view.finished = self.finished(object);
-        view.skipped = self.own.skips(object);
+        view.skipped = self.variant.skips(object);
         view.active_deadline_seconds = self.deadline_seconds(object);
         object::set_pod_sets(&mut view, self.pod_sets(object));
-        self.own.read(object, &mut view);
+        self.variant.read(object, &mut view);
         view
     }
 
@@ -128,7 +128,7 @@ impl Adapter for Ray {
             operations.extend(self.template_operations(index, pod_set, &restored(pod_set, info, &[])));
         }
         let step = Step { subresource: None, patch: Patch::Json(operations) };
-        std::iter::once(step.pinned(&view.resource_version)).chain(self.own.stop(view)).collect()
+        std::iter::once(step.pinned(&view.resource_version)).chain(self.variant.stop(view)).collect()
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
@@ -145,7 +145,7 @@ impl Adapter for Ray {
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
-        self.own.status(object, state)
+        self.variant.status(object, state)
     }
 
     fn suspend_path(&self) -> &'static [&'static str] {
@@ -153,7 +153,7 @@ impl Adapter for Ray {
     }
 
     fn finished(&self, object: &Value) -> Option<JobFinished> {
-        self.own.finished(object)
+        self.variant.finished(object)
     }
 
     fn deadline_seconds(&self, object: &Value) -> Option<i64> {
@@ -161,7 +161,7 @@ impl Adapter for Ray {
     }
 
     fn skips(&self, object: &Value) -> bool {
-        self.own.skips(object)
+        self.variant.skips(object)
     }
 
     fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
@@ -187,14 +187,14 @@ impl Ray {
             spec: at(object, self.cluster),
             pointer: self.pointer,
             annotations: &object["metadata"]["annotations"],
-            submits_from_head: self.own.submission(object) == Submission::Head,
+            submits_from_head: self.variant.submission(object) == Submission::Head,
         }
     }
 
     fn groups<'a>(&self, object: &'a Value) -> Vec<Group<'a>> {
         let cluster = self.cluster(object);
         let mut groups = cluster.groups();
-        if self.own.submission(object) == Submission::Job {
+        if self.variant.submission(object) == Submission::Job {
             let own = object.pointer(SUBMITTER_TEMPLATE).filter(|template| template.is_object());
             groups.push(Group {
                 name: SUBMITTER,
@@ -209,10 +209,11 @@ impl Ray {
 
     fn pod_sets(&self, object: &Value) -> Result<Vec<JobPodSet>, String> {
         let cluster = self.cluster(object);
-        if let Some(trouble) = self.own.trouble(object).or_else(|| cluster.trouble()) {
+        if let Some(trouble) = self.variant.trouble(object).or_else(|| cluster.trouble()) {
             return Err(trouble);
         }
-        let default = (self.own.submission(object) == Submission::Job).then(|| cluster.default_submitter());
+        let default =
+            (self.variant.submission(object) == Submission::Job).then(|| cluster.default_submitter());
         let groups = self.groups(object);
         let clash =
             |name: &str| groups.iter().filter(|group| group.name.eq_ignore_ascii_case(name)).count() > 1;
@@ -238,7 +239,7 @@ impl Ray {
     /// The rules that an object breaks.
     fn broken(&self, object: &Value) -> Violations {
         let mut violations = Violations::default();
-        if self.own.validate(object, &mut violations) {
+        if self.variant.validate(object, &mut violations) {
             rules::check(self.cluster(object), &mut violations);
         }
         violations

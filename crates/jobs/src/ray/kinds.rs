@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobFinished, JobKind, JobView};
 
-use super::adapter::{Own, Ray, Submission};
+use super::adapter::{Ray, Submission, Variant};
 use crate::adapter::State;
 use crate::object;
 use crate::patch::{Patch, Step};
@@ -16,7 +16,7 @@ pub(crate) static RAY_CLUSTER: Ray = Ray {
     cluster: &["spec"],
     pointer: "/spec",
     suspend: &["spec", "suspend"],
-    own: &OwnOfCluster,
+    variant: &Cluster,
 };
 
 pub(crate) static RAY_JOB: Ray = Ray {
@@ -24,7 +24,7 @@ pub(crate) static RAY_JOB: Ray = Ray {
     cluster: &["spec", "rayClusterSpec"],
     pointer: "/spec/rayClusterSpec",
     suspend: &["spec", "suspend"],
-    own: &OwnOfJob,
+    variant: &Job,
 };
 
 pub(crate) static RAY_SERVICE: Ray = Ray {
@@ -32,7 +32,7 @@ pub(crate) static RAY_SERVICE: Ray = Ray {
     cluster: &["spec", "rayClusterConfig"],
     pointer: "/spec/rayClusterConfig",
     suspend: &["spec", "rayClusterConfig", "suspend"],
-    own: &OwnOfService,
+    variant: &Service,
 };
 
 /// The state of a cluster whose pods are ready.
@@ -46,10 +46,10 @@ fn is(status: &Value, type_: &str) -> bool {
     condition(status, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// A RayCluster's own.
-struct OwnOfCluster;
+/// What only a RayCluster has.
+struct Cluster;
 
-impl Own for OwnOfCluster {
+impl Variant for Cluster {
     fn read(&self, object: &Value, view: &mut JobView) {
         let status = &object["status"];
         view.pods_ready = status["state"] == READY;
@@ -75,8 +75,8 @@ impl Own for OwnOfCluster {
     }
 }
 
-/// A RayJob's own.
-struct OwnOfJob;
+/// What only a RayJob has.
+struct Job;
 
 /// The state in which a RayJob waits for its user to name the work. KubeRay does not look at `suspend` in it.
 const WAITING: &str = "Waiting";
@@ -86,13 +86,13 @@ const SUSPENDED: &str = "Suspended";
 /// The state of a RayJob that KubeRay does not understand.
 const VALIDATION_FAILED: &str = "ValidationFailed";
 
-impl OwnOfJob {
+impl Job {
     fn state(object: &Value) -> &str {
         object["status"]["jobDeploymentStatus"].as_str().unwrap_or_default()
     }
 }
 
-impl Own for OwnOfJob {
+impl Variant for Job {
     fn read(&self, object: &Value, view: &mut JobView) {
         let state = Self::state(object);
         // It runs on while it waits, and is to be stopped in another way.
@@ -186,10 +186,10 @@ impl Own for OwnOfJob {
 /// Why a RayJob's cluster must not outlive its work.
 const SHUT_DOWN: &str = "a kueue managed job should delete the cluster after finishing";
 
-/// A RayService's own.
-struct OwnOfService;
+/// What only a RayService has.
+struct Service;
 
-impl Own for OwnOfService {
+impl Variant for Service {
     fn read(&self, object: &Value, view: &mut JobView) {
         view.active = is(&object["status"], "Ready");
         view.pods_ready = view.active;
