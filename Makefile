@@ -49,7 +49,7 @@ test: control-plane ## Run all tests, including those on a real control plane; t
 soak: day fresh exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
 
 day: control-plane ## Play a long and bad day, and prove from etcd's history that nothing was lost or bypassed (SOAK_JOBS, SOAK_MINUTES, SOAK_SEED, SOAK_SCALE, SOAK_USERS, SOAK_PAUSES)
-	SLUICE_BIN=$(TARGET)/debug/sluice SOAK_JOBS=$(SOAK_JOBS) SOAK_MINUTES=$(SOAK_MINUTES) SOAK_SEED=$(SOAK_SEED) SOAK_SCALE=$(SOAK_SCALE) SOAK_USERS=$(SOAK_USERS) SOAK_PAUSES=$(SOAK_PAUSES) \
+	GOMEMLIMIT=6GiB SLUICE_BIN=$(TARGET)/debug/sluice SOAK_JOBS=$(SOAK_JOBS) SOAK_MINUTES=$(SOAK_MINUTES) SOAK_SEED=$(SOAK_SEED) SOAK_SCALE=$(SOAK_SCALE) SOAK_USERS=$(SOAK_USERS) SOAK_PAUSES=$(SOAK_PAUSES) \
 		cargo test --locked --package sluice-tests --test faults soak:: -- --nocapture
 
 fresh: ## Play worlds with fresh seeds on bad days for FRESH_SECONDS

@@ -13,9 +13,13 @@ fn flag(name: &str, path: &Path) -> String {
 }
 
 /// One of the plane's programs. They live for minutes in a few hundred MiB, so their garbage is collected less often than Go does by itself.
+/// A day of thousands of jobs needs more, and gives its own GOMEMLIMIT.
 pub(crate) fn program(tool: Tool) -> Result<Command> {
     let mut command = Command::new(assets::path(tool)?);
-    command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
+    command.env("GOGC", "400");
+    if std::env::var_os("GOMEMLIMIT").is_none() {
+        command.env("GOMEMLIMIT", "1GiB");
+    }
     Ok(command)
 }
 
