@@ -66,6 +66,8 @@ pub struct JobPodSet {
     pub template: Option<Arc<PodTemplateSpec>>,
     /// A stable hash of `initContainers` and `containers`: what 6.20 compares besides counts and tolerations.
     pub containers_hash: u64,
+    /// The same of these pods in the part that plays the pod set, where its controller makes them otherwise there.
+    pub part_hash: Option<u64>,
     /// What admission may change in the template, as it is now.
     pub scheduling: PodScheduling,
     /// Which parents of the patched fields exist in the object, for JSON patches.
@@ -183,6 +185,8 @@ pub struct JobView {
     pub reclaimable: Vec<(String, i32)>,
     /// The pod sets, in the job's order; at most 18.
     pub pod_sets: Vec<JobPodSet>,
+    /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]).
+    pub part_names: Vec<String>,
     /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
     pub skipped: bool,
     /// Whether its controller does not let it run as it is, so that no quota is of use to it; none where a kind knows no such state.

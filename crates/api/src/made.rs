@@ -20,10 +20,9 @@ impl JobView {
     /// The pod sets that another job plays, if it may be one that this one's controller made, by kind and name. An owner reference alone
     /// proves nothing: users write them, too.
     pub fn made(&self, child: &Self) -> Option<&[JobPodSet]> {
-        let mut parts = self.job.kind.integration().parts.iter();
-        let parts = parts.find(|parts| parts.framework == child.job.kind.framework())?;
-        let rest = child.job.name.strip_prefix(&*self.job.name)?;
-        let own = || rest.strip_prefix('-').filter(|own| !own.is_empty());
+        let parts = self.job.kind.parts_of(child.job.kind)?;
+        let rest = || child.job.name.strip_prefix(&*self.job.name);
+        let own = || rest()?.strip_prefix('-').filter(|own| !own.is_empty());
         match parts.names {
             PartNames::Numbered => {
                 let (replicated_job, index) = own()?.rsplit_once('-')?;
@@ -32,9 +31,22 @@ impl JobView {
                 (index < i64::from(set.count)).then_some(slice::from_ref(set))
             }
             PartNames::PodSet => self.pod_set(own()?).map(slice::from_ref),
-            PartNames::Job(name) => self.pod_set(name).filter(|_| rest.is_empty()).map(slice::from_ref),
-            PartNames::Generated => own().map(|_| &*self.pod_sets),
+            PartNames::Job(name) => self.pod_set(name).filter(|_| rest() == Some("")).map(slice::from_ref),
+            PartNames::Generated => {
+                self.part_names.iter().any(|name| **name == *child.job.name).then_some(&*self.pod_sets)
+            }
         }
+    }
+
+    /// Whether a part that plays pod sets of this job, by their names, has more pods than they, or other ones.
+    pub fn is_exceeded_by(&self, part: &Self) -> bool {
+        let own = |theirs: &JobPodSet| {
+            self.pod_set(&theirs.name).is_some_and(|set| {
+                let hash = set.part_hash.unwrap_or(set.containers_hash);
+                theirs.count <= set.count && theirs.containers_hash == hash
+            })
+        };
+        self.job.kind.names_parts_of(part.job.kind) && !part.pod_sets.iter().all(own)
     }
 
     fn pod_set(&self, name: &str) -> Option<&JobPodSet> {

@@ -156,6 +156,8 @@ pub(crate) struct JobEntry {
     pub reported: Option<String>,
     /// What the pending checks said when that was last reported.
     pub reported_checks: String,
+    /// Whether the status of the job that controls it has named it. It stays that job's part when another takes its place there.
+    pub named: bool,
     /// What its own controller has shown of having seen its last start and stop.
     pub seen: SeenByController,
 }
@@ -324,6 +326,7 @@ impl World {
                 stop_failed: false,
                 reported: None,
                 reported_checks: String::new(),
+                named: false,
                 seen: SeenByController::default(),
             };
             self.jobs.insert(key, entry);

@@ -70,6 +70,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         reclaimable: Vec::new(),
         pod_sets: Vec::new(),
         skipped: false,
+        part_names: Vec::new(),
         on_hold: None,
         invalid: None,
     }
@@ -133,6 +134,7 @@ pub(crate) fn pod_set(
         min_count: None,
         template: Some(Arc::new(typed)),
         containers_hash,
+        part_hash: None,
         scheduling,
         has_template_metadata: template["metadata"].is_object(),
         unwritten: None,

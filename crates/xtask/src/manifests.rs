@@ -116,7 +116,7 @@ fn integrations() -> String {
         let name = kind.kind().to_lowercase();
         let parts: Vec<_> = parts.iter().map(|parts| parts.framework).collect();
         let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
-        let changes = *resumes_parts_as_made || *leaves_parts;
+        let changes = *resumes_parts_as_made || *leaves_parts || kind.names_parts();
         let more = format!("parts: {parts:?}, changesParts: {changes}, confirmsStops: {confirms_stops}");
         text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
     }

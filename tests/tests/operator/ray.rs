@@ -289,3 +289,33 @@ async fn a_rayjob_gets_another_cluster_for_another_flavor_and_ends() {
 async fn a_rayservice_takes_its_clusters_along() {
     whole_life("rayservice", JobKind::RAY_SERVICE).await;
 }
+
+#[tokio::test]
+async fn a_cluster_that_a_user_makes_in_the_name_of_a_rayjob_waits_for_quota_of_its_own() {
+    let place = place("ray-forged", [NEEDS, 0]).await;
+    let [old, _] = flavors("ray-forged");
+    let bench = Bench { place: &place, kind: JobKind::RAY_JOB };
+    bench.make("first").await;
+    bench.wait_until_it_runs_on("first", &old).await;
+    let owner = bench.get("first").await;
+    let mut forged = object(JobKind::RAY_CLUSTER, "first-forged");
+    let reference = json!([{
+        "apiVersion": "ray.io/v1", "kind": "RayJob", "name": "first", "uid": owner["metadata"]["uid"], "controller": true,
+    }]);
+    forged.metadata.owner_references = Some(serde_json::from_value(reference).unwrap());
+    let clusters = bench.api_of(JobKind::RAY_CLUSTER);
+    let made = clusters.create(&PostParams::default(), &forged).await.unwrap();
+    assert_eq!(made.data["spec"]["suspend"], true);
+    let run = Patch::Merge(json!({"spec": {"suspend": false}}));
+    clusters.patch("first-forged", &PatchParams::default(), &run).await.unwrap();
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    eventually("the forged cluster to be suspended", DEADLINE, || async {
+        let forged = clusters.get("first-forged").await?;
+        Ok(progress(forged.data["spec"]["suspend"] == true, forged.data["spec"]["suspend"].to_string()))
+    })
+    .await
+    .unwrap();
+    bench.delete("first").await;
+    clusters.delete("first-forged", &DeleteParams::background()).await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}

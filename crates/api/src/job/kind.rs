@@ -22,7 +22,7 @@ pub enum PartNames {
     PodSet,
     /// As the job itself: it plays the pod set of this name.
     Job(&'static str),
-    /// `<job>-` and what its controller thinks of: it plays several pod sets of the job.
+    /// What its controller thinks of, and writes into the job's status before it makes it: it plays several pod sets of the job.
     Generated,
 }
 
@@ -54,8 +54,7 @@ pub struct Integration {
     pub parts: &'static [Parts],
     /// Whether its controller lets parts that it made before a start run as they are, whatever the job's templates say by then.
     pub resumes_parts_as_made: bool,
-    /// Whether its controller lets a part that runs go on when the job is stopped, and a part that waits wait on when it is started. Both are up
-    /// to Sluice then: it stops the one, and removes the other, which is made anew.
+    /// Whether its controller lets a part that runs go on when the job is stopped: Sluice stops it then.
     pub leaves_parts: bool,
     /// Where only parts of the managed kinds are watched: the label that every part has.
     pub part_label: Option<&'static str>,
@@ -361,6 +360,21 @@ impl JobKind {
     /// The kinds of the jobs that its controller makes.
     pub fn parts(self) -> impl Iterator<Item = Self> {
         self.0.parts.iter().filter_map(|parts| Self::named(parts.framework))
+    }
+
+    /// What its controller makes of this kind.
+    pub fn parts_of(self, kind: Self) -> Option<&'static Parts> {
+        self.0.parts.iter().find(|parts| parts.framework == kind.framework())
+    }
+
+    /// Whether its controller writes the names of what it makes of this kind into the job's status.
+    pub fn names_parts_of(self, kind: Self) -> bool {
+        self.parts_of(kind).is_some_and(|parts| matches!(parts.names, PartNames::Generated))
+    }
+
+    /// Whether its controller writes the names of any jobs that it makes into the job's status.
+    pub fn names_parts(self) -> bool {
+        self.0.parts.iter().any(|parts| matches!(parts.names, PartNames::Generated))
     }
 
     /// Whether its controller makes jobs.

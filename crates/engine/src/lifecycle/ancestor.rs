@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::config::selector_matches;
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::{JobKind, JobPodSet, JobView};
 
 use super::workload::later;
 use crate::effect::{Purpose, Write};
@@ -39,8 +39,13 @@ pub(super) enum Standing {
     Unmanaged,
     /// The job has a Workload of its own.
     Own,
-    /// It runs on the Workload of this job above it.
-    Part(JobKey),
+    /// It runs on the Workload of the job above it.
+    Part {
+        /// That job.
+        of: JobKey,
+        /// Until then, unless its controller names it before; [`Timestamp::MAX`] if that is no question.
+        until: Timestamp,
+    },
     /// Its owner may yet be seen, until then.
     Unverified(Timestamp),
     /// It has more owners than are looked at.
@@ -55,8 +60,9 @@ impl Engine {
             Ancestor::None => alone(),
             Ancestor::Managed(above) => {
                 // A job that asks for a queue itself is a part only of one that makes such jobs.
-                let own = self.manages_itself(view) && !self.is_made(view);
-                if own { Standing::Own } else { Standing::Part(above) }
+                let until =
+                    if self.manages_itself(view) { self.part_until(view) } else { Some(Timestamp::MAX) };
+                until.map_or(Standing::Own, |until| Standing::Part { of: above, until })
             }
             Ancestor::Unknown => {
                 let until = later(view.created, OWNER_WAIT_SECONDS);
@@ -80,10 +86,34 @@ impl Engine {
         selector_matches(wanted, &namespace.metadata.labels.clone().unwrap_or_default())
     }
 
-    /// Whether the job that controls this one makes such jobs.
-    fn is_made(&self, view: &JobView) -> bool {
-        let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
-        parent.is_some_and(|parent| parent.view.made(view).is_some())
+    /// Until when a job passes for a part of the one that controls it: for good if that one makes such jobs. Where its status is to name them,
+    /// that may be seen a little later than the job itself.
+    fn part_until(&self, view: &JobView) -> Option<Timestamp> {
+        let above = &self.world.jobs.get(self.parent(view)?)?.view;
+        if self.made(above, view).is_some() {
+            return Some(Timestamp::MAX);
+        }
+        // As it was made: it runs only if that was in order.
+        let unchanged = view.generation <= 1 && above.job.kind.names_parts_of(view.job.kind);
+        let until = later(view.created, OWNER_WAIT_SECONDS);
+        (unchanged && until > self.now).then_some(until)
+    }
+
+    /// The pod sets of the job `above` that a job which it controls plays.
+    pub(super) fn made<'a>(&self, above: &'a JobView, part: &JobView) -> Option<&'a [JobPodSet]> {
+        let named = || self.world.jobs.get(&JobKey::of(&part.job)).is_some_and(|entry| entry.named);
+        above.made(part).or_else(|| named().then_some(&above.pod_sets[..]))
+    }
+
+    /// Remembers that the status of the job that controls this one has named it.
+    pub(super) fn remember_name(&mut self, key: &JobKey, view: &JobView) {
+        let above = self.parent(view).and_then(|key| self.world.jobs.get(key));
+        let named = above.is_some_and(|above| {
+            above.view.job.kind.names_parts_of(view.job.kind) && above.view.made(view).is_some()
+        });
+        if named && let Some(entry) = self.world.jobs.get_mut(key) {
+            entry.named = true;
+        }
     }
 
     /// The managed job above a job, if there is one. One that was made by a managed job itself has no Workload: that one has.
@@ -105,7 +135,7 @@ impl Engine {
             };
             if self.manages_itself(above) {
                 found = Some(key);
-                if !self.is_made(above) {
+                if self.part_until(above).is_none() {
                     return none(found);
                 }
             }
@@ -125,6 +155,8 @@ impl Engine {
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up =
             parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.has_parts());
+        // One with more pods than the job above has quota for is none that its controller made.
+        let admitted = admitted && !parent.is_some_and(|parent| parent.view.is_exceeded_by(view));
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
             for workload in self.world.owned(&view.job.uid) {

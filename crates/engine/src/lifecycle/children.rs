@@ -8,7 +8,8 @@
 //! saw before the start, the part is stopped, and let go on with the right template.
 //!
 //! A controller that leaves its parts alone whatever becomes of their job, as that of RayServices does until another cluster serves, would let
-//! them run after a stop: they are stopped here. One that waits is removed once the job runs: what takes its place is made of the job as it is.
+//! them run after a stop: they are stopped here. A part of its own name that waits, because it was stopped so or because it was made before
+//! its name was known, is removed once the job runs: what takes its place is made of the job as it is.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ impl Engine {
         for child in children {
             let Some(entry) = self.world.jobs.get(&child) else { continue };
             let made = &entry.view;
-            let Some(sets) = view.made(made).filter(|_| made.finished.is_none()) else { continue };
+            let Some(sets) = self.made(view, made).filter(|_| made.finished.is_none()) else { continue };
             if made.deleting || entry.open.is_some() {
                 waits = true;
                 continue;
@@ -66,7 +67,9 @@ impl Engine {
 
     /// Stops the parts of a stopped job, and removes those of a started one that wait, where its controller does neither.
     pub(super) fn tend_parts(&mut self, key: &JobKey, view: &JobView) {
-        if !view.job.kind.integration().leaves_parts || view.deleting || view.finished.is_some() {
+        let leaves_parts = view.job.kind.integration().leaves_parts;
+        let skipped = if view.suspended { !leaves_parts } else { !view.job.kind.names_parts() };
+        if skipped || view.deleting || view.finished.is_some() {
             return;
         }
         let children = self.world.children.get(&view.job.uid).into_iter().flatten();
@@ -75,7 +78,7 @@ impl Engine {
             let Some(entry) = self.world.jobs.get(&child) else { continue };
             let part = Arc::clone(&entry.view);
             let over = part.deleting || part.finished.is_some() || entry.open.is_some();
-            if over || part.suspended == view.suspended || view.made(&part).is_none() {
+            if over || part.suspended == view.suspended || self.made(view, &part).is_none() {
                 continue;
             }
             if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {

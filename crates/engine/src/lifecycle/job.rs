@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
@@ -49,7 +50,7 @@ impl Engine {
         let managed = match &standing {
             Standing::Own => true,
             Standing::Unverified(_) | Standing::TooDeep => self.manages_itself(&view),
-            Standing::Part(_) | Standing::Unmanaged => false,
+            Standing::Part { .. } | Standing::Unmanaged => false,
         };
         // A managed job that is not admitted does not run: this stands before everything that may be wrong with it.
         if managed && self.runs_unadmitted(&view) {
@@ -71,7 +72,13 @@ impl Engine {
         match standing {
             Standing::Own => {}
             Standing::Unmanaged => return self.remove_former_workloads(key, &view),
-            Standing::Part(ancestor) => return self.hold_child(key, &view, &ancestor),
+            Standing::Part { of, until } => {
+                self.remember_name(key, &view);
+                if until < Timestamp::MAX {
+                    self.wake_at(until, Alarm::Job(key.clone()));
+                }
+                return self.hold_child(key, &view, &of);
+            }
             Standing::Unverified(until) => return self.wait_for_owner(key, until),
             Standing::TooDeep => {
                 let note =

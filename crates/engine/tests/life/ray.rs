@@ -53,8 +53,19 @@ fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) -> Job
     part
 }
 
-/// Makes it, and has KubeRay let it run.
+/// Makes it, and has KubeRay let it run. KubeRay writes the name of a cluster that it is about to make into the status of its job.
 fn add(c: &mut Cluster, view: JobView) {
+    let name = view.job.name.to_string();
+    if let Some(above) = view.controller.as_ref().map(|above| above.name.clone())
+        && view.job.kind == JobKind::RAY_CLUSTER
+    {
+        c.api.edit_job(&above, |job| job.view.part_names.push(name.clone()));
+    }
+    add_unnamed(c, view);
+}
+
+/// Makes it, and has it run, without a word of it in any status.
+fn add_unnamed(c: &mut Cluster, view: JobView) {
     let name = view.job.name.to_string();
     c.api.add_job(view);
     c.api.edit_job(&name, |job| job.started_by_user = true);
@@ -202,4 +213,91 @@ fn what_has_no_pods_of_its_own_is_left_alone() {
     (selects.skipped, selects.suspended) = (true, false);
     add(&mut c, selects);
     assert!(!c.api.job("selects").view.suspended && c.api.workloads().is_empty());
+}
+
+/// A RayJob that runs.
+fn running(c: &mut Cluster) {
+    c.api.add_job(ray(JobKind::RAY_JOB, "train"));
+    c.settle();
+    assert!(!c.api.job("train").view.suspended);
+}
+
+fn is_suspended(c: &Cluster, name: &str) -> bool {
+    c.api.job(name).view.suspended
+}
+
+#[test]
+fn a_cluster_that_the_status_of_its_job_does_not_name_needs_quota_of_its_own() {
+    let mut c = bed(["3", "0"]);
+    running(&mut c);
+    let real = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
+    add(&mut c, real);
+    // The status may be seen later than the cluster that it names.
+    let forged = made(&c, "train", JobKind::RAY_CLUSTER, "train-d3e4f", "lq");
+    let mut unsuspended = forged.clone();
+    (unsuspended.job.name, unsuspended.generation) = ("train-g5h6i".into(), 2);
+    add_unnamed(&mut c, forged);
+    assert!(!is_suspended(&c, "train-d3e4f"));
+    // But what its user changed since it was made is none that KubeRay just made.
+    add_unnamed(&mut c, unsuspended);
+    assert!(is_suspended(&c, "train-g5h6i"));
+    c.advance(11);
+    assert!(is_suspended(&c, "train-d3e4f") && !is_suspended(&c, "train-a1b2c"));
+    assert_eq!(c.api.workloads().len(), 3, "both are queued by themselves");
+    assert_eq!(condition(&c.workload("train-d3e4f"), "QuotaReserved"), "False");
+}
+
+#[test]
+fn a_cluster_that_is_named_late_or_no_longer_is_a_part_all_the_same() {
+    let mut c = bed(["2", "0"]);
+    running(&mut c);
+    let late = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
+    add_unnamed(&mut c, late);
+    c.api.edit_job("train", |job| job.view.part_names = vec!["train-a1b2c".to_owned()]);
+    c.advance(60);
+    assert!(!is_suspended(&c, "train-a1b2c"));
+    // Another took its place, and it is to serve for a while yet.
+    c.api.edit_job("train", |job| job.view.part_names = vec!["train-d3e4f".to_owned()]);
+    c.api.edit_job("train-a1b2c", |job| job.view.generation = 2);
+    c.advance(60);
+    assert!(!is_suspended(&c, "train-a1b2c"));
+    assert_eq!(c.api.workloads().len(), 1);
+}
+
+#[test]
+fn a_cluster_that_was_suspended_before_its_name_was_known_is_made_anew() {
+    let mut c = bed(["2", "0"]);
+    running(&mut c);
+    let mut early = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
+    (early.suspended, early.active) = (true, false);
+    add_unnamed(&mut c, early);
+    assert!(deleted(&c).is_empty());
+    c.api.edit_job("train", |job| job.view.part_names = vec!["train-a1b2c".to_owned()]);
+    c.settle();
+    assert_eq!(deleted(&c), ["train-a1b2c"]);
+    assert_eq!(c.api.workloads().len(), 1);
+}
+
+#[test]
+fn a_cluster_with_more_or_other_pods_than_its_job_does_not_run_on_its_quota() {
+    let changes: [fn(&mut JobView); 3] = [
+        |part| part.pod_sets[1].count += 1,
+        |part| part.pod_sets[1] = pod_set("workers", 1, "64"),
+        |part| part.pod_sets.push(pod_set("more", 1, "1")),
+    ];
+    for (case, change) in changes.into_iter().enumerate() {
+        let mut c = bed(["2", "0"]);
+        running(&mut c);
+        let mut larger = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
+        change(&mut larger);
+        add(&mut c, larger);
+        assert!(is_suspended(&c, "train-a1b2c"), "case {case}");
+    }
+    // Fewer are none of more.
+    let mut c = bed(["2", "0"]);
+    running(&mut c);
+    let mut smaller = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
+    smaller.pod_sets.pop();
+    add(&mut c, smaller);
+    assert!(!is_suspended(&c, "train-a1b2c"));
 }

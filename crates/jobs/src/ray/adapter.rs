@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 
-use super::cluster::{Cluster, Group};
+use super::cluster::{Cluster, Group, HEAD};
 use super::rules;
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at, path_of};
 use crate::object;
@@ -230,6 +230,10 @@ impl Ray {
                     .as_ref()
                     .filter(|default| !group.written || is_default(&group.template, default))
                     .map(|default| Arc::new(default.clone()));
+            } else if cluster.submits_from_head && group.name == HEAD {
+                // Its cluster does not say that the head submits, too.
+                let head = Cluster { submits_from_head: false, ..cluster }.head();
+                pod_set.part_hash = Some(object::pod_set(HEAD, 1, &head, &path, &[])?.containers_hash);
             }
             Ok(pod_set)
         };

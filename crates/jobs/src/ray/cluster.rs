@@ -75,7 +75,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// The template of the head's pod, with the containers that KubeRay adds, and with room for the Job that cleans Redis up after it.
-    fn head(self) -> Cow<'a, Value> {
+    pub fn head(self) -> Cow<'a, Value> {
         let template = &self.spec["headGroupSpec"]["template"];
         let cleans_up = self.is_fault_tolerant();
         if !(self.scales_itself() || cleans_up || self.submits_from_head) {

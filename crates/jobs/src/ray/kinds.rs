@@ -46,6 +46,11 @@ fn is(status: &Value, type_: &str) -> bool {
     condition(status, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
+/// A name in a status, if there is one.
+fn name(value: &Value) -> Option<String> {
+    value.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 /// What only a RayCluster has.
 struct Cluster;
 
@@ -101,6 +106,7 @@ impl Variant for Job {
         view.active = !matches!(state, "" | SUSPENDED | VALIDATION_FAILED) && view.finished.is_none();
         view.pods_ready = object["status"]["rayClusterStatus"]["state"] == READY;
         view.on_hold = Some(state == VALIDATION_FAILED);
+        view.part_names.extend(name(&object["status"]["rayClusterName"]));
     }
 
     fn finished(&self, object: &Value) -> Option<JobFinished> {
@@ -193,6 +199,8 @@ impl Variant for Service {
     fn read(&self, object: &Value, view: &mut JobView) {
         view.active = is(&object["status"], "Ready");
         view.pods_ready = view.active;
+        let clusters = ["activeServiceStatus", "pendingServiceStatus"].map(|of| &object["status"][of]);
+        view.part_names.extend(clusters.into_iter().filter_map(|cluster| name(&cluster["rayClusterName"])));
     }
 
     fn status(&self, _object: &Value, state: State) -> Value {

@@ -327,3 +327,41 @@ pub fn originals(view: &JobView) -> Vec<PodSetInfo> {
     };
     view.pod_sets.iter().map(info).collect()
 }
+
+#[test]
+fn the_clusters_that_a_status_names_are_known() {
+    let names = |kind, status| with_status(kind, status).part_names;
+    assert_eq!(names(JobKind::RAY_JOB, json!({"rayClusterName": "train-a1b2c"})), ["train-a1b2c"]);
+    assert!(names(JobKind::RAY_JOB, json!({"rayClusterName": ""})).is_empty());
+    let status = json!({
+        "activeServiceStatus": {"rayClusterName": "svc-a1b2c"},
+        "pendingServiceStatus": {"rayClusterName": "svc-d3e4f"},
+    });
+    assert_eq!(names(JobKind::RAY_SERVICE, status), ["svc-a1b2c", "svc-d3e4f"]);
+    assert!(names(JobKind::RAY_SERVICE, json!({"pendingServiceStatus": {}})).is_empty());
+    assert!(names(JobKind::RAY_CLUSTER, json!({"rayClusterName": "a"})).is_empty());
+}
+
+#[test]
+fn a_cluster_made_of_the_spec_of_its_job_has_no_more_pods_than_that() {
+    for mode in ["K8sJobMode", "HTTPMode", "SidecarMode"] {
+        for redis in [false, true] {
+            let mut job = ray(JobKind::RAY_JOB);
+            job["spec"]["submissionMode"] = json!(mode);
+            let mut cluster = ray(JobKind::RAY_CLUSTER);
+            if redis {
+                job["metadata"]["annotations"] = json!({"ray.io/ft-enabled": "true"});
+                cluster["metadata"]["annotations"] = job["metadata"]["annotations"].clone();
+            }
+            cluster["spec"] = job["spec"]["rayClusterSpec"].clone();
+            let above = observe(JobKind::RAY_JOB, &job);
+            assert!(!above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &cluster)), "{mode}");
+            let mut larger = cluster.clone();
+            larger["spec"]["workerGroupSpecs"][1]["replicas"] = json!(4);
+            assert!(above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &larger)), "{mode}");
+            let head = "/spec/headGroupSpec/template/spec/containers/0/resources/requests/cpu";
+            *cluster.pointer_mut(head).unwrap() = json!("64");
+            assert!(above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &cluster)), "{mode}");
+        }
+    }
+}

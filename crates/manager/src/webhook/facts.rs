@@ -30,6 +30,8 @@ pub struct Owner {
     pub uid: Arc<str>,
     /// Whether it has a queue name: then its child Jobs are its to start and stop.
     pub queued: bool,
+    /// The parts that its status names, where its controller thinks of their names.
+    pub part_names: Vec<String>,
 }
 
 /// The current facts. They are changed where they are: what an event costs does not depend on how many there are.
@@ -112,6 +114,7 @@ impl Facts {
                 let owner = Owner {
                     uid: Arc::clone(&view.job.uid),
                     queued: view.queue_name.is_some() && !view.skipped,
+                    part_names: view.part_names.clone(),
                 };
                 self.owners.get(&key) != Some(&owner) && {
                     self.owners.insert(key, owner);

@@ -76,7 +76,7 @@ impl Reviewers {
             namespace_labels: facts.namespaces.get(&request.namespace).unwrap_or(&none),
             default_local_queue: facts.default_queues.contains(&request.namespace),
             default_priority_class: facts.default_priority_class,
-            managed_owner: self.has_managed_owner(&request, &facts),
+            managed_owner: self.has_managed_owner(kind, &request, &facts),
             gates: self.gates,
         };
         let verdict = match hook {
@@ -101,14 +101,18 @@ impl Reviewers {
     }
 
     /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
-    /// until it is, the job is one like any other, and its real owner lets it run.
-    fn has_managed_owner(&self, request: &Request, facts: &Facts) -> bool {
+    /// until it is, the job is one like any other, and its real owner lets it run, or makes it anew.
+    fn has_managed_owner(&self, kind: JobKind, request: &Request, facts: &Facts) -> bool {
         // Only kinds with parts make jobs.
-        let kind = owner_kind(&request.object);
-        let kind = kind.filter(|kind| self.kinds.contains(kind) && kind.has_parts());
-        let (Some(kind), Some((name, uid))) = (kind, controller(&request.object)) else { return false };
-        let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
+        let above = owner_kind(&request.object);
+        let above = above.filter(|kind| self.kinds.contains(kind) && kind.has_parts());
+        let (Some(above), Some((name, uid))) = (above, controller(&request.object)) else { return false };
+        let owner = facts.owners.get(&(above, request.namespace.clone(), name.to_owned()));
         let Some(owner) = owner.filter(|owner| *owner.uid == *uid) else { return false };
+        let own = request.object["metadata"]["name"].as_str();
+        if above.names_parts_of(kind) && !owner.part_names.iter().any(|name| Some(&**name) == own) {
+            return false;
+        }
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
             && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
@@ -248,6 +252,31 @@ mod tests {
         assert!(patched(Some("plain")));
         // What only claims to have an owner is a job like any other.
         assert!(patched(Some("made-anew")) && patched(Some("made-up")));
+    }
+
+    #[test]
+    fn a_cluster_that_the_status_of_its_job_does_not_name_is_suspended() {
+        let facts = Arc::new(FactStore::default());
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                    integrations: {frameworks: [ray.io/raycluster, ray.io/rayjob]}\n";
+        let reviewers = Reviewers::new(&Configuration::parse(text).unwrap().0, Arc::clone(&facts));
+        let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
+        let owner = json!({"metadata": {"name": "train", "namespace": "ns", "uid": "u", "labels": labels},
+            "spec": {}, "status": {"rayClusterName": "train-a1b2c"}});
+        let owner = sluice_jobs::observe(JobKind::RAY_JOB, &owner);
+        facts.note(&Input::Applied(Object::Job(Box::new(owner))));
+        let patched = |name: &str| {
+            let cluster = json!({
+                "apiVersion": "ray.io/v1", "kind": "RayCluster",
+                "metadata": {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": [
+                    {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "train", "uid": "u", "controller": true},
+                ]},
+                "spec": {"headGroupSpec": {"template": {"spec": {"containers": []}}}},
+            });
+            post(&reviewers, "/mutate-ray-io-v1-raycluster", &cluster)["response"]["patch"].is_string()
+        };
+        assert!(!patched("train-a1b2c"));
+        assert!(patched("train-d3e4f"));
     }
 
     #[test]
