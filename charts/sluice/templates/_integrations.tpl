@@ -13,6 +13,7 @@ kubeflow.org/xgboostjob: {name: xgboostjob, group: kubeflow.org, version: v1, re
 ray.io/raycluster: {name: raycluster, group: ray.io, version: v1, resource: rayclusters, parts: [], changesParts: false, confirmsStops: false}
 ray.io/rayjob: {name: rayjob, group: ray.io, version: v1, resource: rayjobs, parts: ["ray.io/raycluster", "batch/job"], changesParts: false, confirmsStops: false}
 ray.io/rayservice: {name: rayservice, group: ray.io, version: v1, resource: rayservices, parts: ["ray.io/raycluster"], changesParts: true, confirmsStops: false}
+workload.codeflare.dev/appwrapper: {name: appwrapper, group: workload.codeflare.dev, version: v1beta2, resource: appwrappers, parts: [], changesParts: false, confirmsStops: false}
 {{- end }}
 
 {{/* The frameworks of Kueue that are not built. */}}
@@ -23,5 +24,4 @@ pod: {group: "", resource: pods}
 sparkoperator.k8s.io/sparkapplication: {group: sparkoperator.k8s.io, resource: sparkapplications}
 statefulset: {group: apps, resource: statefulsets}
 trainer.kubeflow.org/trainjob: {group: trainer.kubeflow.org, resource: trainjobs}
-workload.codeflare.dev/appwrapper: {group: workload.codeflare.dev, resource: appwrappers}
 {{- end }}

@@ -78,6 +78,23 @@ pub struct JobPodSet {
     pub exclusive_topology: Option<ExclusiveTopology>,
     /// How its pods are numbered, and what its template asks of the topology: `topologyRequest` of the Workload's pod set.
     pub topology_request: Option<Box<PodSetTopologyRequest>>,
+    /// Where the job wraps other objects: the one that has the pods.
+    pub wrapped: Option<Arc<Wrapped>>,
+}
+
+/// An object that a job wraps: the job's controller makes it at each start, and deletes it at each stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrapped {
+    /// Its place among those that the job wraps.
+    pub index: usize,
+    /// `group/version`.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name, or with what its name begins.
+    pub name: String,
+    /// Whether the API server makes the rest of its name.
+    pub generates_name: bool,
 }
 
 /// `alpha.jobset.sigs.k8s.io/exclusive-topology`: each replica has a group of nodes to itself.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::slice;
 
-use crate::job::{JobPodSet, JobView, PartNames, PodSetInfo};
+use crate::job::{JobKind, JobPodSet, JobView, PartNames, PodSetInfo};
 use crate::labels;
 
 /// What controllers add to the templates of the jobs that they make, and of those that they look after.
@@ -51,6 +51,19 @@ impl JobView {
 
     fn pod_set(&self, name: &str) -> Option<&JobPodSet> {
         self.pod_sets.iter().find(|set| set.name == name)
+    }
+
+    /// Whether another job is an object that this one wraps, by kind and name.
+    pub fn wraps(&self, child: &Self) -> bool {
+        let wrapped = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
+        wrapped.into_iter().any(|object| {
+            let named = if object.generates_name {
+                child.job.name.starts_with(&object.name)
+            } else {
+                *child.job.name == *object.name
+            };
+            named && JobKind::from_owner(&object.api_version, &object.kind) == Some(child.job.kind)
+        })
     }
 
     /// Whether the template of this job, which a controller made of a pod set, lacks anything that admission adds.

@@ -9,7 +9,7 @@ use sha1::{Digest, Sha1};
 
 pub use containers::{containers_hash, dedupe_env};
 pub use role::role_hash;
-pub use syntax::{dns1123_subdomain_error, label_value_error, qualified_name_error};
+pub use syntax::{dns1123_label_error, dns1123_subdomain_error, label_value_error, qualified_name_error};
 pub use templates::{scheduling_hash, template_hash};
 
 /// Longest name of a Workload.

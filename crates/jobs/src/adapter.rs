@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 
-use crate::object::finished;
+use crate::object::{self, finished};
 use crate::patch::{Patch, Step};
 use crate::review::{Context, Meta, Violations};
 use crate::scheduling::StartError;
@@ -18,7 +18,7 @@ pub struct PodGroup<'a> {
     pub name: Cow<'a, str>,
     /// Where its template is: a JSON pointer.
     pub pointer: String,
-    /// The pod template. Where the object does not say all of it, with what its controller adds.
+    /// The pod template. Where the object does not say all of it, with what its controller adds; where what admission adds is beside it, with that.
     pub template: Cow<'a, Value>,
     /// How many parts the job's controller makes of it, each of which has the pods; 1 for a kind without parts.
     pub replicas: i32,
@@ -126,6 +126,11 @@ pub(crate) trait Adapter: Sync {
     /// For so many seconds it may run at most, by its own spec.
     fn deadline_seconds(&self, _object: &Value) -> Option<i64> {
         None
+    }
+
+    /// From when to when it ran, if it succeeded and says so.
+    fn ran(&self, object: &Value) -> Option<(Timestamp, Timestamp)> {
+        object::ran(&object["status"], self.kind().integration().succeeded)
     }
 
     /// The merge patch that lowers its number of pods, where its user can do that.

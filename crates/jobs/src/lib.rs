@@ -15,6 +15,7 @@
 
 mod adapter;
 mod affinity;
+mod appwrapper;
 mod job;
 mod jobset;
 mod object;
@@ -90,6 +91,11 @@ pub fn pod_groups(kind: JobKind, object: &Value) -> Vec<PodGroup<'_>> {
 /// The status that the kind's controller writes for an object in this state.
 pub fn status(kind: JobKind, object: &Value, state: State) -> Value {
     registry::of(kind).status(object, state)
+}
+
+/// From when to when the job of an object ran, if it succeeded and says so.
+pub fn ran(kind: JobKind, object: &Value) -> Option<(Timestamp, Timestamp)> {
+    registry::of(kind).ran(object)
 }
 
 /// For so many seconds a job may run at most, by its own spec.

@@ -140,6 +140,7 @@ pub(crate) fn pod_set(
         unwritten: None,
         exclusive_topology: None,
         topology_request: None,
+        wrapped: None,
     })
 }
 
@@ -154,6 +155,21 @@ pub(crate) fn finished(status: &Value, success: &str, failure: &str) -> Option<J
             message: condition["message"].as_str().unwrap_or_default().to_owned(),
         })
     })
+}
+
+/// From when to when a job ran whose condition `success` is true. One that does not say when it was started has a condition that does, which
+/// was true while it was suspended.
+pub(crate) fn ran(status: &Value, success: &str) -> Option<(Timestamp, Timestamp)> {
+    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
+    let conditions = status["conditions"].as_array()?;
+    let is = |type_: &str, value: &str| {
+        let found = conditions.iter().find(|one| one["type"] == type_ && one["status"] == value);
+        found.map(|one| &one["lastTransitionTime"])
+    };
+    let done = is(success, "True")?;
+    let ended = time(&status["completionTime"]).or_else(|| time(done))?;
+    let started = time(&status["startTime"]).or_else(|| time(is("Suspended", "False")?))?;
+    Some((started, ended))
 }
 
 /// The list with the one condition that says that a job ended.

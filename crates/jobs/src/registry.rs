@@ -4,6 +4,7 @@ use serde_json::json;
 use sluice_api::job::{JobKind, JobView};
 
 use crate::adapter::Adapter;
+use crate::appwrapper::AppWrapper;
 use crate::job::Job;
 use crate::jobset::JobSet;
 use crate::patch::{Patch, Step, nested};
@@ -23,6 +24,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &RAY_CLUSTER,
     &RAY_JOB,
     &RAY_SERVICE,
+    &AppWrapper,
 ];
 
 /// The adapter of a kind.
@@ -58,6 +60,8 @@ mod tests {
             let mut value = job.clone();
             value["spec"]["replicatedJobs"] =
                 json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
+            let wrapped = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": job["spec"]});
+            value["spec"]["components"] = json!([{"template": wrapped}]);
             for field in ["jax", "mpi", "paddle", "pytorch", "tf", "xgb"] {
                 value["spec"][format!("{field}ReplicaSpecs")] =
                     json!({"Worker": {"replicas": 2, "template": job["spec"]["template"]}});

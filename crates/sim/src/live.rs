@@ -210,6 +210,7 @@ fn is_child(object: &Value) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+    use sluice_jobs::State;
 
     #[test]
     fn what_is_over_and_what_is_played_with_its_owner_is_left_out() {
@@ -218,17 +219,16 @@ mod tests {
         assert!(is_over(Kind::Workload, &with("Finished")));
         assert!(is_over(Kind::ProvisioningRequest, &with("Failed")));
         assert!(!is_over(Kind::Workload, &with("Admitted")));
-        let kinds = [
-            (JobKind::JOB, "Complete"),
-            (JobKind::JOB_SET, "Completed"),
-            (JobKind::PYTORCH_JOB, "Succeeded"),
-        ];
-        for (kind, succeeded) in kinds {
-            for (condition, over) in [(succeeded, true), ("Failed", true), ("Suspended", false)] {
-                assert_eq!(is_over(Kind::Job(kind), &with(condition)), over, "{kind:?} {condition}");
-            }
-        }
         for kind in JobKind::ALL {
+            let at = jiff::Timestamp::UNIX_EPOCH;
+            let [succeeded, failed] = [true, false].map(|success| State::Ended { at, success });
+            let runs = State::Running { since: at, ready: true };
+            let ends = kind.integration().ends;
+            for (state, over) in [(succeeded, ends), (failed, ends), (runs, false), (State::Idle, false)] {
+                let object = json!({"status": sluice_jobs::status(kind, &json!({}), state)});
+                assert_eq!(is_over(Kind::Job(kind), &object), over, "{kind:?} {state:?}");
+            }
+            assert!(!is_over(Kind::Job(kind), &with("Suspended")), "{kind:?}");
             let owner = json!({"controller": true, "apiVersion": kind.api_version(), "kind": kind.kind()});
             assert!(is_child(&json!({"metadata": {"ownerReferences": [owner]}})), "{kind:?}");
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::Value;
 use sluice_engine::Kind;
 
@@ -29,17 +29,7 @@ impl Observed {
     /// How long a job took, if it is one that succeeded and says when it started.
     pub fn of(kind: Kind, value: &Value) -> Option<Self> {
         let Kind::Job(job) = kind else { return None };
-        let status = &value["status"];
-        let wanted = job.integration().succeeded;
-        let time = |value: &Value| text(value).parse::<Timestamp>().ok();
-        let done =
-            status["conditions"].as_array()?.iter().find(|c| c["type"] == wanted && c["status"] == "True")?;
-        let ended = time(&status["completionTime"]).or_else(|| time(&done["lastTransitionTime"]))?;
-        // A JobSet does not say when it was started: its condition does that was true while it was suspended.
-        let resumed = |c: &&Value| c["type"] == "Suspended" && c["status"] == "False";
-        let started = time(&status["startTime"]).or_else(|| {
-            status["conditions"].as_array()?.iter().find(resumed).and_then(|c| time(&c["lastTransitionTime"]))
-        })?;
+        let (started, ended) = sluice_jobs::ran(job, value)?;
         let queue = queue_of(value);
         let took = ended.duration_since(started);
         (took.is_positive() && !queue.is_empty()).then(|| Self {

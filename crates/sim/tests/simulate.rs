@@ -83,6 +83,21 @@ fn a_raycluster_makes_way_for_a_rayjob_and_does_not_end_by_itself() {
 }
 
 #[test]
+fn an_appwrapper_waits_makes_way_and_ends_with_all_that_it_wraps() {
+    let simulation = run("appwrapper.yaml");
+    let told = events(simulation.record());
+    let wanted = [
+        "admitted team-a/finetune",
+        "preempted team-a/finetune",
+        "admitted team-a/release",
+        "finished team-a/release",
+        "admitted team-a/finetune",
+        "finished team-a/finetune",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let json = |seed| {
         let (manifests, files) = example("arrivals.yaml");

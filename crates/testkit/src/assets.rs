@@ -21,9 +21,10 @@ const JOBSET_CRD: &str = "jobset-crd.yaml";
 const MPI_OPERATOR: &str = "github.com/kubeflow/mpi-operator";
 /// The Go module with the controllers of Kubeflow's other jobs.
 const TRAINING_OPERATOR: &str = "github.com/kubeflow/training-operator";
-
 /// The Go module with KubeRay.
 const RAY_OPERATOR: &str = "github.com/ray-project/kuberay/ray-operator";
+/// The Go module with the controller of AppWrappers.
+const APP_WRAPPER: &str = "github.com/project-codeflare/appwrapper";
 
 /// One program of the test bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +49,8 @@ pub enum Tool {
     KubeflowControllers,
     /// KubeRay.
     KubeRayOperator,
+    /// The controller of AppWrappers.
+    AppWrapperController,
 }
 
 /// Where a program comes from.
@@ -74,7 +77,7 @@ struct Companion {
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 10] = [
+    pub const ALL: [Tool; 11] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -85,6 +88,7 @@ impl Tool {
         Tool::JobSetController,
         Tool::KubeflowControllers,
         Tool::KubeRayOperator,
+        Tool::AppWrapperController,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -100,6 +104,7 @@ impl Tool {
             Tool::JobSetController => "jobset-controller",
             Tool::KubeflowControllers => "kubeflow-controllers",
             Tool::KubeRayOperator => "kuberay-operator",
+            Tool::AppWrapperController => "appwrapper-controller",
         }
     }
 
@@ -117,6 +122,10 @@ impl Tool {
                 Source { own: &["main.go"], ..of("kubeflow", TRAINING_OPERATOR, package) }
             }
             Tool::KubeRayOperator => of("ray", RAY_OPERATOR, RAY_OPERATOR),
+            Tool::AppWrapperController => {
+                let package = "sluice.test/control-plane/appwrapper";
+                Source { own: &["main.go"], ..of("appwrapper", APP_WRAPPER, package) }
+            }
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
     }
@@ -160,6 +169,11 @@ impl Tool {
                     ]
                 }
             }
+            Tool::AppWrapperController => &[Companion {
+                module: APP_WRAPPER,
+                source: "config/crd/bases/workload.codeflare.dev_appwrappers.yaml",
+                name: "appwrappers-crd.yaml",
+            }],
             _ => &[],
         }
     }
@@ -167,7 +181,9 @@ impl Tool {
     /// The linker flags that set the program's version; without them Kubernetes says v0.0.0 and clients mind.
     fn version_flags(self, version: &str) -> String {
         match self {
-            Tool::Etcd | Tool::KubeflowControllers | Tool::KubeRayOperator => String::new(),
+            Tool::Etcd | Tool::KubeflowControllers | Tool::KubeRayOperator | Tool::AppWrapperController => {
+                String::new()
+            }
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),
@@ -242,19 +258,11 @@ pub fn jobset_crd() -> Result<PathBuf> {
     Ok(path(Tool::JobSetController)?.with_file_name(JOBSET_CRD))
 }
 
-/// The CustomResourceDefinitions that belong to [`Tool::KubeflowControllers`]. Blocks, like [`path`].
-pub fn kubeflow_crds() -> Result<Vec<PathBuf>> {
-    companions_of(Tool::KubeflowControllers)
-}
-
-/// The CustomResourceDefinitions that belong to [`Tool::KubeRayOperator`]. Blocks, like [`path`].
-pub fn ray_crds() -> Result<Vec<PathBuf>> {
-    companions_of(Tool::KubeRayOperator)
-}
-
-fn companions_of(tool: Tool) -> Result<Vec<PathBuf>> {
+/// The CustomResourceDefinitions that belong to a program with controllers. Blocks, like [`path`].
+pub fn crds(tool: Tool) -> Result<Vec<PathBuf>> {
     let program = path(tool)?;
-    Ok(tool.companions().iter().map(|companion| program.with_file_name(companion.name)).collect())
+    let crds = tool.companions().iter();
+    Ok(crds.map(|companion| program.with_file_name(companion.name)).collect())
 }
 
 /// Makes sure that every one of `tools` is there.

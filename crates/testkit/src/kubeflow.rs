@@ -2,96 +2,53 @@
 //! CustomResourceDefinitions and webhooks, built from pinned Go modules.
 
 use std::fs;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::assets::{self, Tool};
+use crate::assets::Tool;
 use crate::certs::WEBHOOK;
+use crate::controllers::Controllers;
 use crate::plane::ControlPlane;
-use crate::plane_parts::program;
 use crate::ports::free_ports;
-use crate::process::Program;
-use crate::wait::{Progress, eventually};
+use crate::wait::Progress;
 
-/// How long it may take until it answers as a webhook.
-const START_DEADLINE: Duration = Duration::from_mins(1);
 /// The training operator's webhooks.
 const WEBHOOKS: &str = "validator.training-operator.kubeflow.org";
 
-/// The CustomResourceDefinitions of all six kinds; builds the controllers first where they are missing.
-pub async fn crds() -> Result<Vec<CustomResourceDefinition>> {
-    let paths = tokio::task::spawn_blocking(assets::kubeflow_crds)
-        .await
-        .context("building the controllers of Kubeflow's jobs")??;
-    let read = |path: &std::path::PathBuf| {
-        let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        serde_saphyr::from_str(&text).with_context(|| format!("reading {}", path.display()))
-    };
-    paths.iter().map(read).collect()
-}
-
-/// Installs the CustomResourceDefinitions and waits until they are served.
-pub async fn install_crds(client: &Client) -> Result<()> {
-    crate::crds::apply(client, &crds().await?).await
-}
-
-/// The running controllers. They are killed when this is dropped, and the webhooks with them: only MPIJobs can be made then.
-#[derive(Debug)]
-pub struct Controllers {
-    program: Program,
-}
-
-impl Controllers {
-    /// Installs the CustomResourceDefinitions and the webhooks, starts the controllers with the administrator's rights, and waits until
-    /// jobs can be made.
-    pub async fn start(plane: &ControlPlane) -> Result<Self> {
-        let client = plane.client().await?;
-        install_crds(&client).await?;
-        let folder = plane.folder().join("kubeflow");
-        fs::create_dir_all(&folder).context("making the folder of Kubeflow's controllers")?;
-        for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
-            fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
-                .context("copying the webhooks' certificate")?;
-        }
-        let port = free_ports(1)?[0];
-        let mut command = program(Tool::KubeflowControllers)?;
-        command.arg("--kubeconfig").arg(plane.kubeconfig_path());
-        command.arg("--cert-dir").arg(&folder).args(["--webhook-port", &port.to_string()]);
-        let mut controllers = Self { program: plane.spawn("kubeflow-controllers", command)? };
-        install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?)
-            .await?;
-        controllers.wait_until_they_answer(&client).await?;
-        Ok(controllers)
+/// Starts the controllers and installs their webhooks, and waits until jobs can be made. When they end, only MPIJobs can be made.
+pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
+    let folder = plane.folder().join("kubeflow");
+    fs::create_dir_all(&folder).context("making the folder of Kubeflow's controllers")?;
+    for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
+        fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
+            .context("copying the webhooks' certificate")?;
     }
+    let port = free_ports(1)?[0];
+    let (folder, given) = (folder.display().to_string(), port.to_string());
+    let arguments = ["--cert-dir", &folder, "--webhook-port", &given];
+    let mut controllers = Controllers::start(plane, Tool::KubeflowControllers, &arguments).await?;
+    let client = plane.client().await?;
+    install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?).await?;
+    wait_until_they_answer(&mut controllers, &client).await?;
+    Ok(controllers)
+}
 
-    /// Tries a job without making it, which needs its webhook.
-    async fn wait_until_they_answer(&mut self, client: &Client) -> Result<()> {
-        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob"));
-        let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        let probe: DynamicObject = serde_json::from_value(probe()).context("making a job to try")?;
-        let program = std::sync::Mutex::new(&mut self.program);
-        let answered = eventually("the webhooks of Kubeflow's controllers", START_DEADLINE, || async {
-            if let Ok(mut program) = program.lock()
-                && let Err(error) = program.check()
-            {
-                return Ok(Progress::Never(format!("{error:#}")));
-            }
-            jobs.create(&params, &probe).await?;
-            Ok(Progress::Done(()))
-        });
-        if let Err(error) = answered.await {
-            bail!("{error:#}\nthe log of Kubeflow's controllers ends:\n{}", self.program.log_tail(20));
-        }
-        Ok(())
-    }
+/// Tries a job without making it, which needs its webhook.
+async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) -> Result<()> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob"));
+    let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let probe: DynamicObject = serde_json::from_value(probe()).context("making a job to try")?;
+    let answered = controllers.wait_until("the webhooks of Kubeflow's controllers", || async {
+        jobs.create(&params, &probe).await?;
+        Ok(Progress::Done(()))
+    });
+    answered.await
 }
 
 /// A job that is valid and does nothing.

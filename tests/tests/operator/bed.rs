@@ -4,7 +4,8 @@
 
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, kubeflow, nodes, ray, shared};
+use sluice_testkit::assets::Tool;
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
@@ -23,8 +24,9 @@ pub async fn bed() -> &'static Bed {
         let plane = shared().await.unwrap();
         let client = plane.client().await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
-        kubeflow::install_crds(&client).await.unwrap();
-        ray::install_crds(&client).await.unwrap();
+        for tool in [Tool::KubeflowControllers, Tool::KubeRayOperator, Tool::AppWrapperController] {
+            controllers::install_crds(&client, tool).await.unwrap();
+        }
         let frameworks = JobKind::ALL.map(JobKind::framework);
         let setup = Setup::new(plane).unwrap().with(&json!({"integrations": {"frameworks": frameworks}}));
         let setup = chart::install(plane, setup, &json!({})).await.unwrap();

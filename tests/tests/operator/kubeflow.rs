@@ -9,16 +9,15 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
-use sluice_testkit::kubeflow::Controllers;
-use sluice_testkit::nodes;
+use sluice_testkit::controllers::Controllers;
+use sluice_testkit::kubeflow;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, patch, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
+use crate::flavors::{POOL, flavors, set_quota, two_flavors};
 
-/// The node label by which the flavors differ.
-const POOL: &str = "test-pool";
 /// The label with the job's name that both controllers give to pods.
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
 
@@ -101,38 +100,9 @@ struct Bench<'a> {
     kind: TestKind,
 }
 
-/// A place whose queue has this many processors of the first flavor and of the second.
 async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
-    let bed = bed().await;
-    CONTROLLERS.get_or_try_init(|| Controllers::start(bed.plane)).await.unwrap();
-    let place = Place::bare(bed.plane, name).await.unwrap();
-    for flavor in flavors(name) {
-        nodes::pool(&flavor, 1).label(POOL, &flavor).make(&place.client).await.unwrap();
-        let spec = json!({"nodeLabels": {POOL: flavor}});
-        let flavors = place.global("ResourceFlavor", "resourceflavors");
-        create(&flavors, json!({"metadata": {"name": flavor}, "spec": spec})).await.unwrap();
-    }
-    let preempts = json!({"withinClusterQueue": "LowerPriority"});
-    let spec =
-        json!({"namespaceSelector": {}, "preemption": preempts, "resourceGroups": groups(name, quota)});
-    create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
-    place.local_queue("lq", name).await.unwrap();
-    place
-}
-
-fn flavors(place: &str) -> [String; 2] {
-    ["old", "new"].map(|flavor| format!("{place}-{flavor}"))
-}
-
-fn groups(place: &str, quota: [u32; 2]) -> Value {
-    let of = |(name, cpu): (String, u32)| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}]});
-    let flavors: Vec<_> = flavors(place).into_iter().zip(quota).map(of).collect();
-    json!([{"coveredResources": ["cpu"], "flavors": flavors}])
-}
-
-async fn set_quota(place: &Place<'_>, quota: [u32; 2]) {
-    let spec = json!({"spec": {"resourceGroups": groups(&place.name, quota)}});
-    patch(&place.cluster_queues(), &place.name, spec).await.unwrap();
+    CONTROLLERS.get_or_try_init(|| async { kubeflow::start(bed().await.plane).await }).await.unwrap();
+    two_flavors(name, quota).await
 }
 
 impl Bench<'_> {

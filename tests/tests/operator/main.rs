@@ -3,10 +3,12 @@
 //! Tests share the plane and the manager of [`bed`], each with a namespace, queues and flavors of its own. A test that kills the manager, or
 //! gives it other flags, or watches all that it writes, has a plane to itself.
 
+mod appwrapper;
 mod bad_days;
 mod bed;
 mod examples;
 mod explain;
+mod flavors;
 mod hotswap;
 mod job_ends;
 mod jobset_controller;

@@ -13,16 +13,15 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
-use sluice_testkit::nodes;
-use sluice_testkit::ray::Operator;
+use sluice_testkit::controllers::Controllers;
+use sluice_testkit::ray;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, patch, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
+use crate::flavors::{POOL, flavors, set_quota, two_flavors};
 
-/// The node label by which the flavors differ.
-const POOL: &str = "test-pool";
 /// The label of all pods of all clusters.
 const OF_RAY: &str = "ray.io/is-ray-node=yes";
 /// Pods of a cluster: a head and two workers.
@@ -30,7 +29,7 @@ const PODS: usize = 3;
 /// Processors that a job of any kind needs at most: one for each pod, and half of one for what submits.
 const NEEDS: u32 = 4;
 
-static OPERATOR: OnceCell<Operator> = OnceCell::const_new();
+static OPERATOR: OnceCell<Controllers> = OnceCell::const_new();
 
 /// A template whose pods ask for one processor and run until they are deleted.
 fn template() -> Value {
@@ -68,45 +67,9 @@ struct Bench<'a> {
     kind: JobKind,
 }
 
-/// A place whose queue has this many processors of the first flavor and of the second.
 async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
-    let bed = bed().await;
-    OPERATOR.get_or_try_init(|| Operator::start(bed.plane)).await.unwrap();
-    let place = Place::bare(bed.plane, name).await.unwrap();
-    for flavor in flavors(name) {
-        nodes::pool(&flavor, 1).label(POOL, &flavor).make(&place.client).await.unwrap();
-        let spec = json!({"nodeLabels": {POOL: flavor}});
-        let flavors = place.global("ResourceFlavor", "resourceflavors");
-        create(&flavors, json!({"metadata": {"name": flavor}, "spec": spec})).await.unwrap();
-    }
-    let preempts = json!({"withinClusterQueue": "LowerPriority"});
-    let spec =
-        json!({"namespaceSelector": {}, "preemption": preempts, "resourceGroups": groups(name, quota)});
-    create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
-    place.local_queue("lq", name).await.unwrap();
-    place
-}
-
-fn flavors(place: &str) -> [String; 2] {
-    ["old", "new"].map(|flavor| format!("{place}-{flavor}"))
-}
-
-/// What submits asks for memory, too.
-fn groups(place: &str, quota: [u32; 2]) -> Value {
-    let of = |(name, cpu): (String, u32)| {
-        let resources = json!([
-            {"name": "cpu", "nominalQuota": cpu},
-            {"name": "memory", "nominalQuota": "64Gi"},
-        ]);
-        json!({"name": name, "resources": resources})
-    };
-    let flavors: Vec<_> = flavors(place).into_iter().zip(quota).map(of).collect();
-    json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
-}
-
-async fn set_quota(place: &Place<'_>, quota: [u32; 2]) {
-    let spec = json!({"spec": {"resourceGroups": groups(&place.name, quota)}});
-    patch(&place.cluster_queues(), &place.name, spec).await.unwrap();
+    OPERATOR.get_or_try_init(|| async { ray::start(bed().await.plane).await }).await.unwrap();
+    two_flavors(name, quota).await
 }
 
 impl Bench<'_> {

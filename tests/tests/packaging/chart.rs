@@ -140,7 +140,7 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
         .into_iter()
         .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
         .collect();
-    assert_eq!(jobs.len(), 45, "eleven kinds, mutating and validating, with and without queue name; pods");
+    assert_eq!(jobs.len(), 49, "twelve kinds, mutating and validating, with and without queue name; pods");
     for webhook in jobs {
         let condition = &webhook["matchConditions"][0]["name"];
         match webhook["failurePolicy"].as_str().unwrap() {
@@ -365,7 +365,7 @@ fn the_values_of_kueues_chart_are_accepted_as_they_are_but_for_the_image() {
     let text =
         objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
     let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
-    assert_eq!(configuration.refused_frameworks().len(), 6);
+    assert_eq!(configuration.refused_frameworks().len(), 5);
     for viz in ["enableKueueViz=true", "enableCertManager=true"] {
         assert!(render(&[KUEUES_VALUES, IMAGE[0], viz]).is_err(), "{viz}");
     }
@@ -386,7 +386,7 @@ fn what_names_a_queue_and_is_not_queued_is_refused_by_a_policy() {
     // Every listed kind, and no other: each is one resource.
     let rules = kueues[&both[0]]["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
     let resources: usize = rules.iter().map(|rule| rule["resources"].as_array().unwrap().len()).sum();
-    assert_eq!(resources, 6);
+    assert_eq!(resources, 5);
     assert!(
         rules.iter().any(|rule| rule["apiGroups"] == json!([""]) && rule["resources"] == json!(["pods"]))
     );

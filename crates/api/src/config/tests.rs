@@ -270,7 +270,7 @@ fn kueues_default_configuration_is_accepted_as_it_is() {
     let built = JobKind::ALL.into_iter().filter(|kind| *kind != JobKind::RAY_SERVICE);
     let built: Vec<_> = built.map(JobKind::framework).collect();
     assert_eq!(kinds, built, "Kueue's list has all that are built but an extension");
-    assert_eq!(file.refused_frameworks().len(), 6);
+    assert_eq!(file.refused_frameworks().len(), 5);
     let said = r#"integrations.frameworks[12]: "pod" is not built: objects of this kind that name a queue are refused"#;
     assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
 }

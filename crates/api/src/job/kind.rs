@@ -52,6 +52,8 @@ pub struct Integration {
     pub built_into_kubernetes: bool,
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
+    /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
+    pub wraps_objects: bool,
     /// Whether its controller lets parts that it made before a start run as they are, whatever the job's templates say by then.
     pub resumes_parts_as_made: bool,
     /// Whether its controller lets a part that runs go on when the job is stopped: Sluice stops it then.
@@ -64,9 +66,9 @@ pub struct Integration {
     pub managed_by: Option<&'static str>,
     /// Whether its jobs end by themselves.
     pub ends: bool,
-    /// The condition that says that it succeeded, where conditions do.
+    /// The condition that says that it succeeded, where one does.
     pub succeeded: &'static str,
-    /// The condition that says that it failed.
+    /// The condition that says that it failed, where one does.
     pub failed: &'static str,
     /// The annotation by which each part takes whole groups of nodes: those with the same value of the label that it names.
     pub exclusive_topology: Option<&'static str>,
@@ -91,6 +93,7 @@ const PLAIN: Integration = Integration {
     reporter: "",
     built_into_kubernetes: false,
     parts: &[],
+    wraps_objects: false,
     resumes_parts_as_made: false,
     leaves_parts: false,
     part_label: None,
@@ -277,6 +280,23 @@ static RAY_SERVICE: Integration = Integration {
     )
 };
 
+/// workload.codeflare.dev/v1beta2 AppWrapper. A phase says how it ended.
+static APP_WRAPPER: Integration = Integration {
+    framework: "workload.codeflare.dev/appwrapper",
+    group: "workload.codeflare.dev",
+    version: "v1beta2",
+    api_version: "workload.codeflare.dev/v1beta2",
+    kind: "AppWrapper",
+    plural: "appwrappers",
+    controller: "appwrapper",
+    about: "workload.codeflare.dev/v1beta2 AppWrappers",
+    reporter: "workload.codeflare.dev/appwrapper-kueue-controller",
+    wraps_objects: true,
+    pod_label: Some("workload.codeflare.dev/appwrapper"),
+    managed_by: Some("workload.codeflare.dev/appwrapper-controller"),
+    ..PLAIN
+};
+
 /// A job kind. Ordered by the names of the frameworks.
 #[derive(Clone, Copy)]
 pub struct JobKind(&'static Integration);
@@ -307,8 +327,11 @@ impl JobKind {
     /// `ray.io/v1` RayService.
     pub const RAY_SERVICE: Self = Self(&RAY_SERVICE);
 
+    /// `workload.codeflare.dev/v1beta2` AppWrapper.
+    pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
+
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::JOB,
         Self::JOB_SET,
         Self::JAX_JOB,
@@ -320,6 +343,7 @@ impl JobKind {
         Self::RAY_CLUSTER,
         Self::RAY_JOB,
         Self::RAY_SERVICE,
+        Self::APP_WRAPPER,
     ];
 
     /// What is known of it.
@@ -380,6 +404,11 @@ impl JobKind {
     /// Whether its controller makes jobs.
     pub const fn has_parts(self) -> bool {
         !self.0.parts.is_empty()
+    }
+
+    /// Whether its controller makes jobs of other kinds.
+    pub const fn makes_jobs(self) -> bool {
+        self.has_parts() || self.0.wraps_objects
     }
 
     /// The kind with this name of a framework.

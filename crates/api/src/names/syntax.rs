@@ -3,6 +3,9 @@
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+    and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -15,8 +18,19 @@ pub fn dns1123_subdomain_error(name: &str) -> Option<String> {
     if name.len() > 253 {
         return Some("must be no more than 253 characters".to_owned());
     }
-    let label = |part: &str| ends_alphanumeric(part, lower_alphanumeric) && part.bytes().all(lower_or_dash);
-    (!name.split('.').all(label)).then(|| SUBDOMAIN.to_owned())
+    (!name.split('.').all(is_label)).then(|| SUBDOMAIN.to_owned())
+}
+
+/// What is wrong with a DNS-1123 label: the form of the names of pod sets.
+pub fn dns1123_label_error(name: &str) -> Option<String> {
+    if name.len() > 63 {
+        return Some("must be no more than 63 characters".to_owned());
+    }
+    (!is_label(name)).then(|| LABEL.to_owned())
+}
+
+fn is_label(part: &str) -> bool {
+    ends_alphanumeric(part, lower_alphanumeric) && part.bytes().all(lower_or_dash)
 }
 
 /// What is wrong with the key of a label or annotation.

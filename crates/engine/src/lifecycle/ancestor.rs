@@ -90,7 +90,7 @@ impl Engine {
     /// that may be seen a little later than the job itself.
     fn part_until(&self, view: &JobView) -> Option<Timestamp> {
         let above = &self.world.jobs.get(self.parent(view)?)?.view;
-        if self.made(above, view).is_some() {
+        if self.made(above, view).is_some() || above.wraps(view) {
             return Some(Timestamp::MAX);
         }
         // As it was made: it runs only if that was in order.
@@ -151,10 +151,10 @@ impl Engine {
             let status = &self.world.workloads[w].object.status;
             is(status, Type::Admitted) && !is(status, Type::Finished)
         });
-        // What a kind without parts makes once it is being deleted cleans up after it, and lets it go.
+        // What a kind that makes no jobs makes once it is being deleted cleans up after it, and lets it go.
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up =
-            parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.has_parts());
+            parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
         // One with more pods than the job above has quota for is none that its controller made.
         let admitted = admitted && !parent.is_some_and(|parent| parent.view.is_exceeded_by(view));
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.

@@ -34,3 +34,4 @@ mod sources;
 mod told;
 mod unadmitted;
 mod waiting;
+mod wrapped;

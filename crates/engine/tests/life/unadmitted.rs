@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::model::build::{job, template};
+use crate::model::build::{job, template, wrapped};
 use crate::model::{Cluster, condition};
 
 fn with(config: EngineConfig) -> Cluster {
@@ -117,6 +117,8 @@ const OWNERS: [Owner; 10] = [
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 struct State {
     owner: Owner,
+    /// Whether AppWrappers stand where JobSets do.
+    wrapped: bool,
     /// Whether the name is one that the owner would give.
     named_as_made: bool,
     queue: Option<&'static str>,
@@ -144,10 +146,10 @@ prop_compose! {
         own in prop::option::of(prop::sample::select(vec![
             vec![], vec!["QuotaReserved"], ADMITTED.to_vec(), vec!["QuotaReserved", "Admitted", "Finished"], vec!["Finished"],
         ])),
-        flags in any::<[bool; 7]>(),
+        flags in any::<[bool; 8]>(),
     ) -> State {
-        let [invalid, deleting, finished, stopping, class, too_many, old] = flags;
-        State { owner, named_as_made, queue, unnamed_managed, namespace, prebuilt, own, invalid, deleting, finished, stopping, class, too_many, old }
+        let [invalid, deleting, finished, stopping, class, too_many, old, wrapped] = flags;
+        State { owner, wrapped, named_as_made, queue, unnamed_managed, namespace, prebuilt, own, invalid, deleting, finished, stopping, class, too_many, old }
     }
 }
 
@@ -156,7 +158,12 @@ impl State {
         self.queue.is_some() || (self.unnamed_managed && self.namespace == "team-a")
     }
 
-    /// Whether the job runs on the Workload of the JobSet above.
+    /// The kind of the job above.
+    fn above(&self) -> JobKind {
+        if self.wrapped { JobKind::APP_WRAPPER } else { JobKind::JOB_SET }
+    }
+
+    /// Whether the job runs on the Workload of the job above.
     fn is_part(&self) -> bool {
         let beside = self.namespace == "team-a";
         let managed = match self.owner {
@@ -195,18 +202,21 @@ impl State {
         });
         let queue = |of: Owner| if of == Owner::Unmanaged { "" } else { "lq" };
         for (namespace, name, kind) in [
-            ("team-a", "set", JobKind::JOB_SET),
-            ("team-b", "far", JobKind::JOB_SET),
+            ("team-a", "set", self.above()),
+            ("team-b", "far", self.above()),
             ("team-a", "plain", JobKind::JOB),
         ] {
             let mut above = job(namespace, name, queue(self.owner), 1, "1");
             above.job.kind = kind;
+            if kind == JobKind::APP_WRAPPER {
+                above.pod_sets[0].wrapped = Some(wrapped(JobKind::JOB, &format!("{name}-main-0")));
+            }
             c.api.add_job(above);
         }
         let uid = |c: &Cluster, name: &str| c.api.job(name).view.job.uid.to_string();
         let set_uid = uid(&c, "set");
         if matches!(self.owner, Owner::Admitted | Owner::Unserved) {
-            let of = workload(&mut c, "of-set", "lq", &owner(JobKind::JOB_SET, "set", &set_uid));
+            let of = workload(&mut c, "of-set", "lq", &owner(self.above(), "set", &set_uid));
             set(&mut c, &of, &ADMITTED);
         }
         if self.owner == Owner::Job {
@@ -224,20 +234,20 @@ impl State {
         let name = if self.named_as_made { "set-main-0" } else { "a" };
         let mut view = job(self.namespace, name, self.queue.unwrap_or_default(), 1, "1");
         let (kind, owner_name, owner_uid) = match self.owner {
-            Owner::None => (JobKind::JOB_SET, "", String::new()),
-            Owner::MadeUp => (JobKind::JOB_SET, "made-up", "made-up".to_owned()),
-            Owner::Elsewhere => (JobKind::JOB_SET, "far", uid(&c, "far")),
-            Owner::WrongUid => (JobKind::JOB_SET, "set", "made-up".to_owned()),
+            Owner::None => (self.above(), "", String::new()),
+            Owner::MadeUp => (self.above(), "made-up", "made-up".to_owned()),
+            Owner::Elsewhere => (self.above(), "far", uid(&c, "far")),
+            Owner::WrongUid => (self.above(), "set", "made-up".to_owned()),
             Owner::Job => (JobKind::JOB, "plain", uid(&c, "plain")),
             Owner::Itself => (JobKind::JOB, name, String::new()),
-            _ => (JobKind::JOB_SET, "set", set_uid),
+            _ => (self.above(), "set", set_uid),
         };
         let api_version = match self.owner {
-            Owner::Unserved => "jobset.x-k8s.io/v9",
-            _ => kind.api_version(),
+            Owner::Unserved => format!("{}/v9", kind.group()),
+            _ => kind.api_version().to_owned(),
         };
         view.controller = (self.owner != Owner::None).then(|| ControllerRef {
-            api_version: api_version.to_owned(),
+            api_version,
             kind: kind.kind().to_owned(),
             name: owner_name.to_owned(),
             uid: owner_uid,

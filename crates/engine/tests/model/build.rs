@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
-use sluice_api::job::{JobKind, JobPodSet, JobRef, JobView, PodScheduling};
+use sluice_api::job::{JobKind, JobPodSet, JobRef, JobView, PodScheduling, Wrapped};
 use sluice_engine::{Kind, ObjectRef};
 
 use super::Api;
@@ -42,7 +42,19 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
         unwritten: None,
         exclusive_topology: None,
         topology_request: None,
+        wrapped: None,
     }
+}
+
+/// An object that an AppWrapper wraps.
+pub fn wrapped(kind: JobKind, name: &str) -> Arc<Wrapped> {
+    Arc::new(Wrapped {
+        index: 0,
+        api_version: kind.api_version().to_owned(),
+        kind: kind.kind().to_owned(),
+        name: name.to_owned(),
+        generates_name: false,
+    })
 }
 
 /// A suspended batch Job with one pod set.

@@ -22,7 +22,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 19] = [
+pub const KINDS: [Kind; 20] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -42,6 +42,7 @@ pub const KINDS: [Kind; 19] = [
     Kind::Job(sluice_api::job::JobKind::JOB),
     Kind::Job(sluice_api::job::JobKind::JOB_SET),
     Kind::Job(sluice_api::job::JobKind::MPI_JOB),
+    Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, may fail a test")]
 
+mod appwrapper;
 mod ending;
 mod observe;
 mod plain_pod;

@@ -19,7 +19,7 @@ pub struct Facts {
     pub default_queues: BTreeSet<String>,
     /// Whether a WorkloadPriorityClass named `default` exists.
     pub default_priority_class: bool,
-    /// Jobs that consist of others, by kind, namespace and name.
+    /// Jobs of kinds that make others, by kind, namespace and name.
     pub owners: BTreeMap<(JobKind, String, String), Owner>,
 }
 
@@ -32,6 +32,8 @@ pub struct Owner {
     pub queued: bool,
     /// The parts that its status names, where its controller thinks of their names.
     pub part_names: Vec<String>,
+    /// Kind, name and UID of the job that controls it.
+    pub above: Option<(JobKind, String, String)>,
 }
 
 /// The current facts. They are changed where they are: what an event costs does not depend on how many there are.
@@ -61,20 +63,20 @@ fn concerns(input: &Input) -> bool {
         Input::Applied(object) => match object {
             Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
             Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
-            Object::Job(view) => has_parts(Kind::Job(view.job.kind)),
+            Object::Job(view) => makes_jobs(Kind::Job(view.job.kind)),
             _ => false,
         },
         Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
             matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
-                || has_parts(*kind)
+                || makes_jobs(*kind)
         }
         _ => false,
     }
 }
 
-/// Whether jobs of a kind consist of other jobs.
-fn has_parts(kind: Kind) -> bool {
-    matches!(kind, Kind::Job(kind) if kind.has_parts())
+/// Whether controllers of a kind make other jobs.
+fn makes_jobs(kind: Kind) -> bool {
+    matches!(kind, Kind::Job(kind) if kind.makes_jobs())
 }
 
 impl Facts {
@@ -111,10 +113,15 @@ impl Facts {
             }
             Object::Job(view) => {
                 let key = (view.job.kind, view.job.namespace.to_string(), view.job.name.to_string());
+                let above = view.controller.as_ref().and_then(|owner| {
+                    let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+                    Some((kind, owner.name.clone(), owner.uid.clone()))
+                });
                 let owner = Owner {
                     uid: Arc::clone(&view.job.uid),
                     queued: view.queue_name.is_some() && !view.skipped,
                     part_names: view.part_names.clone(),
+                    above,
                 };
                 self.owners.get(&key) != Some(&owner) && {
                     self.owners.insert(key, owner);

@@ -103,20 +103,28 @@ impl Reviewers {
     /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
     /// until it is, the job is one like any other, and its real owner lets it run, or makes it anew.
     fn has_managed_owner(&self, kind: JobKind, request: &Request, facts: &Facts) -> bool {
-        // Only kinds with parts make jobs.
-        let above = owner_kind(&request.object);
-        let above = above.filter(|kind| self.kinds.contains(kind) && kind.has_parts());
-        let (Some(above), Some((name, uid))) = (above, controller(&request.object)) else { return false };
-        let owner = facts.owners.get(&(above, request.namespace.clone(), name.to_owned()));
-        let Some(owner) = owner.filter(|owner| *owner.uid == *uid) else { return false };
-        let own = request.object["metadata"]["name"].as_str();
-        if above.names_parts_of(kind) && !owner.part_names.iter().any(|name| Some(&**name) == own) {
-            return false;
-        }
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
             && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
-        owner.queued || all
+        let Some((name, uid)) = controller(&request.object) else { return false };
+        let mut above = owner_kind(&request.object).map(|kind| (kind, name, uid));
+        let mut part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
+        for _ in 0..MAX_NESTING {
+            let Some((kind, name, uid)) = above else { return false };
+            // Only kinds that make jobs are known.
+            let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
+            let known = owner.filter(|owner| self.kinds.contains(&kind) && *owner.uid == *uid);
+            let Some(owner) = known else { return false };
+            if kind.names_parts_of(part.0) && !owner.part_names.iter().any(|name| *name == part.1) {
+                return false;
+            }
+            if owner.queued || all {
+                return true;
+            }
+            part = (kind, name);
+            above = owner.above.as_ref().map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
+        }
+        false
     }
 }
 
@@ -132,6 +140,9 @@ fn pod(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let Review { request } = serde_json::from_slice(body)?;
     answer(&request.uid, patched(mutate_pod(&request.object)))
 }
+
+/// How many owners are looked at.
+const MAX_NESTING: usize = 10;
 
 /// Name and UID of an object's controller.
 fn controller(object: &Value) -> Option<(&str, &str)> {
@@ -192,7 +203,7 @@ mod tests {
             Some([("kubernetes.io/metadata.name".to_owned(), "ns".to_owned())].into());
         facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
         let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
-                    integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset]}\n";
+                    integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, workload.codeflare.dev/appwrapper]}\n";
         let configuration = Configuration::parse(text).unwrap().0;
         (Reviewers::new(&configuration, Arc::clone(&facts)), facts)
     }
@@ -280,6 +291,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_an_appwrapper_is_not_taken_in_nor_what_is_made_of_that() {
+        let (reviewers, facts) = reviewers();
+        let mut queue = LocalQueue::default();
+        queue.metadata.namespace = Some("ns".to_owned());
+        queue.metadata.name = Some("default".to_owned());
+        facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
+        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "name": "wrapper",
+            "uid": "w", "controller": true}]);
+        for (kind, name, uid, owners, queue) in [
+            (JobKind::APP_WRAPPER, "wrapper", "w", json!(null), "q"),
+            (JobKind::JOB_SET, "in-it", "u", owner.clone(), ""),
+        ] {
+            let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners,
+                "labels": {"kueue.x-k8s.io/queue-name": queue}});
+            let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+            facts.note(&Input::Applied(Object::Job(Box::new(view))));
+        }
+        let patched =
+            |job: &Value| post(&reviewers, "/mutate-batch-v1-job", job)["response"]["patch"].is_string();
+        assert!(!patched(&job(&json!({}), Some("in-it"))), "a Job of its JobSet");
+        let mut own = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), Some("wrapper"));
+        own["metadata"]["ownerReferences"] = owner;
+        assert!(!patched(&own), "its Job");
+        own["metadata"]["ownerReferences"][0]["uid"] = json!("another");
+        assert!(patched(&own), "what only claims to be its Job");
+    }
+
+    #[test]
     fn a_made_up_owner_does_not_keep_a_job_from_being_suspended() {
         let (reviewers, facts) = reviewers();
         let elsewhere = json!({"metadata": {"name": "set", "namespace": "other", "uid": "u",
@@ -340,6 +379,7 @@ mod tests {
             "ray-io-v1-raycluster",
             "ray-io-v1-rayjob",
             "ray-io-v1-rayservice",
+            "workload-codeflare-dev-v1beta2-appwrapper",
         ];
         let both = ["mutate", "validate"].map(|what| kinds.map(|kind| format!("/{what}-{kind}")));
         assert_eq!(paths, both.concat());
