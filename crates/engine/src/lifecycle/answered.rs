@@ -3,7 +3,7 @@
 //! A Job's status says how many pods run as its controller saw it last. The controller makes pods before it writes that, so that a Job that
 //! is stopped right after it was started has pods, and its status says that none is active. The condition `Suspended` tells the two apart:
 //! the controller writes it `False` together with the first pods, and `True` together with the number that is left once it has deleted
-//! them. `True` from before the last start is no answer.
+//! them. `True` from before the last start, or from before the eviction that led to the stop, is no answer.
 //!
 //! A Job that is started and stopped before its controller has written either shows nothing of both: the controller makes the pods from
 //! what it saw last, its status write conflicts with the stop, and `True` stays as it was before the start. If a stopped Job says nothing
@@ -52,30 +52,33 @@ impl JobEntry {
             .map_or(LONGEST, |wait| wait.min(LONGEST))
     }
 
-    /// Whether the job's controller has not answered its stop yet. Its quota was given at that time.
-    fn is_unanswered(&self, admitted: Timestamp) -> bool {
+    /// Whether the job's controller has not answered its stop yet. Its quota was given, or the decision to take it made, at that time.
+    fn is_unanswered(&self, decided: Timestamp) -> bool {
         // One that was not changed since it was made has never been started.
         self.view.generation > 1
             && match self.view.suspended_condition {
-                Some((suspended, since)) => !suspended || !(self.seen.runs || since > admitted),
+                Some((suspended, since)) => {
+                    let is_later = since > decided && self.seen.stale != Some(since);
+                    !suspended || !(self.seen.runs || is_later)
+                }
                 // Its controller had not looked at it when it was started.
                 None => self.can_be_asked() && !self.seen.runs,
             }
     }
 
     /// When the controller of this part of a stopped job is asked whether it has seen the stop.
-    fn is_asked_at(&self, admitted: Timestamp) -> Option<Timestamp> {
+    fn is_asked_at(&self, decided: Timestamp) -> Option<Timestamp> {
         let view = &self.view;
         let asked = view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         let is_stopped = view.suspended && view.finished.is_none() && !view.deleting && !view.ending;
-        let asks = self.can_be_asked() && is_stopped && !asked && self.is_unanswered(admitted);
+        let asks = self.can_be_asked() && is_stopped && !asked && self.is_unanswered(decided);
         asks.then_some(self.seen.suspended_from?.checked_add(SILENCE).ok()?)
     }
 
     /// Whether this part of a stopped job may still make pods.
-    fn goes_on(&self, admitted: Timestamp) -> bool {
+    fn goes_on(&self, decided: Timestamp) -> bool {
         let over = self.view.finished.is_some() || self.view.deleting;
-        !over && (!self.view.suspended || self.is_unanswered(admitted))
+        !over && (!self.view.suspended || self.is_unanswered(decided))
     }
 }
 
@@ -86,13 +89,15 @@ impl Engine {
         let entry = self.world.jobs.get(key).filter(|entry| entry.view.finished.is_none())?;
         let stopped = entry.seen.suspended_from?;
         let uid = &entry.view.job.uid;
-        let admitted = |workload: &_| {
-            let workload = self.world.workloads.get(workload)?;
-            conditions::true_since(&workload.status().conditions, Type::Admitted.as_str())
+        let decided = |workload: &_| {
+            let conditions = &self.world.workloads.get(workload)?.status().conditions;
+            let admitted = conditions::true_since(conditions, Type::Admitted.as_str())?;
+            let evicted = conditions::true_since(conditions, Type::Evicted.as_str());
+            Some(evicted.map_or(admitted, |evicted| evicted.max(admitted)))
         };
-        let admitted = self.world.owned(uid).iter().filter_map(admitted).max()?;
-        let own = entry.is_unanswered(admitted).then_some(entry);
-        let parts = self.children(key, uid).filter(|child| child.goes_on(admitted));
+        let decided = self.world.owned(uid).iter().filter_map(decided).max()?;
+        let own = entry.is_unanswered(decided).then_some(entry);
+        let parts = self.children(key, uid).filter(|child| child.goes_on(decided));
         // Each is waited for as long as its own kind takes: the Jobs of a JobSet longer than the JobSet. All count from its stop, so that Jobs
         // that are made later and claim to be its own do not hold its quota for good.
         let waited_for = own.into_iter().chain(parts).filter_map(|entry| {
@@ -104,7 +109,7 @@ impl Engine {
         let asked = waited_for.into_iter().filter_map(|(entry, _)| {
             let job = &entry.view.job;
             let key = JobKey { kind: job.kind, namespace: key.namespace.clone(), name: job.name.clone() };
-            Some((key, entry.is_asked_at(admitted)?))
+            Some((key, entry.is_asked_at(decided)?))
         });
         let next = asked.collect::<Vec<_>>().into_iter().filter_map(|(job, at)| self.ask(&job, at)).min();
         if let Some(next) = next {

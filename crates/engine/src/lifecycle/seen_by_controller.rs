@@ -8,6 +8,8 @@ use sluice_api::job::JobView;
 pub(crate) struct SeenByController {
     /// It has said that the job runs, since that was last started.
     pub(super) runs: bool,
+    /// Since when it says that the job is suspended, although that was started: this is no answer to a later stop.
+    pub(super) stale: Option<Timestamp>,
     /// When the job was first seen suspended, if it is.
     pub(super) suspended_from: Option<Timestamp>,
 }
@@ -20,6 +22,11 @@ impl SeenByController {
         let runs = view.active || view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         Self {
             runs: runs || (known.runs && !starts),
+            stale: if view.suspended {
+                known.stale
+            } else {
+                view.suspended_condition.map(|(_, since)| since)
+            },
             suspended_from: view.suspended.then(|| known.suspended_from.unwrap_or(now)),
         }
     }

@@ -103,6 +103,37 @@ fn the_controller_of_a_job_that_says_nothing_is_asked() {
     assert_eq!(asked(&c), 1);
 }
 
+#[test]
+fn a_controller_that_sees_a_job_wait_after_its_admission_has_answered_no_stop() {
+    for (restart_before, restart_after) in [(false, false), (true, false), (false, true)] {
+        let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+        c.api.namespace("team-a", &[]);
+        c.api.simple("2", &json!({}));
+        // It is behind: it says so of the job as it was made, after that was admitted and before that is started.
+        let mut old = job("team-a", "old", "lq", 2, "1");
+        old.suspended_condition = Some((true, c.now + jiff::SignedDuration::from_secs(4)));
+        c.api.add_job(old);
+        c.settle();
+        assert!(!c.api.job("old").view.suspended);
+        c.api.add_job(job("team-a", "new", "lq", 2, "1"));
+        c.advance(8);
+        if restart_before {
+            c.restart();
+        }
+        evict(&mut c);
+        if restart_after {
+            c.restart();
+            c.settle();
+        }
+        assert!(!runs(&c, "new"), "it may have made pods since the start");
+        c.advance(1);
+        assert_eq!(asked(&c), 1, "{restart_before} {restart_after}");
+        assert!(!runs(&c, "new"));
+        says(&mut c, "old", true);
+        assert!(runs(&c, "new"));
+    }
+}
+
 /// `old` was admitted at once and evicted after all replicas began anew; its controller has written nothing. `new` waits for its quota.
 fn evicted_unseen(managed_by: Option<&str>, condition: Option<bool>) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
