@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_kind_reads_the_states_that_it_writes() {
-        let job = json!({"spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}});
+        let pods = json!({"parallelism": 2, "template": {"spec": {"containers": []}}});
+        let job = json!({"metadata": {"name": "x"}, "spec": pods});
         for kind in JobKind::ALL {
             let mut value = job.clone();
             value["spec"]["replicatedJobs"] =
