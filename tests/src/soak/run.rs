@@ -57,6 +57,8 @@ pub struct Report {
     panics: Vec<String>,
     memory: Memory,
     made: usize,
+    /// Jobs that ended only after the JobSet controller had begun anew: it had missed something, and Sluice had nothing left to do for them.
+    overlooked: usize,
     took: Duration,
 }
 
@@ -111,6 +113,7 @@ impl std::fmt::Display for Report {
             f,
             "started and stopped before its own controller ever looked, and freed before its pods were gone: {unseen}"
         )?;
+        writeln!(f, "ended only once the JobSet controller had begun anew: {}", self.overlooked)?;
         let (idle, peak) = (self.memory.idle >> 20, self.memory.peak >> 20);
         write!(f, "memory {idle} MiB idle, {peak} MiB at most; {} ends of a manager by itself", self.ended)
     }
@@ -122,7 +125,7 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
     std::fs::create_dir_all(folder).context("making the folder of the recording")?;
     let plane = ControlPlane::builder().complete().api_server_flag(STORE_JSON).start().await?;
     let plane = Arc::new(plane);
-    let _jobsets = jobset::Controller::start(&plane).await?;
+    let mut jobsets = Some(jobset::Controller::start(&plane).await?);
     let recorder = Recorder::start(&plane, &folder.join("recording.jsonl"))?;
     let fleet = Fleet::start(Arc::clone(&plane)).await?;
     let client = plane.client().await?;
@@ -150,7 +153,13 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
     let end = async {
         let (made, ()) = day.await?;
         fleet.proxies.iter().for_each(sluice_testkit::FaultProxy::heal);
-        wait_for_the_end(&recorder).await?;
+        let mut overlooked = wait_for_the_end(&recorder).await?;
+        if overlooked > 0 {
+            // One that is killed releases its port and its webhooks, and reads all objects again.
+            jobsets.take();
+            jobsets = Some(jobset::Controller::start(&plane).await?);
+            overlooked -= wait_for_the_end(&recorder).await?.min(overlooked);
+        }
         fleet.settle().await?;
         recorder.catch_up().await?;
         wait_for_rest(&recorder).await?;
@@ -159,17 +168,18 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         wait_until_gone(&recorder).await?;
         recorder.catch_up().await?;
         recorder.checker(super::checker::Checker::nothing_left);
-        anyhow::Ok(made)
+        anyhow::Ok((made, overlooked))
     };
     let made = tokio::select! {
         made = end => made,
         never = pods::keep_moving(nudging) => match never {},
     };
-    keep_logs(&fleet, folder)?;
+    drop(jobsets);
+    keep_logs(&plane, &fleet, folder)?;
     let (account, violations) =
         recorder.checker(|checker| (checker.account(), checker.violations().to_vec()));
-    let made = match made {
-        Ok(made) => made.len(),
+    let (made, overlooked) = match made {
+        Ok((made, overlooked)) => (made.len(), overlooked),
         Err(error) => bail!("{error:#}; broken until then: {violations:#?}"),
     };
     Ok(Report {
@@ -182,18 +192,19 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         panics: fleet.panics()?,
         memory: fleet.memory(),
         made,
+        overlooked,
         took: began.elapsed(),
     })
 }
 
-/// Waits until every job has ended, as long as some do.
-async fn wait_for_the_end(recorder: &Recorder) -> Result<()> {
+/// Waits until every job has ended, as long as some do. Gives how many have not.
+async fn wait_for_the_end(recorder: &Recorder) -> Result<usize> {
     let (mut last, mut since) = (usize::MAX, Instant::now());
     loop {
         recorder.check()?;
         let open = recorder.checker(|checker| checker.open().len());
         if open == 0 || since.elapsed() > STANDSTILL {
-            return Ok(());
+            return Ok(open);
         }
         if open != last {
             (last, since) = (open, Instant::now());
@@ -223,8 +234,12 @@ async fn wait_until_gone(recorder: &Recorder) -> Result<()> {
     recorder.check()
 }
 
-/// The managers' logs, beside the recording.
-fn keep_logs(fleet: &Fleet, folder: &Path) -> Result<()> {
+/// The logs of the managers and of the controllers of jobs, beside the recording.
+fn keep_logs(plane: &ControlPlane, fleet: &Fleet, folder: &Path) -> Result<()> {
+    for program in ["jobset-controller", "kube-controller-manager"] {
+        let to = folder.join(format!("{program}.log"));
+        std::fs::copy(plane.log_path(program), &to).with_context(|| format!("keeping {}", to.display()))?;
+    }
     for (number, log) in fleet.logs().into_iter().enumerate() {
         let to: PathBuf = folder.join(format!("manager-{number}.log"));
         std::fs::copy(&log, &to).context("keeping a log")?;
