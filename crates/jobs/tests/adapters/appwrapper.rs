@@ -18,7 +18,9 @@ fn pod(cpu: &str) -> Value {
 }
 
 fn component(api_version: &str, kind: &str, name: &str, spec: Value) -> Value {
-    json!({"template": {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}})
+    let mut template = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    template["spec"] = spec;
+    json!({"template": template})
 }
 
 /// A service without pods, a Job of two, a JobSet with two pod sets, and a kind that is not known, with its pods declared.
@@ -37,12 +39,14 @@ fn components() -> Value {
 }
 
 fn with_components(components: Value) -> Value {
-    json!({
+    let mut object = json!({
         "apiVersion": KIND.api_version(), "kind": KIND.kind(),
         "metadata": {"name": "wrapper", "namespace": "team-a", "uid": "5e1f", "resourceVersion": "7", "generation": 2,
             "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}},
-        "spec": {"suspend": true, "components": components},
-    })
+        "spec": {"suspend": true},
+    });
+    object["spec"]["components"] = components;
+    object
 }
 
 fn wrapper() -> Value {
@@ -51,7 +55,7 @@ fn wrapper() -> Value {
 
 /// One with a single component.
 fn of(component: Value) -> JobView {
-    observe(KIND, &with_components(json!([component])))
+    observe(KIND, &with_components(Value::Array(vec![component])))
 }
 
 fn sets(view: &JobView) -> Vec<(&str, i32)> {
