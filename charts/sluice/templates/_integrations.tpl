@@ -11,7 +11,7 @@ kubeflow.org/pytorchjob: {name: pytorchjob, group: kubeflow.org, version: v1, re
 kubeflow.org/tfjob: {name: tfjob, group: kubeflow.org, version: v1, resource: tfjobs, parts: [], changesParts: false, confirmsStops: false}
 kubeflow.org/xgboostjob: {name: xgboostjob, group: kubeflow.org, version: v1, resource: xgboostjobs, parts: [], changesParts: false, confirmsStops: false}
 ray.io/raycluster: {name: raycluster, group: ray.io, version: v1, resource: rayclusters, parts: [], changesParts: false, confirmsStops: false}
-ray.io/rayjob: {name: rayjob, group: ray.io, version: v1, resource: rayjobs, parts: ["ray.io/raycluster", "batch/job"], changesParts: false, confirmsStops: false}
+ray.io/rayjob: {name: rayjob, group: ray.io, version: v1, resource: rayjobs, parts: ["ray.io/raycluster", "batch/job"], changesParts: true, confirmsStops: false}
 ray.io/rayservice: {name: rayservice, group: ray.io, version: v1, resource: rayservices, parts: ["ray.io/raycluster"], changesParts: true, confirmsStops: false}
 workload.codeflare.dev/appwrapper: {name: appwrapper, group: workload.codeflare.dev, version: v1beta2, resource: appwrappers, parts: [], changesParts: false, confirmsStops: false}
 {{- end }}

@@ -64,7 +64,7 @@ fn add(c: &mut Cluster, view: JobView) {
     add_unnamed(c, view);
 }
 
-/// Makes it, and has it run, without a word of it in any status.
+/// Makes it, and has it run; no status names it.
 fn add_unnamed(c: &mut Cluster, view: JobView) {
     let name = view.job.name.to_string();
     c.api.add_job(view);
