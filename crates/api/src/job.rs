@@ -1,7 +1,8 @@
 //! A job of any kind, as the engine sees it.
 //!
 //! The adapters of `sluice-jobs` turn a Job, JobSet, … into a [`JobView`]; the engine decides from views alone, and the
-//! adapters turn its decisions ([`PodSetInfo`]s to inject or to restore) back into patches. Neither knows the other.
+//! adapters turn its decisions ([`PodSetInfo`]s to inject or to restore) back into patches. The engine knows of them only how groups of pods are
+//! counted, which it does as they come and go.
 //!
 //! Source of the contract: docs/reference/07-integrations.md 7.1.
 

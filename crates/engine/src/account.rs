@@ -8,7 +8,7 @@ use sluice_core::{Name, PendingPosition, Standing, Unadmitted, WorkloadKey};
 use crate::changes::Change;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
-use crate::world::{JobKey, WorkloadEntry, after, workload_ref};
+use crate::world::{WorkloadEntry, after, workload_ref};
 
 /// How far a workload has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,8 @@ impl Engine {
             Some(key).filter(|k| self.world.workloads.contains_key(k))
         };
         let of_job = |kind: JobKind| {
-            let key = JobKey { kind, namespace: Name::clone(namespace), name: Name::clone(name) };
+            let object = ObjectRef::namespaced(Kind::Job(kind), Name::clone(namespace), Name::clone(name));
+            let key = self.world.job_key(&object)?;
             let uid = &self.world.jobs.get(&key)?.view.job.uid;
             self.world.owned(uid).pop()
         };

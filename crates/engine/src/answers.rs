@@ -11,6 +11,7 @@ use crate::ingest;
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::outbox::Open;
+use crate::pod_jobs::index::pod_key;
 use crate::retry::Retry;
 use crate::version::is_overtaken;
 use crate::world::{Decision, JobKey, PendingMessage, workload_ref};
@@ -24,6 +25,9 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        if open.job.is_none() && pod_key(&open.object).is_some() {
+            return self.pod_answered(id, open, result);
+        }
         if open.purpose == Purpose::ReleaseFinished {
             self.released_finished();
         }
@@ -65,6 +69,9 @@ impl Engine {
 
     /// How the writes fare that a write belongs to.
     pub(crate) fn retry_of(&mut self, open: &Open) -> Option<&mut Retry> {
+        if open.job.is_none() && pod_key(&open.object).is_some() {
+            return self.retry_of_pod(open);
+        }
         if let Some(key) = open.job.clone().or_else(|| job_key(&open.object)) {
             return Some(&mut self.world.jobs.get_mut(&key)?.retry);
         }
@@ -200,7 +207,11 @@ impl Engine {
         match error {
             WriteError::NotFound(_) if creates(open) => {}
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
-            WriteError::Unstartable(why) => self.unstartable(&open.object, why),
+            WriteError::Unstartable(why) => {
+                if let Some(key) = job_key(&open.object) {
+                    self.unstartable(&key, why);
+                }
+            }
             WriteError::AlreadyExists(_)
                 if matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateRequest) =>
             {

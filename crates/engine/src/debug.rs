@@ -39,6 +39,9 @@ impl Engine {
         compare("workloads by owner", fresh.by_owner == self.world.by_owner);
         compare("workloads by queue", fresh.by_queue == self.world.by_queue);
         compare("LocalQueues by ClusterQueue", fresh.by_cluster_queue == self.world.by_cluster_queue);
+        for job in self.world.pod_jobs.values() {
+            compare("pods of a job", job.pods.recounted() == job.pods);
+        }
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
         for (key, entry) in &self.world.workloads {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::v1beta2;
+use sluice_jobs::Patch;
 
 use crate::input::ObjectRef;
 use crate::provisioning::template::TemplateSource;
@@ -112,6 +113,12 @@ pub enum Purpose {
     FailPod,
     /// Remove a pod of a lost node by force.
     DeletePod,
+    /// Let a pod go that its job does not need any more.
+    ReleasePod,
+    /// Remove a pod that its group has too many of.
+    RemovePod,
+    /// Whether pods of a group are missing.
+    Replacement,
     /// Read an object again.
     Read,
 }
@@ -175,8 +182,29 @@ pub enum Write {
         /// When it is made.
         at: Timestamp,
     },
+    /// Requests on one pod that is queued, in order; the answer is that of the last.
+    Pod(Vec<PodStep>),
     /// GET: the answer is the object in full.
     Read,
+}
+
+/// One request on a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PodStep {
+    /// A patch of the pod itself, valid for the version that was seen.
+    Patch(Patch),
+    /// PATCH of its status with `application/apply-patch+yaml`, forced.
+    ApplyStatus {
+        /// The field manager.
+        field_manager: &'static str,
+        /// The applied object.
+        body: serde_json::Value,
+    },
+    /// DELETE in the background. What is gone needs none.
+    Delete {
+        /// The pod's UID.
+        uid: Arc<str>,
+    },
 }
 
 /// `Normal` or `Warning`.

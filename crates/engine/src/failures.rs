@@ -35,8 +35,9 @@ impl Engine {
     /// The object on which a failure is reported: one that exists.
     fn subject(&self, open: &Open) -> Option<(ObjectRef, Arc<str>, &'static str)> {
         let of_job = |key: &JobKey| {
-            let uid = Arc::clone(&self.world.jobs.get(key)?.view.job.uid);
-            Some((key.object(), uid, key.kind.integration().reporter))
+            let view = &self.world.jobs.get(key)?.view;
+            let (object, uid) = self.speaker(key, view);
+            Some((object, uid, key.kind.integration().reporter))
         };
         if let Some(key) = &open.job {
             return of_job(key);
@@ -44,6 +45,10 @@ impl Engine {
         let object = &open.object;
         let of = |uid: Option<&str>| Some((object.clone(), Arc::from(uid?), REPORTER_WORKLOAD));
         match object.kind {
+            Kind::Job(kind) if kind.integration().of_pods => {
+                let (_, member) = self.world.member(object)?;
+                Some((object.clone(), Arc::clone(&member.uid), kind.integration().reporter))
+            }
             Kind::Job(_) => of_job(&answers::job_key(object)?),
             Kind::Workload => {
                 let entry = self.world.workloads.get(&answers::workload_key(object))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::{slim, v1beta2};
+use sluice_jobs::pods::Member;
 
 use crate::effect::EffectId;
 
@@ -230,6 +231,8 @@ pub enum Object {
     ProvisioningRequestConfig(Box<v1beta2::ProvisioningRequestConfig>),
     ProvisioningRequest(Box<slim::ProvisioningRequest>),
     Job(Box<JobView>),
+    /// A pod that is queued, by itself or in a group.
+    QueuedPod(Box<Member>),
 }
 
 impl Object {
@@ -252,6 +255,10 @@ impl Object {
             Self::RuntimeClass(o) => (Kind::RuntimeClass, &o.metadata),
             Self::ProvisioningRequestConfig(o) => (Kind::ProvisioningRequestConfig, &o.metadata),
             Self::ProvisioningRequest(o) => (Kind::ProvisioningRequest, &o.metadata),
+            Self::QueuedPod(member) => {
+                let (namespace, name) = (Arc::clone(&member.namespace), Arc::clone(&member.name));
+                return ObjectRef { kind: Kind::Job(JobKind::POD), namespace, name };
+            }
             Self::Job(view) => {
                 return ObjectRef {
                     kind: Kind::Job(view.job.kind),

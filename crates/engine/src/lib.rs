@@ -31,6 +31,7 @@ mod logging;
 pub mod metrics;
 mod observe;
 mod outbox;
+mod pod_jobs;
 pub mod provisioning;
 mod retry;
 mod state;
@@ -45,7 +46,7 @@ pub use changes::Change;
 pub use config::{EngineConfig, Part, ResourceConfig, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
-    Effect, EffectId, Event, EventType, Level, LogLine, Observation, Purpose, Write, WriteRequest,
+    Effect, EffectId, Event, EventType, Level, LogLine, Observation, PodStep, Purpose, Write, WriteRequest,
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};

@@ -74,6 +74,11 @@ impl Engine {
             // Never watched, so never listed.
             Kind::PodTemplate => Vec::new(),
             Kind::Workload => world.workloads.keys().map(crate::world::workload_ref).collect(),
+            Kind::Job(k) if k.integration().of_pods => world
+                .pod_homes
+                .keys()
+                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
+                .collect(),
             Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
             Kind::LocalQueue => world
                 .local_queues

@@ -35,6 +35,7 @@ impl Engine {
         match object {
             Object::Workload(workload) => self.observe_workload(*workload),
             Object::Job(view) => self.observe_job(*view),
+            Object::QueuedPod(member) => self.observe_member(*member),
             Object::ResourceFlavor(flavor) => {
                 let spec = self.flavor_spec(&flavor);
                 let known = self.world.flavors.get(&name);
@@ -295,6 +296,7 @@ impl Engine {
                     self.drop_workload(&key);
                 }
             }
+            Kind::Job(kind) if kind.integration().of_pods => self.forget_member(object, uid),
             Kind::Job(kind) => {
                 let key = JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(name) };
                 let same = |e: &crate::world::JobEntry| uid.is_none_or(|u| *e.view.job.uid == *u);
@@ -381,7 +383,11 @@ impl Engine {
         self.unreleased.remove(key);
         self.unlisted.remove(key);
         if let Some(job) = self.world.job_of(&entry) {
+            self.world.own_nothing(&job);
             self.dirty.jobs.insert(job);
+        } else {
+            // It was in the way of a group of that name.
+            self.dirty.jobs.extend(self.world.group_named(key));
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.made.forget(key);
@@ -390,7 +396,7 @@ impl Engine {
         self.request_cycle();
     }
 
-    fn drop_job(&mut self, key: &JobKey) {
+    pub(crate) fn drop_job(&mut self, key: &JobKey) {
         self.mark_parent(key, None);
         let Some(entry) = self.world.take_job(key) else { return };
         let uid = &entry.view.job.uid;
@@ -404,6 +410,9 @@ impl Engine {
             Kind::Workload => {
                 let key = WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(&object.name));
                 self.world.workloads.get(&key).and_then(|e| e.object.metadata.resource_version.clone())
+            }
+            Kind::Job(kind) if kind.integration().of_pods => {
+                self.world.member(object).map(|(_, member)| member.resource_version.clone())
             }
             Kind::Job(kind) => {
                 let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
@@ -425,6 +434,7 @@ impl Engine {
         let Some((version, _)) = self.aside.get_mut(reference) else { return false };
         let seen = match object {
             Object::Job(view) => Some(view.resource_version.clone()),
+            Object::QueuedPod(member) => Some(member.resource_version.clone()),
             Object::Workload(workload) => workload.metadata.resource_version.clone(),
             _ => None,
         };
@@ -450,6 +460,10 @@ impl Engine {
             Object::Job(view) => {
                 view.labels.contains_key(INJECT_PANIC) || view.annotations.contains_key(INJECT_PANIC)
             }
+            Object::QueuedPod(member) => member.pod_set.as_ref().is_ok_and(|pod_set| {
+                pod_set.scheduling.labels.contains_key(INJECT_PANIC)
+                    || pod_set.scheduling.annotations.contains_key(INJECT_PANIC)
+            }),
             Object::Workload(w) => {
                 w.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(INJECT_PANIC))
             }

@@ -106,11 +106,6 @@ impl About {
         Self { object: object.clone(), uid: Arc::clone(uid), reporter }
     }
 
-    /// A job, reported by the controller of its kind.
-    pub fn job(key: &JobKey, uid: &Arc<str>) -> Self {
-        Self::new(&key.object(), uid, key.kind.integration().reporter)
-    }
-
     /// A Workload, reported by its controller.
     pub fn workload(key: &WorkloadKey, uid: &Arc<str>) -> Self {
         Self::new(&workload_ref(key), uid, REPORTER_WORKLOAD)

@@ -1,5 +1,6 @@
 //! The objects as they were seen last, and the indexes over them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
+use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
 
 /// Names a job by where it is.
@@ -113,7 +115,7 @@ impl WorkloadEntry {
     }
 
     /// The UID of the job that it belongs to: see [`job_uid`].
-    pub fn job_uid(&self) -> Option<&str> {
+    pub fn job_uid(&self) -> Option<Cow<'_, str>> {
         job_uid(&self.object)
     }
 
@@ -130,13 +132,26 @@ pub(crate) fn controller(
     object.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))
 }
 
-/// The UID of the job that a Workload belongs to: its controller's, or, if it lost all its owner references, that of the label which it got
-/// from its job.
-fn job_uid(object: &slim::Workload) -> Option<&str> {
-    if object.metadata.owner_references.iter().flatten().next().is_some() {
-        return controller(object).map(|owner| owner.uid.as_str());
+/// Whether a Workload is that of a group of pods: it says so, or pods own it, and none of them is its controller.
+pub(crate) fn is_of_group(object: &slim::Workload) -> bool {
+    let metadata = &object.metadata;
+    let marked = metadata.annotations.as_ref().and_then(|all| all.get(labels::IS_GROUP_WORKLOAD));
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let by_pods = || owners.iter().any(|owner| owner.kind == "Pod" && owner.api_version == "v1");
+    controller(object).is_none() && (marked.is_some_and(|value| value == "true") || by_pods())
+}
+
+/// The UID of the job that a Workload belongs to: its controller's; that of its group; or, if it lost all its owner references, that of the label
+/// which it got from its job.
+fn job_uid(object: &slim::Workload) -> Option<Cow<'_, str>> {
+    if is_of_group(object) {
+        let metadata = &object.metadata;
+        return Some(group_uid(metadata.namespace.as_deref()?, metadata.name.as_deref()?).into());
     }
-    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(String::as_str)
+    if object.metadata.owner_references.iter().flatten().next().is_some() {
+        return controller(object).map(|owner| owner.uid.as_str().into());
+    }
+    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| uid.as_str().into())
 }
 
 /// A job and what is under way with it.
@@ -188,6 +203,10 @@ pub(crate) struct World {
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
+    /// What those of them are made of that are made of pods.
+    pub pod_jobs: BTreeMap<JobKey, PodJob>,
+    /// The job that each of these pods is in.
+    pub pod_homes: BTreeMap<PodKey, JobKey>,
     /// Workloads by the UID of the job that they belong to.
     pub by_owner: BTreeMap<Name, BTreeSet<WorkloadKey>>,
     /// Workloads by their LocalQueue.
@@ -253,10 +272,10 @@ impl World {
 
     /// Puts a Workload in, keeping what is under way with the one that was there.
     pub fn put_workload(&mut self, key: &WorkloadKey, object: slim::Workload) {
-        let owner = job_uid(&object).map(Name::from);
+        let owner = job_uid(&object).map(|uid| Name::from(&*uid));
         let queue = Self::queue_of(key, &object);
         if let Some(entry) = self.workloads.get_mut(key) {
-            let old_owner = entry.job_uid().map(Name::from);
+            let old_owner = entry.job_uid().map(|uid| Name::from(&*uid));
             let old_queue = Self::queue_of(key, &entry.object);
             entry.object = object;
             if old_owner != owner
@@ -294,7 +313,7 @@ impl World {
     pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
         let entry = self.workloads.remove(key)?;
         if let Some(owner) = entry.job_uid() {
-            unindex(&mut self.by_owner, &Name::from(owner), key);
+            unindex(&mut self.by_owner, &Name::from(&*owner), key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
         Some(entry)
@@ -387,7 +406,7 @@ impl World {
     /// The same. A job of another namespace is only claimed.
     pub fn job_of_object(&self, object: &slim::Workload) -> Option<&JobKey> {
         let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        self.job_by_uid.get(job_uid(object)?).filter(|job| *job.namespace == *namespace)
+        self.job_by_uid.get(&*job_uid(object)?).filter(|job| *job.namespace == *namespace)
     }
 
     /// The ClusterQueue that a Workload's LocalQueue points to.

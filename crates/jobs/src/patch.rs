@@ -31,6 +31,18 @@ impl Patch {
         }
     }
 
+    /// The resource version that the patch is valid for, if it names one.
+    pub fn version(&self) -> Option<String> {
+        let version = match self {
+            Self::Merge(body) | Self::Strategic(body) => body.pointer("/metadata/resourceVersion"),
+            Self::Json(operations) => {
+                let named = operations.iter().find(|o| o["path"] == "/metadata/resourceVersion");
+                named.map(|operation| &operation["value"])
+            }
+        };
+        version?.as_str().map(str::to_owned)
+    }
+
     /// Makes the API server refuse the patch (409 Conflict) unless the object still has this resource version.
     ///
     /// The version is *written*, not tested: a failed `test` of RFC 6902 would be answered with 422 Invalid, which
@@ -106,8 +118,12 @@ mod tests {
     fn pinning_names_the_version_once() {
         let merge = Patch::Merge(json!({"spec": {"suspend": true}})).pinned("1").pinned("2");
         assert_eq!(merge.body(), json!({"metadata": {"resourceVersion": "2"}, "spec": {"suspend": true}}));
+        assert_eq!(merge.version().as_deref(), Some("2"));
         let operation = json!({"op": "add", "path": "/spec/suspend", "value": true});
-        let json = Patch::Json(vec![operation.clone()]).pinned("1").pinned("2");
+        let json = Patch::Json(vec![operation.clone()]);
+        assert_eq!(json.version(), None);
+        let json = json.pinned("1").pinned("2");
+        assert_eq!(json.version().as_deref(), Some("2"));
         assert_eq!(
             json.body(),
             json!([{"op": "replace", "path": "/metadata/resourceVersion", "value": "2"}, operation])

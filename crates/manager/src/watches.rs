@@ -49,6 +49,9 @@ impl Crds {
     }
 }
 
+/// Pods that are queued themselves.
+const MANAGED_PODS: &str = "kueue.x-k8s.io/managed=true";
+
 /// What is watched besides what always is.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -109,7 +112,14 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
     }
     for kind in with_parts(&wanted.jobs) {
         let managed = wanted.jobs.contains(&kind);
-        let labels = if managed { None } else { label_of_parts(&wanted.jobs, kind) };
+        let labels = if !managed {
+            label_of_parts(&wanted.jobs, kind)
+        } else if kind.integration().of_pods {
+            // Most pods are none of ours.
+            Some(MANAGED_PODS)
+        } else {
+            None
+        };
         let selector = Selector { labels, ..Selector::default() };
         let shared = Shared { selector, ..shared.clone() };
         if kind.integration().built_into_kubernetes {

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Before the name of a list of names: those that it loses.
+const LOSES: &str = "$deleteFromPrimitiveList/";
+
 /// A strategic merge patch of an object of which only the conditions of its status, merged by type, are not merged as RFC 7386 does.
 pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     let mut merged = patch.clone();
@@ -14,6 +17,16 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
             }
         }
         merged["status"]["conditions"] = Value::Array(conditions);
+    }
+    if let Some(metadata) = merged["metadata"].as_object_mut() {
+        let lists: Vec<_> =
+            metadata.keys().filter_map(|key| key.strip_prefix(LOSES)).map(str::to_owned).collect();
+        for list in lists {
+            let lost = metadata.remove(&format!("{LOSES}{list}")).unwrap_or_default();
+            let known = target["metadata"][&list].as_array().cloned().unwrap_or_default();
+            let gone = lost.as_array().cloned().unwrap_or_default();
+            metadata.insert(list, known.into_iter().filter(|item| !gone.contains(item)).collect());
+        }
     }
     json_patch::merge(target, &merged);
 }

@@ -107,6 +107,9 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, FieldError> {
         Kind::Pod => Object::Pod(typed(value)?),
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(typed(value)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(typed(value)?),
+        Kind::Job(job) if job.integration().of_pods => {
+            Object::QueuedPod(Box::new(sluice_jobs::pods::Member::observe(value, &Gates::default())))
+        }
         Kind::Job(job) => Object::Job(Box::new(sluice_jobs::observe(job, value))),
         Kind::PodTemplate => return Err(FieldError::new("", "a PodTemplate is written, and never read")),
     })

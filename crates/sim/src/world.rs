@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sluice_api::gates::Gates;
 use sluice_api::slim::{self, WorkloadSpec};
 use sluice_api::status_apply::apply_status;
-use sluice_engine::{Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
+use sluice_engine::{Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
 use sluice_jobs::{Patch, Step};
 
 use crate::json::{self, text};
@@ -368,6 +368,14 @@ impl World {
                 let step = sluice_jobs::ask_controller(view, *at);
                 self.steps(reference, &view.resource_version, &[step])?;
             }
+            Write::Pod(steps) => {
+                for step in steps {
+                    if self.objects.contains_key(reference) {
+                        self.pod_step(reference, step)?;
+                    }
+                }
+                return Ok(self.object(reference));
+            }
             Write::Create(document) => self.create_document(reference, document)?,
             Write::CreatePodTemplate(source) => self.create_template(reference, source)?,
             Write::Read => {}
@@ -420,6 +428,34 @@ impl World {
         }
         self.store(reference, value, true);
         self.echo_of(reference);
+        Ok(())
+    }
+
+    /// One request on a pod.
+    fn pod_step(&mut self, reference: &ObjectRef, step: &PodStep) -> Result<(), WriteError> {
+        match step {
+            PodStep::Patch(patch) => {
+                let seen = patch.version().unwrap_or_default();
+                self.steps(reference, &seen, &[Step { subresource: None, patch: patch.clone() }])?;
+                let leaves = self.objects.get(reference).is_some_and(|pod| {
+                    !pod["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(pod)
+                });
+                if leaves {
+                    self.remove(reference);
+                }
+            }
+            PodStep::ApplyStatus { field_manager, body } => {
+                self.locked(reference, body)?;
+                let applied = |status: &mut Value| apply_status(status, &body["status"], field_manager);
+                if self.change_status(reference, applied) {
+                    self.echo_of(reference);
+                }
+            }
+            PodStep::Delete { uid } => {
+                self.locked(reference, &json!({"metadata": {"uid": uid}}))?;
+                self.delete(reference);
+            }
+        }
         Ok(())
     }
 

@@ -45,7 +45,10 @@ const CRATES: [Crate; 14] = [
         may_use: &["sluice-quantity", "sluice-selector"],
         forbidden: &["tokio", "axum"],
     },
-    pure("sluice-engine", &["sluice-core", "sluice-api", "sluice-quantity", "sluice-selector"]),
+    pure(
+        "sluice-engine",
+        &["sluice-core", "sluice-api", "sluice-jobs", "sluice-quantity", "sluice-selector"],
+    ),
     pure("sluice-jobs", &["sluice-api", "sluice-quantity"]),
     pure(
         "sluice-sim",

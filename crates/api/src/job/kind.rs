@@ -50,6 +50,8 @@ pub struct Integration {
     pub reporter: &'static str,
     /// Whether the API server itself serves the kind: it is not waited for.
     pub built_into_kubernetes: bool,
+    /// Whether its jobs are made of pods, alone or in groups: a start is a write for each, and a stop deletes.
+    pub of_pods: bool,
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
@@ -92,6 +94,7 @@ const PLAIN: Integration = Integration {
     about: "",
     reporter: "",
     built_into_kubernetes: false,
+    of_pods: false,
     parts: &[],
     wraps_objects: false,
     resumes_parts_as_made: false,
@@ -147,6 +150,21 @@ static JOB_SET: Integration = Integration {
     failed: "Failed",
     exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
     restarts_whole: true,
+    ..PLAIN
+};
+
+/// v1 Pod, alone or in a group.
+static POD: Integration = Integration {
+    framework: "pod",
+    version: "v1",
+    api_version: "v1",
+    kind: "Pod",
+    plural: "pods",
+    controller: "pod",
+    about: "plain Pods and groups of them",
+    reporter: "pod-kueue-controller",
+    built_into_kubernetes: true,
+    of_pods: true,
     ..PLAIN
 };
 
@@ -319,6 +337,9 @@ impl JobKind {
     pub const TF_JOB: Self = Self(&TF_JOB);
     /// `kubeflow.org/v1` XGBoostJob.
     pub const XGBOOST_JOB: Self = Self(&XGBOOST_JOB);
+
+    /// `v1` Pod, alone or in a group.
+    pub const POD: Self = Self(&POD);
 
     /// `ray.io/v1` RayCluster.
     pub const RAY_CLUSTER: Self = Self(&RAY_CLUSTER);

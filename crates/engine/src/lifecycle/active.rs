@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sluice_api::gates::Gate;
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::Name;
 
@@ -19,6 +20,15 @@ impl Engine {
     /// Whether pods of a job, or of those that it controls, may still use its quota. Where time alone will change that, it is
     /// looked at again.
     pub(crate) fn is_active(&mut self, key: &JobKey) -> bool {
+        if let Some(job) = self.world.pod_jobs.get(key) {
+            let fast = self.config.on(Gate::FastQuotaReleaseInPodIntegration);
+            let until = job.pods.active_until(self.now, fast);
+            let active = until.is_some() || job.is_uncertain();
+            if let Some(until) = until.flatten() {
+                self.wake_at(until, Alarm::Job(key.clone()));
+            }
+            return active;
+        }
         let Some(entry) = self.world.jobs.get(key) else { return false };
         let children = self.children(key, &entry.view.job.uid);
         let views: Vec<_> = std::iter::once(entry).chain(children).map(|entry| &entry.view).collect();

@@ -13,7 +13,7 @@ use super::workload::later;
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
-use crate::outbox::{About, normal};
+use crate::outbox::normal;
 use crate::world::JobKey;
 
 /// How many owners are looked at.
@@ -169,7 +169,7 @@ impl Engine {
             return self.stop_job(key, view, Vec::new(), "", &[]);
         }
         let note = "Kueue managed child job suspended";
-        let reported = normal(About::job(key, &view.job.uid), "Suspended", note);
+        let reported = normal(self.about_job(key, view), "Suspended", note);
         let write = Write::SuspendJob { view: Arc::clone(view) };
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
     }

@@ -13,6 +13,9 @@ pub(crate) const PODS_READY: &str = "kueue-job-controller-PodsReady";
 /// The field manager of `status.reclaimablePods`.
 pub(crate) const RECLAIMABLE_PODS: &str = "kueue-reclaimable-pods";
 
+/// The field manager of the condition WaitingForReplacementPods.
+pub(crate) const REPLACEMENT_PODS: &str = "kueue-job-controller-WaitingForReplacementPods";
+
 /// The head of an apply: it acts on this very version of this very object.
 fn head(object: &slim::Workload) -> Value {
     let metadata = &object.metadata;
@@ -63,9 +66,9 @@ fn drop_updates(body: &mut Value, object: &slim::Workload) {
     }
 }
 
-/// The condition PodsReady, as an apply of its own manager.
-pub(crate) fn pods_ready(object: &slim::Workload, status: &WorkloadStatus) -> Value {
-    let condition = status.conditions.iter().find(|c| c.type_ == Type::PodsReady.as_str());
+/// One condition, as an apply of its own manager.
+pub(crate) fn condition(object: &slim::Workload, status: &WorkloadStatus, type_: Type) -> Value {
+    let condition = status.conditions.iter().find(|c| c.type_ == type_.as_str());
     let mut body = head(object);
     body["status"] = json!({ "conditions": condition.into_iter().collect::<Vec<_>>() });
     body

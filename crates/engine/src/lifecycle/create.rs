@@ -18,7 +18,7 @@ use crate::effect::{Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::metrics;
-use crate::outbox::{About, normal, observe_with};
+use crate::outbox::{normal, observe_with};
 use crate::world::{JobKey, workload_ref};
 
 /// The annotations of a Workload that come from its job.
@@ -79,15 +79,21 @@ impl Engine {
         };
         let kind = view.job.kind;
         let (gated, keys) = (self.config.on(Gate::AdmissionGatedBy), &self.config.annotation_keys_to_copy);
-        let name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, None, longest);
+        let mut annotations = inherited_annotations(view, gated, keys);
+        let mut owners = vec![owner_reference(view)];
+        let mut name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, None, longest);
+        if let Some((group, pods)) = self.group_of(key).zip(self.group_owners(key)) {
+            (name, owners) = (group.to_string(), pods);
+            annotations.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
+        }
         let workload = v1beta2::Workload {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(view.job.namespace.to_string()),
                 labels: Some(workload_labels(&view.labels, &view.job.uid, &self.config.label_keys_to_copy)),
-                annotations: Some(inherited_annotations(view, gated, keys)).filter(|a| !a.is_empty()),
+                annotations: Some(annotations).filter(|a| !a.is_empty()),
                 finalizers: Some(vec![labels::RESOURCE_IN_USE_FINALIZER.to_owned()]),
-                owner_references: Some(vec![owner_reference(view)]),
+                owner_references: Some(owners),
                 ..ObjectMeta::default()
             },
             spec: v1beta2::WorkloadSpec {
@@ -104,7 +110,7 @@ impl Engine {
         let workload_key = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
         let note = format!("Created Workload: {workload_key}");
         let mut then = vec![
-            normal(About::job(key, &view.job.uid), "CreatedWorkload", note),
+            normal(self.about_job(key, view), "CreatedWorkload", note),
             self.log(Level::Info, "workload created", &[("workload", &workload_key), ("job", &key.object())]),
         ];
         if view.generation == 1 && self.config.on(Gate::MetricForWorkloadCreationLatency) {
@@ -135,12 +141,15 @@ impl Engine {
         }});
         let body = strict_patch(&entry.object, patch);
         let note = format!("Updated not matching Workload for suspended job: {workload}");
-        let reported = normal(About::job(key, &view.job.uid), "UpdatedWorkload", note);
+        let reported = normal(self.about_job(key, view), "UpdatedWorkload", note);
         self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
     }
 
     /// Asks for a job in full: its templates were dropped when its Workload existed.
     pub(crate) fn read_job(&mut self, key: &JobKey) {
+        if self.world.pod_jobs.contains_key(key) {
+            return self.read_pod_templates(key);
+        }
         let id = self.outbox.write(key.object(), Purpose::Read, Write::Read, Vec::new());
         if let Some(entry) = self.world.jobs.get_mut(key) {
             entry.open = Some(id);
@@ -154,6 +163,7 @@ impl Engine {
 
     /// Drops the templates of a job whose Workload exists.
     pub(crate) fn drop_templates(&mut self, key: &JobKey) {
+        self.world.drop_pod_templates(key);
         if let Some(entry) = self.world.jobs.get_mut(key)
             && entry.view.pod_sets.iter().any(|p| p.template.is_some())
         {

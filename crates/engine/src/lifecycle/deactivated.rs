@@ -9,7 +9,7 @@ use sluice_core::WorkloadKey;
 use super::workload::later;
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::outbox::{About, normal};
+use crate::outbox::normal;
 use crate::world::JobKey;
 
 impl Engine {
@@ -42,9 +42,14 @@ impl Engine {
         let note = "Deleted job: deactivation retention period expired";
         let uid = &view.job.uid;
         let then = vec![
-            normal(About::job(key, uid), "Deleted", note),
+            normal(self.about_job(key, view), "Deleted", note),
             self.log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
         ];
+        if self.world.pod_jobs.contains_key(key) {
+            self.outbox.extend(then);
+            self.delete_pods(key);
+            return true;
+        }
         let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None };
         self.write_job(key, Purpose::DeleteJob, write, then);
         true
@@ -59,7 +64,7 @@ impl Engine {
         let Some(entry) = self.world.jobs.get_mut(key).filter(|e| e.reported_checks != text) else { return };
         entry.reported_checks.clone_from(&text);
         if !text.is_empty() {
-            let updated = normal(About::job(key, &view.job.uid), "UpdatedAdmissionCheck", text);
+            let updated = normal(self.about_job(key, view), "UpdatedAdmissionCheck", text);
             self.outbox.push(updated);
         }
     }

@@ -35,6 +35,9 @@ impl Engine {
     /// job that begins to run after its Workload was evicted would run without quota.
     pub(crate) fn is_starting(&self, key: &WorkloadKey) -> bool {
         let job = self.world.workloads.get(key).and_then(|entry| self.world.job_of(entry));
+        if job.as_ref().and_then(|job| self.world.pod_jobs.get(job)).is_some_and(|job| job.starting > 0) {
+            return true;
+        }
         let open = job.and_then(|job| self.world.jobs.get(&job)).and_then(|job| job.open);
         open.is_some_and(|id| self.outbox.purpose(id) == Some(Purpose::StartJob))
     }

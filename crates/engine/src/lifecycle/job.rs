@@ -15,7 +15,7 @@ use super::ancestor::Standing;
 use super::body::strict_patch;
 use super::create::owner_reference;
 use super::infos::{by_position, restore_infos};
-use super::matching::matches;
+use super::matching::{OwnWorkload, matches};
 use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
@@ -31,9 +31,11 @@ impl Engine {
             return;
         }
         let Some(entry) = self.world.jobs.get(key) else { return };
-        if entry.open.is_some() {
+        if entry.open.is_some() || self.world.is_writing_pods(key) {
             return;
         }
+        self.refresh_pod_job(key);
+        let Some(entry) = self.world.jobs.get(key) else { return };
         let waits = entry.retry.until.filter(|until| *until > self.now);
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
         let view = Arc::clone(&entry.view);
@@ -45,6 +47,9 @@ impl Engine {
         }
         if uncertain && waits.is_none() {
             return self.read_job(key);
+        }
+        if self.read_uncertain_pods(key) {
+            return;
         }
         let standing = self.standing(&view);
         let managed = match &standing {
@@ -58,6 +63,9 @@ impl Engine {
         }
         if managed {
             self.tend_parts(key, &view);
+            if self.tend_pods(key, &view) {
+                return;
+            }
         }
         if waits.is_some() {
             return;
@@ -67,6 +75,7 @@ impl Engine {
         }
         if view.deleting {
             self.release_workloads(&view);
+            self.release_pods(key);
             return;
         }
         match standing {
@@ -92,9 +101,10 @@ impl Engine {
         if let Some(trouble) = &view.invalid {
             return self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
         }
-        let workload = match &view.prebuilt_workload {
-            Some(name) => self.prebuilt(key, &view, name),
-            None => self.own_workload(key, &view),
+        let workload = match (&view.prebuilt_workload, self.group_of(key)) {
+            (_, Some(group)) => self.group_workload(key, &view, &group),
+            (Some(name), None) => self.prebuilt(key, &view, name),
+            (None, None) => self.own_workload(key, &view),
         };
         match workload {
             OwnWorkload::One(workload) => self.proceed(key, &view, &workload),
@@ -176,7 +186,7 @@ impl Engine {
         let waits = own.is_none() && !rest.is_empty();
         for workload in rest.drain(..) {
             let note = format!("Deleted not matching Workload: {workload}");
-            let reported = normal(About::job(key, &view.job.uid), "DeletedWorkload", note);
+            let reported = normal(self.about_job(key, view), "DeletedWorkload", note);
             self.delete_workload(&workload, vec![reported]);
         }
         match own {
@@ -286,7 +296,7 @@ impl Engine {
         if entry.object.metadata.deletion_timestamp.is_some() {
             return self.workload_leaves(key, view, workload);
         }
-        if self.sync_hold(key, view, workload) {
+        if self.sync_hold(key, view, workload) || self.sync_replacement(key, workload) {
             return;
         }
         if let Some(finished) = &view.finished {
@@ -327,6 +337,12 @@ impl Engine {
         if self.is_moving(workload) {
             return self.stop_job(key, view, infos, "The job was moved to another LocalQueue", &[]);
         }
+        if self.has_gated_pods(key) {
+            if !self.read_inherited(workload) {
+                self.start_job(key, view, workload);
+            }
+            return;
+        }
         if key.kind.integration().resumes_parts_as_made {
             let entry = &self.world.workloads[workload];
             let infos = self.start_infos(&entry.object, entry.status(), view);
@@ -355,8 +371,11 @@ impl Engine {
             return;
         }
         let note = format!("Admitted by clusterQueue {queue}");
+        if self.world.pod_jobs.contains_key(key) {
+            return self.start_pods(key, workload, &infos, &note);
+        }
         let then = vec![
-            normal(About::job(key, &view.job.uid), "Started", note),
+            normal(self.about_job(key, view), "Started", note),
             self.log(
                 Level::Info,
                 "job started",
@@ -382,11 +401,15 @@ impl Engine {
         if view.stop_waits {
             return;
         }
+        if self.world.pod_jobs.contains_key(key) {
+            self.stop_pods(key, view, why);
+            return;
+        }
         let mut then = Vec::new();
         // The event of a stop was sent when it began.
         if !view.stopping {
             then = vec![
-                normal(About::job(key, &view.job.uid), "Stopped", why),
+                normal(self.about_job(key, view), "Stopped", why),
                 self.log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
             ];
             then.extend(more.iter().cloned());
@@ -427,7 +450,7 @@ impl Engine {
             return;
         }
         entry.reported = Some(reported);
-        self.outbox.push(event(About::job(key, &view.job.uid), type_, why, note));
+        self.outbox.push(event(self.about_job(key, view), type_, why, note));
         self.outbox.push(self.log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
     }
 
@@ -435,7 +458,7 @@ impl Engine {
     fn sync_spec(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let (spec, status) = (&entry.object.spec, entry.status());
-        let reported = |note: String| vec![normal(About::job(key, &view.job.uid), "UpdatedWorkload", note)];
+        let reported = |note: String| vec![normal(self.about_job(key, view), "UpdatedWorkload", note)];
         let queue = view.queue_name.as_deref().unwrap_or_default();
         if spec.queue_name != queue && !reserved(status) && view.suspended && !queue.is_empty() {
             let body = strict_patch(&entry.object, json!({"spec": {"queueName": queue}}));
@@ -471,14 +494,4 @@ impl Engine {
             self.patch_workload(workload, Purpose::UpdateWorkload, body, then);
         }
     }
-}
-
-/// The Workload of a job.
-pub(crate) enum OwnWorkload {
-    /// This one.
-    One(WorkloadKey),
-    /// None, and nothing is under way.
-    None,
-    /// Something is under way.
-    Wait,
 }

@@ -3,9 +3,20 @@
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::WorkloadKey;
 
 use crate::ingest::workload::{is, reserved};
 use sluice_api::conditions::WorkloadCondition as Type;
+
+/// The Workload of a job.
+pub(crate) enum OwnWorkload {
+    /// This one.
+    One(WorkloadKey),
+    /// None, and nothing is under way.
+    None,
+    /// Something is under way.
+    Wait,
+}
 
 /// Whether the pod sets, and the longest execution time, are those of the job.
 ///

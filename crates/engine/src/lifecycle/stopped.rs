@@ -13,7 +13,6 @@ use crate::answers::workload_key;
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
-use crate::input::{Kind, ObjectRef};
 use crate::metrics;
 use crate::outbox::{About, normal, observe, warning};
 use crate::world::{JobKey, workload_ref};
@@ -45,6 +44,9 @@ impl Engine {
 
     /// A Workload is being deleted: its job stops, then it loses our finalizer.
     pub(crate) fn workload_leaves(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        if self.world.pod_jobs.contains_key(key) && self.stop_pods(key, view, "Workload is deleted") {
+            return;
+        }
         let running = view.finished.is_none();
         if running && (!view.suspended || view.stopping) {
             let infos = restore_infos(&self.world.workloads[workload].object);
@@ -57,6 +59,9 @@ impl Engine {
 
     /// A finished Workload: a job that goes on without one is stopped; one that Kueue deactivated may be removed.
     pub(crate) fn after_finish(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        if self.release_pods(key) {
+            return;
+        }
         let entry = &self.world.workloads[workload];
         let why =
             conditions::find(&entry.status().conditions, Type::Finished.as_str()).map(|c| c.reason.as_str());
@@ -97,7 +102,7 @@ impl Engine {
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let note = format!("Workload '{workload}' is declared finished");
         let mut then = vec![
-            normal(About::job(key, &view.job.uid), "FinishedWorkload", note),
+            normal(self.about_job(key, view), "FinishedWorkload", note),
             self.log(
                 Level::Info,
                 "workload finished",
@@ -125,10 +130,8 @@ impl Engine {
     }
 
     /// The start patch of a job cannot be made: its workload has failed (docs/reference/03-conditions-events.md, `FailedToStart`).
-    pub(crate) fn unstartable(&mut self, job: &ObjectRef, why: &str) {
-        let Kind::Job(kind) = job.kind else { return };
-        let key = JobKey { kind, namespace: Arc::clone(&job.namespace), name: Arc::clone(&job.name) };
-        let Some(entry) = self.world.jobs.get(&key) else { return };
+    pub(crate) fn unstartable(&mut self, key: &JobKey, why: &str) {
+        let Some(entry) = self.world.jobs.get(key) else { return };
         let uid = Arc::clone(&entry.view.job.uid);
         let owned = self.world.owned(&uid);
         let Some(workload) = owned.iter().find(|w| is(self.world.workloads[*w].status(), Type::Admitted))
@@ -143,11 +146,11 @@ impl Engine {
         transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
         let mut reported = vec![
             warning(
-                About::new(&workload_ref(workload), &entry.uid(), kind.integration().reporter),
+                About::new(&workload_ref(workload), &entry.uid(), key.kind.integration().reporter),
                 reason::FAILED_TO_START,
                 why,
             ),
-            self.log(Level::Warn, "job cannot be started", &[("job", job), ("why", &why)]),
+            self.log(Level::Warn, "job cannot be started", &[("job", &key.object()), ("why", &why)]),
         ];
         reported.extend(self.count_finished(workload, &next));
         let workload = workload_key(&workload_ref(workload));

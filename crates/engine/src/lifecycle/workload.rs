@@ -17,7 +17,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::time;
 use crate::ingest::workload::{self as ingested, is, reserved};
 use crate::input::Kind;
-use crate::world::{Decision, controller};
+use crate::world::{Decision, controller, is_of_group};
 
 impl Engine {
     /// When and for which generation a transition is made now.
@@ -185,6 +185,10 @@ impl Engine {
     fn job_is_gone(&self, object: &slim::Workload) -> bool {
         if self.world.job_of_object(object).is_some() {
             return false;
+        }
+        if is_of_group(object) {
+            let kind = JobKind::POD;
+            return !self.config.frameworks.contains(&kind) || self.listed.contains(&Kind::Job(kind));
         }
         let Some(owner) = controller(object) else { return true };
         let Some(kind) = JobKind::from_owner(&owner.api_version, &owner.kind) else { return true };

@@ -1,6 +1,7 @@
 //! The writes on a Workload: its status, itself, its finalizer, its end.
 
 use serde_json::json;
+use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::labels;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
@@ -45,7 +46,8 @@ impl Engine {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         let body = match purpose {
             Purpose::Reclaim => body::reclaimable_pods(&entry.object, &next),
-            _ => body::pods_ready(&entry.object, &next),
+            Purpose::Replacement => body::condition(&entry.object, &next, Type::WaitingForReplacementPods),
+            _ => body::condition(&entry.object, &next, Type::PodsReady),
         };
         let write = Write::Apply { subresource: Some("status"), field_manager, body };
         let id = self.outbox.write(workload_ref(key), purpose, write, then);

@@ -7,10 +7,14 @@ use jiff::Timestamp;
 use json_patch::merge;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sluice_api::gates::Gates;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
+use sluice_jobs::pods::Member;
+
+use super::pods::is_pod;
 
 /// A job and its pods.
 #[derive(Clone, Debug)]
@@ -94,6 +98,9 @@ impl Api {
                 Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(Box::new(decode(value))),
                 Kind::ProvisioningRequest => Object::ProvisioningRequest(Box::new(decode(value))),
                 Kind::PodTemplate => return None,
+                Kind::Job(kind) if kind.integration().of_pods => {
+                    Object::QueuedPod(Box::new(Member::observe(value, &Gates::default())))
+                }
                 Kind::Job(_) => unreachable!("jobs are kept as views"),
             },
         })
@@ -140,7 +147,7 @@ impl Api {
         reference
     }
 
-    fn store(&mut self, reference: &ObjectRef, mut value: Value, new_generation: bool) {
+    pub(super) fn store(&mut self, reference: &ObjectRef, mut value: Value, new_generation: bool) {
         let revision = self.next();
         value["metadata"]["resourceVersion"] = json!(revision.to_string());
         if new_generation {
@@ -175,6 +182,7 @@ impl Api {
     /// Deletes an object: at once, or when its finalizers are gone.
     pub fn delete(&mut self, reference: &ObjectRef) {
         match self.objects.get(reference).cloned() {
+            Some(Stored::Json(value)) if is_pod(reference) => self.delete_pod(reference, value),
             Some(Stored::Json(mut value)) => {
                 if value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) {
                     if value["metadata"]["deletionTimestamp"].is_null() {
@@ -208,10 +216,13 @@ impl Api {
         self.objects.remove(reference);
     }
 
-    fn remove(&mut self, reference: &ObjectRef, uid: &Arc<str>) {
+    pub(super) fn remove(&mut self, reference: &ObjectRef, uid: &Arc<str>) {
         self.objects.remove(reference);
         let revision = self.next();
         self.log.push((revision, reference.clone(), Some(Arc::clone(uid))));
+        if is_pod(reference) {
+            self.collect_workloads(uid);
+        }
         for kind in [Kind::ProvisioningRequest, Kind::PodTemplate] {
             if kind == Kind::PodTemplate && self.collector_rests {
                 continue;
@@ -293,19 +304,6 @@ impl Api {
     pub fn delete_job(&mut self, name: &str) {
         let reference = self.job_ref(name);
         self.delete(&reference);
-    }
-
-    /// Pods that were stopped are gone now. Says whether there were any.
-    pub fn pods_vanish(&mut self) -> bool {
-        let stopping: Vec<_> =
-            self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.name.to_string()).collect();
-        for name in &stopping {
-            self.edit_job(name, |job| {
-                job.stopping_pods = false;
-                job.view.active = false;
-            });
-        }
-        !stopping.is_empty()
     }
 
     pub fn workloads(&self) -> Vec<v1beta2::Workload> {
@@ -416,6 +414,12 @@ impl Api {
                 job.answered |= job.view.suspended_condition.is_none();
                 job.view.suspended_condition = Some((job.answered, *at));
             })?,
+            Write::Pod(steps) => {
+                for step in steps {
+                    self.step(reference, step)?;
+                }
+                return Ok(self.object(reference));
+            }
             Write::Read => {}
         }
         if reference.kind == Kind::PodTemplate {

@@ -8,6 +8,7 @@
 
 pub mod api;
 pub mod build;
+pub mod pods;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 20] = [
+pub const KINDS: [Kind; 21] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -43,6 +44,7 @@ pub const KINDS: [Kind; 20] = [
     Kind::Job(sluice_api::job::JobKind::JOB_SET),
     Kind::Job(sluice_api::job::JobKind::MPI_JOB),
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
+    Kind::Job(sluice_api::job::JobKind::POD),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.
@@ -337,6 +339,7 @@ impl Cluster {
             let admitted = self.api.workloads_of(&job.view.job.uid).iter().any(let_run);
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
         }
+        self.api.check_pods();
     }
 
     /// The only Workload of a job.

@@ -35,8 +35,11 @@ pub struct Group {
     pub(super) counting: BTreeSet<Keep>,
     gated: BTreeSet<Arc<str>>,
     free: BTreeSet<Arc<str>>,
+    held: BTreeSet<Arc<str>>,
     succeeded: i32,
     unended: usize,
+    /// Those that are not being deleted.
+    present: usize,
     /// Those that run, by when their grace is over.
     running: BTreeMap<Option<Timestamp>, usize>,
     /// Those that count and are ready, or succeeded.
@@ -108,7 +111,11 @@ impl Group {
         if member.is_free() && present {
             put(&mut self.free, Arc::clone(&member.name), add);
         }
+        if member.held {
+            put(&mut self.held, Arc::clone(&member.name), add);
+        }
         step(&mut self.unended, !member.ended());
+        step(&mut self.present, present);
         step(&mut self.unretriable, member.unretriable);
         step(&mut self.ready, member.counts() && (member.ready || member.phase == Phase::Succeeded));
         if let Some(until) = member.active_until(false) {
@@ -158,6 +165,27 @@ impl Group {
         self.members.is_empty()
     }
 
+    /// How many pods do not count: they failed, or were deleted before they had a node.
+    pub fn lost(&self) -> usize {
+        self.members.len() - self.counting.len()
+    }
+
+    /// Whether every pod is being deleted.
+    pub fn is_leaving(&self) -> bool {
+        self.present == 0
+    }
+
+    /// What a pass over all pods counts: the same, if nothing went wrong.
+    #[must_use]
+    pub fn recounted(&self) -> Self {
+        let mut fresh = Self { copied_labels: self.copied_labels.clone(), ..Self::default() };
+        for member in self.members.values() {
+            fresh.insert(member.clone());
+        }
+        fresh.leaving.clone_from(&self.leaving);
+        fresh
+    }
+
     /// The pod that speaks for the group: the one that is kept longest.
     pub fn representative(&self) -> Option<&Member> {
         let kept = self.counting.first().map(|keep| &keep.name);
@@ -169,6 +197,12 @@ impl Group {
     pub fn pod_set(&self, role: &str) -> Option<&JobPodSet> {
         let first = self.roles.get(role)?.counting.first()?;
         self.members.get(&first.name)?.pod_set.as_deref().ok()
+    }
+
+    /// The pods whose pod sets are those of their roles.
+    pub fn speakers(&self) -> impl Iterator<Item = &Member> {
+        let first = self.roles.values().filter_map(|role| role.counting.first());
+        first.filter_map(|keep| self.members.get(&keep.name))
     }
 
     /// Drops the templates, which only a new Workload needs.
@@ -214,7 +248,7 @@ impl Group {
 
     /// The pods that our finalizer keeps.
     pub fn held(&self) -> impl Iterator<Item = &Member> {
-        self.members.values().filter(|member| member.held)
+        self.held.iter().filter_map(|name| self.members.get(name))
     }
 
     /// Until when it is active (`None`: until its pods change), if it is at this time: a pod runs and its grace is not over. With `fast`, one

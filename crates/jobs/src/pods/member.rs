@@ -153,6 +153,20 @@ impl Member {
         !self.gated && !self.ended()
     }
 
+    /// Leaves out the group that only an annotation names (gate `WorkloadIdentifierAnnotations` off).
+    pub fn read_labels_alone(&mut self) {
+        let Ok(pod_set) = &mut self.pod_set else { return };
+        let label = pod_set.scheduling.labels.get(labels::POD_GROUP_NAME).filter(|name| !name.is_empty());
+        self.group = label.map(|name| Arc::from(name.as_str()));
+        let name = if self.group.is_some() { &*self.role } else { labels::DEFAULT_POD_SET_NAME };
+        pod_set.name = name.to_ascii_lowercase();
+    }
+
+    /// Whether the template, which only a new Workload needs, is there.
+    pub fn has_template(&self) -> bool {
+        self.pod_set.as_ref().is_ok_and(|pod_set| pod_set.template.is_some())
+    }
+
     /// Drops the template, which only a new Workload needs.
     pub fn drop_template(&mut self) {
         if let Ok(pod_set) = &mut self.pod_set {

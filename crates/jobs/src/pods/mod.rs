@@ -13,6 +13,7 @@ mod member;
 mod order;
 mod owners;
 mod replacement;
+mod view;
 
 pub use changes::{STOP_MANAGER, StopReason, finalize, start, termination};
 pub use compose::{Against, ComposeError, Composition, RoleCount};
@@ -21,3 +22,4 @@ pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};
 pub use owners::{is_group_workload, owner_reference};
 pub use replacement::{Replacement, replacement};
+pub use view::{of_group, of_pod};

@@ -8,6 +8,7 @@ mod observe;
 mod plain_pod;
 mod pods;
 mod pods_counted;
+mod pods_seen;
 mod ray;
 mod ray_writes;
 mod replica_specs;

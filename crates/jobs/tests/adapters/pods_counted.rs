@@ -153,6 +153,7 @@ proptest! {
             again.insert(member.clone());
         }
         prop_assert_eq!(&group, &again);
+        prop_assert_eq!(&group, &group.recounted());
 
         let composed = group.compose("g").ok().map(|composed| (composed.pod_sets, composed.excess));
         prop_assert_eq!(composed, naive::pod_sets(&all));
@@ -177,5 +178,11 @@ proptest! {
         }
         let free = all.iter().filter(|pod| pod.is_free() && pod.deleted_by.is_none()).map(|pod| &pod.name);
         prop_assert!(group.free().map(|pod| &pod.name).eq(free));
+        let held = all.iter().filter(|pod| pod.held).map(|pod| &pod.name);
+        prop_assert!(group.held().map(|pod| &pod.name).eq(held));
+        prop_assert_eq!(group.is_leaving(), all.iter().all(|pod| pod.deleted_by.is_some()));
+        prop_assert_eq!(group.lost(), all.iter().filter(|pod| !pod.counts()).count());
+        let roles: std::collections::BTreeSet<_> = all.iter().filter(|pod| pod.counts()).map(|pod| &pod.role).collect();
+        prop_assert!(group.speakers().map(|pod| &pod.role).eq(roles));
     }
 }

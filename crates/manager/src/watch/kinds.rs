@@ -2,8 +2,11 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_api::gates::Gates;
+use sluice_api::job::JobKind;
 use sluice_api::{slim, v1beta2};
 use sluice_engine::input::{Kind, Object};
+use sluice_jobs::pods::Member;
 
 use super::pump::Watched;
 use super::versions::OLDER;
@@ -80,7 +83,17 @@ pub struct RawJob(Value);
 impl Watched for RawJob {
     fn decode(self, kind: Kind) -> Object {
         let Kind::Job(kind) = kind else { unreachable!("jobs are watched as jobs") };
-        Object::Job(Box::new(sluice_jobs::observe(kind, &self.0)))
+        job(kind, &self.0)
+    }
+}
+
+/// What the engine is told of an object of a job kind. With the gate `WorkloadIdentifierAnnotations` off the engine looks away from annotations
+/// itself.
+pub fn job(kind: JobKind, value: &Value) -> Object {
+    if kind.integration().of_pods {
+        Object::QueuedPod(Box::new(Member::observe(value, &Gates::default())))
+    } else {
+        Object::Job(Box::new(sluice_jobs::observe(kind, value)))
     }
 }
 
@@ -88,7 +101,6 @@ impl Watched for RawJob {
 mod tests {
     use super::*;
     use serde_json::json;
-    use sluice_api::job::JobKind;
 
     #[test]
     fn a_job_of_any_shape_decodes_and_keeps_its_name() {
@@ -99,5 +111,18 @@ mod tests {
         .unwrap();
         let object = job.decode(Kind::Job(JobKind::JOB_SET));
         assert_eq!(object.object_ref().to_string(), "JobSet ns/a");
+    }
+
+    #[test]
+    fn a_queued_pod_is_no_job_of_its_own() {
+        let pod: RawJob = serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "ns", "labels": {"kueue.x-k8s.io/pod-group-name": "g"}},
+            "spec": "odd",
+        }))
+        .unwrap();
+        let object = pod.decode(Kind::Job(JobKind::POD));
+        assert_eq!(object.object_ref().to_string(), "Pod ns/a");
+        let Object::QueuedPod(member) = object else { panic!("{object:?}") };
+        assert_eq!(member.group.as_deref(), Some("g"));
     }
 }

@@ -233,6 +233,7 @@ async fn carry_out(
             Err(error) => Err(error),
         },
         Ok(Plan::Template(source)) => template::create(client, object, &source).await.map(|()| None),
+        Ok(Plan::Pod(calls)) => on_pod(client, object.kind, &calls, &mut answered).await,
         Ok(Plan::Steps(kind, steps)) => stop(client, object, kind, steps, &mut answered).await,
     };
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -257,6 +258,22 @@ impl Answered {
     fn with(body: &[u8]) -> Self {
         Self { document: document::of(body), bytes: body.len() }
     }
+}
+
+/// Sends requests on a pod, one after the other. One that is gone after the first needs no more of them.
+async fn on_pod(client: &Client, kind: Kind, calls: &[Call], answered: &mut Answered) -> Answer {
+    let mut last = Ok(None);
+    for (at, call) in calls.iter().enumerate() {
+        match persist(client, call).await {
+            Ok(body) => {
+                *answered = Answered::with(&body);
+                last = answer(kind, &body);
+            }
+            Err(WriteError::NotFound(_)) if at > 0 => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    last
 }
 
 /// Sends the steps of stopping a job, each pinned to the answer of the one before.

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
-use sluice_engine::effect::Write;
+use sluice_engine::effect::{PodStep, Write};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::{Patch, Step};
 
 use crate::api_call::{Call, CallError, Content};
+use crate::watch::kinds::job;
 
 /// The requests of one write, in order. The answer of the last one is the write's answer.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub enum Plan {
     One(Call),
     /// The steps of stopping a job: each after the first is pinned to the answer of the one before.
     Steps(JobKind, Vec<Step>),
+    /// Requests on a pod, which may be gone after each of them.
+    Pod(Vec<Call>),
     /// A PodTemplate that is made from a Workload.
     Template(Box<TemplateSource>),
 }
@@ -75,6 +78,7 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
         Write::AskController { view, at } => {
             Ok(Plan::One(step_call(object, &sluice_jobs::ask_controller(view, *at))))
         }
+        Write::Pod(steps) => Ok(Plan::Pod(steps.iter().map(|step| pod_call(object, step)).collect())),
         Write::Read => Ok(Plan::One(Call::get(uri(object, version, None)))),
     }
 }
@@ -92,6 +96,23 @@ pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
         content,
         &step.patch.body(),
     )
+}
+
+/// The request of one step on a pod.
+fn pod_call(object: &ObjectRef, step: &PodStep) -> Call {
+    let version = object.kind.version();
+    match step {
+        PodStep::Patch(patch) => step_call(object, &Step { subresource: None, patch: patch.clone() }),
+        PodStep::ApplyStatus { field_manager, body } => {
+            let uri =
+                format!("{}?fieldManager={field_manager}&force=true", uri(object, version, Some("status")));
+            Call::with_body(Method::PATCH, uri, Content::ApplyPatch, body)
+        }
+        PodStep::Delete { uid } => {
+            let options = json!({"propagationPolicy": "Background", "preconditions": {"uid": uid}});
+            Call::with_body(Method::DELETE, uri(object, version, None), Content::Json, &options)
+        }
+    }
 }
 
 /// Where objects of the kind are, in a version.
@@ -134,7 +155,7 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(decode(body)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(decode(body)?),
         Kind::PodTemplate => return Ok(None),
-        Kind::Job(job) => Object::Job(Box::new(view(job, body)?)),
+        Kind::Job(kind) => job(kind, &decode::<Value>(body)?),
     };
     Ok(Some(object))
 }
@@ -204,7 +225,7 @@ mod tests {
     fn only(plan: Plan) -> Call {
         match plan {
             Plan::One(call) => call,
-            Plan::Steps(..) | Plan::Template(_) => unreachable!("a single request"),
+            Plan::Steps(..) | Plan::Pod(_) | Plan::Template(_) => unreachable!("a single request"),
         }
     }
 
@@ -235,6 +256,24 @@ mod tests {
         );
         let body: Value = serde_json::from_slice(&call.body).unwrap();
         assert_eq!(body, json!({"propagationPolicy": "Background", "preconditions": {"uid": "u1"}}));
+    }
+
+    #[test]
+    fn a_pod_is_told_why_before_it_is_deleted() {
+        let pod = ObjectRef::namespaced(Kind::Job(JobKind::POD), "ns", "a");
+        let body = json!({"status": {"conditions": []}});
+        let steps = vec![
+            PodStep::ApplyStatus { field_manager: "kueue", body },
+            PodStep::Delete { uid: Arc::from("u1") },
+        ];
+        let Plan::Pod(calls) = plan(&pod, "v1", &Write::Pod(steps)).unwrap() else {
+            unreachable!("of a pod")
+        };
+        let uris: Vec<_> = calls.iter().map(|call| (call.method.clone(), &*call.uri)).collect();
+        let status = "/api/v1/namespaces/ns/pods/a/status?fieldManager=kueue&force=true";
+        assert_eq!(uris, [(Method::PATCH, status), (Method::DELETE, "/api/v1/namespaces/ns/pods/a")]);
+        let body: Value = serde_json::from_slice(&calls[1].body).unwrap();
+        assert_eq!(body["preconditions"]["uid"], "u1");
     }
 
     #[test]

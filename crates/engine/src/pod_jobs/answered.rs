@@ -1,0 +1,92 @@
+//! The answers of writes on pods.
+
+use crate::effect::{EffectId, Level, Purpose};
+use crate::engine::{Alarm, Engine};
+use crate::input::{Object, WriteError};
+use crate::outbox::Open;
+use crate::retry::Retry;
+use crate::world::JobKey;
+
+impl Engine {
+    /// A write on a pod was answered. One on a pod that is gone is of no interest any more.
+    pub(crate) fn pod_answered(
+        &mut self,
+        id: EffectId,
+        open: Open,
+        result: Result<Option<Object>, WriteError>,
+    ) {
+        let Some(key) = self.world.job_key(&open.object) else { return };
+        let Some(job) = self.world.pod_jobs.get_mut(&key) else { return };
+        let name = &open.object.name;
+        // The pod may be a namesake.
+        if job.open.get(name) != Some(&id) {
+            return;
+        }
+        job.open.remove(name);
+        if open.purpose == Purpose::StartJob {
+            job.starting -= 1;
+            if job.starting == 0
+                && let Some(entry) = self.world.jobs.get(&key)
+            {
+                // Decisions about its Workload waited for this answer.
+                self.dirty.workloads.extend(self.world.owned(&entry.view.job.uid));
+            }
+        }
+        match result {
+            Ok(object) => self.pod_written(&key, open, object),
+            Err(error) => self.pod_not_written(&key, &open, &error),
+        }
+        self.dirty.jobs.insert(key);
+    }
+
+    fn pod_written(&mut self, key: &JobKey, open: Open, object: Option<Object>) {
+        let name = &open.object.name;
+        if let Some(job) = self.world.pod_jobs.get_mut(key)
+            && let Some(fare) = job.fares.get_mut(name)
+        {
+            fare.uncertain &= open.purpose != Purpose::Read;
+            fare.retry.succeeded(open.purpose);
+            if !fare.uncertain && fare.retry.failures == 0 {
+                job.fares.remove(name);
+            }
+        }
+        if let Some(object @ Object::QueuedPod(_)) = object
+            && let Object::QueuedPod(member) = &object
+            && self.world.member(&open.object).is_some_and(|(_, known)| known.uid == member.uid)
+        {
+            self.observe_object(object);
+        }
+        self.outbox.extend(open.then);
+    }
+
+    fn pod_not_written(&mut self, key: &JobKey, open: &Open, error: &WriteError) {
+        let usual = matches!(error, WriteError::Conflict(_) | WriteError::NotFound(_));
+        let level = if usual { Level::Debug } else { Level::Warn };
+        self.outbox.push(self.log(
+            level,
+            "write failed",
+            &[("object", &open.object), ("purpose", &format!("{:?}", open.purpose)), ("error", error)],
+        ));
+        if matches!(error, WriteError::NotFound(_)) {
+            return self.forget_object(&open.object, None);
+        }
+        let now = self.now;
+        let Some(job) = self.world.pod_jobs.get_mut(key) else { return };
+        let name = &open.object.name;
+        if let Some(uid) = job.pods.get(name).map(|member| member.uid.clone()) {
+            job.pods.expect_no_longer(&uid);
+        }
+        let fare = job.fares.entry(name.clone()).or_default();
+        fare.uncertain |= open.purpose == Purpose::StartJob && matches!(error, WriteError::Transient(_));
+        let until = fare.retry.failed(open.purpose, error, now);
+        self.wake_at(until, Alarm::Job(key.clone()));
+        self.report_failure(open, error);
+    }
+
+    /// How writes on a pod fare, if one failed.
+    pub(crate) fn retry_of_pod(&mut self, open: &Open) -> Option<&mut Retry> {
+        let key = self.world.job_key(&open.object)?;
+        let fare = self.world.pod_jobs.get_mut(&key)?.fares.get_mut(&open.object.name)?;
+        Some(&mut fare.retry)
+    }
+}

@@ -1,0 +1,153 @@
+//! The pods of jobs that are made of pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::job::JobKind;
+use sluice_core::{Name, WorkloadKey};
+use sluice_jobs::pods::{Group, Member};
+
+use crate::effect::EffectId;
+use crate::hotswap::pod::PodKey;
+use crate::input::{Kind, ObjectRef};
+use crate::retry::Retry;
+use crate::world::{JobKey, World};
+
+/// A pod alone, or a group.
+#[derive(Clone, Debug)]
+pub(crate) struct PodJob {
+    /// The name of the group, if it is one.
+    pub group: Option<Name>,
+    /// Its pods.
+    pub pods: Group,
+    /// The writes on its pods that have not been answered.
+    pub open: BTreeMap<Name, EffectId>,
+    /// How many of them let a pod run.
+    pub starting: usize,
+    /// How writes fare on pods on which one failed.
+    pub fares: BTreeMap<Name, Fare>,
+    /// Pods that may not own the group's Workload yet.
+    pub unowned: BTreeSet<Name>,
+    /// Whether its Workload exists, so that templates are dropped.
+    pub slim: bool,
+}
+
+/// How writes on a pod fare.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fare {
+    pub retry: Retry,
+    /// It may have been let run: the answer was lost. It is read before anything depends on that.
+    pub uncertain: bool,
+}
+
+impl PodJob {
+    /// Whether a write on a pod is not to be tried again yet, and until when.
+    pub fn waits(&self, pod: &str, now: Timestamp) -> Option<Timestamp> {
+        self.fares.get(pod)?.retry.until.filter(|until| *until > now)
+    }
+
+    /// Whether it is not known of some pod if it was let run.
+    pub fn is_uncertain(&self) -> bool {
+        self.fares.values().any(|fare| fare.uncertain)
+    }
+}
+
+/// The UID that stands for a group: it has none of its own.
+pub(crate) fn group_uid(namespace: &str, group: &str) -> String {
+    format!("group/{namespace}/{group}")
+}
+
+/// The job that a pod is in. No pod has a name like that of a group's key.
+pub(crate) fn job_of(kind: JobKind, member: &Member) -> JobKey {
+    let name = match &member.group {
+        Some(group) => Arc::from(format!("group/{group}")),
+        None => Arc::clone(&member.name),
+    };
+    JobKey { kind, namespace: Arc::clone(&member.namespace), name }
+}
+
+/// The key of a pod that is written to as a job, or a part of one.
+pub(crate) fn pod_key(object: &ObjectRef) -> Option<PodKey> {
+    let Kind::Job(kind) = object.kind else { return None };
+    kind.integration().of_pods.then(|| (Arc::clone(&object.namespace), Arc::clone(&object.name)))
+}
+
+impl World {
+    /// The job that a reference names, or, if it names a pod, the one that this is in.
+    pub fn job_key(&self, object: &ObjectRef) -> Option<JobKey> {
+        match pod_key(object) {
+            Some(pod) => self.pod_homes.get(&pod).cloned(),
+            None => crate::answers::job_key(object),
+        }
+    }
+
+    /// The job that a pod is in, and the pod.
+    pub fn member(&self, object: &ObjectRef) -> Option<(&PodJob, &Member)> {
+        let job = self.pod_jobs.get(self.pod_homes.get(&pod_key(object)?)?)?;
+        Some((job, job.pods.get(&object.name)?))
+    }
+
+    /// Whether writes on the pods of a job have not been answered.
+    pub fn is_writing_pods(&self, key: &JobKey) -> bool {
+        self.pod_jobs.get(key).is_some_and(|job| !job.open.is_empty())
+    }
+
+    /// Puts a pod in.
+    pub fn put_member(&mut self, key: &JobKey, mut member: Member, copied_labels: &[String]) {
+        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob {
+            group: member.group.clone(),
+            pods: Group::new(copied_labels),
+            open: BTreeMap::new(),
+            starting: 0,
+            fares: BTreeMap::new(),
+            unowned: BTreeSet::new(),
+            slim: false,
+        });
+        let name = Arc::clone(&member.name);
+        if job.group.is_some() && job.pods.get(&name).is_none() {
+            job.unowned.insert(Arc::clone(&name));
+        }
+        if job.slim {
+            member.drop_template();
+        }
+        self.pod_homes.insert((Arc::clone(&member.namespace), name), key.clone());
+        job.pods.insert(member);
+    }
+
+    /// Takes a pod out, and its job with the last one. Gives the job, and the writes on the pod whose answers nobody awaits any more.
+    pub fn take_member(&mut self, pod: &PodKey) -> Option<(JobKey, Option<EffectId>)> {
+        let key = self.pod_homes.remove(pod)?;
+        let job = self.pod_jobs.get_mut(&key)?;
+        let (_, name) = pod;
+        job.pods.remove(name);
+        job.fares.remove(name);
+        job.unowned.remove(name);
+        let open = job.open.remove(name);
+        if job.pods.is_empty() {
+            self.pod_jobs.remove(&key);
+        }
+        Some((key, open))
+    }
+
+    /// The group that a Workload of this name would be of.
+    pub fn group_named(&self, workload: &WorkloadKey) -> Option<JobKey> {
+        let job = self.job_by_uid.get(&*group_uid(&workload.namespace, &workload.name))?;
+        Some(job.clone())
+    }
+
+    /// The Workload of a job is gone: none of its pods owns another one yet.
+    pub fn own_nothing(&mut self, key: &JobKey) {
+        if let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.group.is_some()) {
+            job.unowned = job.pods.members().map(|member| Arc::clone(&member.name)).collect();
+        }
+    }
+
+    /// Drops the templates of a job whose Workload exists.
+    pub fn drop_pod_templates(&mut self, key: &JobKey) {
+        if let Some(job) = self.pod_jobs.get_mut(key).filter(|job| !job.slim) {
+            job.slim = true;
+            job.pods.drop_templates();
+        }
+    }
+}

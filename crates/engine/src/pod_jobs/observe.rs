@@ -1,0 +1,91 @@
+//! How the pods of jobs that are made of them come and go.
+
+use std::sync::Arc;
+
+use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
+use sluice_jobs::pods::Member;
+
+use super::index::{job_of, pod_key};
+use crate::effect::Purpose;
+use crate::engine::Engine;
+use crate::hotswap::pod::PodKey;
+use crate::input::ObjectRef;
+use crate::version::{Seen, compare};
+
+impl Engine {
+    /// Takes in a pod that is queued, or in a group that is.
+    pub(crate) fn observe_member(&mut self, mut member: Member) {
+        if !self.config.on(Gate::WorkloadIdentifierAnnotations) {
+            member.read_labels_alone();
+        }
+        let kind = JobKind::POD;
+        let pod = (Arc::clone(&member.namespace), Arc::clone(&member.name));
+        if !member.managed || !self.config.frameworks.contains(&kind) {
+            return self.drop_member(&pod);
+        }
+        let key = job_of(kind, &member);
+        // What made the engine panic was the group.
+        if member.group.is_some() && self.aside.contains_key(&key.object()) {
+            return self.drop_member(&pod);
+        }
+        if let Some(home) = self.world.pod_homes.get(&pod).cloned()
+            && let Some(job) = self.world.pod_jobs.get_mut(&home)
+            && let Some(known) = job.pods.get(&member.name)
+        {
+            let same = known.uid == member.uid;
+            // What was read for its template has that alone to say.
+            let has_more = member.has_template() && !known.has_template() && !job.slim;
+            match compare(Some(&known.resource_version), Some(&member.resource_version)) {
+                Seen::Older => return,
+                Seen::Same if same && !has_more => return,
+                _ if !same || home != key => self.drop_member(&pod),
+                _ => {
+                    if let Some(fare) = job.fares.get_mut(&member.name) {
+                        fare.retry.seen_newer();
+                    }
+                }
+            }
+        }
+        self.world.put_member(&key, member, &self.config.label_keys_to_copy);
+        if !self.world.jobs.contains_key(&key) {
+            self.refresh_pod_job(&key);
+        }
+        if let Some(entry) = self.world.jobs.get_mut(&key) {
+            entry.retry.seen_newer();
+        }
+        self.dirty.jobs.insert(key);
+    }
+
+    /// A pod is gone, or is none of ours any more.
+    pub(crate) fn drop_member(&mut self, pod: &PodKey) {
+        let Some((key, open)) = self.world.take_member(pod) else { return };
+        let starts = open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::StartJob);
+        match self.world.pod_jobs.get_mut(&key) {
+            Some(job) => {
+                job.starting -= usize::from(starts);
+                self.dirty.jobs.insert(key);
+            }
+            None => self.drop_job(&key),
+        }
+    }
+
+    /// Takes in that a pod is gone, or that a group is set aside.
+    pub(crate) fn forget_member(&mut self, object: &ObjectRef, uid: Option<&str>) {
+        let group = crate::answers::job_key(object).and_then(|key| self.world.pod_jobs.get(&key));
+        if let Some(group) = group.filter(|job| job.group.is_some()) {
+            let pods =
+                group.pods.members().map(|member| (Arc::clone(&member.namespace), Arc::clone(&member.name)));
+            for pod in pods.collect::<Vec<_>>() {
+                self.drop_member(&pod);
+            }
+            return;
+        }
+        let known = self.world.member(object);
+        if known.is_some_and(|(_, member)| uid.is_none_or(|uid| *member.uid == *uid))
+            && let Some(pod) = pod_key(object)
+        {
+            self.drop_member(&pod);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Pods that are too many, were replaced, or are over.
+
+use std::collections::BTreeSet;
+
+use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::job::JobView;
+use sluice_core::Name;
+use sluice_jobs::pods::{Member, RoleCount, StopReason, is_group_workload};
+
+use super::view::about_pod;
+use super::writes::removal;
+use crate::effect::Purpose;
+use crate::engine::Engine;
+use crate::ingest::workload::is;
+use crate::outbox::normal;
+use crate::world::{JobKey, WorkloadEntry};
+
+/// How many pods of each role a Workload is for.
+pub(super) fn role_counts(entry: &WorkloadEntry) -> Vec<RoleCount> {
+    let sets = &entry.object.spec.pod_sets;
+    sets.iter().map(|set| RoleCount { role: Name::from(set.name.as_str()), count: set.count }).collect()
+}
+
+impl Engine {
+    /// Sees to the pods that a job has too many of, does not need any more, or has lost; says whether there are any.
+    pub(crate) fn tend_pods(&mut self, key: &JobKey, view: &JobView) -> bool {
+        let Some(job) = self.world.pod_jobs.get(key) else { return false };
+        // What we did to pods was not seen yet: it may not be enough, or too much.
+        if !job.pods.is_settled() {
+            return false;
+        }
+        let workload = self.world.owned(&view.job.uid).pop();
+        let entry = workload.as_ref().and_then(|workload| self.world.workloads.get(workload));
+        let over = view.finished.is_some() && entry.is_none();
+        let Some(group) = &job.group else { return over && self.release_pods(key) };
+        // Nobody waits for others in the place of pods that were all deleted, unless that was us.
+        let evicted = entry.is_some_and(|entry| is(entry.status(), Type::Evicted));
+        if over || job.pods.is_leaving() && !evicted {
+            return self.release_pods(key);
+        }
+        let Some(entry) = entry else {
+            let inactive = job.pods.inactive();
+            let excess = job.pods.compose(group).map(|composition| composition.excess).unwrap_or_default();
+            return self.remove_pods(key, inactive, excess);
+        };
+        let annotations = entry.object.metadata.annotations.clone().unwrap_or_default();
+        if is(entry.status(), Type::Finished)
+            || entry.object.metadata.deletion_timestamp.is_some()
+            || !is_group_workload(&annotations, &self.config.gates)
+        {
+            return false;
+        }
+        let against = job.pods.against(&role_counts(entry));
+        if !against.matches {
+            return false;
+        }
+        // The last owner of a Workload takes it with it: those that come own it before others go.
+        let replaced = if job.unowned.is_empty() { against.replaced } else { Vec::new() };
+        let strangers: BTreeSet<_> = against.strangers.into_iter().collect();
+        let stray = |name: &Name| job.pods.get(name).is_some_and(Member::is_free);
+        if strangers.iter().any(stray) {
+            let why = "The Workload of the group has no such role";
+            let reason = StopReason::NoMatchingWorkload;
+            if self.end_pods(key, reason, why, |member| strangers.contains(&member.name)) {
+                return true;
+            }
+        }
+        self.remove_pods(key, replaced, against.excess)
+    }
+
+    /// Finalizes pods, and finalizes and deletes others; says whether there is anything to do.
+    fn remove_pods(&mut self, key: &JobKey, finalized: Vec<Name>, excess: Vec<Name>) -> bool {
+        let Some(job) = self.world.pod_jobs.get(key) else { return false };
+        let there = |name: &Name| {
+            let member = job.pods.get(name);
+            member.is_some_and(|member| member.held || member.deleted_by.is_none())
+        };
+        let excess: Vec<_> = excess.into_iter().filter(there).collect();
+        if finalized.is_empty() && excess.is_empty() {
+            return false;
+        }
+        self.finalize_pods(key, finalized);
+        let now = self.writable(key, excess);
+        let Some(job) = self.world.pod_jobs.get_mut(key) else { return false };
+        job.pods.expect(&now);
+        let Some(job) = self.world.pod_jobs.get(key) else { return false };
+        let of = |member: &Member| {
+            let (name, steps, mut then) = removal(member);
+            if member.deleted_by.is_none() {
+                then.push(normal(about_pod(key, member), "ExcessPodDeleted", "Excess pod deleted"));
+            }
+            (name, steps, then)
+        };
+        let planned = now.iter().filter_map(|name| job.pods.get(name)).map(of).collect();
+        self.write_pods(key, Purpose::RemovePod, planned);
+        true
+    }
+}

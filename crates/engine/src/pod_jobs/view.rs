@@ -1,0 +1,132 @@
+//! The job that pods make, as the rest of the engine sees it.
+
+use std::sync::Arc;
+
+use sluice_api::gates::Gate;
+use sluice_api::job::{JobPodSet, JobRef, JobView};
+use sluice_api::slim;
+use sluice_core::WorkloadKey;
+use sluice_jobs::pods::{Composition, Group, Member, of_group, of_pod};
+
+use super::index::{PodJob, group_uid};
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+use crate::outbox::About;
+use crate::world::{JobKey, WorkloadEntry};
+
+/// The pod set that a role has in a Workload. Its template is there already.
+fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
+    JobPodSet {
+        name: set.name.clone(),
+        count: set.count,
+        min_count: set.min_count,
+        template: None,
+        containers_hash: set.template.containers_hash,
+        scheduling: group.pod_set(&set.name).map(|pod_set| pod_set.scheduling.clone()).unwrap_or_default(),
+        has_template_metadata: true,
+        unwritten: None,
+        exclusive_topology: None,
+        topology_request: None,
+        part_hash: None,
+        wrapped: None,
+    }
+}
+
+/// The pod sets that a group's Workload is to have.
+fn composed_pod_sets(group: &Group, composition: &Composition) -> Vec<JobPodSet> {
+    let pod_set = |role: &str, count| {
+        let pod_set = group.pod_set(role)?.clone();
+        Some(JobPodSet { name: role.to_owned(), count, ..pod_set })
+    };
+    composition.pod_sets.iter().filter_map(|set| pod_set(&set.role, set.count)).collect()
+}
+
+impl Engine {
+    /// The Workload of a group, if it is there and may be one.
+    pub(super) fn workload_of_group(
+        &self,
+        key: &JobKey,
+        group: &str,
+    ) -> Option<(WorkloadKey, &WorkloadEntry)> {
+        let workload = WorkloadKey::new(Arc::clone(&key.namespace), group);
+        let entry = self.world.workloads.get(&workload)?;
+        let uid = group_uid(&key.namespace, group);
+        (entry.job_uid().as_deref() == Some(&*uid)).then_some((workload, entry))
+    }
+
+    /// Works the view of a job out of its pods.
+    fn pod_job_view(&self, key: &JobKey) -> Option<JobView> {
+        let job = self.world.pod_jobs.get(key)?;
+        let fast = self.config.on(Gate::FastQuotaReleaseInPodIntegration);
+        let mut view = match &job.group {
+            None => of_pod(job.pods.representative()?),
+            Some(group) => self.group_view(key, job, group)?,
+        };
+        view.active = job.pods.active_until(self.now, fast).is_some();
+        Some(view)
+    }
+
+    fn group_view(&self, key: &JobKey, job: &PodJob, group: &str) -> Option<JobView> {
+        let reference = JobRef {
+            kind: key.kind,
+            namespace: Arc::clone(&key.namespace),
+            name: Arc::clone(&key.name),
+            uid: group_uid(&key.namespace, group).into(),
+        };
+        if let Some((_, entry)) = self.workload_of_group(key, group) {
+            let spec = &entry.object.spec;
+            let pod_sets = spec.pod_sets.iter().map(|set| known_pod_set(&job.pods, set)).collect();
+            let mut view = of_group(reference, &job.pods, pod_sets)?;
+            if job.pods.is_serving() {
+                view.queue_name = Some(spec.queue_name.clone()).filter(|queue| !queue.is_empty());
+            }
+            return Some(view);
+        }
+        match job.pods.compose(group) {
+            Ok(composition) => {
+                let pod_sets = composed_pod_sets(&job.pods, &composition);
+                let mut view = of_group(reference, &job.pods, pod_sets)?;
+                view.queue_name = composition.queue_name.as_deref().map(str::to_owned);
+                view.labels = composition.labels;
+                Some(view)
+            }
+            Err(why) => {
+                let mut view = of_group(reference, &job.pods, Vec::new())?;
+                view.invalid = Some(why.to_string());
+                Some(view)
+            }
+        }
+    }
+
+    /// Brings the view of a job up to date with its pods.
+    pub(crate) fn refresh_pod_job(&mut self, key: &JobKey) {
+        let Some(view) = self.pod_job_view(key) else { return };
+        if self.world.jobs.get(key).is_none_or(|entry| *entry.view != view) {
+            self.world.put_job(Arc::new(view));
+        }
+    }
+
+    /// The object on which things about a job are told, and its UID: its own, or that of the pod that speaks for it.
+    pub(crate) fn speaker(&self, key: &JobKey, view: &JobView) -> (ObjectRef, Arc<str>) {
+        match self.world.pod_jobs.get(key).and_then(|job| job.pods.representative()) {
+            Some(pod) => (pod_ref(key, &pod.name), Arc::clone(&pod.uid)),
+            None => (key.object(), Arc::clone(&view.job.uid)),
+        }
+    }
+
+    /// What an event of a job is about.
+    pub(crate) fn about_job(&self, key: &JobKey, view: &JobView) -> About {
+        let (object, uid) = self.speaker(key, view);
+        About::new(&object, &uid, key.kind.integration().reporter)
+    }
+}
+
+/// The reference to a pod of a job.
+pub(super) fn pod_ref(key: &JobKey, name: &Arc<str>) -> ObjectRef {
+    ObjectRef::namespaced(Kind::Job(key.kind), Arc::clone(&key.namespace), Arc::clone(name))
+}
+
+/// What an event of a pod is about.
+pub(super) fn about_pod(key: &JobKey, pod: &Member) -> About {
+    About::new(&pod_ref(key, &pod.name), &pod.uid, key.kind.integration().reporter)
+}

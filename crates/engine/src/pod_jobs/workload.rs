@@ -1,0 +1,161 @@
+//! The Workload of a group: it has the group's name, and all pods own it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
+use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type};
+use sluice_api::job::JobView;
+use sluice_core::{Name, WorkloadKey};
+use sluice_jobs::pods::{Replacement, is_group_workload, owner_reference, replacement};
+
+use super::index::PodJob;
+use super::tend::role_counts;
+use crate::effect::{Effect, Event, EventType, Purpose};
+use crate::engine::Engine;
+use crate::ingest::workload::is;
+use crate::lifecycle::body::{self, strict_patch};
+use crate::lifecycle::matching::OwnWorkload;
+use crate::outbox::{About, normal};
+use crate::world::{JobKey, workload_ref};
+
+impl Engine {
+    /// The group that a job is, if it is one.
+    pub(crate) fn group_of(&self, key: &JobKey) -> Option<Name> {
+        self.world.pod_jobs.get(key)?.group.clone()
+    }
+
+    /// The Workload of a group.
+    pub(crate) fn group_workload(&mut self, key: &JobKey, view: &Arc<JobView>, group: &Name) -> OwnWorkload {
+        let workload = WorkloadKey::new(Arc::clone(&key.namespace), Arc::clone(group));
+        let Some(entry) = self.world.workloads.get(&workload) else { return OwnWorkload::None };
+        if entry.open.is_some() || entry.retry.waits(self.now) {
+            return OwnWorkload::Wait;
+        }
+        let metadata = &entry.object.metadata;
+        let annotations = metadata.annotations.clone().unwrap_or_default();
+        if !is_group_workload(&annotations, &self.config.gates) {
+            self.report_conflict(key, view, group);
+            return OwnWorkload::Wait;
+        }
+        let Some(job) = self.world.pod_jobs.get(key) else { return OwnWorkload::Wait };
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        if metadata.deletion_timestamp.is_some() {
+            let own =
+                owners.iter().any(|o| job.pods.get(&o.name).is_some_and(|member| *member.uid == *o.uid));
+            if own || owners.is_empty() {
+                return OwnWorkload::One(workload);
+            }
+            // It is that of a former group, whose pods are gone.
+            self.drop_finalizer(&workload);
+            return OwnWorkload::Wait;
+        }
+        if is(entry.status(), Type::Finished) {
+            return OwnWorkload::One(workload);
+        }
+        if !job.pods.against(&role_counts(entry)).matches {
+            let why = "No matching Workload; restoring pod templates according to existent Workload";
+            if !self.stop_pods(key, view, why) && !self.is_active(key) {
+                let note = format!("Deleted not matching Workload: {workload}");
+                let reported = normal(self.about_job(key, view), "DeletedWorkload", note);
+                self.delete_workload(&workload, vec![reported]);
+            }
+            return OwnWorkload::Wait;
+        }
+        if self.add_owners(key, &workload) {
+            return OwnWorkload::Wait;
+        }
+        self.world.drop_pod_templates(key);
+        OwnWorkload::One(workload)
+    }
+
+    /// A Workload that is none of a group has the group's name: the group is not admitted.
+    fn report_conflict(&mut self, key: &JobKey, view: &JobView, group: &str) {
+        let why = "WorkloadNameConflict";
+        let Some(entry) = self.world.jobs.get_mut(key) else { return };
+        if entry.reported.as_deref() == Some(why) {
+            return;
+        }
+        entry.reported = Some(why.to_owned());
+        let note = format!(
+            "A Workload named {group:?} already exists but is not a pod group workload; this pod group cannot be admitted"
+        );
+        let event = crate::outbox::warning(self.about_job(key, view), why, note);
+        let Effect::Event(event) = event else { return };
+        self.outbox.push(Effect::Event(Event {
+            action: "Admission".to_owned(),
+            type_: EventType::Warning,
+            ..event
+        }));
+    }
+
+    /// Makes pods that came later owners of their Workload, too; says whether it does.
+    fn add_owners(&mut self, key: &JobKey, workload: &WorkloadKey) -> bool {
+        let new = |job: &&mut PodJob| !job.unowned.is_empty() && job.pods.is_settled();
+        let Some(job) = self.world.pod_jobs.get_mut(key).filter(new) else { return false };
+        let entry = &self.world.workloads[workload];
+        let mut owners = entry.object.metadata.owner_references.clone().unwrap_or_default();
+        let known: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
+        let pods = &job.pods;
+        // What our finalizer does not keep is on its way out.
+        let missing = |name: &Name| pods.get(name).filter(|pod| pod.held && !known.contains(&*pod.uid));
+        job.unowned.retain(|name| missing(name).is_some());
+        let missing: Vec<_> = job.unowned.iter().filter_map(missing).map(owner_reference).collect();
+        if missing.is_empty() {
+            // Others may go now.
+            self.dirty.jobs.insert(key.clone());
+            return false;
+        }
+        let note = format!("Added {} owner reference(s)", missing.len());
+        owners.extend(missing);
+        let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
+        let about = About::new(&workload_ref(workload), &entry.uid(), key.kind.integration().reporter);
+        self.patch_workload(
+            workload,
+            Purpose::UpdateWorkload,
+            body,
+            vec![normal(about, "OwnerReferencesAdded", note)],
+        );
+        true
+    }
+
+    /// The owners of a group's new Workload.
+    pub(crate) fn group_owners(&self, key: &JobKey) -> Option<Vec<OwnerReference>> {
+        let job = self.world.pod_jobs.get(key).filter(|job| job.group.is_some())?;
+        Some(job.pods.members().filter(|member| member.held).map(owner_reference).collect())
+    }
+
+    /// Keeps the condition that says that pods of a group are missing; says whether it wrote.
+    pub(crate) fn sync_replacement(&mut self, key: &JobKey, workload: &WorkloadKey) -> bool {
+        let Some(job) = self.world.pod_jobs.get(key).filter(|job| job.group.is_some()) else { return false };
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        let mut absent = job.pods.against(&role_counts(entry)).absent;
+        if job.pods.is_fast() {
+            // Those that were not made yet are none that are missing.
+            absent = absent.min(i32::try_from(job.pods.lost()).unwrap_or(i32::MAX));
+        }
+        let says = |type_: Type| {
+            let found = conditions::find(&status.conditions, type_.as_str())?;
+            Some(Replacement {
+                status: found.status == "True",
+                reason: found.reason.clone(),
+                message: found.message.clone(),
+            })
+        };
+        let evicted = says(Type::Evicted).filter(|evicted| evicted.status);
+        let evicted = evicted.as_ref().map(|evicted| (&*evicted.reason, &*evicted.message));
+        let Some(wanted) = replacement(says(Type::WaitingForReplacementPods).as_ref(), absent, evicted)
+        else {
+            return false;
+        };
+        let at = self.at(&entry.object);
+        let mut next = status.clone();
+        let wanted = Wanted { status: wanted.status, reason: &wanted.reason, message: &wanted.message };
+        let type_ = Type::WaitingForReplacementPods.as_str();
+        conditions::set(&mut next.conditions, type_, wanted, at.generation, at.now);
+        self.write_part(workload, Purpose::Replacement, body::REPLACEMENT_PODS, next, Vec::new());
+        true
+    }
+}
