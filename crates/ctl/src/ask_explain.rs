@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_before_anybody_is_asked() {
-        for line in ["explain pod a", "explain job", "explain job/a b", "explain job a/../b"] {
+        for line in ["explain node a", "explain job", "explain job/a b", "explain job a/../b"] {
             assert!(args(&format!("kubectl-kueue {line}")).path("ns").is_err(), "{line}");
         }
     }

@@ -105,6 +105,6 @@ mod tests {
             (Some(Kind::Workload), "a".to_owned(), vec![PathBuf::from("b.yaml")])
         );
         assert_eq!(target("x", paths()).unwrap(), (None, "x".to_owned(), paths()));
-        assert!(target("pod/x", paths()).is_err());
+        assert!(target("node/x", paths()).is_err());
     }
 }

@@ -14,7 +14,7 @@ use crate::outbox::Open;
 use crate::pod_jobs::index::pod_key;
 use crate::retry::Retry;
 use crate::version::is_overtaken;
-use crate::world::{Decision, JobKey, PendingMessage, workload_ref};
+use crate::world::{Decision, PendingMessage, job_key, workload_ref};
 
 /// Whether the object is known, and not in a newer version.
 fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
@@ -316,10 +316,4 @@ pub(crate) fn creates(open: &Open) -> bool {
 /// The key of a reference to a Workload.
 pub(crate) fn workload_key(object: &ObjectRef) -> WorkloadKey {
     WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(&object.name))
-}
-
-/// The key of a reference to a job.
-pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
-    let Kind::Job(kind) = object.kind else { return None };
-    Some(JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(&object.name) })
 }

@@ -186,7 +186,8 @@ impl From<&file::Configuration> for EngineConfig {
             // As written; `gates` has what they come to.
             feature_gates: _,
         } = file;
-        let file::Integrations { frameworks, external_frameworks: _, label_keys_to_copy } = integrations;
+        let file::Integrations { frameworks, external_frameworks: _, label_keys_to_copy, pod_options: _ } =
+            integrations;
         let file::Metrics {
             bind_address: _,
             enable_cluster_queue_resources,

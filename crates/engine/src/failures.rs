@@ -6,7 +6,7 @@ use crate::effect::Purpose;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef, WriteError};
 use crate::outbox::{About, Open, warning};
-use crate::world::{JobKey, workload_ref};
+use crate::world::{JobKey, job_key, workload_ref};
 use crate::{REPORTER_WORKLOAD, answers, provisioning};
 
 impl Engine {
@@ -49,7 +49,7 @@ impl Engine {
                 let (_, member) = self.world.member(object)?;
                 Some((object.clone(), Arc::clone(&member.uid), kind.integration().reporter))
             }
-            Kind::Job(_) => of_job(&answers::job_key(object)?),
+            Kind::Job(_) => of_job(&job_key(object)?),
             Kind::Workload => {
                 let entry = self.world.workloads.get(&answers::workload_key(object))?;
                 Some((object.clone(), entry.uid(), REPORTER_WORKLOAD))

@@ -20,6 +20,12 @@ use crate::lifecycle::transition::Eviction;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
 
+/// The key of a reference to a job.
+pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
+    let Kind::Job(kind) = object.kind else { return None };
+    Some(JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(&object.name) })
+}
+
 /// Names a job by where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobKey {

@@ -85,6 +85,8 @@ pub enum Schema {
     JobTemplate,
     /// A pod template.
     PodTemplate,
+    /// `v1` Pod, the whole object.
+    Pod,
 }
 
 /// One kind: how its objects are read, started and stopped.

@@ -8,6 +8,7 @@ use crate::appwrapper::AppWrapper;
 use crate::job::Job;
 use crate::jobset::JobSet;
 use crate::patch::{Patch, Step, nested};
+use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
 
@@ -21,6 +22,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &PYTORCH_JOB,
     &TF_JOB,
     &XGBOOST_JOB,
+    &Pod,
     &RAY_CLUSTER,
     &RAY_JOB,
     &RAY_SERVICE,
@@ -74,6 +76,7 @@ mod tests {
             if let (Some(spec), Some(fields)) = (value["spec"].as_object_mut(), cluster.as_object()) {
                 spec.extend(fields.clone());
             }
+            value["spec"]["containers"] = json!([]);
             value["spec"]["shutdownAfterJobFinishes"] = json!(true);
             for field in ["rayClusterSpec", "rayClusterConfig"] {
                 value["spec"][field] = cluster.clone();

@@ -174,7 +174,7 @@ impl Parts {
         // Set once, here.
         let _ = answers_to.set(engine.clone());
 
-        let facts = Arc::new(FactStore::default());
+        let facts = Arc::new(FactStore::of(&self.configuration.job_kinds()));
         let crds = Arc::new(Crds::default());
         let wanted = Wanted {
             jobs: self.jobs(),

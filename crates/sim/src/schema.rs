@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use k8s_openapi::api::batch::v1::{Job, JobTemplateSpec};
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod, PodTemplateSpec};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -50,13 +50,14 @@ pub(crate) fn check(kind: Kind, object: &Value) -> Vec<FieldError> {
                     Schema::Job => typed::<Job>(part, &path, &mut wrong),
                     Schema::JobTemplate => typed::<JobTemplateSpec>(part, &path, &mut wrong),
                     Schema::PodTemplate => typed::<PodTemplateSpec>(part, &path, &mut wrong),
+                    Schema::Pod => typed::<Pod>(part, &path, &mut wrong),
                 }
                 match schema {
                     Schema::Job | Schema::JobTemplate => {
                         counts(&part["spec"], &join(&path, "spec"), &mut wrong);
                         pods(&part["spec"]["template"], &join(&path, "spec.template"), &mut wrong);
                     }
-                    Schema::PodTemplate => pods(part, &path, &mut wrong),
+                    Schema::PodTemplate | Schema::Pod => pods(part, &path, &mut wrong),
                 }
             }
         }
@@ -105,7 +106,7 @@ fn pods(pods: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     });
     // What typed documents report already is not reported twice.
     if let Some(schema) = template.filter(|_| wrong.is_empty()) {
-        fields(schema, &pods["spec"], &format!("{path}.spec"), wrong);
+        fields(schema, &pods["spec"], &join(path, "spec"), wrong);
     }
     for list in ["initContainers", "containers"] {
         for (index, container) in pods["spec"][list].as_array().into_iter().flatten().enumerate() {
@@ -113,7 +114,8 @@ fn pods(pods: &Value, path: &str, wrong: &mut Vec<FieldError>) {
                 for (resource, amount) in container["resources"][amounts].as_object().into_iter().flatten() {
                     let written = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
                     if Quantity::parse(&written).is_ok_and(|quantity| quantity.milli_value() < 0) {
-                        let at = format!("{path}.spec.{list}[{index}].resources.{amounts}.{resource}");
+                        let at = format!("spec.{list}[{index}].resources.{amounts}.{resource}");
+                        let at = join(path, &at);
                         wrong.push(FieldError::new(at, format!("expected at least 0, found {written}")));
                     }
                 }

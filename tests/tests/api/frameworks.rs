@@ -27,11 +27,11 @@ fn config_check(text: &str) -> (Option<i32>, String) {
 fn config_check_refuses_a_framework_that_somebody_asks_for_and_not_kueues_default_list() {
     let (code, said) = config_check(KUEUES);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(r#"warning: integrations.frameworks[12]: "pod" is not built"#), "{said}");
-    let asked = KUEUES.replace("  - statefulset\n", "");
+    assert!(said.contains(r#"warning: integrations.frameworks[14]: "statefulset" is not built"#), "{said}");
+    let asked = KUEUES.replace("  - deployment\n", "");
     let (code, said) = config_check(&asked);
     assert_ne!(code, Some(0));
-    let place = r#"integrations.frameworks[12]: unsupported value "pod""#;
+    let place = r#"integrations.frameworks[13]: unsupported value "statefulset""#;
     assert!(said.contains(place) && said.contains(r#""batch/job", "jobset.x-k8s.io/jobset""#), "{said}");
 }
 
@@ -40,17 +40,9 @@ fn frameworks() -> Value {
     configuration["integrations"]["frameworks"].clone()
 }
 
-fn pod(name: &str, labels: &Value) -> Value {
+fn server(kind: &str, labels: &Value) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "team", "labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
-    })
-}
-
-fn deployment(labels: &Value) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
+        "apiVersion": "apps/v1", "kind": kind,
         "metadata": {"name": "server", "namespace": "team", "labels": labels},
         "spec": {
             "replicas": 0,
@@ -87,30 +79,18 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
     let queued = json!({"kueue.x-k8s.io/queue-name": "lq"});
     let refused = async |object: &Value| apply(&plane, &object.to_string()).await.unwrap_err();
     // A policy is in force a moment after it was made.
-    eventually("pods to be refused", DEADLINE, || async {
+    eventually("Deployments to be refused", DEADLINE, || async {
         let dry = ["apply", "--dry-run=server", "-f", "-"];
-        let manifest = pod("queued", &queued).to_string();
+        let manifest = server("Deployment", &queued).to_string();
         let output = try_kubectl(&plane.kubeconfig_path(), &dry, Some(&manifest)).await?;
         Ok(progress(output.stderr.contains(SENTENCE), output.stderr))
     })
     .await
     .unwrap();
-    for object in [pod("queued", &queued), deployment(&queued)] {
-        let said = format!("{:#}", refused(&object).await);
+    for kind in ["Deployment", "StatefulSet"] {
+        let said = format!("{:#}", refused(&server(kind, &queued)).await);
         assert!(said.contains(SENTENCE), "{said}");
-    }
-    apply(&plane, &deployment(&json!({})).to_string()).await.unwrap();
-    let mut of_a_job = pod("of-a-job", &queued);
-    of_a_job["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "u", "controller": true,
-    }]);
-    for object in [pod("plain", &json!({})), of_a_job] {
-        eventually("the pod to be made", DEADLINE, || async {
-            let made = apply(&plane, &object.to_string()).await;
-            Ok(progress(made.is_ok(), format!("{made:?}")))
-        })
-        .await
-        .unwrap();
+        apply(&plane, &server(kind, &json!({})).to_string()).await.unwrap();
     }
     // From the moment that there is such a kind.
     apply(&plane, LEADER_WORKER_SET).await.unwrap();

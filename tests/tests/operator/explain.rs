@@ -140,7 +140,7 @@ async fn the_page_says_why(manager: &Manager) {
     assert!(page.contains("held by other/first (3 by cq)"), "{page}");
     let (status, page) = manager.health("/debug/explain/default/missing").await.unwrap();
     assert_eq!((status, page.contains("default/missing")), (404, true), "{page}");
-    let (status, page) = manager.health("/debug/explain/default/second?kind=pod").await.unwrap();
+    let (status, page) = manager.health("/debug/explain/default/second?kind=node").await.unwrap();
     assert_eq!(status, 400, "{page}");
 }
 

@@ -17,6 +17,7 @@ mod manager;
 mod manager_flags;
 mod metrics;
 mod plugin;
+mod pods;
 mod provisioning;
 mod ray;
 mod seeds;

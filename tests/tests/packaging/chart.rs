@@ -140,13 +140,13 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
         .into_iter()
         .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
         .collect();
-    assert_eq!(jobs.len(), 49, "twelve kinds, mutating and validating, with and without queue name; pods");
+    assert_eq!(jobs.len(), 53, "thirteen kinds, mutating and validating, with and without queue name; pods");
     for webhook in jobs {
         let condition = &webhook["matchConditions"][0]["name"];
         match webhook["failurePolicy"].as_str().unwrap() {
             "Fail" => assert_eq!(condition, "has-queue-name"),
             policy => {
-                let asks = webhook["rules"][0]["resources"][0] == "pods";
+                let asks = webhook["name"] == "mpod-node-affinity.kb.io";
                 let wanted = if asks { "asks-for-node-affinity" } else { "has-no-queue-name" };
                 assert_eq!((policy, condition), ("Ignore", &json!(wanted)));
                 assert_eq!(webhook["timeoutSeconds"], 2);
@@ -196,6 +196,34 @@ fn where_only_jobsets_are_managed_their_jobs_may_be_read_removed_and_asked_and_n
 }
 
 #[test]
+fn the_pods_of_the_system_and_our_own_are_never_looked_at_whatever_namespaces_are_selected() {
+    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                  managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [pod]}\n";
+    let objects =
+        objects(&[&format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"))]);
+    let of_pods: Vec<_> = webhooks(&objects)
+        .into_iter()
+        .filter(|webhook| webhook["rules"][0]["resources"] == json!(["pods"]))
+        .collect();
+    assert_eq!(of_pods.len(), 4);
+    let ours = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]});
+    for webhook in of_pods {
+        assert_eq!(
+            webhook["namespaceSelector"],
+            json!({"matchLabels": {"team": "ml"}, "matchExpressions": [ours]})
+        );
+        assert_eq!(webhook["rules"][0]["apiGroups"], json!([""]));
+    }
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    let of_pods =
+        rules.iter().filter(|rule| rule["apiGroups"] == json!([""]) && rule["resources"] == json!(["pods"]));
+    let verbs: Vec<_> = of_pods.flat_map(|rule| rule["verbs"].as_array().unwrap()).collect();
+    assert!(["delete", "patch"].iter().all(|verb| verbs.contains(&&json!(verb))), "{verbs:?}");
+    let editor = &objects["ClusterRole/kueue-pod-editor-role"]["rules"][0];
+    assert_eq!((&editor["apiGroups"], &editor["resources"]), (&json!([""]), &json!(["pods"])));
+}
+
+#[test]
 fn where_only_mpijobs_are_managed_the_jobs_of_their_launchers_may_be_changed_too() {
     let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
                   integrations: {frameworks: [kubeflow.org/mpijob]}\n";
@@ -241,9 +269,14 @@ fn the_webhook_port_and_gates_have_values_of_their_own() {
 }
 
 #[test]
-fn pods_may_be_removed_only_with_the_gate_for_it() {
+fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
+    let config = "managerConfig.controllerManagerConfigYaml=apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                  integrations: {frameworks: [batch/job]}\n";
     let rights = |set: &[&str]| -> Vec<Value> {
-        let all = objects(set)["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap().clone();
+        let all = objects(&[&[config], set].concat())["ClusterRole/kueue-manager-role"]["rules"]
+            .as_array()
+            .unwrap()
+            .clone();
         let of_pods = |rule: &Value| rule["resources"].to_string().contains("\"pods");
         all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
     };
@@ -365,7 +398,7 @@ fn the_values_of_kueues_chart_are_accepted_as_they_are_but_for_the_image() {
     let text =
         objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
     let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
-    assert_eq!(configuration.refused_frameworks().len(), 5);
+    assert_eq!(configuration.refused_frameworks().len(), 4);
     for viz in ["enableKueueViz=true", "enableCertManager=true"] {
         assert!(render(&[KUEUES_VALUES, IMAGE[0], viz]).is_err(), "{viz}");
     }
@@ -386,10 +419,9 @@ fn what_names_a_queue_and_is_not_queued_is_refused_by_a_policy() {
     // Every listed kind, and no other: each is one resource.
     let rules = kueues[&both[0]]["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
     let resources: usize = rules.iter().map(|rule| rule["resources"].as_array().unwrap().len()).sum();
-    assert_eq!(resources, 5);
-    assert!(
-        rules.iter().any(|rule| rule["apiGroups"] == json!([""]) && rule["resources"] == json!(["pods"]))
-    );
+    assert_eq!(resources, 4);
+    let apps = json!(["deployments", "statefulsets"]);
+    assert!(rules.iter().any(|rule| rule["apiGroups"] == json!(["apps"]) && rule["resources"] == apps));
     // The manager may see whether they are there, and nothing else of the kind.
     let right = |objects: &BTreeMap<String, Value>| -> Vec<Value> {
         let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();

@@ -7,6 +7,17 @@
 {{ replace "OBJECT" "object" $has }} || (oldObject != null && ({{ replace "OBJECT" "oldObject" $has }}))
 {{- end }}
 
+{{/* Match condition: the object has a label or an annotation of ours, now or before. */}}
+{{- define "sluice.hasOurMarks" -}}
+{{- $conditions := list }}
+{{- range $object := list "object" "oldObject" }}
+{{- range $map := list "labels" "annotations" }}
+{{- $conditions = append $conditions (printf "(%s != null && has(%s.metadata.%s) && %s.metadata.%s.exists(key, key.contains('kueue.x-k8s.io/')))" $object $object $map $object $map) }}
+{{- end }}
+{{- end }}
+{{- join " || " $conditions }}
+{{- end }}
+
 {{/*
 Namespaces whose jobs the webhooks look at: managedJobsNamespaceSelector of the configuration, else all but the system's.
 */}}
@@ -20,6 +31,21 @@ matchExpressions:
     operator: NotIn
     values: [{{ join ", " (list "kube-system" .Release.Namespace | uniq) }}]
 {{- end -}}
+{{- end }}
+
+{{/*
+Namespaces whose pods the webhooks look at: never the system's and our own, whatever the configuration selects. While the manager is stopped,
+these must be able to start pods: among them are its own.
+*/}}
+{{- define "sluice.podNamespaces" -}}
+{{- $selector := fromYaml (include "sluice.jobNamespaces" .) -}}
+{{- $ours := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" .Release.Namespace | uniq) -}}
+{{- $expressions := $selector.matchExpressions | default list -}}
+{{- if not (has $ours $expressions) -}}
+{{- $expressions = append $expressions $ours -}}
+{{- end -}}
+{{- $_ := set $selector "matchExpressions" $expressions -}}
+{{- toYaml $selector -}}
 {{- end }}
 
 {{/*
@@ -44,7 +70,7 @@ One entry for a kind of kueue.x-k8s.io. Takes root, type (mutate, validate), kin
 
 {{/*
 The entries for a job kind: one for jobs with a queue name, which must succeed, and one for jobs without, which must never
-block. Takes root, type, job (name, group, version, resource), operations.
+block. Takes root, type, job (name, group, version, resource, ofPods), operations.
 */}}
 {{- define "sluice.jobKindWebhooks" -}}
 {{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version .job.name -}}
@@ -64,12 +90,17 @@ block. Takes root, type, job (name, group, version, resource), operations.
   {{- if eq $context.type "mutate" }}
   reinvocationPolicy: {{ $context.root.Values.mutatingWebhook.reinvocationPolicy }}
   {{- end }}
-  namespaceSelector: {{- include "sluice.jobNamespaces" $context.root | nindent 4 }}
+  namespaceSelector: {{- include ($context.job.ofPods | ternary "sluice.podNamespaces" "sluice.jobNamespaces") $context.root | nindent 4 }}
   matchConditions:
     - name: {{ .condition }}
       expression: {{ .expression | quote }}
+    {{- if and .suffix $context.job.ofPods (eq $context.type "validate") }}
+    # Most pods are none of ours.
+    - name: has-labels-or-annotations-of-ours
+      expression: {{ include "sluice.hasOurMarks" $ | quote }}
+    {{- end }}
   rules:
-    - apiGroups: [{{ $context.job.group }}]
+    - apiGroups: [{{ $context.job.group | default "\"\"" }}]
       apiVersions: [{{ $context.job.version }}]
       operations: {{ toJson $context.operations }}
       resources: [{{ $context.job.resource }}]
@@ -80,7 +111,7 @@ block. Takes root, type, job (name, group, version, resource), operations.
 The entry for pods of started JobSets that are to keep off some nodes: they say so in an annotation. It never blocks.
 */}}
 {{- define "sluice.podWebhook" -}}
-- name: mpod.kb.io
+- name: mpod-node-affinity.kb.io
   admissionReviewVersions: [v1]
   clientConfig: {{- include "sluice.clientConfig" (dict "root" . "path" "/mutate--v1-pod") | nindent 4 }}
   failurePolicy: Ignore

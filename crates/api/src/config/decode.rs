@@ -48,7 +48,7 @@ pub(super) fn configuration(
         internal_cert_management: internal_cert_management(file.object("internalCertManagement")),
         wait_for_pods_ready: sections::wait_for_pods_ready(file, version, gates),
         client_connection: client_connection(file.object("clientConnection")),
-        integrations: sections::integrations(file.object("integrations"), version, warnings),
+        integrations: sections::integrations(file.object("integrations")),
         multi_kueue: sections::multi_kueue(file.object("multiKueue"), version),
         fair_sharing: sections::fair_sharing(file.object("fairSharing"), version),
         admission_fair_sharing: file.object("admissionFairSharing").map(sections::admission_fair_sharing),

@@ -9,10 +9,9 @@ use super::environment::FileVersion;
 use super::reader::{Reader, at_least, field, not_negative};
 use super::types::{
     AdmissionFairSharing, CustomLabel, FairSharing, Integrations, LocalQueueMetrics, Metrics, MultiKueue,
-    PreemptionStrategy, QuotaCheckStrategy, RequeuingStrategy, RequeuingTimestamp, Resources, SourceKind,
-    Transformation, TransformationStrategy, WaitForPodsReady,
+    PodOptions, PreemptionStrategy, QuotaCheckStrategy, RequeuingStrategy, RequeuingTimestamp, Resources,
+    SourceKind, Transformation, TransformationStrategy, WaitForPodsReady,
 };
-use super::warning::Warning;
 use super::{Duration, selector};
 use crate::gates::{Gate, Gates};
 use crate::labels;
@@ -86,24 +85,20 @@ pub(super) fn wait_for_pods_ready(
     (enabled && !gates.enabled(Gate::DisableWaitForPodsReady)).then_some(settings)
 }
 
-pub(super) fn integrations(
-    mut reader: Option<Reader<'_>>,
-    version: FileVersion,
-    warnings: &mut Vec<Warning>,
-) -> Integrations {
+pub(super) fn integrations(mut reader: Option<Reader<'_>>) -> Integrations {
     let reader = &mut reader;
-    if version == FileVersion::V1beta1
-        && let Some(mut options) = field(reader, |r| r.object("podOptions"))
-    {
-        options.object("namespaceSelector").map(selector::read);
-        options.object("podSelector").map(selector::read);
-        warnings.push(Warning::no_effect("integrations.podOptions", "the pod integration is not built yet"));
+    let mut pod_options = PodOptions::default();
+    // Also in files of the newer version, which has no such field: what an older file says is printed as a newer one.
+    if let Some(mut options) = field(reader, |r| r.object("podOptions")) {
+        pod_options.namespace_selector = options.object("namespaceSelector").map(selector::read);
+        pod_options.pod_selector = options.object("podSelector").map(selector::read);
     }
     let frameworks = field(reader, |r| r.strings("frameworks")).unwrap_or_default();
     Integrations {
         frameworks: if frameworks.is_empty() { vec!["batch/job".to_owned()] } else { frameworks },
         external_frameworks: field(reader, |r| r.strings("externalFrameworks")).unwrap_or_default(),
         label_keys_to_copy: field(reader, |r| r.strings("labelKeysToCopy")).unwrap_or_default(),
+        pod_options,
     }
 }
 

@@ -270,7 +270,7 @@ pub struct ClientConnection {
 }
 
 /// `integrations`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Integrations {
     /// Names of the job kinds (docs/reference/07-integrations.md).
@@ -281,6 +281,28 @@ pub struct Integrations {
     /// Labels that a Workload gets from its job at creation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub label_keys_to_copy: Vec<String>,
+    /// Which plain pods are queued; a field of the older version, read in both.
+    #[serde(skip_serializing_if = "PodOptions::is_empty")]
+    pub pod_options: PodOptions,
+}
+
+/// `integrations.podOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOptions {
+    /// Labels of their namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<LabelSelector>,
+    /// Their own labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_selector: Option<LabelSelector>,
+}
+
+impl PodOptions {
+    /// Whether they say nothing.
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// `multiKueue`. Not built: only its defaults are accepted.

@@ -352,7 +352,7 @@ impl JobKind {
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::JOB,
         Self::JOB_SET,
         Self::JAX_JOB,
@@ -361,6 +361,7 @@ impl JobKind {
         Self::PYTORCH_JOB,
         Self::TF_JOB,
         Self::XGBOOST_JOB,
+        Self::POD,
         Self::RAY_CLUSTER,
         Self::RAY_JOB,
         Self::RAY_SERVICE,
@@ -481,22 +482,4 @@ impl Hash for JobKind {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_are_told_apart_and_in_the_order_of_their_names() {
-        assert!(JobKind::ALL.is_sorted());
-        for (at, kind) in JobKind::ALL.into_iter().enumerate() {
-            assert_eq!(JobKind::named(kind.framework()), Some(kind));
-            assert_eq!(kind.api_version(), format!("{}/{}", kind.group(), kind.version()));
-            assert_eq!(JobKind::from_owner(&format!("{}/v9", kind.group()), kind.kind()), Some(kind));
-            assert!(JobKind::ALL[..at].iter().all(|other| *other != kind));
-            let Integration { kind: name, plural, version, controller, about, reporter, parts, .. } =
-                kind.integration();
-            assert!([name, plural, version, controller, about, reporter].iter().all(|it| !it.is_empty()));
-            assert_eq!(parts.len(), kind.parts().count(), "{kind:?}: its parts are of known kinds");
-        }
-        assert_eq!(JobKind::from_owner("other/v1", "Job"), None);
-    }
-}
+mod tests;

@@ -242,7 +242,7 @@ mod tests {
         );
         assert_eq!(
             report.obstacles,
-            ["remove Kueue's webhooks, which no server would answer (mpod.kb.io, mleaderworkerset.kb.io): \
+            ["remove Kueue's webhooks, which no server would answer (mleaderworkerset.kb.io): \
               kubectl delete mutatingwebhookconfiguration hooks"]
         );
     }

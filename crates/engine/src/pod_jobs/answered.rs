@@ -8,20 +8,24 @@ use crate::retry::Retry;
 use crate::world::JobKey;
 
 impl Engine {
-    /// A write on a pod was answered. One on a pod that is gone is of no interest any more.
+    /// A write on a pod was answered. Of one on a pod that is gone there is only to tell that it succeeded.
     pub(crate) fn pod_answered(
         &mut self,
         id: EffectId,
         open: Open,
         result: Result<Option<Object>, WriteError>,
     ) {
-        let Some(key) = self.world.job_key(&open.object) else { return };
-        let Some(job) = self.world.pod_jobs.get_mut(&key) else { return };
         let name = &open.object.name;
+        let key = self.world.job_key(&open.object);
+        let job = key.as_ref().and_then(|key| self.world.pod_jobs.get_mut(key));
         // The pod may be a namesake.
-        if job.open.get(name) != Some(&id) {
+        let known = job.filter(|job| job.open.get(name) == Some(&id));
+        let Some((key, job)) = key.clone().zip(known) else {
+            if result.is_ok() {
+                self.outbox.extend(open.then);
+            }
             return;
-        }
+        };
         job.open.remove(name);
         if open.purpose == Purpose::StartJob {
             job.starting -= 1;

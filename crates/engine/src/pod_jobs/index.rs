@@ -12,7 +12,7 @@ use crate::effect::EffectId;
 use crate::hotswap::pod::PodKey;
 use crate::input::{Kind, ObjectRef};
 use crate::retry::Retry;
-use crate::world::{JobKey, World};
+use crate::world::{JobKey, World, job_key};
 
 /// A pod alone, or a group.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl World {
     pub fn job_key(&self, object: &ObjectRef) -> Option<JobKey> {
         match pod_key(object) {
             Some(pod) => self.pod_homes.get(&pod).cloned(),
-            None => crate::answers::job_key(object),
+            None => job_key(object),
         }
     }
 
@@ -115,7 +115,7 @@ impl World {
         job.pods.insert(member);
     }
 
-    /// Takes a pod out, and its job with the last one. Gives the job, and the writes on the pod whose answers nobody awaits any more.
+    /// Takes a pod out, and its job with the last one. Gives the job, and the writes on the pod whose answers do not matter any more.
     pub fn take_member(&mut self, pod: &PodKey) -> Option<(JobKey, Option<EffectId>)> {
         let key = self.pod_homes.remove(pod)?;
         let job = self.pod_jobs.get_mut(&key)?;

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::hotswap::pod::PodKey;
 use crate::input::ObjectRef;
 use crate::version::{Seen, compare};
+use crate::world::job_key;
 
 impl Engine {
     /// Takes in a pod that is queued, or in a group that is.
@@ -72,7 +73,7 @@ impl Engine {
 
     /// Takes in that a pod is gone, or that a group is set aside.
     pub(crate) fn forget_member(&mut self, object: &ObjectRef, uid: Option<&str>) {
-        let group = crate::answers::job_key(object).and_then(|key| self.world.pod_jobs.get(&key));
+        let group = job_key(object).and_then(|key| self.world.pod_jobs.get(&key));
         if let Some(group) = group.filter(|job| job.group.is_some()) {
             let pods =
                 group.pods.members().map(|member| (Arc::clone(&member.namespace), Arc::clone(&member.name)));

@@ -33,7 +33,7 @@ impl Engine {
         let entry = workload.as_ref().and_then(|workload| self.world.workloads.get(workload));
         let over = view.finished.is_some() && entry.is_none();
         let Some(group) = &job.group else { return over && self.release_pods(key) };
-        // Nobody waits for others in the place of pods that were all deleted, unless that was us.
+        // Pods that were all deleted are not replaced, unless an eviction deleted them.
         let evicted = entry.is_some_and(|entry| is(entry.status(), Type::Evicted));
         if over || job.pods.is_leaving() && !evicted {
             return self.release_pods(key);

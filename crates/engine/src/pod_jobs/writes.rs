@@ -23,7 +23,7 @@ fn deletion(member: &Member) -> PodStep {
     PodStep::Delete { uid: Arc::clone(&member.uid) }
 }
 
-/// The removal of a pod: without our finalizer, so that nobody awaits another one in its place.
+/// The removal of a pod: without our finalizer, so that it needs no replacement.
 pub(super) fn removal(member: &Member) -> Planned {
     let mut steps: Vec<_> = finalize(member).map(PodStep::Patch).into_iter().collect();
     if member.deleted_by.is_none() {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::v1beta2::Workload;
-use sluice_engine::Kind;
+use sluice_engine::{Kind, Purpose};
 
 use crate::model::pods::member;
 use crate::model::{Api, Cluster, condition, told};
@@ -139,6 +139,12 @@ fn pods_beyond_the_number_of_the_group_are_removed() {
     add(&mut c, "q", 1, 2);
     assert_eq!(c.api.pods(), ["p0", "p1"]);
     assert_eq!(c.notes("ExcessPodDeleted").len(), 3);
+    // Also where it is seen that the pod is gone before the answer comes.
+    c.late = Some(Purpose::RemovePod);
+    add(&mut c, "r", 1, 2);
+    assert_eq!((c.api.pods().len(), c.notes("ExcessPodDeleted").len()), (2, 3));
+    c.release();
+    assert_eq!(c.notes("ExcessPodDeleted").len(), 4);
     assert!(free(&c).len() == 2 && condition(&workload(&c), "Admitted") == "True");
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
-use sluice_api::job::PodSetInfo;
+use sluice_api::job::{JobPodSet, PodSetInfo};
 use sluice_api::labels;
 
 use super::member::Member;
@@ -42,6 +42,15 @@ impl fmt::Display for StopReason<'_> {
 /// The patch that lets a pod be scheduled, with what admission adds to it. One that was let go already needs none.
 pub fn start(member: &Member, info: &PodSetInfo) -> Result<Option<Patch>, StartError> {
     let Some(pod_set) = member.pod_set.as_deref().ok().filter(|_| member.gated) else { return Ok(None) };
+    ungated(pod_set, &member.resource_version, info).map(Some)
+}
+
+/// The same for a pod that is known to wait.
+pub(super) fn ungated(
+    pod_set: &JobPodSet,
+    resource_version: &str,
+    info: &PodSetInfo,
+) -> Result<Patch, StartError> {
     let mut target = merged(pod_set, info)?;
     let placed = |gate: &str| info.scheduling.scheduling_gates.iter().any(|added| added.name == gate);
     // Where a topology decides, its gate goes when the place of the pod is known.
@@ -55,7 +64,7 @@ pub fn start(member: &Member, info: &PodSetInfo) -> Result<Option<Patch>, StartE
     if target.affinity != pod_set.scheduling.affinity {
         operations.push(json!({"op": "add", "path": "/spec/affinity", "value": target.affinity}));
     }
-    Ok(Some(Patch::Json(operations).pinned(&member.resource_version)))
+    Ok(Patch::Json(operations).pinned(resource_version))
 }
 
 /// The status that is applied just before a pod is deleted: it says why.

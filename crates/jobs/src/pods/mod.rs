@@ -6,6 +6,7 @@
 //! Invariants: what a group says is worked out as members come, change and go, never by a pass over all of them; the order in which they come
 //! changes nothing.
 
+mod adapter;
 mod changes;
 mod compose;
 mod group;
@@ -15,6 +16,7 @@ mod owners;
 mod replacement;
 mod view;
 
+pub(crate) use adapter::Pod;
 pub use changes::{STOP_MANAGER, StopReason, finalize, start, termination};
 pub use compose::{Against, ComposeError, Composition, RoleCount};
 pub use group::Group;

@@ -19,6 +19,7 @@ pub fn of_pod(member: &Member) -> JobView {
     };
     let mut view = said_by(member, job);
     view.deleting = member.deleted_by.is_some();
+    view.active = member.active_until(false).is_some();
     view.suspended = !member.is_free() || view.deleting;
     view.pods_ready = member.ready || member.phase == Phase::Succeeded;
     view.finished = member

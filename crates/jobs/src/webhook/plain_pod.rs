@@ -126,7 +126,7 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     let before = old.map(|old| Meta::read(old, is_suspended(old)));
     let mut violations = Violations::default();
     always(("Pod", false), before.as_ref(), &meta, &mut violations, context);
-    managed_label(before.as_ref(), &meta, &mut violations);
+    managed_label(pod, before.as_ref(), &meta, &mut violations);
     group(pod, old, &mut violations, context);
     let count = total_count(&pod["metadata"]).unwrap_or(1);
     topology::check_pod((pod, count), old, &mut violations, context);
@@ -142,15 +142,26 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
 /// Whether a pod waits for admission or ended.
 fn is_suspended(pod: &Value) -> bool {
     let mut gates = pod["spec"]["schedulingGates"].as_array().into_iter().flatten();
-    gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE)
-        || matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE) || has_ended(pod)
 }
 
-fn managed_label(old: Option<&Meta>, meta: &Meta, violations: &mut Violations) {
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+fn managed_label(pod: &Value, old: Option<&Meta>, meta: &Meta, violations: &mut Violations) {
     let value = |meta: &Meta| meta.labels.get(labels::MANAGED).cloned();
     let given = value(meta).filter(|given| given != "true");
     if given.is_some() && old.is_none_or(|old| value(old) != given) {
         violations.forbidden(&label_path(labels::MANAGED), "managed label value can only be 'true'");
+    }
+    // Pods without it are not watched: one that runs would keep its nodes without quota.
+    let is_managed = |meta: &Meta| value(meta).is_some_and(|value| value == "true");
+    if value(meta).is_none() && !has_ended(pod) && old.is_some_and(is_managed) {
+        violations.forbidden(
+            &label_path(labels::MANAGED),
+            "managed label can't be removed before the pod has ended",
+        );
     }
 }
 

@@ -275,6 +275,20 @@ fn a_pod_keeps_its_group_and_its_queue() {
     assert_eq!(refusals(&leaving, Some(&broken)), "");
 }
 
+#[test]
+fn a_pod_stays_managed_until_it_has_ended() {
+    let managed = "/metadata/labels/kueue.x-k8s.io~1managed";
+    let gates = "/spec/schedulingGates";
+    let waits = World::default().create(&grouped());
+    let runs = with(waits.clone(), gates, Value::Null);
+    let refused = "metadata.labels[kueue.x-k8s.io/managed]: Forbidden: managed label can't be removed before the pod has ended";
+    for pod in [&waits, &runs] {
+        assert_eq!(refusals(&with(pod.clone(), managed, Value::Null), Some(pod)), refused);
+    }
+    let ended = with(runs, "/status", json!({"phase": "Failed"}));
+    assert_eq!(refusals(&with(ended.clone(), managed, Value::Null), Some(&ended)), "");
+}
+
 /// What the webhook adds and a start takes away again leaves the pod as its user wrote it, with the marks of a managed pod.
 #[test]
 fn a_started_pod_is_the_one_that_was_written() {

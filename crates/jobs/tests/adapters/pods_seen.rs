@@ -64,7 +64,7 @@ fn a_pod_alone_runs_ends_and_goes() {
 #[test]
 fn a_group_is_a_job_of_its_pods() {
     let mut group = Group::new(&[]);
-    assert!(of_group(group_job(), &group, Vec::new()).is_none(), "nobody speaks for it");
+    assert!(of_group(group_job(), &group, Vec::new()).is_none(), "it has no pods");
     let free = (SUSPENDED, Value::Null);
     group.insert(member(&pod("a")));
     group.insert(member(&with(pod("b"), &[role("worker")])));
@@ -90,7 +90,7 @@ fn without_the_gate_a_group_that_only_an_annotation_names_is_none() {
     let annotated = with(
         pod("a"),
         &[
-            ("/metadata/labels/kueue.x-k8s.io~1pod-group-name", Value::Null),
+            ("/metadata/labels/kueue.x-k8s.io~1pod-group-name", json!("")),
             ("/metadata/annotations/kueue.x-k8s.io~1pod-group-name", json!("g")),
         ],
     );

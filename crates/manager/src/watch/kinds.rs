@@ -87,7 +87,7 @@ impl Watched for RawJob {
     }
 }
 
-/// What the engine is told of an object of a job kind. With the gate `WorkloadIdentifierAnnotations` off the engine looks away from annotations
+/// What the engine receives of an object of a job kind. With the gate `WorkloadIdentifierAnnotations` off the engine looks away from annotations
 /// itself.
 pub fn job(kind: JobKind, value: &Value) -> Object {
     if kind.integration().of_pods {

@@ -19,7 +19,7 @@ pub struct Facts {
     pub default_queues: BTreeSet<String>,
     /// Whether a WorkloadPriorityClass named `default` exists.
     pub default_priority_class: bool,
-    /// Jobs of kinds that make others, by kind, namespace and name.
+    /// Jobs of kinds that make others, or, where pods are queued themselves, of all kinds: by kind, namespace and name.
     pub owners: BTreeMap<(JobKind, String, String), Owner>,
 }
 
@@ -40,9 +40,17 @@ pub struct Owner {
 #[derive(Debug, Default)]
 pub struct FactStore {
     current: RwLock<Facts>,
+    /// Pods are queued themselves: every job may own some.
+    pods: bool,
 }
 
 impl FactStore {
+    /// Without facts. With these kinds jobs are queued.
+    pub fn of(kinds: &[JobKind]) -> Self {
+        let pods = kinds.iter().any(|kind| kind.integration().of_pods);
+        Self { current: RwLock::default(), pods }
+    }
+
     /// The facts now.
     pub fn now(&self) -> RwLockReadGuard<'_, Facts> {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
@@ -50,33 +58,34 @@ impl FactStore {
 
     /// Takes in what a watch delivered.
     pub fn note(&self, input: &Input) {
-        if !concerns(input) {
+        if !self.concerns(input) {
             return;
         }
         self.current.write().unwrap_or_else(PoisonError::into_inner).take_in(input);
     }
-}
 
-/// Cheap sorting out: most inputs are about jobs, Workloads and nodes.
-fn concerns(input: &Input) -> bool {
-    match input {
-        Input::Applied(object) => match object {
-            Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
-            Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
-            Object::Job(view) => makes_jobs(Kind::Job(view.job.kind)),
+    /// Cheap sorting out: most inputs are about jobs, Workloads and nodes.
+    fn concerns(&self, input: &Input) -> bool {
+        match input {
+            Input::Applied(object) => match object {
+                Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
+                Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
+                Object::Job(view) => self.may_own(Kind::Job(view.job.kind)),
+                _ => false,
+            },
+            Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
+                matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
+                    || self.may_own(*kind)
+            }
             _ => false,
-        },
-        Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
-            matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
-                || makes_jobs(*kind)
         }
-        _ => false,
     }
-}
 
-/// Whether controllers of a kind make other jobs.
-fn makes_jobs(kind: Kind) -> bool {
-    matches!(kind, Kind::Job(kind) if kind.makes_jobs())
+    /// Whether jobs of a kind may own what the webhooks look at.
+    fn may_own(&self, kind: Kind) -> bool {
+        let Kind::Job(kind) = kind else { return false };
+        kind.makes_jobs() || self.pods && !kind.integration().of_pods
+    }
 }
 
 impl Facts {

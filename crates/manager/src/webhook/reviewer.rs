@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
-use sluice_api::config::{Configuration, selector_matches};
+use sluice_api::config::{Configuration, PodOptions, selector_matches};
 use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
-use sluice_jobs::webhook::{Context, Operation, mutate, mutate_pod, owner_kind, validate};
+use sluice_jobs::webhook::{
+    Context, Denied, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind, validate,
+    validate_plain_pod,
+};
 use tracing::info;
 
 use super::facts::{FactStore, Facts};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
-
-/// Where new pods of started JobSets are posted, upstream's path for pods.
-const PODS: &str = "/mutate--v1-pod";
 
 /// Where objects are posted to be converted.
 const CONVERT: &str = "/convert";
@@ -38,6 +38,7 @@ pub struct Reviewers {
     gates: Gates,
     manage_jobs_without_queue_name: bool,
     namespaces: LabelSelector,
+    pod_options: PodOptions,
     kinds: Vec<JobKind>,
     job_hooks: BTreeMap<String, JobHook>,
 }
@@ -56,6 +57,7 @@ impl Reviewers {
             gates: configuration.gates,
             manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
             namespaces: configuration.managed_jobs_namespace_selector.clone(),
+            pod_options: configuration.integrations.pod_options.clone(),
             kinds,
             job_hooks,
         }
@@ -66,6 +68,9 @@ impl Reviewers {
         let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
         // A webhook configuration may name kinds that this manager's configuration does not.
         if !self.kinds.contains(&kind) {
+            if matches!(hook, JobHook::Mutate(kind) if kind.integration().of_pods) {
+                return answer(&request.uid, patched(mutate_pod(&request.object)));
+            }
             return answer(&request.uid, Verdict::Allowed);
         }
         let facts = self.facts.now();
@@ -79,7 +84,13 @@ impl Reviewers {
             managed_owner: self.has_managed_owner(kind, &request, &facts),
             gates: self.gates,
         };
+        let of_pods = kind.integration().of_pods;
         let verdict = match hook {
+            JobHook::Mutate(_) if of_pods => self.mutated_pod(&request, &context),
+            JobHook::Validate(_) if of_pods => {
+                let old = (!request.old_object.is_null()).then_some(&request.old_object);
+                judged(validate_plain_pod(&request.object, old, &context))
+            }
             JobHook::Mutate(_) => {
                 let operation =
                     if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
@@ -87,10 +98,7 @@ impl Reviewers {
             }
             JobHook::Validate(kind) => {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
-                match validate(kind, &request.object, old, &context) {
-                    Ok(()) => Verdict::Allowed,
-                    Err(denied) => Verdict::Denied(denied.to_string()),
-                }
+                judged(validate(kind, &request.object, old, &context))
             }
         };
         if let Verdict::Denied(why) = &verdict {
@@ -98,6 +106,20 @@ impl Reviewers {
             info!(kind = kind.kind(), namespace = %request.namespace, name, %why, "refused");
         }
         answer(&request.uid, verdict)
+    }
+
+    /// A new pod: gated if it is to be queued, and kept off the nodes that its JobSet is to avoid.
+    fn mutated_pod(&self, request: &Request, context: &Context<'_>) -> Verdict {
+        let PodOptions { namespace_selector, pod_selector } = &self.pod_options;
+        let selectors = PodSelectors { namespaces: namespace_selector.as_ref(), pods: pod_selector.as_ref() };
+        let queued = if request.operation == "CREATE" {
+            mutate_plain_pod(&request.object, context, &selectors)
+        } else {
+            Patch::Json(Vec::new())
+        };
+        let operations =
+            |patch: Patch| if let Patch::Json(operations) = patch { operations } else { Vec::new() };
+        Verdict::Patched([queued, mutate_pod(&request.object)].map(operations).concat())
     }
 
     /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
@@ -128,17 +150,20 @@ impl Reviewers {
     }
 }
 
+/// What a check says.
+fn judged(checked: Result<(), Denied>) -> Verdict {
+    match checked {
+        Ok(()) => Verdict::Allowed,
+        Err(denied) => Verdict::Denied(denied.to_string()),
+    }
+}
+
 fn patched(patch: Patch) -> Verdict {
     match patch {
         Patch::Json(operations) => Verdict::Patched(operations),
         // The API server takes no other kind of patch from a webhook.
         Patch::Merge(_) | Patch::Strategic(_) => Verdict::Allowed,
     }
-}
-
-fn pod(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
-    let Review { request } = serde_json::from_slice(body)?;
-    answer(&request.uid, patched(mutate_pod(&request.object)))
 }
 
 /// How many owners are looked at.
@@ -159,10 +184,7 @@ fn job_path(verb: &str, kind: JobKind) -> String {
 
 impl Reviewer for Reviewers {
     fn has(&self, path: &str) -> bool {
-        path == CONVERT
-            || path == PODS
-            || self.job_hooks.contains_key(path)
-            || WEBHOOKS.iter().any(|hook| hook.path == path)
+        path == CONVERT || self.job_hooks.contains_key(path) || WEBHOOKS.iter().any(|hook| hook.path == path)
     }
 
     fn most(&self, path: &str) -> usize {
@@ -172,9 +194,6 @@ impl Reviewer for Reviewers {
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {
         if path == CONVERT {
             return Some(serde_json::from_slice::<ConversionReview>(body).and_then(answer_review));
-        }
-        if path == PODS {
-            return Some(pod(body));
         }
         if let Some(hook) = self.job_hooks.get(path) {
             return Some(self.job(*hook, body));
@@ -368,6 +387,7 @@ mod tests {
         let (reviewers, _) = reviewers();
         let paths: Vec<_> = reviewers.job_hooks.keys().map(String::as_str).collect();
         let kinds = [
+            "-v1-pod",
             "batch-v1-job",
             "jobset-x-k8s-io-v1alpha2-jobset",
             "kubeflow-org-v1-jaxjob",
@@ -385,7 +405,7 @@ mod tests {
         assert_eq!(paths, both.concat());
         assert!(reviewers.review("/nope", b"{}").is_none());
         assert!(!reviewers.has("/nope"));
-        assert!(paths.into_iter().chain([CONVERT, PODS]).all(|path| reviewers.has(path)));
+        assert!(paths.into_iter().chain([CONVERT]).all(|path| reviewers.has(path)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use kube::Client;
 use sluice_api::job::{JobKind, JobView};
 use sluice_client::error_chain::Chain;
 use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
-use sluice_engine::input::{Object, ObjectRef, WriteError};
+use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::Step;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

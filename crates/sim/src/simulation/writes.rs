@@ -30,6 +30,7 @@ impl Simulation {
                 | Write::StopJob { .. }
                 | Write::SuspendJob { .. }
                 | Write::AskController { .. }
+                | Write::Pod(_)
         );
         if on_job && let Kind::Job(kind) = request.object.kind {
             self.sync_job(&request.object, kind);

@@ -34,6 +34,7 @@ const OTHERS: &[&str] = &[
     "Retry",
     "Rejected",
     "Admit",
+    "Admission",
     "Created",
     "ForcefulTermination",
     // Operators and effects.

@@ -1,0 +1,88 @@
+//! A pod as a job of its own, for those who look at objects one by one: the simulator and the commands.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
+use sluice_api::gates::Gates;
+use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
+use sluice_api::labels;
+
+use super::changes::ungated;
+use super::member::{Member, Phase};
+use super::view::of_pod;
+use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::patch::{Patch, Step};
+use crate::scheduling::{StartError, paired};
+
+/// The adapter of plain pods.
+pub(crate) struct Pod;
+
+impl Adapter for Pod {
+    fn kind(&self) -> JobKind {
+        JobKind::POD
+    }
+
+    fn observe(&self, object: &Value) -> JobView {
+        of_pod(&Member::observe(object, &Gates::default()))
+    }
+
+    fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        let pairs = paired(view, infos)?;
+        let mut patches = pairs.into_iter().map(|(set, info)| ungated(set, &view.resource_version, info));
+        patches.next_back().unwrap_or_else(|| Ok(Patch::Json(Vec::new()).pinned(&view.resource_version)))
+    }
+
+    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
+        // A pod that runs cannot be stopped by a patch: the engine deletes it.
+        Vec::new()
+    }
+
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        vec![PodGroup {
+            name: Cow::Borrowed(labels::DEFAULT_POD_SET_NAME),
+            pointer: String::new(),
+            template: Cow::Borrowed(object),
+            replicas: 1,
+            parallel: 1,
+            completions: 1,
+            exclusive: None,
+        }]
+    }
+
+    fn status(&self, _object: &Value, state: State) -> Value {
+        match state {
+            State::Running { since, ready } => json!({
+                "phase": "Running",
+                "startTime": whole_seconds(since),
+                "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" },
+                    "lastTransitionTime": whole_seconds(since)}],
+            }),
+            State::Idle => json!({"phase": "Pending"}),
+            State::Ended { at, success } => json!({
+                "phase": if success { "Succeeded" } else { "Failed" },
+                "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted",
+                    "lastTransitionTime": whole_seconds(at)}],
+            }),
+        }
+    }
+
+    fn schemas(&self, _object: &Value) -> Vec<(String, Schema)> {
+        vec![(String::new(), Schema::Pod)]
+    }
+
+    fn suspend_path(&self) -> &'static [&'static str] {
+        &["spec", "schedulingGates"]
+    }
+
+    fn is_suspended(&self, object: &Value) -> bool {
+        Member::observe(object, &Gates::default()).gated
+    }
+
+    fn finished(&self, object: &Value) -> Option<JobFinished> {
+        let member = Member::observe(object, &Gates::default());
+        member
+            .ended()
+            .then(|| JobFinished { success: member.phase == Phase::Succeeded, message: member.message })
+    }
+}

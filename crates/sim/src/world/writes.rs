@@ -1,0 +1,179 @@
+//! What writes of the engine do to the objects.
+
+use serde_json::{Value, json};
+use sluice_api::status_apply::apply_status;
+use sluice_engine::{Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
+use sluice_jobs::{Patch, Step};
+
+use super::{Change, World, has_finalizers, owner_uids};
+use crate::json;
+use crate::object::decode;
+
+impl World {
+    /// Does what the engine asks for, and answers as the API server would.
+    pub fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
+        let reference = &request.object;
+        match &request.write {
+            Write::CreateWorkload(workload) => {
+                if self.objects.contains_key(reference) {
+                    return Err(WriteError::AlreadyExists(reference.to_string()));
+                }
+                let value = serde_json::to_value(workload).map_err(|e| WriteError::Refused(e.to_string()))?;
+                self.insert_new(reference, value);
+            }
+            Write::MergePatch { subresource: Some(_), body } => {
+                self.locked(reference, body)?;
+                if let Some(patch) = body.get("status")
+                    && self.change_status(reference, |status| json_patch::merge(status, patch))
+                {
+                    self.echo_of(reference);
+                }
+            }
+            Write::MergePatch { subresource: None, body } => {
+                let mut value = self.locked(reference, body)?.clone();
+                let mut patch = body.clone();
+                if let Some(patch) = patch.as_object_mut() {
+                    patch.remove("status");
+                }
+                json_patch::merge(&mut value, &patch);
+                if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(&value) {
+                    self.remove(reference);
+                    self.revision += 1;
+                    value["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+                    let object = decode(reference.kind, &value).ok();
+                    self.last_removed = Some((reference.clone(), value));
+                    return Ok(object);
+                }
+                self.update(reference, value);
+            }
+            Write::Apply { field_manager, body, .. } => {
+                self.locked(reference, body)?;
+                let applied = |status: &mut Value| apply_status(status, &body["status"], field_manager);
+                if self.change_status(reference, applied) {
+                    self.echo_of(reference);
+                }
+            }
+            Write::Delete { .. } => {
+                if !self.delete(reference) {
+                    return Err(WriteError::NotFound(reference.to_string()));
+                }
+                return Ok(None);
+            }
+            Write::StartJob { view, infos } => {
+                let patch = sluice_jobs::start(view, infos);
+                let patch = patch.map_err(|error| WriteError::Unstartable(error.to_string()))?;
+                self.steps(reference, &view.resource_version, &[Step { subresource: None, patch }])?;
+            }
+            Write::StopJob { view, infos } => {
+                self.steps(reference, &view.resource_version, &sluice_jobs::stop(view, infos))?;
+            }
+            Write::SuspendJob { view } => {
+                self.steps(reference, &view.resource_version, &[sluice_jobs::suspend(view)])?;
+            }
+            Write::AskController { view, at } => {
+                let step = sluice_jobs::ask_controller(view, *at);
+                self.steps(reference, &view.resource_version, &[step])?;
+            }
+            Write::Pod(steps) => {
+                for step in steps {
+                    if self.objects.contains_key(reference) {
+                        self.pod_step(reference, step)?;
+                    }
+                }
+                return Ok(self.object(reference));
+            }
+            Write::Create(document) => self.create_document(reference, document)?,
+            Write::CreatePodTemplate(source) => self.create_template(reference, source)?,
+            Write::Read => {}
+        }
+        if reference.kind == Kind::PodTemplate {
+            return Ok(None);
+        }
+        self.object(reference).map(Some).ok_or_else(|| WriteError::NotFound(reference.to_string()))
+    }
+
+    /// Stores what a write made of an object, if that is a change.
+    fn update(&mut self, reference: &ObjectRef, value: Value) {
+        let Some(old) = self.objects.get(reference) else { return };
+        if *old != value {
+            let changed = old["spec"] != value["spec"];
+            if old["metadata"]["ownerReferences"] != value["metadata"]["ownerReferences"] {
+                let old = old.clone();
+                self.disown(reference, &old);
+                for uid in owner_uids(&value) {
+                    self.owned.entry(uid).or_default().insert(reference.clone());
+                }
+            }
+            self.store(reference, value, changed);
+            self.echo_of(reference);
+        }
+    }
+
+    /// Lets watches tell of a write of the engine, where they do.
+    fn echo_of(&mut self, reference: &ObjectRef) {
+        if self.echoes {
+            self.changes.push(Change::Applied(reference.clone()));
+        }
+    }
+
+    /// The patches of a job's adapter, all or none.
+    fn steps(&mut self, reference: &ObjectRef, seen: &str, steps: &[Step]) -> Result<(), WriteError> {
+        let not_found = || WriteError::NotFound(reference.to_string());
+        let mut value = self.objects.get(reference).ok_or_else(not_found)?.clone();
+        if value["metadata"]["resourceVersion"] != seen {
+            return Err(WriteError::Conflict(reference.to_string()));
+        }
+        for step in steps {
+            match &step.patch {
+                Patch::Merge(body) => json_patch::merge(&mut value, body),
+                Patch::Strategic(body) => json::merge_strategically(&mut value, body),
+                Patch::Json(operations) => {
+                    json::apply(&mut value, operations).map_err(WriteError::Refused)?;
+                }
+            }
+        }
+        self.store(reference, value, true);
+        self.echo_of(reference);
+        Ok(())
+    }
+
+    /// One request on a pod.
+    fn pod_step(&mut self, reference: &ObjectRef, step: &PodStep) -> Result<(), WriteError> {
+        match step {
+            PodStep::Patch(patch) => {
+                let seen = patch.version().unwrap_or_default();
+                self.steps(reference, &seen, &[Step { subresource: None, patch: patch.clone() }])?;
+                let leaves = self.objects.get(reference).is_some_and(|pod| {
+                    !pod["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(pod)
+                });
+                if leaves {
+                    self.remove(reference);
+                }
+            }
+            PodStep::ApplyStatus { field_manager, body } => {
+                self.locked(reference, body)?;
+                let applied = |status: &mut Value| apply_status(status, &body["status"], field_manager);
+                if self.change_status(reference, applied) {
+                    self.echo_of(reference);
+                }
+            }
+            PodStep::Delete { uid } => {
+                self.locked(reference, &json!({"metadata": {"uid": uid}}))?;
+                self.delete(reference);
+            }
+        }
+        Ok(())
+    }
+
+    /// The object, if it is the version that the write is about.
+    fn locked(&self, reference: &ObjectRef, body: &Value) -> Result<&Value, WriteError> {
+        let value = self.objects.get(reference).ok_or_else(|| WriteError::NotFound(reference.to_string()))?;
+        for field in ["resourceVersion", "uid"] {
+            let wanted = &body["metadata"][field];
+            if !wanted.is_null() && *wanted != value["metadata"][field] {
+                return Err(WriteError::Conflict(format!("{reference}: {field}")));
+            }
+        }
+        Ok(value)
+    }
+}
