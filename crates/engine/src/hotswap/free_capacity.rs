@@ -1,11 +1,13 @@
 //! What is free on the nodes, and whether pods fit there: first fit by name, whole groups for those Workloads that take them.
 //!
-//! Everything that is tried is noted and can be undone: nothing is copied. The nodes that a search looks at are counted, so that
-//! it has an end.
+//! Everything that is tried is noted and can be undone: nothing is copied. What is full is passed over: groups that are taken, and the nodes
+//! at the beginning that have no room for such a pod. The nodes that a search looks at are counted, so that it has an end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::rc::Rc;
 
-use sluice_core::{Name, WorkloadKey};
+use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::capacity::Groups;
 use super::needs::SetNeeds;
@@ -39,6 +41,18 @@ enum Before<'a> {
     Occupied(Group<'a>, usize),
 }
 
+/// The first node that may have room for a pod: those before it have none.
+#[derive(Clone, Debug)]
+struct First<'a> {
+    /// The nodes that the pod may be on.
+    among: Rc<BTreeSet<&'a str>>,
+    /// What it takes.
+    per_pod: Vec<(Name, Amount)>,
+    node: usize,
+    /// How many of the nodes that have more since were considered.
+    seen: usize,
+}
+
 /// How far changes are to be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(usize);
@@ -48,12 +62,19 @@ pub(crate) struct Mark(usize);
 pub(crate) struct FreeCapacity<'a> {
     /// The positions of the nodes.
     nodes: BTreeMap<&'a str, usize>,
+    /// The names at these.
+    names: Vec<&'a str>,
     /// By node: its resources.
     free: Vec<Vec<(&'a Name, i128)>>,
     taken: BTreeMap<&'a WorkloadKey, Taken<'a>>,
     pub(super) groups: &'a BTreeMap<String, Groups<'a>>,
     /// Groups that one Workload has to itself.
     occupied: BTreeMap<Group<'a>, usize>,
+    /// By label: the whole groups that no Workload has to itself.
+    open: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    firsts: Vec<First<'a>>,
+    /// The nodes of which more became free, as often as it did.
+    grown: Vec<usize>,
     before: Vec<Before<'a>>,
     steps: u64,
 }
@@ -67,6 +88,7 @@ impl<'a> FreeCapacity<'a> {
     ) -> Self {
         let mut room = Self {
             nodes: snapshot.nodes.keys().enumerate().map(|(at, name)| (*name, at)).collect(),
+            names: snapshot.nodes.keys().copied().collect(),
             free: snapshot
                 .nodes
                 .values()
@@ -75,6 +97,9 @@ impl<'a> FreeCapacity<'a> {
             taken: BTreeMap::new(),
             groups,
             occupied: BTreeMap::new(),
+            open: groups.iter().map(|(label, groups)| (label.as_str(), groups.whole.clone())).collect(),
+            firsts: Vec::new(),
+            grown: Vec::new(),
             before: Vec::new(),
             steps: 0,
         };
@@ -119,10 +144,8 @@ impl<'a> FreeCapacity<'a> {
     pub fn undo(&mut self, mark: Mark) {
         while self.before.len() > mark.0 {
             match self.before.pop() {
-                Some(Before::Free(place, amount)) => self.free[place.node][place.resource].1 = amount,
-                Some(Before::Occupied(group, count)) => {
-                    self.occupied.insert(group, count);
-                }
+                Some(Before::Free(place, amount)) => self.set(place, amount),
+                Some(Before::Occupied(group, count)) => self.set_occupied(group, count),
                 None => return,
             }
         }
@@ -144,15 +167,50 @@ impl<'a> FreeCapacity<'a> {
     }
 
     fn change(&mut self, place: Slot, by: i128) {
-        let amount = &mut self.free[place.node][place.resource].1;
-        self.before.push(Before::Free(place, *amount));
-        *amount += by;
+        let amount = self.free[place.node][place.resource].1;
+        self.before.push(Before::Free(place, amount));
+        self.set(place, amount + by);
+    }
+
+    fn set(&mut self, place: Slot, amount: i128) {
+        let before = std::mem::replace(&mut self.free[place.node][place.resource].1, amount);
+        if amount > before {
+            self.grown.push(place.node);
+        }
     }
 
     fn occupy(&mut self, group: Group<'a>, by: impl Fn(usize) -> usize) {
-        let count = self.occupied.entry(group).or_default();
-        self.before.push(Before::Occupied(group, *count));
-        *count = by(*count);
+        let count = self.occupied.get(&group).copied().unwrap_or_default();
+        self.before.push(Before::Occupied(group, count));
+        self.set_occupied(group, by(count));
+    }
+
+    fn set_occupied(&mut self, group: Group<'a>, count: usize) {
+        self.occupied.insert(group, count);
+        let (label, value) = group;
+        let whole = self.groups.get(label).is_some_and(|groups| groups.whole.contains(value));
+        if let Some(open) = self.open.get_mut(label).filter(|_| whole) {
+            if count > 0 {
+                open.remove(value);
+            } else {
+                open.insert(value);
+            }
+        }
+    }
+
+    /// Which of `firsts` says where the search for nodes for the pods of a set begins; it is up to date.
+    fn first(&mut self, set: &SetNeeds<'a>) -> usize {
+        let same = |first: &First<'a>| Rc::ptr_eq(&first.among, &set.nodes) && first.per_pod == set.per_pod;
+        let at = self.firsts.iter().position(same).unwrap_or_else(|| {
+            let (among, per_pod) = (Rc::clone(&set.nodes), set.per_pod.clone());
+            self.firsts.push(First { among, per_pod, node: 0, seen: self.grown.len() });
+            self.firsts.len() - 1
+        });
+        let first = &mut self.firsts[at];
+        let since = self.grown[first.seen..].iter().copied().min();
+        first.node = since.map_or(first.node, |since| first.node.min(since));
+        first.seen = self.grown.len();
+        at
     }
 
     /// Whether one Workload has the group to itself.
@@ -197,7 +255,7 @@ impl<'a> FreeCapacity<'a> {
     }
 
     /// Finds nodes for all pods and takes them; changes nothing if there are none.
-    pub fn place(&mut self, needs: &[SetNeeds<'_>], among: Option<&BTreeSet<&str>>) -> bool {
+    pub fn place(&mut self, needs: &[SetNeeds<'a>], among: Option<&BTreeSet<&str>>) -> bool {
         let mark = self.mark();
         let all = needs.iter().all(|set| {
             if let Some((label, replicas)) = &set.exclusive {
@@ -208,7 +266,7 @@ impl<'a> FreeCapacity<'a> {
                     let usable = among.iter().filter(|node| set.nodes.contains(**node)).copied();
                     self.place_on(set, usable, set.count)
                 }
-                None => self.place_on(set, set.nodes.iter().copied(), set.count),
+                None => self.place_anywhere(set),
             }
         });
         if !all {
@@ -217,20 +275,45 @@ impl<'a> FreeCapacity<'a> {
         all
     }
 
+    /// Puts the pods of a set on the first of its nodes that have room.
+    fn place_anywhere(&mut self, set: &SetNeeds<'a>) -> bool {
+        let at = self.first(set);
+        let Some(from) = self.names.get(self.firsts[at].node).copied() else { return set.count <= 0 };
+        let mut left = i128::from(set.count);
+        // Each node takes what it can: those before the last have no room for one more.
+        let mut last = self.names.len();
+        for name in set.nodes.range::<&str, _>(from..) {
+            self.count(1);
+            let Some(&node) = self.nodes.get(name) else { continue };
+            left -= self.place_on_node(set, node, left);
+            if left == 0 {
+                last = node;
+                break;
+            }
+        }
+        self.firsts[at].node = last;
+        left == 0
+    }
+
+    /// Puts as many pods on a node as it takes, `most` at most.
+    fn place_on_node(&mut self, set: &SetNeeds<'_>, node: usize, most: i128) -> i128 {
+        let fit = self.fit(set, node, most);
+        for (resource, amount) in set.per_pod.iter().filter(|_| fit > 0) {
+            let at = self.free[node].iter().position(|(name, _)| *name == resource);
+            if let Some(resource) = at {
+                self.change(Slot { node, resource }, -(exact(*amount) * fit));
+            }
+        }
+        fit
+    }
+
     /// Puts `count` pods on these nodes, as many on each as it takes.
     fn place_on<'n>(&mut self, set: &SetNeeds<'_>, nodes: impl Iterator<Item = &'n str>, count: i64) -> bool {
         let mut left = i128::from(count);
         for node in nodes {
             self.count(1);
             let Some(&node) = self.nodes.get(node) else { continue };
-            let fit = self.fit(set, node, left);
-            for (resource, amount) in set.per_pod.iter().filter(|_| fit > 0) {
-                let at = self.free[node].iter().position(|(name, _)| *name == resource);
-                if let Some(resource) = at {
-                    self.change(Slot { node, resource }, -(exact(*amount) * fit));
-                }
-            }
-            left -= fit;
+            left -= self.place_on_node(set, node, left);
             if left == 0 {
                 return true;
             }
@@ -247,21 +330,24 @@ impl<'a> FreeCapacity<'a> {
         among: Option<&BTreeSet<&str>>,
     ) -> bool {
         let Some((label, groups)) = self.groups.get_key_value(label) else { return false };
+        let label = label.as_str();
         let per_replica = per_replica(set, replicas);
         let mut left = replicas;
-        let values: Vec<&'a str> = match among {
-            Some(among) => {
-                let of_nodes: BTreeSet<&'a str> =
-                    among.iter().filter_map(|node| groups.of.get(node).copied()).collect();
-                of_nodes.into_iter().collect()
-            }
-            None => groups.nodes.keys().copied().collect(),
+        let mut some: BTreeSet<&'a str> = match among {
+            Some(among) => among.iter().filter_map(|node| groups.of.get(node).copied()).collect(),
+            None => BTreeSet::new(),
         };
-        for value in values {
-            let group = (label.as_str(), value);
-            if left == 0 {
-                break;
-            }
+        let mut last = None;
+        while left > 0 {
+            let value = if among.is_some() {
+                some.pop_first()
+            } else {
+                let rest = (last.map_or(Unbounded, Excluded), Unbounded);
+                self.open.get(label).and_then(|open| open.range::<&str, _>(rest).next()).copied()
+            };
+            let Some(value) = value else { break };
+            last = Some(value);
+            let group = (label, value);
             self.count(1);
             if !groups.whole.contains(value) || self.is_occupied(group) {
                 continue;
@@ -306,7 +392,6 @@ impl<'n, 'a> Probe<'n, 'a> {
     pub fn of(room: &mut FreeCapacity<'a>, needs: &'n [SetNeeds<'a>]) -> Self {
         let mut sets = Vec::new();
         for set in needs {
-            room.count(set.nodes.len());
             sets.push(match &set.exclusive {
                 None => {
                     let most = i128::from(set.count);
@@ -315,15 +400,18 @@ impl<'n, 'a> Probe<'n, 'a> {
                         Some((node, room.fit(set, node, most)))
                     });
                     let fits: BTreeMap<usize, i128> = fits.collect();
+                    room.count(set.nodes.len());
                     let sum = fits.values().sum();
                     Fits::Nodes(fits, sum)
                 }
                 Some((label, replicas)) => match room.groups.get_key_value(label.as_str()) {
                     None => Fits::Groups("", BTreeSet::new()),
                     Some((label, groups)) => {
-                        let values = groups.whole.iter().copied();
-                        let good =
-                            values.filter(|value| is_good(room, set, label, value, *replicas)).collect();
+                        let open = || room.open.get(label.as_str()).into_iter().flatten().copied();
+                        let good = open().filter(|value| is_good(room, set, label, value, *replicas));
+                        let good = good.collect();
+                        let looked = open().map(|value| groups.nodes[value].len()).sum();
+                        room.count(looked);
                         Fits::Groups(label, good)
                     }
                 },
@@ -403,3 +491,6 @@ fn is_good<'a>(
     let usable = members.filter(|node| set.nodes.contains(**node)).filter_map(|node| room.nodes.get(node));
     usable.map(|node| room.fit(set, *node, wanted)).sum::<i128>() >= wanted
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,14 @@
 //! The search for nodes, and for victims where there are none: for each displaced Workload in turn.
 //!
 //! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]): those whose turn does not come go
-//! on in the cycles that follow, where those before them without a result are not searched again. What is found is the
-//! same as without the limit, except for a search that alone is longer than all that a cycle may do: it finds nothing.
+//! on in the cycles that follow, where those before them without a result are not searched again. Those with one look for their nodes again in
+//! each cycle until they run, which may be more than the limit: one search that is new has its turn all the same, so that there is an end.
+//! What is found is the same as without the limit, except for a search that alone is longer than all that a cycle may do: it finds nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Name, WorkloadKey};
 
@@ -21,22 +21,9 @@ use super::quota::QuotaInUse;
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
 use super::state::NotMoved;
-use super::victims::{Candidate, Choice, Ground, Proximity, choose};
+use super::victims::{Candidate, Candidates, Choice, Ground, choose};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_priority;
-
-/// A Workload on nodes that may have to go.
-struct Holder<'a> {
-    key: &'a WorkloadKey,
-    priority: i32,
-    queue: Name,
-    /// The Cohort at the top of its tree.
-    root: Option<Name>,
-    flavors: BTreeSet<&'a str>,
-    nodes: BTreeSet<&'a str>,
-    reserved_at: Reverse<Timestamp>,
-    uid: Name,
-}
 
 /// Where a displaced Workload goes.
 struct Found {
@@ -60,9 +47,10 @@ pub(super) struct Search<'s, 'a> {
     snapshot: &'s Snapshot<'a>,
     /// What is free now; what is found is taken of it.
     room: FreeCapacity<'a>,
-    held: QuotaInUse,
+    held: OnceCell<QuotaInUse>,
     leaving: Vec<&'a WorkloadKey>,
-    holders: Vec<Holder<'a>>,
+    /// The Workloads that may have to go, once a search needs them.
+    candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
     /// The Workloads that move or make room.
     gone: BTreeSet<WorkloadKey>,
@@ -74,6 +62,8 @@ pub(super) struct Search<'s, 'a> {
 struct Trial<'r, 'n, 'a> {
     room: &'r mut FreeCapacity<'a>,
     probe: Probe<'n, 'a>,
+    /// The candidates that it was shown.
+    shown: &'r Cell<usize>,
     most: u64,
 }
 
@@ -93,7 +83,7 @@ impl Ground for Trial<'_, '_, '_> {
     }
 
     fn goes_on(&self) -> bool {
-        self.room.steps() <= self.most
+        self.room.steps() + self.shown.get() as u64 <= self.most
     }
 }
 
@@ -105,7 +95,6 @@ impl<'s, 'a> Search<'s, 'a> {
         snapshot: &'s Snapshot<'a>,
         room: FreeCapacity<'a>,
     ) -> Self {
-        let holders = snapshot.of_workload.keys().filter_map(|key| holder(engine, snapshot, key)).collect();
         let left = engine.config.hotswap_steps.saturating_sub(engine.hotswap.steps);
         let most = room.steps().saturating_add(left);
         Self {
@@ -113,9 +102,9 @@ impl<'s, 'a> Search<'s, 'a> {
             scope,
             snapshot,
             room,
-            held: engine.quota_in_use(),
+            held: OnceCell::new(),
             leaving: engine.leaving_for_good(),
-            holders,
+            candidates: OnceCell::new(),
             brakes: RefCell::default(),
             gone: BTreeSet::new(),
             most,
@@ -129,7 +118,7 @@ impl<'s, 'a> Search<'s, 'a> {
         evaluation: &mut Evaluation,
     ) -> BTreeSet<WorkloadKey> {
         let began = self.room.steps();
-        // The first search of a cycle has its turn in any case.
+        // One search of a cycle has its turn in any case, however much those look at that only find their room again.
         let mut fresh = self.engine.hotswap.steps == 0;
         for one in displaced {
             if self.gone.contains(&one.key) {
@@ -200,25 +189,31 @@ impl<'s, 'a> Search<'s, 'a> {
         if !leaves(&self.engine.world.workloads[&one.key]) {
             self.room.release(&one.key);
         }
-        let outcome = match self.spare(one, running) {
-            Some(found) => SearchOutcome::Found(found),
-            None => self.with_victims(one),
+        let outcome = if let Some(found) = self.spare(one, running) {
+            *fresh &= !running;
+            SearchOutcome::Found(found)
+        } else if std::mem::take(fresh) {
+            let most = self.room.steps().saturating_add(self.engine.config.hotswap_steps);
+            match self.with_victims(one, most) {
+                // It would have no more in the next one.
+                SearchOutcome::Cut => SearchOutcome::Nothing,
+                outcome => outcome,
+            }
+        } else {
+            self.with_victims(one, self.most)
         };
-        let first = std::mem::take(fresh);
         match outcome {
             SearchOutcome::Found(_) => self.room.keep(),
             SearchOutcome::Nothing | SearchOutcome::Cut => self.room.undo(mark),
         }
-        // A search that had all steps of one cycle would have no more in the next one.
-        if first && matches!(outcome, SearchOutcome::Cut) { SearchOutcome::Nothing } else { outcome }
+        outcome
     }
 
     /// The first flavors on whose nodes a displaced Workload fits as they are. One that runs goes to other flavors than its own only
     /// within nominal quota: otherwise it would wait for quota afterwards.
     fn spare(&mut self, one: &DisplacedWorkload<'a>, running: bool) -> Option<Found> {
         for (choice, way) in one.choices.iter().enumerate() {
-            let within = || self.engine.within_nominal(&one.queue, &one.key, &way.claim, &self.held);
-            if running && choice > 0 && !within() {
+            if running && choice > 0 && !self.within_nominal(one, way) {
                 continue;
             }
             let mark = self.room.mark();
@@ -231,18 +226,31 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// The same after others made room: on the flavors that it holds if it runs, else on the first where that is enough.
-    fn with_victims(&mut self, one: &DisplacedWorkload<'a>) -> SearchOutcome {
-        let most = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
-        for (choice, way) in one.choices.iter().enumerate().take(most) {
+    fn with_victims(&mut self, one: &DisplacedWorkload<'a>, most: u64) -> SearchOutcome {
+        let ways = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
+        for (choice, way) in one.choices.iter().enumerate().take(ways) {
             if self.brake_holds(way) {
                 continue;
             }
-            let candidates = self.candidates(one, way);
-            self.room.count(self.holders.len());
+            let beyond =
+                self.scope.queues.get(&one.queue).copied().unwrap_or(false) || self.within_nominal(one, way);
+            let root = self.engine.cohorts_above(&one.queue).pop();
             let mark = self.room.mark();
             let probe = Probe::of(&mut self.room, &way.needs);
-            let mut trial = Trial { room: &mut self.room, probe, most: self.most };
-            match choose(candidates, &mut trial) {
+            let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
+            let shown = Cell::new(0);
+            let all = self.candidates.get_or_init(|| candidates(self.engine, self.scope, self.snapshot));
+            let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).filter(|candidate| {
+                shown.set(shown.get() + 1);
+                *candidate.key != one.key
+                    && !self.gone.contains(candidate.key)
+                    && way.flavors.values().any(|flavor| candidate.flavors.contains(&**flavor))
+                    && candidate.nodes.iter().any(usable)
+            });
+            let mut trial = Trial { room: &mut self.room, probe, shown: &shown, most };
+            let chosen = choose(lower.map(|candidate| candidate.key), &mut trial);
+            self.room.count(shown.get());
+            match chosen {
                 Choice::Victims(victims) => {
                     if self.room.place(&way.needs, None) && self.comes_back(one, way, &victims) {
                         return SearchOutcome::Found(Found { choice, victims });
@@ -299,53 +307,39 @@ impl<'s, 'a> Search<'s, 'a> {
         brake::holds(bad + gone.len(), all + gone.len(), engine.config.hotswap.max_unhealthy_percent)
     }
 
-    /// The Workloads that may have to go for a displaced one.
-    fn candidates(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>) -> Vec<Candidate> {
-        let engine = self.engine;
-        let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
-        let beyond = self.scope.queues.get(&one.queue).copied().unwrap_or(false)
-            || engine.within_nominal(&one.queue, &one.key, &way.claim, &self.held);
-        let own_root = engine.cohorts_above(&one.queue).pop();
-        let lower = self.holders.iter().filter(|holder| {
-            holder.priority < one.priority
-                && *holder.key != one.key
-                && !self.gone.contains(holder.key)
-                && way.flavors.values().any(|flavor| holder.flavors.contains(&**flavor))
-                && holder.nodes.iter().any(usable)
-        });
-        lower
-            .filter_map(|holder| {
-                let proximity = if holder.queue == one.queue {
-                    Proximity::OwnQueue
-                } else if own_root.is_some() && holder.root == own_root {
-                    Proximity::Cohort
-                } else {
-                    Proximity::Elsewhere
-                };
-                (proximity == Proximity::OwnQueue || beyond).then(|| Candidate {
-                    proximity,
-                    priority: holder.priority,
-                    reserved_at: holder.reserved_at,
-                    uid: holder.uid.to_string(),
-                    key: holder.key.clone(),
-                })
-            })
-            .collect()
+    fn within_nominal(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>) -> bool {
+        let held = self.held.get_or_init(|| self.engine.quota_in_use());
+        self.engine.within_nominal(&one.queue, &one.key, &way.claim, held)
     }
 }
 
+/// The Workloads that may have to go: those on nodes of the flavors in scope.
+fn candidates<'a>(engine: &'a Engine, scope: &Scope, snapshot: &Snapshot<'a>) -> Candidates<'a> {
+    let all = snapshot.of_workload.keys().filter_map(|key| candidate(engine, scope, snapshot, key));
+    Candidates::new(all.collect())
+}
+
 /// What matters of a Workload that may have to go.
-fn holder<'a>(engine: &'a Engine, snapshot: &Snapshot<'a>, key: &'a WorkloadKey) -> Option<Holder<'a>> {
+fn candidate<'a>(
+    engine: &'a Engine,
+    scope: &Scope,
+    snapshot: &Snapshot<'a>,
+    key: &'a WorkloadKey,
+) -> Option<Candidate<'a>> {
     let entry = engine.world.workloads.get(key).filter(|entry| holds(entry) && !leaves(entry))?;
+    let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
+    let flavors: BTreeSet<&str> = sets.flat_map(|set| set.flavors.values()).map(String::as_str).collect();
+    if !flavors.iter().any(|flavor| scope.flavors.contains_key(*flavor)) {
+        return None;
+    }
     let queue = engine.queue_for(key, entry)?;
     let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
-    let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
-    Some(Holder {
+    Some(Candidate {
         key,
         priority: effective_priority(&entry.object, &engine.config),
         root: engine.cohorts_above(&queue).pop(),
         queue,
-        flavors: sets.flat_map(|set| set.flavors.values()).map(String::as_str).collect(),
+        flavors,
         nodes: snapshot.nodes_of(key),
         reserved_at: Reverse(reserved.unwrap_or(engine.now)),
         uid: entry.uid(),

@@ -2,34 +2,75 @@
 //! then its cohort, then others; in each the order of docs/reference/06-algorithm.md 6.7, and filled back as there.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use sluice_core::WorkloadKey;
+use sluice_core::{Name, WorkloadKey};
 
-/// How near a candidate's queue is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Proximity {
-    /// The same ClusterQueue.
-    OwnQueue,
-    /// The same cohort tree.
-    Cohort,
-    /// Neither.
-    Elsewhere,
-}
-
-/// A candidate; the order is that in which they go.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Candidate {
-    /// How near.
-    pub proximity: Proximity,
+/// A Workload on nodes that may have to go.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate<'a> {
+    /// The Workload.
+    pub key: &'a WorkloadKey,
     /// Its effective priority: lower first.
     pub priority: i32,
     /// When it reserved its quota: the most recent first.
     pub reserved_at: Reverse<Timestamp>,
     /// Its UID.
-    pub uid: String,
-    /// The Workload.
-    pub key: WorkloadKey,
+    pub uid: Name,
+    /// Its ClusterQueue.
+    pub queue: Name,
+    /// The Cohort at the top of its tree.
+    pub root: Option<Name>,
+    /// The flavors that it holds.
+    pub flavors: BTreeSet<&'a str>,
+    /// The nodes of its pods.
+    pub nodes: BTreeSet<&'a str>,
+}
+
+/// All Workloads that may have to go, in their order. It is made once: most searches look at the first few only.
+#[derive(Debug)]
+pub(crate) struct Candidates<'a> {
+    all: Vec<Candidate<'a>>,
+    of_queue: BTreeMap<Name, Vec<usize>>,
+    of_root: BTreeMap<Name, Vec<usize>>,
+}
+
+impl<'a> Candidates<'a> {
+    /// These.
+    pub fn new(mut all: Vec<Candidate<'a>>) -> Self {
+        let rank = |one: &Candidate<'a>| (one.priority, one.reserved_at, Name::clone(&one.uid), one.key);
+        all.sort_by_cached_key(rank);
+        let (mut of_queue, mut of_root) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
+        for (at, one) in all.iter().enumerate() {
+            of_queue.entry(Name::clone(&one.queue)).or_default().push(at);
+            if let Some(root) = &one.root {
+                of_root.entry(Name::clone(root)).or_default().push(at);
+            }
+        }
+        Self { all, of_queue, of_root }
+    }
+
+    /// Those that go for work of this priority in this queue, below this root, in the order in which they do: the same ClusterQueue, then the
+    /// same cohort tree, then the others. `beyond` says whether other queues make room as well.
+    pub fn below<'s>(
+        &'s self,
+        priority: i32,
+        queue: &'s Name,
+        root: Option<&'s Name>,
+        beyond: bool,
+    ) -> impl Iterator<Item = &'s Candidate<'a>> {
+        let lower = move |one: &&Candidate<'a>| one.priority < priority;
+        let these = |at: Option<&'s Vec<usize>>| at.into_iter().flatten().map(|at| &self.all[*at]);
+        let root = root.filter(|_| beyond);
+        let others = if beyond { &self.all[..] } else { &[] };
+        let own = these(self.of_queue.get(queue)).take_while(lower);
+        let cohort = these(root.and_then(|root| self.of_root.get(root))).take_while(lower);
+        let others = others.iter().take_while(lower);
+        own.chain(cohort.filter(move |one| one.queue != *queue)).chain(
+            others.filter(move |one| one.queue != *queue && (root.is_none() || one.root.as_ref() != root)),
+        )
+    }
 }
 
 /// Where candidates go and come back.
@@ -56,16 +97,18 @@ pub(crate) enum Choice {
 }
 
 /// The candidates whose going makes room, none of them needless.
-pub(crate) fn choose(mut candidates: Vec<Candidate>, ground: &mut impl Ground) -> Choice {
-    candidates.sort();
+pub(crate) fn choose<'k>(
+    candidates: impl IntoIterator<Item = &'k WorkloadKey>,
+    ground: &mut impl Ground,
+) -> Choice {
     let mut gone = Vec::new();
     let mut enough = false;
     for candidate in candidates {
         if !ground.goes_on() {
             return Choice::Cut;
         }
-        ground.release(&candidate.key);
-        gone.push(candidate.key);
+        ground.release(candidate);
+        gone.push(candidate);
         if ground.fits() {
             enough = true;
             break;
@@ -78,28 +121,53 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, ground: &mut impl Ground) -
         if !ground.goes_on() {
             return Choice::Cut;
         }
-        ground.take(&gone[at]);
+        ground.take(gone[at]);
         if ground.fits() {
             gone.remove(at);
         } else {
-            ground.release(&gone[at]);
+            ground.release(gone[at]);
         }
     }
-    Choice::Victims(gone)
+    Choice::Victims(gone.into_iter().cloned().collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn candidate(name: &str, proximity: Proximity, priority: i32, reserved: i64) -> Candidate {
-        Candidate {
-            proximity,
-            priority,
-            reserved_at: Reverse(Timestamp::from_second(reserved).unwrap()),
-            uid: name.to_owned(),
-            key: WorkloadKey::new("ns", name),
-        }
+    /// Whose queue the search is for.
+    const QUEUE: &str = "q";
+    /// The root of its cohort tree.
+    const ROOT: &str = "r";
+
+    /// How near a candidate's queue is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Proximity {
+        OwnQueue,
+        Cohort,
+        Elsewhere,
+    }
+
+    type Spec = (WorkloadKey, Proximity, i32, i64);
+
+    fn candidate(name: &str, proximity: Proximity, priority: i32, reserved: i64) -> Spec {
+        (WorkloadKey::new("ns", name), proximity, priority, reserved)
+    }
+
+    fn candidates<'a>(all: &'a [Spec], root: Option<&str>) -> Candidates<'a> {
+        let made = all.iter().map(|(key, proximity, priority, reserved)| Candidate {
+            key,
+            priority: *priority,
+            reserved_at: Reverse(Timestamp::from_second(*reserved).unwrap()),
+            uid: key.name.clone(),
+            queue: Name::from(if *proximity == Proximity::OwnQueue { QUEUE } else { "other" }),
+            root: if *proximity == Proximity::Elsewhere { None } else { root.map(Name::from) },
+            flavors: BTreeSet::new(),
+            nodes: BTreeSet::new(),
+        });
+        Candidates::new(made.collect())
     }
 
     /// A ground of names, on which a condition says what fits; so many questions are answered.
@@ -128,24 +196,53 @@ mod tests {
         }
     }
 
-    fn search(candidates: Vec<Candidate>, questions: usize, fits: impl Fn(&[&str]) -> bool) -> Choice {
-        choose(candidates, &mut Names { gone: Vec::new(), fits, questions })
+    fn search(all: &[Spec], questions: usize, fits: impl Fn(&[&str]) -> bool) -> Choice {
+        let made = candidates(all, Some(ROOT));
+        let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
+        let keys = made.below(100, &queue, Some(&root), true).map(|one| one.key);
+        choose(keys, &mut Names { gone: Vec::new(), fits, questions })
     }
 
-    fn chosen(candidates: Vec<Candidate>, fits: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
-        match search(candidates, 100, fits) {
+    fn chosen(all: &[Spec], fits: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
+        match search(all, 100, fits) {
             Choice::Victims(keys) => Some(keys.iter().map(|key| key.name.to_string()).collect()),
             Choice::None => None,
             Choice::Cut => panic!("the search ends"),
         }
     }
 
+    proptest! {
+        #[test]
+        fn candidates_come_in_the_order_of_proximity_priority_age_and_uid(
+            all in prop::collection::btree_map("[a-f]{1,2}", (0..3_usize, 0..4_i32, 0..3_i64), 0..20),
+            priority in 0..5_i32,
+            (rooted, beyond) in (any::<bool>(), any::<bool>()),
+        ) {
+            let near = [Proximity::OwnQueue, Proximity::Cohort, Proximity::Elsewhere];
+            let all = all.iter().map(|(name, (p, priority, at))| candidate(name, near[*p], *priority, *at));
+            let all: Vec<Spec> = all.collect();
+            let mut wanted: Vec<_> = all.iter().filter_map(|(key, proximity, its, at)| {
+                // Without a root of its own the queue has no cohort.
+                let elsewhere = *proximity != Proximity::OwnQueue && !rooted;
+                let proximity = if elsewhere { Proximity::Elsewhere } else { *proximity };
+                let goes = *its < priority && (beyond || proximity == Proximity::OwnQueue);
+                goes.then_some((proximity, *its, Reverse(*at), key))
+            }).collect();
+            wanted.sort();
+            let made = candidates(&all, rooted.then_some(ROOT));
+            let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
+            let found = made.below(priority, &queue, rooted.then_some(&root), beyond);
+            let found: Vec<_> = found.map(|one| one.key).collect();
+            prop_assert_eq!(found, wanted.into_iter().map(|(_, _, _, key)| key).collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn a_search_without_end_is_cut() {
         let all: Vec<_> = (0..9).map(|n| candidate(&format!("c{n}"), Proximity::OwnQueue, n, 1)).collect();
-        assert_eq!(search(all.clone(), 8, |_| false), Choice::Cut);
-        assert_eq!(search(all.clone(), 10, |gone| gone.len() == 9), Choice::Cut, "while it gives back");
-        assert_eq!(search(all, 10, |_| false), Choice::None);
+        assert_eq!(search(&all, 8, |_| false), Choice::Cut);
+        assert_eq!(search(&all, 10, |gone| gone.len() == 9), Choice::Cut, "while it gives back");
+        assert_eq!(search(&all, 10, |_| false), Choice::None);
     }
 
     #[test]
@@ -156,7 +253,7 @@ mod tests {
             candidate("old", Proximity::Cohort, 1, 1),
             candidate("young", Proximity::Cohort, 1, 2),
         ];
-        let order = chosen(all, |gone| gone.len() == 4).unwrap();
+        let order = chosen(&all, |gone| gone.len() == 4).unwrap();
         assert_eq!(order, ["near", "young", "old", "far"]);
     }
 
@@ -164,8 +261,8 @@ mod tests {
     fn who_is_not_needed_is_given_back() {
         let all =
             vec![candidate("small", Proximity::OwnQueue, 0, 1), candidate("big", Proximity::OwnQueue, 1, 1)];
-        assert_eq!(chosen(all.clone(), |gone| gone.contains(&"big")).unwrap(), ["big"]);
-        assert_eq!(chosen(all, |_| false), None);
-        assert_eq!(chosen(Vec::new(), |_| true), None);
+        assert_eq!(chosen(&all, |gone| gone.contains(&"big")).unwrap(), ["big"]);
+        assert_eq!(chosen(&all, |_| false), None);
+        assert_eq!(chosen(&[], |_| true), None);
     }
 }

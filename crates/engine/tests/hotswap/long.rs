@@ -32,7 +32,7 @@ fn outcome(bed: &Bed, pools: usize) -> Vec<(bool, Vec<(String, i32)>)> {
 fn a_search_that_goes_on_in_later_cycles_finds_the_same() {
     let pools = 12;
     let whole = failing(pools, u64::MAX);
-    let most = 100;
+    let most = 20;
     assert!(whole.c.most_steps > 2 * most, "{} steps at a stretch", whole.c.most_steps);
     let parts = failing(pools, most);
     // One search begins before the end and is cut there.
@@ -50,8 +50,17 @@ fn twice_as_many_failing_pools_take_at_most_four_times_as_long() {
 }
 
 #[test]
+fn work_that_only_finds_its_room_again_does_not_keep_the_rest_from_their_turn() {
+    let pools = 20;
+    let (whole, parts) = (failing(pools, u64::MAX), failing(pools, 10));
+    // Those that were evicted look for their nodes in each cycle until they run: soon that alone is more than a cycle may take.
+    assert!(parts.c.most_steps < whole.c.most_steps / 2, "{} steps at a stretch", parts.c.most_steps);
+    assert_eq!(outcome(&parts, pools), outcome(&whole, pools));
+}
+
+#[test]
 fn a_search_longer_than_a_cycle_may_take_ends_with_nothing_and_the_next_has_its_turn() {
-    let bed = failing(8, 10);
+    let bed = failing(8, 0);
     assert!(bed.c.most_steps < 200, "{} steps at a stretch", bed.c.most_steps);
     assert!(!bed.c.engine.has_work(), "the search does not begin again and again");
     for job in ["p001", "p002", "p003"] {
