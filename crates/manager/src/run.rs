@@ -31,6 +31,7 @@ use crate::events::{self, EventSink};
 use crate::explain::Explainer;
 use crate::frameworks::Policy;
 use crate::intake::{Intake, Slot};
+use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
 use crate::metrics::access::Access;
@@ -53,7 +54,7 @@ use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
-use crate::writer::{Answering, Answers, Poison, Writer};
+use crate::writer::{Answering, Answers, Poison, Server, Writer};
 use crate::{health, metrics, webhook};
 
 /// Runs the manager until it is told to stop or must end. The process's exit code.
@@ -150,9 +151,10 @@ impl Parts {
         let intake = Intake::default();
         let poison = poison(Arc::clone(&answers_to));
         let answering = Answering { answers, poison, intake: intake.clone() };
+        let (until, deadline) = lease::deadline::pair();
         let writer = Writer::start(
             supervisor,
-            self.client.clone(),
+            Server::new(self.client.clone(), deadline),
             versions.clone(),
             connection.qps,
             burst,
@@ -205,7 +207,7 @@ impl Parts {
         let certs = self.webhooks(supervisor, &facts, &mut tasks)?;
         let (release, released) = pair();
         let (loss, losses) = mpsc::unbounded_channel();
-        let (election, standing) = self.election(supervisor, lease_client, released, loss);
+        let (election, standing) = self.election(supervisor, lease_client, released, loss, until);
         let explainer = Explainer::new(engine.clone(), self.client.clone(), self.configuration.clone());
         let status =
             Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone(), explainer };

@@ -293,7 +293,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
         Some(Harm::Refuse(code)) => return Ok(refuse(StatusCode::from_u16(code)?)),
         Some(Harm::ExpireWatch) => return Ok(expired_watch()),
         Some(Harm::LoseRequest) => return Err("the request is lost".into()),
-        Some(Harm::Slow(delay)) => tokio::time::sleep(delay).await,
+        Some(Harm::Slow(delay) | Harm::SlowLease(delay)) => tokio::time::sleep(delay).await,
         Some(Harm::LoseAnswer) | None => {}
     }
     let (mut head, body) = request.into_parts();

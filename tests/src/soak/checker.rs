@@ -1,5 +1,6 @@
 //! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
 
+mod excess;
 mod objects;
 mod quota;
 #[cfg(test)]
@@ -11,8 +12,9 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use sluice_testkit::etcd::Change;
 
+use excess::Excess;
 use objects::{Job, Pod, Workload};
-use quota::{FlavorResource, Quotas};
+use quota::Quotas;
 
 const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
 const CLUSTER_QUEUES: &str = "/registry/kueue.x-k8s.io/clusterqueues/";
@@ -95,6 +97,8 @@ pub struct Account {
     /// Times that quota was free before the pods were gone of a job that was started and stopped before its own controller had ever looked at
     /// it: nothing in its status says so.
     pub freed_unseen: usize,
+    /// Times that reservations exceeded a limit for a moment, and nothing ran on what was too much: a write of a former leader came late.
+    pub late_reservations: usize,
 }
 
 /// The world at one revision, and what was broken until then.
@@ -113,6 +117,10 @@ pub struct Checker {
     open: BTreeSet<String>,
     /// Jobs whose controller has seen them run since they last began to.
     seen_running: BTreeSet<String>,
+    /// Workloads on whose reservation their job has run.
+    ran: BTreeSet<String>,
+    /// What exceeds a limit now.
+    excesses: Vec<Excess>,
     account: Account,
     violations: Vec<Violation>,
     revision: u64,
@@ -168,6 +176,7 @@ impl Checker {
 
     /// At the end, when nothing is to happen any more and all jobs are still there: every one has ended, and no quota is in use.
     pub fn rest(&mut self) {
+        self.end_excesses();
         for key in self.open.clone() {
             self.note(Rule::Lost, &key, "it has not ended".to_owned());
         }
@@ -196,7 +205,11 @@ impl Checker {
     }
 
     fn note(&mut self, rule: Rule, key: &str, text: String) {
-        self.violations.push(Violation { rule, revision: self.revision, key: key.to_owned(), text });
+        self.violations.push(self.violation(rule, key, text));
+    }
+
+    fn violation(&self, rule: Rule, key: &str, text: String) -> Violation {
+        Violation { rule, revision: self.revision, key: key.to_owned(), text }
     }
 
     /// The Workloads of a job, by its UID.
@@ -240,6 +253,10 @@ impl Checker {
         if job.runs() {
             let began = !before.is_some_and(|before| before.runs());
             self.account.started += usize::from(began);
+            let reserved = self.workloads_of(&job.uid).filter(|(_, workload)| workload.reserved);
+            let reserved: Vec<_> = reserved.map(|(key, _)| key.clone()).collect();
+            self.ran.extend(reserved);
+            self.judge_excesses();
             let covered = self
                 .workloads_of(&job.uid)
                 .any(|(_, workload)| workload.covers() && !(began && workload.evicted));
@@ -289,7 +306,13 @@ impl Checker {
             self.quota_is_freed(key, before, None);
         }
         let before = before.filter(same).unwrap_or_default();
-        let Some(now) = now else { return Ok(()) };
+        if !before.reserved || !now.as_ref().is_some_and(|now| now.reserved) {
+            self.ran.remove(key);
+        }
+        let Some(now) = now else {
+            self.judge_excesses();
+            return Ok(());
+        };
         self.count(&before, &now);
         if now.reserved && before.reserved && now.admission != before.admission {
             self.note(Rule::AdmittedTwice, key, "its admission changes without an eviction".to_owned());
@@ -301,6 +324,7 @@ impl Checker {
             self.is_the_only_one(key, &now);
         }
         self.is_within_limits(key, &before, &now);
+        self.judge_excesses();
         self.quota_is_freed(key, &before, Some(&now));
         Ok(())
     }
@@ -340,43 +364,6 @@ impl Checker {
         if !others.is_empty() {
             self.note(Rule::AdmittedTwice, key, format!("its job holds quota by {others:?}, too"));
         }
-    }
-
-    fn is_within_limits(&mut self, key: &str, before: &Workload, now: &Workload) {
-        let Some(admission) = &now.admission else { return };
-        let same_queue = before.admission.as_ref().is_some_and(|old| old.queue == admission.queue);
-        for (resource, amount) in &now.usage {
-            let held = before.usage.get(resource).copied().unwrap_or_default();
-            // Less is always right, also when a limit was lowered meanwhile.
-            if same_queue && *amount <= held {
-                continue;
-            }
-            if self.quotas.above(&admission.queue, resource).is_some()
-                && let Some(text) = self.above_without_orphans(&admission.queue, resource)
-            {
-                self.note(Rule::AboveQuota, key, text);
-            }
-        }
-    }
-
-    /// What is above its limit without that which counts nowhere: deactivated Workloads whose job, which would release them, is gone
-    /// (docs/reference/11-observed.md 11.1.6).
-    fn above_without_orphans(&mut self, queue: &str, key: &FlavorResource) -> Option<String> {
-        let gone = |workload: &Workload| workload.job.as_ref().is_none_or(|uid| !self.keys.contains_key(uid));
-        let orphans = self.workloads.values().filter(|workload| workload.inactive && gone(workload));
-        let orphans: Vec<_> = orphans.cloned().collect();
-        let mut above = None;
-        for sign in [-1, 1] {
-            for orphan in &orphans {
-                if let Some(admission) = &orphan.admission {
-                    self.quotas.add(&admission.queue, &orphan.usage, sign);
-                }
-            }
-            if sign < 0 {
-                above = self.quotas.above(queue, key);
-            }
-        }
-        above
     }
 
     /// A Workload no longer covers its job, or no longer holds quota: nothing may run on it.

@@ -113,6 +113,11 @@ impl std::fmt::Display for Report {
             f,
             "started and stopped before its own controller ever looked, and freed before its pods were gone: {unseen}"
         )?;
+        writeln!(
+            f,
+            "above a limit for a moment by reservations on which nothing ran: {}",
+            account.late_reservations
+        )?;
         writeln!(f, "ended only once the JobSet controller had begun anew: {}", self.overlooked)?;
         let (idle, peak) = (self.memory.idle >> 20, self.memory.peak >> 20);
         write!(f, "memory {idle} MiB idle, {peak} MiB at most; {} ends of a manager by itself", self.ended)

@@ -1,5 +1,6 @@
 //! Leader election by a Lease, the one that Kueue itself uses: Sluice never leads while Kueue renews it.
 
+pub mod deadline;
 pub mod evaluate;
 
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::shutdown::Stop;
+use deadline::Until;
 use evaluate::{Action, Observed, Record, Rival, evaluate};
 
 /// Whether this replica leads.
@@ -64,6 +66,8 @@ pub struct Election {
     client: Client,
     settings: Settings,
     standing: watch::Sender<Standing>,
+    /// Until when this process may write.
+    until: watch::Sender<Until>,
     started: Instant,
     observed: Observed,
     /// The lease as the server last gave it to us.
@@ -73,8 +77,12 @@ pub struct Election {
 }
 
 impl Election {
-    /// Prepares an election; `client` should be the election's own.
-    pub fn new(client: Client, settings: Settings) -> (Self, watch::Receiver<Standing>) {
+    /// Prepares an election; `client` should be the election's own, and `until` is told until when this process may write.
+    pub fn new(
+        client: Client,
+        settings: Settings,
+        until: watch::Sender<Until>,
+    ) -> (Self, watch::Receiver<Standing>) {
         let (standing, receiver) = watch::channel(Standing::Waiting {
             rival: None,
             detail: "the lease was not read yet".to_owned(),
@@ -84,6 +92,7 @@ impl Election {
             client,
             settings,
             standing,
+            until,
             started: now,
             observed: Observed::default(),
             known: None,
@@ -98,6 +107,7 @@ impl Election {
     pub async fn run(mut self, mut stop: Stop, losses: mpsc::UnboundedSender<Loss>) {
         loop {
             if let Some(why) = self.step().await {
+                self.until.send_replace(Until::Past);
                 self.leading = false;
                 self.known = None;
                 self.observed = Observed::default();
@@ -140,6 +150,7 @@ impl Election {
             self.wait(rival, &holder);
         } else {
             self.leading = true;
+            self.until.send_replace(Until::Always);
             info!("leading without leader election");
             self.standing.send_replace(Standing::Leading);
         }
@@ -222,6 +233,7 @@ impl Election {
         let call = Call::with_body(method, uri, Content::Json, &lease);
         self.known = Some(call.send_as(&self.client, self.timeout()).await?);
         self.last_renewed = began;
+        self.until.send_replace(Until::At(began + self.settings.renew_deadline));
         if !self.leading {
             self.leading = true;
             info!(identity = %self.settings.identity, lease = %self.settings.name, "leading");
@@ -263,6 +275,7 @@ impl Election {
         if !self.leading {
             return;
         }
+        self.until.send_replace(Until::Past);
         let lease = match self.known.take() {
             Some(lease) => Some(lease),
             None => self.read().await.ok().flatten(),

@@ -108,16 +108,20 @@ impl Running {
         }
     }
 
-    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the servers.
-    async fn stop_gracefully(self, stopper: Stopper) {
+    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the servers. With a write that was not
+    /// answered the lease is kept until it expires: that write may come late, and the next leader must not have decided by then.
+    pub(super) async fn stop_gracefully(self, stopper: Stopper) {
         self.engine.input(Input::Leader(false));
         // What the engine emitted before is with the writer once this is answered.
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
-        if !self.writer.drain(DRAIN).await {
-            warn!("not all writes were answered in time");
+        if self.writer.clone().drain(DRAIN).await {
+            self.release.stop();
+            let _ = tokio::time::timeout(PATIENCE, self.election).await;
+        } else {
+            warn!("not all writes were answered in time: the lease is not released, and expires by itself");
+            self.writer.abandon();
+            self.election.abort();
         }
-        self.release.stop();
-        let _ = tokio::time::timeout(PATIENCE, self.election).await;
         stopper.stop();
         self.engine.stop();
         let engine_thread = self.engine_thread;

@@ -1,8 +1,8 @@
 //! Settings of the election and of TLS, from their sections of the configuration.
 
 use super::{
-    Client, Election, JoinHandle, Loss, Parts, Standing, Stop, Supervisor, TlsOptions, lease, mpsc, warn,
-    watch,
+    Client, Election, JoinHandle, Loss, Parts, Standing, Stop, Supervisor, TlsOptions, Until, lease, mpsc,
+    warn, watch,
 };
 
 impl Parts {
@@ -12,6 +12,7 @@ impl Parts {
         client: Client,
         stop: Stop,
         losses: mpsc::UnboundedSender<Loss>,
+        until: watch::Sender<Until>,
     ) -> (JoinHandle<()>, watch::Receiver<Standing>) {
         let section = &self.configuration.leader_election;
         let namespace = if section.resource_namespace.is_empty() {
@@ -27,7 +28,7 @@ impl Parts {
             renew_deadline: section.renew_deadline.as_std(),
             retry_period: section.retry_period.as_std(),
         };
-        let (election, standing) = Election::new(client, settings);
+        let (election, standing) = Election::new(client, settings, until);
         let elect = section.leader_elect;
         let task = supervisor.until(stop.clone()).spawn("lease", async move {
             if elect { election.run(stop, losses).await } else { election.stand_alone(stop).await }

@@ -19,11 +19,19 @@ struct Server {
     lease: watch::Sender<Value>,
     poisonous: &'static str,
     poisoned: Notify,
+    /// The ClusterQueues, on which no write is answered.
+    queues: Vec<Value>,
+    written: Notify,
 }
 
 impl Server {
     fn new(poisonous: &'static str) -> Arc<Self> {
-        Arc::new(Self { lease: watch::Sender::new(Value::Null), poisonous, poisoned: Notify::new() })
+        Arc::new(Self::having(poisonous, Vec::new()))
+    }
+
+    fn having(poisonous: &'static str, queues: Vec<Value>) -> Self {
+        let (lease, poisoned, written) = (watch::Sender::new(Value::Null), Notify::new(), Notify::new());
+        Self { lease, poisonous, poisoned, queues, written }
     }
 
     fn client(self: &Arc<Self>) -> Client {
@@ -47,6 +55,13 @@ impl Server {
         }
         if uri.query().is_some_and(|query| query.contains("watch=")) {
             pending::<()>().await;
+        }
+        if uri.path().contains("/clusterqueues") {
+            if method != Method::GET {
+                self.written.notify_one();
+                pending::<()>().await;
+            }
+            return found(&list("1", &self.queues));
         }
         if uri.path() == "/apis/kueue.x-k8s.io/v1beta2" {
             return found(&json!({"resources": []}));
@@ -129,4 +144,19 @@ async fn a_panic_in_the_election_is_the_reason_and_not_that_it_ended() {
         assert!(why.starts_with("the task lease panicked: a bug at "), "{why}");
         running.give_up().await;
     }
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_keeps_the_lease_until_it_expires() {
+    let queue = json!({"metadata": {"name": "q", "uid": "u", "resourceVersion": "1"}, "spec": {}});
+    let server = Arc::new(Server::having("", vec![queue]));
+    let (mut running, stopper) = start(&server);
+    tokio::select! {
+        ending = running.ending() => panic!("it was not asked to end: {ending:?}"),
+        () = server.written.notified() => {}
+    }
+    // Nobody needs to wait for the time that writes are given.
+    tokio::time::pause();
+    running.stop_gracefully(stopper).await;
+    assert!(!server.holder().is_empty(), "the write may still come, and the next leader must know of it");
 }

@@ -1,5 +1,5 @@
-//! Carries out the engine's writes: a bounded number at once, in order per object, urgent ones first, paced, retried for a short while; the
-//! answer of each goes back to the engine.
+//! Carries out the engine's writes: a bounded number at once, in order per object, urgent ones first, paced, retried for a short while, and
+//! never when another replica may lead; the answer of each goes back to the engine.
 
 pub mod lanes;
 pub mod pace;
@@ -23,6 +23,7 @@ use tracing::{debug, error, warn};
 
 use crate::api_call::Call;
 use crate::intake::{Intake, Slot};
+use crate::lease::deadline::Deadline;
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
@@ -78,7 +79,7 @@ impl Writer {
     /// Starts the pool. A `qps` of 0 or less means no limit.
     pub fn start(
         supervisor: &Supervisor,
-        client: Client,
+        server: Server,
         versions: Versions,
         qps: f64,
         burst: u32,
@@ -86,7 +87,7 @@ impl Writer {
     ) -> Self {
         let (queue, orders) = mpsc::unbounded_channel();
         let (idle, is_idle) = watch::channel(true);
-        let sender = Sender { client, versions, bucket: Bucket::new(qps, burst), started: Instant::now() };
+        let sender = Sender { server, versions, bucket: Bucket::new(qps, burst), started: Instant::now() };
         supervisor.spawn("writer", pool(orders, idle, sender, answering));
         Self { queue, idle: is_idle }
     }
@@ -118,9 +119,23 @@ impl Writer {
     }
 }
 
+/// The API server, as long as this process may write. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    client: Client,
+    deadline: Deadline,
+}
+
+impl Server {
+    /// Writes with `client`, each before the deadline.
+    pub fn new(client: Client, deadline: Deadline) -> Self {
+        Self { client, deadline }
+    }
+}
+
 /// What is needed to send.
 struct Sender {
-    client: Client,
+    server: Server,
     versions: Versions,
     bucket: Bucket,
     started: Instant,
@@ -156,13 +171,13 @@ async fn pool(
     loop {
         while running.len() < IN_FLIGHT {
             let Some((object, class, (generation, request))) = lanes.pop() else { break };
-            let (client, versions, wait) = (sender.client.clone(), sender.versions.clone(), sender.slot());
+            let (server, versions, wait) = (sender.server.clone(), sender.versions.clone(), sender.slot());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             running.spawn(async move {
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
-                let carrying_out = AssertUnwindSafe(carry_out(&client, &versions, &request)).catch_unwind();
+                let carrying_out = AssertUnwindSafe(carry_out(&server, &versions, &request)).catch_unwind();
                 let (answer, document, bytes) = carrying_out.await.unwrap_or_else(|panic| {
                     let why = text(&*panic);
                     error!(object = %request.object, purpose = ?request.purpose, why, "a write panicked");
@@ -215,7 +230,7 @@ fn class(request: &WriteRequest) -> Class {
 
 /// Sends one write, with its retries, and reads the answer; with the length of its text.
 async fn carry_out(
-    client: &Client,
+    server: &Server,
     versions: &Versions,
     request: &WriteRequest,
 ) -> (Answer, Document, usize) {
@@ -224,7 +239,7 @@ async fn carry_out(
     let mut answered = Answered::default();
     let outcome = match plan(object, versions.of(object.kind), &request.write) {
         Err(error) => Err(error),
-        Ok(Plan::One(call)) => match persist(client, &call).await {
+        Ok(Plan::One(call)) => match persist(server, &call).await {
             Ok(body) => {
                 answered = Answered::with(&body);
                 answer(object.kind, &body)
@@ -232,9 +247,9 @@ async fn carry_out(
             Err(error) if is_done(&request.write, &error) => Ok(None),
             Err(error) => Err(error),
         },
-        Ok(Plan::Template(source)) => template::create(client, object, &source).await.map(|()| None),
-        Ok(Plan::Pod(calls)) => on_pod(client, object.kind, &calls, &mut answered).await,
-        Ok(Plan::Steps(kind, steps)) => stop(client, object, kind, steps, &mut answered).await,
+        Ok(Plan::Template(source)) => template::create(server, object, &source).await.map(|()| None),
+        Ok(Plan::Pod(calls)) => on_pod(server, object.kind, &calls, &mut answered).await,
+        Ok(Plan::Steps(kind, steps)) => stop(server, object, kind, steps, &mut answered).await,
     };
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
@@ -261,10 +276,10 @@ impl Answered {
 }
 
 /// Sends requests on a pod, one after the other. One that is gone after the first needs no more of them.
-async fn on_pod(client: &Client, kind: Kind, calls: &[Call], answered: &mut Answered) -> Answer {
+async fn on_pod(server: &Server, kind: Kind, calls: &[Call], answered: &mut Answered) -> Answer {
     let mut last = Ok(None);
     for (at, call) in calls.iter().enumerate() {
-        match persist(client, call).await {
+        match persist(server, call).await {
             Ok(body) => {
                 *answered = Answered::with(&body);
                 last = answer(kind, &body);
@@ -278,7 +293,7 @@ async fn on_pod(client: &Client, kind: Kind, calls: &[Call], answered: &mut Answ
 
 /// Sends the steps of stopping a job, each pinned to the answer of the one before.
 async fn stop(
-    client: &Client,
+    server: &Server,
     object: &ObjectRef,
     kind: JobKind,
     steps: Vec<Step>,
@@ -290,7 +305,7 @@ async fn stop(
             Some(view) => step.pinned(&view.resource_version),
             None => step,
         };
-        match persist(client, &step_call(object, &step)).await {
+        match persist(server, &step_call(object, &step)).await {
             Ok(body) => {
                 *answered = Answered::with(&body);
                 last = Some(view(kind, &body)?);
@@ -313,15 +328,17 @@ fn is_done(write: &Write, error: &WriteError) -> bool {
     matches!((write, error), (Write::Delete { .. }, WriteError::NotFound(_)))
 }
 
-/// Sends a request until it is answered for good, or a few times.
+/// Sends a request until it is answered for good, or a few times; each time only while this process leads for certain. One that waits for
+/// that is dropped when the lease is lost.
 ///
 /// An attempt without an answer may have been carried out all the same. A refusal of a later one, for instance by an API server that has just
 /// started and knows no rights yet, says nothing about that: then it is not certain what became of the write.
-async fn persist(client: &Client, call: &Call) -> Result<Vec<u8>, WriteError> {
+async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
     let mut attempt = 1;
     let mut may_be_done = false;
     loop {
-        let error = match call.send(client, TIMEOUT).await {
+        server.deadline.ahead().await;
+        let error = match call.send(&server.client, TIMEOUT).await {
             Ok(body) => return Ok(body),
             Err(error) => error,
         };

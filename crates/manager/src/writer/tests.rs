@@ -9,6 +9,7 @@ use sluice_engine::input::Kind;
 
 use super::*;
 use crate::fake_api::{self, found};
+use crate::lease::deadline::{self, Until};
 use crate::supervise::tests::supervisor;
 
 type Seen<T> = Arc<Mutex<Vec<T>>>;
@@ -41,7 +42,8 @@ async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
         intake: Intake::default(),
     };
     let (supervisor, mut fatals, _stopper) = supervisor();
-    let writer = Writer::start(&supervisor, client, Versions::default(), 0.0, 0, answering);
+    let server = Server::new(client, Deadline::never());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     for request in [request(1, "poison"), request(2, "poison"), request(3, "other")] {
         writer.write(0, request);
     }
@@ -69,7 +71,8 @@ async fn a_panic_of_the_pool_itself_ends_the_process() {
         intake: Intake::default(),
     };
     let (supervisor, mut fatals, _stopper) = supervisor();
-    let writer = Writer::start(&supervisor, client, Versions::default(), 0.0, 0, answering);
+    let server = Server::new(client, Deadline::never());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     writer.write(0, request(1, "a"));
     assert_eq!(fatals.recv().await.unwrap(), "the task writer panicked: a bug in the pool");
     assert!(writer.is_quiet(Duration::from_secs(5)).await, "who gives up need not wait for a dead pool");
@@ -82,7 +85,7 @@ async fn outcome(codes: &'static [u16]) -> WriteError {
         let code = *attempts.lock().unwrap().next().expect("no more attempts than answers");
         async move { fake_api::failed(code, if code == 403 { "Forbidden" } else { "" }) }
     });
-    persist(&client, &Call::get("/x")).await.unwrap_err()
+    persist(&Server::new(client, Deadline::never()), &Call::get("/x")).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -94,4 +97,65 @@ async fn a_refusal_after_an_attempt_without_an_answer_leaves_open_what_became_of
         "that one may have been carried out"
     );
     assert!(matches!(outcome(&[504, 429, 403]).await, WriteError::Transient(_)));
+}
+
+/// Long enough for a write to be sent, and to be tried again.
+const A_WHILE: Duration = Duration::from_millis(400);
+
+#[tokio::test]
+async fn nothing_is_sent_once_another_replica_may_lead() {
+    let (until, deadline) = deadline::pair();
+    let until = Arc::new(until);
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let (noted, ends) = (Arc::clone(&sent), Arc::clone(&until));
+    // The first request gets no answer, and meanwhile the lease is not renewed.
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let first = noted.lock().unwrap().len() == 1;
+        if first {
+            ends.send_replace(Until::At(Instant::now()));
+        }
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        let answer = found(&json!({"metadata": metadata, "spec": {}}));
+        async move { if first { fake_api::failed(504, "Timeout") } else { answer } }
+    });
+    let (told, mut answered) = mpsc::unbounded_channel();
+    let answering = Answering {
+        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, deadline);
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let sent = || sent.lock().unwrap().clone();
+
+    writer.write(0, request(1, "a"));
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(sent(), Vec::<String>::new(), "it does not lead");
+    until.send_replace(Until::At(Instant::now() + Duration::from_mins(1)));
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(sent(), ["a"], "it is not tried again after the deadline");
+    writer.write(0, request(2, "b"));
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(sent(), ["a"]);
+    // The renewal was late, and no other replica had taken the lease.
+    until.send_replace(Until::At(Instant::now() + Duration::from_mins(1)));
+    let mut done = [answered.recv().await.unwrap(), answered.recv().await.unwrap()];
+    done.sort_unstable();
+    assert_eq!(done, [(1, true), (2, true)]);
+
+    until.send_replace(Until::Past);
+    writer.write(0, request(3, "c"));
+    tokio::time::sleep(A_WHILE).await;
+    writer.abandon();
+    assert!(writer.clone().is_quiet(Duration::from_secs(5)).await);
+    until.send_replace(Until::Always);
+    tokio::time::sleep(A_WHILE).await;
+    assert!(
+        !sent().contains(&"c".to_owned()),
+        "what was decided in a term that is over is forgotten: {:?}",
+        sent()
+    );
 }

@@ -72,6 +72,20 @@ impl History {
         self.put(key, json!({"metadata": metadata, "spec": spec, "status": status}))
     }
 
+    /// The Workload of another job, for two processors.
+    fn late(mut self, held: &[&str]) -> Self {
+        self = self.workload(OTHER, held, 2);
+        let object = self.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["metadata"]["ownerReferences"][0]["uid"] = json!("k");
+        self
+    }
+
+    /// The job of that one.
+    fn late_job(self, suspend: bool) -> Self {
+        let metadata = json!({"uid": "k", "labels": {"kueue.x-k8s.io/queue-name": "lq"}});
+        self.put("/registry/jobs/ns/k", json!({"metadata": metadata, "spec": {"suspend": suspend}}))
+    }
+
     fn pod(self, phase: &str) -> Self {
         let owners = json!([{"uid": "j", "controller": true}]);
         self.put(
@@ -92,7 +106,8 @@ impl History {
 
     /// The rules that are broken, with the texts.
     fn broken(self) -> Vec<(Rule, String)> {
-        let checker = self.checked();
+        let mut checker = self.checked();
+        checker.end_excesses();
         checker.violations().iter().map(|one| (one.rule, one.text.clone())).collect()
     }
 }
@@ -168,6 +183,33 @@ fn a_queue_above_its_quota_is_noticed_and_reclaimable_pods_do_not_count() {
     // A pod that is needed again counts again.
     let back = other_job(History::new().workload_with(WORKLOAD, ADMITTED, 2, 1));
     assert_broken(back.workload(WORKLOAD, ADMITTED, 2), Rule::AboveQuota, "3000 of 2000");
+}
+
+/// Two Workloads of jobs of their own hold two processors each of a queue that has two; the second one's reservation may be taken back.
+fn a_late_reservation(of_first: impl Fn(History) -> History) -> History {
+    of_first(History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 2)).late(ADMITTED)
+}
+
+#[test]
+fn a_reservation_that_is_taken_back_before_anything_runs_on_it_is_counted_apart() {
+    let judged = |history: History| {
+        let mut checker = history.checked();
+        checker.end_excesses();
+        let above = checker.violations().iter().filter(|one| one.rule == Rule::AboveQuota).count();
+        (above, checker.account().late_reservations)
+    };
+    let runs = |history: History| history.job(false, &[]);
+    let waits = |history: History| history;
+    assert_eq!(judged(a_late_reservation(waits).late(&[])), (0, 1));
+    assert_eq!(judged(a_late_reservation(runs).late(&[])), (0, 1), "what runs is within the limit");
+    assert_eq!(judged(a_late_reservation(runs).delete(OTHER)), (0, 1));
+    assert_eq!(judged(a_late_reservation(waits).late_job(true).job(false, &[]).late(&[])), (0, 1));
+    assert_eq!(judged(a_late_reservation(waits)), (1, 0), "it stays");
+    assert_eq!(judged(a_late_reservation(runs).late_job(false).late(&[])), (1, 0), "both run");
+    let back = a_late_reservation(waits).late_job(false).late_job(true).late(EVICTED);
+    assert_eq!(judged(back.job(false, &[])), (1, 0), "its pods may still be there");
+    let ended = a_late_reservation(runs).workload(WORKLOAD, &["QuotaReserved", "Finished"], 2);
+    assert_eq!(judged(ended.late_job(false)), (0, 1), "it runs when the other has ended");
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! What is above a limit. A reservation that a former leader had under way may come late, after the next one has given the same quota away: no
+//! version is there on which both writes depend. It is taken back before its job starts (`late reservation revoked` in the manager's log), so
+//! that such a moment is counted apart, as long as what runs stays within the limits.
+
+use super::objects::Workload;
+use super::quota::FlavorResource;
+use super::{Checker, Rule, Violation};
+
+/// A limit that is exceeded by reservations on which nothing has run.
+#[derive(Clone, Debug)]
+pub(super) struct Excess {
+    queue: String,
+    resource: FlavorResource,
+    violation: Violation,
+}
+
+impl Checker {
+    pub(super) fn is_within_limits(&mut self, key: &str, before: &Workload, now: &Workload) {
+        let Some(admission) = &now.admission else { return };
+        let same_queue = before.admission.as_ref().is_some_and(|old| old.queue == admission.queue);
+        for (resource, amount) in &now.usage {
+            let held = before.usage.get(resource).copied().unwrap_or_default();
+            // Less is always right, also when a limit was lowered meanwhile.
+            if same_queue && *amount <= held {
+                continue;
+            }
+            let queue = &admission.queue;
+            if self.quotas.above(queue, resource).is_some()
+                && let Some(text) = self.reserved_above(queue, resource)
+            {
+                let violation = self.violation(Rule::AboveQuota, key, text);
+                self.excesses.push(Excess { queue: queue.clone(), resource: resource.clone(), violation });
+            }
+        }
+    }
+
+    /// Whether what exceeds a limit does so still, and whether more than the limit runs.
+    pub(super) fn judge_excesses(&mut self) {
+        for excess in std::mem::take(&mut self.excesses) {
+            if let Some(text) = self.running_above(&excess.queue, &excess.resource) {
+                let Violation { rule, revision, key, text: first } = excess.violation;
+                let text = format!("{first}; of what has run, at revision {}: {text}", self.revision);
+                self.violations.push(Violation { rule, revision, key, text });
+            } else if self.reserved_above(&excess.queue, &excess.resource).is_some() {
+                self.excesses.push(excess);
+            } else {
+                self.account.late_reservations += 1;
+            }
+        }
+    }
+
+    /// Nothing takes back any more what exceeds a limit now.
+    pub(super) fn end_excesses(&mut self) {
+        let left = std::mem::take(&mut self.excesses);
+        self.violations.extend(left.into_iter().map(|excess| excess.violation));
+    }
+
+    /// What is above its limit without that which counts nowhere: deactivated Workloads whose job, which would release them, is gone
+    /// (docs/reference/11-observed.md 11.1.6).
+    fn reserved_above(&mut self, queue: &str, resource: &FlavorResource) -> Option<String> {
+        self.above_without(queue, resource, |_, _| false)
+    }
+
+    /// The same, also without reservations on which no job has run.
+    fn running_above(&mut self, queue: &str, resource: &FlavorResource) -> Option<String> {
+        self.above_without(queue, resource, |checker, key| !checker.ran.contains(key))
+    }
+
+    fn above_without(
+        &mut self,
+        queue: &str,
+        resource: &FlavorResource,
+        left_out: impl Fn(&Self, &str) -> bool,
+    ) -> Option<String> {
+        let gone = |workload: &Workload| workload.job.as_ref().is_none_or(|uid| !self.keys.contains_key(uid));
+        let counts_not = |key: &str, workload: &Workload| {
+            (workload.inactive && gone(workload)) || (workload.reserved && left_out(self, key))
+        };
+        let out = self.workloads.iter().filter(|(key, workload)| counts_not(key, workload));
+        let out: Vec<_> = out.map(|(_, workload)| workload.clone()).collect();
+        let mut above = None;
+        for sign in [-1, 1] {
+            for workload in &out {
+                if let Some(admission) = &workload.admission {
+                    self.quotas.add(&admission.queue, &workload.usage, sign);
+                }
+            }
+            if sign < 0 {
+                above = self.quotas.above(queue, resource);
+            }
+        }
+        above
+    }
+}

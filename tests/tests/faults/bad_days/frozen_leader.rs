@@ -1,0 +1,75 @@
+//! A leader that stands still while another takes over, and comes back: it has not heard of that, and must not write what it wants to.
+
+use std::time::Duration;
+
+use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::{Disruption, FaultProxy, Harm, Manager, chart};
+use sluice_tests::place::{DEADLINE, Place};
+
+use super::{SERVICE_ACCOUNT, audit, bed, start};
+
+async fn leads(manager: &Manager) {
+    eventually("the manager to lead", DEADLINE, || async {
+        let (_, text) = manager.health("/readyz").await?;
+        Ok(progress(text.contains("leadership ok (leading)"), text))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_that_comes_back_writes_nothing_before_it_has_asked_whether_it_leads() {
+    let (bed, _guard) = bed().await;
+    let proxy = FaultProxy::start(bed.plane).await.unwrap();
+    let kubeconfig =
+        bed.plane.kubeconfig_through(&proxy.url(), chart::NAMESPACE, SERVICE_ACCOUNT).await.unwrap();
+    // Webhooks are the other one's.
+    let setup = bed.setup.replica().unwrap().acting_as(kubeconfig);
+    let mut frozen = Manager::start(bed.plane, setup).await.unwrap();
+    leads(&frozen).await;
+    let awake = start(bed.setup.clone()).await;
+    let place = Place::new(bed.plane, "frozen", 2).await.unwrap();
+    place.job("before", "lq", 1).await.unwrap();
+    place.wait_until("before", true).await.unwrap();
+    audit(&frozen).await;
+
+    frozen.pause().unwrap();
+    leads(&awake).await;
+    // What it will see first is work to do: it knows neither these Jobs nor that they have their Workloads.
+    place.delete_job("before").await.unwrap();
+    let names: Vec<_> = (0..8).map(|number| format!("meanwhile-{number}")).collect();
+    for name in &names {
+        place.job(name, "lq", 1).await.unwrap();
+    }
+    for name in &names[..2] {
+        place.wait_until(name, true).await.unwrap();
+    }
+    proxy.forget_writes();
+    // As long as it waits for an answer about its lease.
+    let period = Duration::from_secs(30);
+    proxy.disrupt(Disruption { harm: Harm::SlowLease(Duration::from_secs(1)), one_in: 1, period });
+    frozen.resume().unwrap();
+    eventually("the manager to follow", DEADLINE, || async {
+        let log = frozen.log()?;
+        Ok(progress(log.contains("leadership is lost"), frozen.log_tail(3)))
+    })
+    .await
+    .unwrap();
+    proxy.heal();
+    let written: Vec<_> = proxy.writes().into_iter().filter(|write| !write.is_housekeeping()).collect();
+    assert!(written.is_empty(), "{written:#?}\n{}", frozen.log_tail(20));
+
+    // It leads again when its turn has come, and writes.
+    awake.stop().await.unwrap();
+    leads(&frozen).await;
+    for name in &names[..2] {
+        place.delete_job(name).await.unwrap();
+    }
+    eventually("it to write", DEADLINE, || async {
+        let writes = proxy.writes().into_iter().filter(|write| !write.is_housekeeping()).count();
+        Ok(progress(writes > 0, "nothing"))
+    })
+    .await
+    .unwrap();
+    frozen.stop().await.unwrap();
+}
