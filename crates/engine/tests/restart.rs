@@ -139,6 +139,24 @@ fn a_late_reservation_of_a_former_leader_is_taken_back_if_its_quota_was_given_aw
 }
 
 #[test]
+fn a_late_reservation_of_our_own_is_taken_back_if_its_quota_was_given_away() {
+    let mut c = reservation_under_way(&json!({}));
+    let mut other = job("team-a", "other", "lq", 1, "1");
+    other.workload_priority_class = Some("high".to_owned());
+    c.api.add_job(other);
+    c.settle();
+    assert!(c.api.job("other").view.suspended, "it is not known what became of the reservation");
+    // The API server has it still, and a read shows nothing of it yet.
+    c.time_out();
+    assert_eq!(condition(&c.workload("other"), "Admitted"), "True");
+    c.arrive();
+    assert_eq!(condition(&c.workload("late"), "Admitted"), "True", "both hold the same quota");
+    c.settle();
+    assert_eq!(condition(&c.workload("late"), "QuotaReserved"), "False");
+    assert!(c.api.job("late").view.suspended && !c.api.job("other").view.suspended);
+}
+
+#[test]
 fn a_late_reservation_whose_taking_back_fails_does_not_start_its_job_meanwhile() {
     let mut c = reservation_under_way(&json!({}));
     go_before(&mut c, "other", "1");

@@ -5,7 +5,8 @@
 //! `engine`.
 //!
 //! Invariants:
-//! * only the leader's effects are written; followers keep the engine warm, and know all that was written before when they begin to decide;
+//! * only the leader's effects are written, and none once its lease may be another's, by its own clock;
+//! * followers keep the engine warm, and know all that was written before when they begin to decide;
 //! * writes of one object are in order, and a status that was overtaken by a newer one is never sent;
 //! * the answer of every write goes back to the engine, so that it does not wait for the watch's echo;
 //! * one object that is malformed or makes the engine panic never stops the others.

@@ -260,6 +260,16 @@ impl Cluster {
         self.settle();
     }
 
+    /// Says of what was held back that no answer came, although it may still arrive.
+    pub fn time_out(&mut self) {
+        self.slow = None;
+        for request in &self.held {
+            let answer = Err(WriteError::Transient("no answer came".to_owned()));
+            self.engine.apply(self.now, Input::Written { id: request.id, result: answer });
+        }
+        self.settle();
+    }
+
     /// Carries out what a former engine had under way; the answers are lost.
     pub fn arrive(&mut self) {
         self.slow = None;

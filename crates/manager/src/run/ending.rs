@@ -93,13 +93,13 @@ impl Running {
         self.registry.set_role(Role::Follower);
     }
 
-    /// A part of the process is dead: nothing more is written, so that the lease can be given back at once.
+    /// A part of the process is dead: nothing more is decided. Once all that was is written, the lease is given back at once.
     pub(super) async fn give_up(self) {
         self.engine.step_down();
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
-        self.writer.abandon();
-        if !self.writer.is_quiet(PATIENCE).await {
+        if !self.writer.clone().is_quiet(PATIENCE).await {
             warn!("a write is under way still: the lease is not released, and expires by itself");
+            self.writer.abandon();
             return;
         }
         self.release.stop();

@@ -146,8 +146,8 @@ async fn a_panic_in_the_election_is_the_reason_and_not_that_it_ended() {
     }
 }
 
-#[tokio::test]
-async fn a_write_without_an_answer_keeps_the_lease_until_it_expires() {
+/// A process that leads, and waits for the answer of a write.
+async fn writing() -> (Running, Stopper, Arc<Server>) {
     let queue = json!({"metadata": {"name": "q", "uid": "u", "resourceVersion": "1"}, "spec": {}});
     let server = Arc::new(Server::having("", vec![queue]));
     let (mut running, stopper) = start(&server);
@@ -157,6 +157,16 @@ async fn a_write_without_an_answer_keeps_the_lease_until_it_expires() {
     }
     // Nobody needs to wait for the time that writes are given.
     tokio::time::pause();
+    (running, stopper, server)
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_keeps_the_lease_until_it_expires() {
+    let (running, stopper, server) = writing().await;
     running.stop_gracefully(stopper).await;
     assert!(!server.holder().is_empty(), "the write may still come, and the next leader must know of it");
+    tokio::time::resume();
+    let (running, _stopper, server) = writing().await;
+    running.give_up().await;
+    assert!(!server.holder().is_empty(), "nor does it matter why the process ends");
 }

@@ -28,7 +28,7 @@ async fn a_leader_that_comes_back_writes_nothing_before_it_has_asked_whether_it_
     let mut frozen = Manager::start(bed.plane, setup).await.unwrap();
     leads(&frozen).await;
     let awake = start(bed.setup.clone()).await;
-    let place = Place::new(bed.plane, "frozen", 2).await.unwrap();
+    let place = Place::new(bed.plane, "frozen", 3).await.unwrap();
     place.job("before", "lq", 1).await.unwrap();
     place.wait_until("before", true).await.unwrap();
     audit(&frozen).await;
@@ -36,7 +36,6 @@ async fn a_leader_that_comes_back_writes_nothing_before_it_has_asked_whether_it_
     frozen.pause().unwrap();
     leads(&awake).await;
     // What it will see first is work to do: it knows neither these Jobs nor that they have their Workloads.
-    place.delete_job("before").await.unwrap();
     let names: Vec<_> = (0..8).map(|number| format!("meanwhile-{number}")).collect();
     for name in &names {
         place.job(name, "lq", 1).await.unwrap();
