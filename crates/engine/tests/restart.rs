@@ -152,8 +152,11 @@ fn a_late_reservation_of_our_own_is_taken_back_if_its_quota_was_given_away() {
     c.arrive();
     assert_eq!(condition(&c.workload("late"), "Admitted"), "True", "both hold the same quota");
     c.settle();
-    assert_eq!(condition(&c.workload("late"), "QuotaReserved"), "False");
     assert!(c.api.job("late").view.suspended && !c.api.job("other").view.suspended);
+    // Its writes failed: the next one waits.
+    c.advance(10);
+    assert_eq!(condition(&c.workload("late"), "QuotaReserved"), "False");
+    assert!(c.api.job("late").view.suspended);
 }
 
 #[test]

@@ -76,6 +76,8 @@ struct ProxyState {
     cut: bool,
     writes_until_cut: Option<usize>,
     writes: Vec<Write>,
+    /// Writes that came, answered or not; housekeeping does not count.
+    asked: usize,
     refused: usize,
     scopes: Scopes,
     disruptions: Disruptions,
@@ -186,6 +188,11 @@ impl FaultProxy {
         self.shared.state().writes.clone()
     }
 
+    /// How many writes came so far, answered or not. Housekeeping does not count.
+    pub fn asked(&self) -> usize {
+        self.shared.state().asked
+    }
+
     /// Counts the writes that concern a namespace and the cluster-wide objects of the same name, from now on; one of them meets
     /// this fault.
     pub fn begin_scope(&self, name: &str, fault: Option<Fault>) {
@@ -284,6 +291,9 @@ fn is_write(method: &Method) -> bool {
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let query = request.uri().query().unwrap_or_default().to_owned();
+    if is_write(&method) && !is_housekeeping(&path) {
+        shared.state().asked += 1;
+    }
     let refusal = shared.state().refusal(&method, &path);
     if let Some(status) = refusal {
         return Ok(refuse(status));

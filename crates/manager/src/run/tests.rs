@@ -155,8 +155,6 @@ async fn writing() -> (Running, Stopper, Arc<Server>) {
         ending = running.ending() => panic!("it was not asked to end: {ending:?}"),
         () = server.written.notified() => {}
     }
-    // Nobody needs to wait for the time that writes are given.
-    tokio::time::pause();
     (running, stopper, server)
 }
 
@@ -165,7 +163,6 @@ async fn a_write_without_an_answer_keeps_the_lease_until_it_expires() {
     let (running, stopper, server) = writing().await;
     running.stop_gracefully(stopper).await;
     assert!(!server.holder().is_empty(), "the write may still come, and the next leader must know of it");
-    tokio::time::resume();
     let (running, _stopper, server) = writing().await;
     running.give_up().await;
     assert!(!server.holder().is_empty(), "nor does it matter why the process ends");
