@@ -63,10 +63,8 @@ async fn a_leader_that_comes_back_writes_nothing_before_it_has_asked_whether_it_
     for name in &names[..2] {
         place.delete_job(name).await.unwrap();
     }
-    eventually("it to write", DEADLINE, || async {
-        Ok(progress(proxy.asked() > asked, "nothing"))
-    })
-    .await
-    .unwrap();
+    eventually("it to write", DEADLINE, || async { Ok(progress(proxy.asked() > asked, "nothing")) })
+        .await
+        .unwrap();
     frozen.stop().await.unwrap();
 }
