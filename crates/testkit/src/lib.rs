@@ -5,7 +5,7 @@
 //! * [`ControlPlane`] starts them on free local ports, in one temporary folder, and stops every one of them again, also
 //!   when the test process is killed ([`process`]);
 //! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] runs the JobSet controller and
-//!   [`kubeflow`] those of Kubeflow's jobs, [`ray`] KubeRay, [`controllers`] those of other kinds, [`autoscaler`] is a **stand-in** for
+//!   [`kubeflow`] those of Kubeflow's jobs, [`ray`] KubeRay, [`spark`] the Spark operator, [`controllers`] those of other kinds, [`autoscaler`] is a **stand-in** for
 //!   the cluster autoscaler;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
@@ -45,6 +45,7 @@ mod proxy;
 pub mod ray;
 mod setup;
 mod shared;
+pub mod spark;
 pub mod wait;
 pub mod workloads;
 
