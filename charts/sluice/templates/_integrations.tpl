@@ -14,6 +14,7 @@ pod: {name: pod, group: "", version: v1, resource: pods, parts: [], changesParts
 ray.io/raycluster: {name: raycluster, group: ray.io, version: v1, resource: rayclusters, parts: [], changesParts: false, confirmsStops: false, ofPods: false}
 ray.io/rayjob: {name: rayjob, group: ray.io, version: v1, resource: rayjobs, parts: ["ray.io/raycluster", "batch/job"], changesParts: true, confirmsStops: false, ofPods: false}
 ray.io/rayservice: {name: rayservice, group: ray.io, version: v1, resource: rayservices, parts: ["ray.io/raycluster"], changesParts: true, confirmsStops: false, ofPods: false}
+sparkoperator.k8s.io/sparkapplication: {name: sparkapplication, group: sparkoperator.k8s.io, version: v1beta2, resource: sparkapplications, parts: [], changesParts: false, confirmsStops: false, ofPods: false}
 workload.codeflare.dev/appwrapper: {name: appwrapper, group: workload.codeflare.dev, version: v1beta2, resource: appwrappers, parts: [], changesParts: false, confirmsStops: false, ofPods: false}
 {{- end }}
 
@@ -21,7 +22,6 @@ workload.codeflare.dev/appwrapper: {name: appwrapper, group: workload.codeflare.
 {{- define "sluice.knownNotBuilt" -}}
 deployment: {group: apps, resource: deployments}
 leaderworkerset.x-k8s.io/leaderworkerset: {group: leaderworkerset.x-k8s.io, resource: leaderworkersets}
-sparkoperator.k8s.io/sparkapplication: {group: sparkoperator.k8s.io, resource: sparkapplications}
 statefulset: {group: apps, resource: statefulsets}
 trainer.kubeflow.org/trainjob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{- end }}

@@ -11,6 +11,7 @@ use crate::patch::{Patch, Step, nested};
 use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
+use crate::spark::SparkApplication;
 
 /// Every kind's adapter.
 static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
@@ -26,6 +27,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &RAY_CLUSTER,
     &RAY_JOB,
     &RAY_SERVICE,
+    &SparkApplication,
     &AppWrapper,
 ];
 

@@ -24,11 +24,19 @@ pub async fn bed() -> &'static Bed {
         let plane = shared().await.unwrap();
         let client = plane.client().await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
-        for tool in [Tool::KubeflowControllers, Tool::KubeRayOperator, Tool::AppWrapperController] {
+        for tool in [
+            Tool::KubeflowControllers,
+            Tool::KubeRayOperator,
+            Tool::AppWrapperController,
+            Tool::SparkOperator,
+        ] {
             controllers::install_crds(&client, tool).await.unwrap();
         }
         let frameworks = JobKind::ALL.map(JobKind::framework);
-        let setup = Setup::new(plane).unwrap().with(&json!({"integrations": {"frameworks": frameworks}}));
+        let setup = Setup::new(plane).unwrap().with(&json!({
+            "integrations": {"frameworks": frameworks},
+            "featureGates": {"SparkApplicationIntegration": true},
+        }));
         let setup = chart::install(plane, setup, &json!({})).await.unwrap();
         let manager = Manager::start(plane, setup).await.unwrap();
         crds::wait_until_converting(&client).await.unwrap();

@@ -77,7 +77,10 @@ async fn gathered(plane: &ControlPlane, role: &str) -> Vec<String> {
 #[tokio::test]
 async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
-    let frameworks = json!({"integrations": {"frameworks": JobKind::ALL.map(JobKind::framework)}});
+    let frameworks = json!({
+        "integrations": {"frameworks": JobKind::ALL.map(JobKind::framework)},
+        "featureGates": {"SparkApplicationIntegration": true},
+    });
     let setup = Setup::new(&plane).unwrap().with(&frameworks);
     chart::install(&plane, setup, &json!({})).await.unwrap();
     let client = plane.client().await.unwrap();

@@ -169,6 +169,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("frameworks", "integrations: {frameworks: [batch/jobs, batch/job, batch/job]}"),
     ("a framework that is not built", "integrations: {frameworks: [batch/job, statefulset]}"),
+    ("a framework whose gate is off", "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}"),
     (
         "external frameworks",
         "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com]}",
@@ -267,9 +268,10 @@ const KUEUES_DEFAULT: &str = include_str!("../../tests/data/config/kueue-default
 fn kueues_default_configuration_is_accepted_as_it_is() {
     let (file, warnings) = parse(KUEUES_DEFAULT).unwrap();
     let kinds: Vec<_> = file.job_kinds().iter().map(|kind| kind.framework()).collect();
-    let built = JobKind::ALL.into_iter().filter(|kind| *kind != JobKind::RAY_SERVICE);
+    let extensions = [JobKind::RAY_SERVICE, JobKind::SPARK_APPLICATION];
+    let built = JobKind::ALL.into_iter().filter(|kind| !extensions.contains(kind));
     let built: Vec<_> = built.map(JobKind::framework).collect();
-    assert_eq!(kinds, built, "Kueue's list has all that are built but an extension");
+    assert_eq!(kinds, built, "Kueue's list has all that are built but extensions");
     assert_eq!(file.refused_frameworks().len(), 4);
     let said = r#"integrations.frameworks[14]: "statefulset" is not built: objects of this kind that name a queue are refused"#;
     assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
@@ -289,6 +291,15 @@ fn a_framework_that_is_not_built_is_refused_where_somebody_asked_for_it() {
     let told = r#"integrations.frameworks[1]: unsupported value "statefulset""#;
     let available = r#"supported values: "batch/job", "jobset.x-k8s.io/jobset""#;
     assert!(asked.contains(told) && asked.contains(available), "{asked}");
+}
+
+#[test]
+fn a_framework_behind_a_gate_is_served_where_that_is_on() {
+    let spark = "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}\n";
+    let on = v1beta2(&format!("{spark}featureGates: {{SparkApplicationIntegration: true}}")).unwrap().0;
+    assert_eq!(Vec::from_iter(on.job_kinds()), [JobKind::SPARK_APPLICATION]);
+    let off = v1beta2(&format!("{spark}featureGates: {{SparkApplicationIntegration: false}}")).unwrap_err();
+    assert!(off.to_string().contains("it needs the feature gate SparkApplicationIntegration"), "{off}");
 }
 
 #[test]

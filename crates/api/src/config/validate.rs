@@ -83,7 +83,14 @@ fn integrations(configuration: &Configuration, errors: &Errors, warnings: &mut V
             report(errors, &path, format!("duplicate value {name:?}"));
         }
         match frameworks::find(name) {
-            Framework::Built(_) => {}
+            Framework::Built(kind) => {
+                let off = kind.integration().gate.filter(|gate| !configuration.gates.enabled(*gate));
+                if let Some(gate) = off {
+                    let message =
+                        format!("{name:?} is an alpha feature: it needs the feature gate {}", gate.name());
+                    report(errors, &path, message);
+                }
+            }
             Framework::NotBuilt if refused && !unqueued => {
                 warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() });
             }

@@ -205,7 +205,6 @@ impl Gate {
                 | Self::PodIntegrationValidateGroupOwner
                 | Self::SchedulerLibraryIntegration
                 | Self::SkipReassignmentForPodOwnedWorkloads
-                | Self::SparkApplicationIntegration
                 | Self::TASAssignmentsEncodingByHostnamePrefix
                 | Self::TASBalancedPlacement
                 | Self::TASCacheNodeMatchResults

@@ -1,8 +1,8 @@
 //! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
 
-use std::cmp::Ordering;
-use std::fmt;
-use std::hash::{Hash, Hasher};
+mod order;
+
+use crate::gates::Gate;
 
 /// The jobs of one kind that the controller of another makes.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,8 @@ pub struct Integration {
     pub built_into_kubernetes: bool,
     /// Whether its jobs are made of pods, alone or in groups: a start is a write for each, and a stop deletes.
     pub of_pods: bool,
+    /// The feature gate without which its framework cannot be listed.
+    pub gate: Option<Gate>,
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
@@ -96,6 +98,7 @@ const PLAIN: Integration = Integration {
     built_into_kubernetes: false,
     of_pods: false,
     parts: &[],
+    gate: None,
     wraps_objects: false,
     resumes_parts_as_made: false,
     leaves_parts: false,
@@ -298,6 +301,22 @@ static RAY_SERVICE: Integration = Integration {
     )
 };
 
+/// sparkoperator.k8s.io/v1beta2 SparkApplication. A state says how it ended.
+static SPARK_APPLICATION: Integration = Integration {
+    framework: "sparkoperator.k8s.io/sparkapplication",
+    group: "sparkoperator.k8s.io",
+    version: "v1beta2",
+    api_version: "sparkoperator.k8s.io/v1beta2",
+    kind: "SparkApplication",
+    plural: "sparkapplications",
+    controller: "sparkapplication",
+    about: "sparkoperator.k8s.io/v1beta2 SparkApplications",
+    reporter: "sparkoperator.k8s.io/sparkapplication-kueue-controller",
+    gate: Some(Gate::SparkApplicationIntegration),
+    pod_label: Some("sparkoperator.k8s.io/app-name"),
+    ..PLAIN
+};
+
 /// workload.codeflare.dev/v1beta2 AppWrapper. A phase says how it ended.
 static APP_WRAPPER: Integration = Integration {
     framework: "workload.codeflare.dev/appwrapper",
@@ -348,11 +367,14 @@ impl JobKind {
     /// `ray.io/v1` RayService.
     pub const RAY_SERVICE: Self = Self(&RAY_SERVICE);
 
+    /// `sparkoperator.k8s.io/v1beta2` SparkApplication.
+    pub const SPARK_APPLICATION: Self = Self(&SPARK_APPLICATION);
+
     /// `workload.codeflare.dev/v1beta2` AppWrapper.
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::JOB,
         Self::JOB_SET,
         Self::JAX_JOB,
@@ -365,6 +387,7 @@ impl JobKind {
         Self::RAY_CLUSTER,
         Self::RAY_JOB,
         Self::RAY_SERVICE,
+        Self::SPARK_APPLICATION,
         Self::APP_WRAPPER,
     ];
 
@@ -442,42 +465,6 @@ impl JobKind {
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
-    }
-}
-
-impl fmt::Debug for JobKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.kind)
-    }
-}
-
-impl PartialEq for JobKind {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for JobKind {}
-
-impl PartialOrd for JobKind {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for JobKind {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Most comparisons are of one kind with itself.
-        if std::ptr::eq(self.0, other.0) {
-            return Ordering::Equal;
-        }
-        self.0.framework.cmp(other.0.framework)
-    }
-}
-
-impl Hash for JobKind {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.framework.hash(state);
     }
 }
 

@@ -12,6 +12,8 @@ mod pods_seen;
 mod ray;
 mod ray_writes;
 mod replica_specs;
+mod spark;
+mod spark_rules;
 mod start_stop;
 mod support;
 mod webhook;

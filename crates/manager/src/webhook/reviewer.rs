@@ -399,6 +399,7 @@ mod tests {
             "ray-io-v1-raycluster",
             "ray-io-v1-rayjob",
             "ray-io-v1-rayservice",
+            "sparkoperator-k8s-io-v1beta2-sparkapplication",
             "workload-codeflare-dev-v1beta2-appwrapper",
         ];
         let both = ["mutate", "validate"].map(|what| kinds.map(|kind| format!("/{what}-{kind}")));
