@@ -203,7 +203,8 @@ pub struct JobView {
     pub reclaimable: Vec<(String, i32)>,
     /// The pod sets, in the job's order; at most 18.
     pub pod_sets: Vec<JobPodSet>,
-    /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]).
+    /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]); or the pod that makes
+    /// the others.
     pub part_names: Vec<String>,
     /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
     pub skipped: bool,

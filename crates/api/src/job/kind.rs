@@ -66,6 +66,9 @@ pub struct Integration {
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
     pub pod_label: Option<&'static str>,
+    /// Whether a new pod tells its job by that label alone: the job is not its controller, or becomes so later. Its name, or that of the pod
+    /// that controls it, is one that the job names.
+    pub pods_tell_by_label: bool,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
     /// Whether its jobs end by themselves.
@@ -104,6 +107,7 @@ const PLAIN: Integration = Integration {
     leaves_parts: false,
     part_label: None,
     pod_label: None,
+    pods_tell_by_label: false,
     managed_by: None,
     ends: true,
     succeeded: "",
@@ -314,6 +318,7 @@ static SPARK_APPLICATION: Integration = Integration {
     reporter: "sparkoperator.k8s.io/sparkapplication-kueue-controller",
     gate: Some(Gate::SparkApplicationIntegration),
     pod_label: Some("sparkoperator.k8s.io/app-name"),
+    pods_tell_by_label: true,
     ..PLAIN
 };
 

@@ -43,6 +43,7 @@ impl Adapter for SparkApplication {
         view.suspended = self.is_suspended(object);
         view.active = !IDLE.contains(&state(object));
         view.finished = self.finished(object);
+        view.part_names = vec![pod::driver_name(object)];
         view.pods_ready =
             state(object) == RUNNING && ready_executors(object) >= executors(object).min(TRACKED);
         object::set_pod_sets(&mut view, pod_sets(object));

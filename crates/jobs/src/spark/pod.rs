@@ -58,6 +58,15 @@ pub(super) fn configured_executors(object: &Value) -> Option<&str> {
     object["spec"]["sparkConf"]["spark.executor.instances"].as_str()
 }
 
+/// The name of the driver's pod.
+pub(super) fn driver_name(object: &Value) -> String {
+    let spec = &object["spec"];
+    let given = [&spec["driver"]["podName"], &spec["sparkConf"]["spark.kubernetes.driver.pod.name"]];
+    let given = given.into_iter().filter_map(Value::as_str).find(|name| !name.is_empty());
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    given.map_or_else(|| format!("{name}-driver"), str::to_owned)
+}
+
 /// The pod template of a role, or why there is none.
 pub(super) fn template(object: &Value, role: Role) -> Result<Value, String> {
     let (own, path) = (role.own(object), path_of(role.pointer));

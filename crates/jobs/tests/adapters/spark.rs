@@ -86,6 +86,17 @@ fn a_driver_and_its_executors_are_the_pod_sets() {
 }
 
 #[test]
+fn the_driver_is_named_as_the_operator_names_it() {
+    let named = |change: fn(&mut Value)| observe(KIND, &changed(change)).part_names;
+    assert_eq!(named(|_| {}), ["pi-driver"]);
+    let configured =
+        |spec: &mut Value| spec["sparkConf"] = json!({"spark.kubernetes.driver.pod.name": "of-conf"});
+    assert_eq!(named(configured), ["of-conf"]);
+    assert_eq!(named(|spec| spec["driver"]["podName"] = json!("own")), ["own"]);
+    assert_eq!(named(|spec| spec["driver"]["podName"] = json!("")), ["pi-driver"]);
+}
+
+#[test]
 fn the_templates_of_the_user_come_first() {
     let object = changed(|spec| {
         spec["nodeSelector"] = json!({"zone": "a"});

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 
@@ -30,7 +31,7 @@ pub struct Owner {
     pub uid: Arc<str>,
     /// Whether it has a queue name: then its child Jobs are its to start and stop.
     pub queued: bool,
-    /// The parts that its status names, where its controller thinks of their names.
+    /// The parts that it names, where its controller thinks of their names; or the pod that makes the others.
     pub part_names: Vec<String>,
     /// Kind, name and UID of the job that controls it.
     pub above: Option<(JobKind, String, String)>,
@@ -89,6 +90,24 @@ impl FactStore {
 }
 
 impl Facts {
+    /// Whether a new pod is one of a managed job of a kind whose pods tell by their labels: the one that the job names, or one that it makes.
+    pub fn knows_pod(&self, kinds: &[JobKind], namespace: &str, pod: &Value, all: bool) -> bool {
+        let metadata = &pod["metadata"];
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let maker =
+            owners.filter(|o| o["controller"] == true && o["kind"] == "Pod" && o["apiVersion"] == "v1");
+        let names: Vec<_> =
+            maker.map(|o| &o["name"]).chain([&metadata["name"]]).filter_map(Value::as_str).collect();
+        kinds.iter().filter(|kind| kind.integration().pods_tell_by_label).any(|kind| {
+            let label = kind.integration().pod_label.unwrap_or_default();
+            let Some(job) = metadata["labels"][label].as_str() else { return false };
+            let owner = self.owners.get(&(*kind, namespace.to_owned(), job.to_owned()));
+            owner.is_some_and(|owner| {
+                (owner.queued || all) && owner.part_names.iter().any(|name| names.contains(&name.as_str()))
+            })
+        })
+    }
+
     /// Whether anything changed.
     fn take_in(&mut self, input: &Input) -> bool {
         match input {
@@ -229,6 +248,43 @@ mod tests {
         assert!(!store.now().owners[&key].queued);
         store.note(&Input::Listed { kind: Kind::Job(JobKind::JOB_SET), present: Vec::new(), as_of: None });
         assert!(store.now().owners.is_empty());
+    }
+
+    /// The Spark operator names itself as the driver's owner after other webhooks, and executors belong to their driver.
+    #[test]
+    fn driver_and_executors_of_a_queued_application_are_known_by_their_label() {
+        const KIND: JobKind = JobKind::SPARK_APPLICATION;
+        let store = FactStore::of(&[JobKind::POD, KIND]);
+        let application = |queue: Option<&str>| {
+            let labels = queue.map(|queue| json!({"kueue.x-k8s.io/queue-name": queue}));
+            let metadata = json!({"name": "pi", "namespace": "ns", "uid": "u", "labels": labels});
+            let view = sluice_jobs::observe(KIND, &json!({"metadata": metadata, "spec": {}}));
+            Input::Applied(Object::Job(Box::new(view)))
+        };
+        let pod = |application: &str, name: &str, owner: Option<(&str, &str)>| {
+            let owners = owner.map(|(kind, name)| {
+                json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "d", "controller": true}])
+            });
+            json!({"metadata": {"name": name, "labels": {"sparkoperator.k8s.io/app-name": application},
+                "ownerReferences": owners}})
+        };
+        let known = |namespace: &str, pod: &Value, all| store.now().knows_pod(&[KIND], namespace, pod, all);
+        let driver = pod("pi", "pi-driver", None);
+        assert!(!known("ns", &driver, true), "there is no such application");
+        store.note(&application(Some("q")));
+        assert!(known("ns", &driver, false) && !known("other", &driver, false));
+        assert!(!store.now().knows_pod(&[JobKind::POD], "ns", &driver, false), "its kind is not managed");
+        assert!(known("ns", &pod("pi", "pi-exec-1", Some(("Pod", "pi-driver"))), false));
+        for (application, name, owner) in [
+            ("pi", "other", None),
+            ("e", "pi-driver", None),
+            ("pi", "pi-exec-1", Some(("Pod", "other"))),
+            ("pi", "pi-exec-1", Some(("ConfigMap", "pi-driver"))),
+        ] {
+            assert!(!known("ns", &pod(application, name, owner), false), "{application} {name} {owner:?}");
+        }
+        store.note(&application(None));
+        assert!(!known("ns", &driver, false) && known("ns", &driver, true));
     }
 
     #[test]

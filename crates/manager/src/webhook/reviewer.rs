@@ -128,6 +128,10 @@ impl Reviewers {
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
             && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        let of_pods = kind.integration().of_pods;
+        if of_pods && facts.knows_pod(&self.kinds, &request.namespace, &request.object, all) {
+            return true;
+        }
         let Some((name, uid)) = controller(&request.object) else { return false };
         let mut above = owner_kind(&request.object).map(|kind| (kind, name, uid));
         let mut part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
