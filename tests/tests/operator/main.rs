@@ -22,5 +22,6 @@ mod provisioning;
 mod ray;
 mod seeds;
 mod simulate;
+mod spark;
 mod status;
 mod terminating;

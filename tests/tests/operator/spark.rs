@@ -1,0 +1,242 @@
+//! SparkApplications, run by the real Spark operator: queued, admitted, moved to another flavor, ended and deleted.
+//!
+//! The pods are those that Spark would make; no Spark runs in them. See `sluice_testkit::spark`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_testkit::spark::{self, Operator};
+use sluice_testkit::wait::{eventually, progress};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use tokio::sync::OnceCell;
+
+use crate::bed::bed;
+use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+
+const KIND: JobKind = JobKind::SPARK_APPLICATION;
+/// The label that the operator gives to all pods of an application.
+const NAME: &str = "sparkoperator.k8s.io/app-name";
+/// A driver and two executors, each of which asks for one processor.
+const PODS: usize = 3;
+
+static OPERATOR: OnceCell<Operator> = OnceCell::const_new();
+
+async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+    OPERATOR.get_or_try_init(|| async { spark::start(bed().await.plane).await }).await.unwrap();
+    two_flavors(name, quota).await
+}
+
+fn application(name: &str) -> Value {
+    let pod = json!({"coreRequest": "1", "memory": "512m", "annotations": {"sluice.dev/run-seconds": "600"},
+        "terminationGracePeriodSeconds": 0});
+    let mut executor = pod.clone();
+    executor["instances"] = json!(2);
+    json!({
+        "apiVersion": KIND.api_version(), "kind": KIND.kind(),
+        "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},
+        "spec": {"type": "Python", "mode": "cluster", "sparkVersion": "4.0.0", "image": "none",
+            "mainApplicationFile": "local:///none.py", "driver": pod, "executor": executor},
+    })
+}
+
+fn api(place: &Place<'_>) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk(KIND.group(), KIND.version(), KIND.kind());
+    let resource = ApiResource::from_gvk_with_plural(&gvk, KIND.plural());
+    Api::namespaced_with(place.client.clone(), &place.name, &resource)
+}
+
+async fn make(place: &Place<'_>, name: &str) {
+    let object = serde_json::from_value(application(name)).unwrap();
+    api(place).create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn get(place: &Place<'_>, name: &str) -> Value {
+    serde_json::to_value(api(place).get(name).await.unwrap()).unwrap()
+}
+
+fn pods_api(place: &Place<'_>) -> Api<Pod> {
+    Api::namespaced(place.client.clone(), &place.name)
+}
+
+async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
+    let all = pods_api(place).list(&ListParams::default().labels(&format!("{NAME}={name}"))).await.unwrap();
+    all.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+}
+
+/// Waits until driver and executors run, none of them but on the nodes of this flavor.
+async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
+    eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
+        let pods = pods(place, name).await;
+        let right = |pod: &&Value| {
+            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == json!({POOL: flavor})
+        };
+        let of = |pod: &Value| {
+            let selector = &pod["spec"]["nodeSelector"];
+            format!("{} {} {selector}", pod["metadata"]["name"], pod["status"]["phase"])
+        };
+        let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
+        let object = get(place, name).await;
+        let view = sluice_jobs::observe(KIND, &object);
+        let told = format!("{:?} {}", pods.iter().map(of).collect::<Vec<_>>(), object["status"]);
+        Ok(progress(all && view.active && view.pods_ready, told))
+    })
+    .await
+    .unwrap();
+    let object = get(place, name).await;
+    assert_eq!(object["spec"]["suspend"], false);
+    for group in sluice_jobs::pod_groups(KIND, &object) {
+        assert_eq!(group.template["spec"]["nodeSelector"], json!({POOL: flavor}), "{}", group.path());
+    }
+}
+
+/// Waits until it is suspended and has no pods.
+async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
+    eventually(&format!("{}/{name} to wait", place.name), DEADLINE, || async {
+        let object = get(place, name).await;
+        let left = pods(place, name).await.len();
+        let state = &object["status"]["applicationState"]["state"];
+        let waits = object["spec"]["suspend"] == true && state == "SUSPENDED";
+        Ok(progress(waits && left == 0, format!("{left} pods, {}", object["status"])))
+    })
+    .await
+    .unwrap();
+    let object = get(place, name).await;
+    for group in sluice_jobs::pod_groups(KIND, &object) {
+        assert_eq!(group.template["spec"].get("nodeSelector"), None, "nothing of an admission is left");
+    }
+}
+
+/// There are no processes in pods: the test says that the driver ended. The operator goes by it.
+async fn end(place: &Place<'_>, name: &str) {
+    for pod in pods(place, name).await {
+        if pod["metadata"]["labels"]["spark-role"] == "driver" {
+            let status = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            pods_api(place).patch_status(name, &PatchParams::default(), &status).await.unwrap();
+        }
+    }
+    place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sparkapplication_lives_through_everything_that_can_become_of_it() {
+    let place = &place("spark", [0, 0]).await;
+    let [old, new] = flavors("spark");
+    let most = u32::try_from(PODS).unwrap();
+    // Pods without a queue are queued here themselves, but not drivers and executors of what is queued.
+    place.local_queue("default", "spark").await.unwrap();
+
+    make(place, "first").await;
+    wait_until_it_waits(place, "first").await;
+    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    assert!(!admitted.starts_with("True"), "{admitted}");
+    set_quota(place, [most, 0]).await;
+    wait_until_it_runs_on(place, "first", &old).await;
+
+    // One that waits is deleted.
+    make(place, "second").await;
+    wait_until_it_waits(place, "second").await;
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    api(place).delete("second", &DeleteParams::background()).await.unwrap();
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // A job that matters more takes its place; then there is room on the other flavor.
+    let class = json!({"metadata": {"name": "spark"}, "value": 1_000});
+    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
+    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("spark");
+    place.make_job(&urgent).await.unwrap();
+    place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
+    wait_until_it_waits(place, "first").await;
+    place.wait_until("urgent", true).await.unwrap();
+    set_quota(place, [most, most]).await;
+    wait_until_it_runs_on(place, "first", &new).await;
+    end(place, "first").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // What ended is not run again by a change.
+    let more = Patch::Merge(json!({"spec": {"executor": {"instances": 9}}}));
+    let refused = api(place).patch("first", &PatchParams::default(), &more).await.unwrap_err().to_string();
+    assert!(refused.contains("the operator would run it again"), "{refused}");
+
+    // One that runs is deleted.
+    make(place, "third").await;
+    wait_until_it_runs_on(place, "third", &new).await;
+    api(place).delete("third", &DeleteParams::background()).await.unwrap();
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+/// Its owner makes it run, makes it larger than anything, or larger while it runs.
+#[tokio::test]
+async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
+    let place = &place("spark-foe", [0, 0]).await;
+    let [old, _] = flavors("spark-foe");
+    let most = u32::try_from(PODS).unwrap();
+    let apply = async |name: &str, spec: Value| {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        api(place).patch(name, &PatchParams::default(), &patch).await
+    };
+
+    for (spec, told) in [
+        (json!({"mode": "client"}), "only Cluster mode"),
+        (json!({"dynamicAllocation": {"enabled": true}}), "can use dynamicAllocation only when"),
+        (
+            json!({"sparkConf": {"spark.dynamicAllocation.enabled": "true"}}),
+            "can use dynamicAllocation only when",
+        ),
+        (json!({"executor": {"coreRequest": "-5"}}), "must not be negative"),
+        (json!({"driver": {"memory": "much"}}), "is no amount"),
+        (json!({"executor": {"labels": {NAME: "other"}}}), "the label is the operator's"),
+    ] {
+        let mut object = application("refused");
+        json_patch::merge(&mut object["spec"], &spec);
+        let object = serde_json::from_value(object).unwrap();
+        let refused = api(place).create(&PostParams::default(), &object).await.unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+    }
+
+    // More than there is of anything.
+    let mut object = application("huge");
+    object["spec"]["executor"]["instances"] = json!(i32::MAX);
+    object["spec"]["executor"]["memory"] = json!("9000000000g");
+    object["spec"]["memoryOverheadFactor"] = json!("1e300");
+    let object = serde_json::from_value(object).unwrap();
+    api(place).create(&PostParams::default(), &object).await.unwrap();
+    wait_until_it_waits(place, "huge").await;
+    let workload = place.workload("huge").await.unwrap();
+    let executors = &workload["spec"]["podSets"][1];
+    assert_eq!(executors["count"], i32::MAX);
+    let requests = &executors["template"]["spec"]["containers"][0]["resources"]["requests"];
+    assert_eq!(*requests, json!({"cpu": "1", "memory": "9000000000Gi"}));
+
+    // It is made running, at its creation and later.
+    let mut object = application("forged");
+    object["spec"]["suspend"] = json!(false);
+    let object = serde_json::from_value(object).unwrap();
+    api(place).create(&PostParams::default(), &object).await.unwrap();
+    wait_until_it_waits(place, "forged").await;
+    apply("forged", json!({"suspend": false})).await.unwrap();
+    wait_until_it_waits(place, "forged").await;
+    place.wait_for_counts([2, 0, 0]).await.unwrap();
+    set_quota(place, [most, 0]).await;
+    wait_until_it_runs_on(place, "forged", &old).await;
+
+    // It asks for more while it runs, and for as much as before.
+    apply("forged", json!({"executor": {"instances": PODS}})).await.unwrap();
+    wait_until_it_waits(place, "forged").await;
+    place.wait_for_counts([2, 0, 0]).await.unwrap();
+    apply("forged", json!({"executor": {"instances": PODS - 1}})).await.unwrap();
+    wait_until_it_runs_on(place, "forged", &old).await;
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    for name in ["forged", "huge"] {
+        api(place).delete(name, &DeleteParams::background()).await.unwrap();
+    }
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
