@@ -98,6 +98,21 @@ fn an_appwrapper_waits_makes_way_and_ends_with_all_that_it_wraps() {
 }
 
 #[test]
+fn a_sparkapplication_makes_way_for_one_that_matters_more_and_runs_again() {
+    let simulation = run("spark.yaml");
+    let told = events(simulation.record());
+    let wanted = [
+        "admitted team-a/backfill",
+        "preempted team-a/backfill",
+        "admitted team-a/report",
+        "finished team-a/report",
+        "admitted team-a/backfill",
+        "finished team-a/backfill",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let json = |seed| {
         let (manifests, files) = example("arrivals.yaml");
