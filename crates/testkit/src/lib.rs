@@ -5,8 +5,8 @@
 //! * [`ControlPlane`] starts them on free local ports, in one temporary folder, and stops every one of them again, also
 //!   when the test process is killed ([`process`]);
 //! * [`nodes`] makes fake TPU and GPU nodes whose pods really run (kwok), [`jobset`] runs the JobSet controller and
-//!   [`kubeflow`] those of Kubeflow's jobs, [`ray`] KubeRay, [`spark`] the Spark operator, [`controllers`] those of other kinds, [`autoscaler`] is a **stand-in** for
-//!   the cluster autoscaler;
+//!   [`kubeflow`] those of Kubeflow's jobs, [`ray`] KubeRay, [`spark`] the Spark operator, [`controllers`] those of other kinds; [`autoscaler`] is a
+//!   **stand-in** for the cluster autoscaler, and [`flux`] one for the Flux operator;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
@@ -27,6 +27,7 @@ pub mod chart;
 pub mod controllers;
 pub mod crds;
 pub mod etcd;
+pub mod flux;
 pub mod forwarding;
 pub mod jobset;
 mod kubeconfig;

@@ -9,6 +9,7 @@ mod bed;
 mod examples;
 mod explain;
 mod flavors;
+mod flux;
 mod hotswap;
 mod job_ends;
 mod jobset_controller;

@@ -1,0 +1,150 @@
+//! Flux MiniClusters, which are queued as the Jobs that the Flux operator makes of them: queued, admitted, moved to another flavor, made
+//! smaller, ended and deleted.
+//!
+//! The operator is a stand-in. See `sluice_testkit::flux`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::flux;
+use sluice_testkit::wait::{eventually, progress};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+
+use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+
+/// A MiniCluster of so many pods, each of which asks for one processor.
+fn mini_cluster(name: &str, size: usize, seconds: u32) -> Value {
+    json!({
+        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+        "metadata": {"name": name},
+        "spec": {
+            "size": size,
+            "jobLabels": {QUEUE_NAME: "lq"},
+            "pod": {"annotations": {"sluice.dev/run-seconds": seconds.to_string()}},
+            "containers": [{"image": "none", "command": "hostname", "resources": {"requests": {"cpu": 1}}}],
+        },
+    })
+}
+
+async fn make(place: &Place<'_>, name: &str, size: usize, seconds: u32) {
+    let object = serde_json::from_value(mini_cluster(name, size, seconds)).unwrap();
+    flux::mini_clusters(&place.client, &place.name).create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn delete(place: &Place<'_>, name: &str) {
+    flux::mini_clusters(&place.client, &place.name).delete(name, &DeleteParams::background()).await.unwrap();
+}
+
+async fn resize(place: &Place<'_>, name: &str, size: usize) {
+    let body = Patch::Merge(json!({"spec": {"size": size}}));
+    flux::mini_clusters(&place.client, &place.name)
+        .patch(name, &PatchParams::default(), &body)
+        .await
+        .unwrap();
+}
+
+async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
+    let all: Api<Pod> = Api::namespaced(place.client.clone(), &place.name);
+    let own = ListParams::default().labels(&format!("job-name={name}"));
+    let pods = all.list(&own).await.unwrap();
+    pods.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+}
+
+async fn job(place: &Place<'_>, name: &str) -> Value {
+    serde_json::to_value(place.jobs().get(name).await.unwrap()).unwrap()
+}
+
+/// Waits until so many pods of it run, as many as are admitted, and none but on the nodes of this flavor.
+async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size: usize) {
+    eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
+        let pods = pods(place, name).await;
+        let right = |pod: &&Value| {
+            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == json!({POOL: flavor})
+        };
+        let all = pods.len() == size && pods.iter().filter(right).count() == size;
+        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
+        // Its controller may be faster than the one that suspends it.
+        let workload = place.workload(name).await?;
+        let (count, admitted) = (&workload["spec"]["podSets"][0]["count"], told(&workload, "Admitted"));
+        let in_order = *count == size && admitted.starts_with("True");
+        let pods: Vec<_> = pods.iter().map(of).collect();
+        Ok(progress(all && in_order, format!("{pods:?}, {count} in its Workload, {admitted}")))
+    })
+    .await
+    .unwrap();
+    let job = job(place, name).await;
+    assert_eq!(job["spec"]["template"]["spec"]["nodeSelector"], json!({POOL: flavor}));
+    assert_eq!([&job["spec"]["parallelism"], &job["spec"]["completions"]], [size, size]);
+}
+
+/// Waits until its Job is suspended and has no pods.
+async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
+    eventually(&format!("{}/{name} to wait", place.name), DEADLINE, || async {
+        let suspended = place.suspended(name).await?;
+        let left = pods(place, name).await.len();
+        Ok(progress(suspended && left == 0, format!("suspended: {suspended}, {left} pods")))
+    })
+    .await
+    .unwrap();
+    let job = job(place, name).await;
+    assert_eq!(job["spec"]["template"]["spec"].get("nodeSelector"), None, "nothing of an admission is left");
+}
+
+#[tokio::test]
+async fn a_minicluster_is_queued_as_its_job() {
+    const SIZE: usize = 3;
+    let place = &two_flavors("flux", [0, 0]).await;
+    let _operator = flux::start(&place.client, &place.name).await.unwrap();
+    let [old, new] = flavors("flux");
+    let most = u32::try_from(SIZE).unwrap();
+
+    make(place, "first", SIZE, 3_600).await;
+    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    assert!(!admitted.starts_with("True"), "{admitted}");
+    wait_until_it_waits(place, "first").await;
+    set_quota(place, [most, 0]).await;
+    wait_until_it_runs_on(place, "first", &old, SIZE).await;
+
+    // One that waits is made smaller, and deleted.
+    make(place, "second", SIZE, 3_600).await;
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    wait_until_it_waits(place, "second").await;
+    resize(place, "second", 2).await;
+    eventually("the smaller one to be queued", DEADLINE, || async {
+        let count = place.workload("second").await?["spec"]["podSets"][0]["count"].clone();
+        Ok(progress(count == 2, count))
+    })
+    .await
+    .unwrap();
+    wait_until_it_waits(place, "second").await;
+    delete(place, "second").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // A job that matters more takes its place; then there is room on the other flavor.
+    let class = json!({"metadata": {"name": "flux"}, "value": 1_000});
+    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
+    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("flux");
+    place.make_job(&urgent).await.unwrap();
+    place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
+    wait_until_it_waits(place, "first").await;
+    place.wait_until("urgent", true).await.unwrap();
+    set_quota(place, [most, most]).await;
+    wait_until_it_runs_on(place, "first", &new, SIZE).await;
+
+    // Made smaller while it runs, it is queued again with its new size. It may not grow beyond the one that it was made with.
+    resize(place, "first", 2).await;
+    wait_until_it_runs_on(place, "first", &new, 2).await;
+    resize(place, "first", 50).await;
+    wait_until_it_runs_on(place, "first", &new, SIZE).await;
+    delete(place, "first").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // One that ends gives its quota back.
+    make(place, "brief", 2, 1).await;
+    place.wait_for_condition("brief", "Finished", "True/Succeeded").await.unwrap();
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
