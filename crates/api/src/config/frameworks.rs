@@ -20,12 +20,11 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 5] = [
+pub const NOT_BUILT: [NotBuilt; 4] = [
     NotBuilt::new("deployment", "apps", "deployments"),
     NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
     NotBuilt::new("sparkoperator.k8s.io/sparkapplication", "sparkoperator.k8s.io", "sparkapplications"),
     NotBuilt::new("statefulset", "apps", "statefulsets"),
-    NotBuilt::new("trainer.kubeflow.org/trainjob", "trainer.kubeflow.org", "trainjobs"),
 ];
 
 /// What each release added to the list that Kueue's chart and manifests come with: an installation that takes such a list over unchanged has

@@ -14,4 +14,5 @@ mod ray_writes;
 mod replica_specs;
 mod start_stop;
 mod support;
+mod trainjob;
 mod webhook;
