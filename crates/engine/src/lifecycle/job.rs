@@ -35,6 +35,7 @@ impl Engine {
             return;
         }
         self.refresh_pod_job(key);
+        self.hold_to_workload(key);
         let Some(entry) = self.world.jobs.get(key) else { return };
         let waits = entry.retry.until.filter(|until| *until > self.now);
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
@@ -58,7 +59,7 @@ impl Engine {
             Standing::Part { .. } | Standing::Unmanaged => false,
         };
         // A managed job that is not admitted does not run: this stands before everything that may be wrong with it.
-        if managed && self.runs_unadmitted(&view) {
+        if managed && (self.runs_unadmitted(&view) || self.runs_other_pods(key, &view)) {
             return self.halt(key, &view);
         }
         if managed {

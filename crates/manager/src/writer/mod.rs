@@ -234,7 +234,7 @@ async fn carry_out(
         },
         Ok(Plan::Template(source)) => template::create(client, object, &source).await.map(|()| None),
         Ok(Plan::Pod(calls)) => on_pod(client, object.kind, &calls, &mut answered).await,
-        Ok(Plan::Steps(kind, steps)) => stop(client, object, kind, steps, &mut answered).await,
+        Ok(Plan::Steps(kind, steps)) => in_steps(client, object, kind, steps, &mut answered).await,
     };
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
@@ -276,8 +276,8 @@ async fn on_pod(client: &Client, kind: Kind, calls: &[Call], answered: &mut Answ
     last
 }
 
-/// Sends the steps of stopping a job, each pinned to the answer of the one before.
-async fn stop(
+/// Sends the steps of starting or stopping a job, each pinned to the answer of the one before.
+async fn in_steps(
     client: &Client,
     object: &ObjectRef,
     kind: JobKind,
