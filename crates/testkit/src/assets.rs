@@ -25,6 +25,8 @@ const TRAINING_OPERATOR: &str = "github.com/kubeflow/training-operator";
 const RAY_OPERATOR: &str = "github.com/ray-project/kuberay/ray-operator";
 /// The Go module with the controller of AppWrappers.
 const APP_WRAPPER: &str = "github.com/project-codeflare/appwrapper";
+/// The Go module with the trainer, which looks after TrainJobs.
+const TRAINER: &str = "github.com/kubeflow/trainer/v2";
 
 /// One program of the test bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +53,8 @@ pub enum Tool {
     KubeRayOperator,
     /// The controller of AppWrappers.
     AppWrapperController,
+    /// The trainer's controllers.
+    TrainerControllers,
 }
 
 /// Where a program comes from.
@@ -77,7 +81,7 @@ struct Companion {
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 11] = [
+    pub const ALL: [Tool; 12] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -89,6 +93,7 @@ impl Tool {
         Tool::KubeflowControllers,
         Tool::KubeRayOperator,
         Tool::AppWrapperController,
+        Tool::TrainerControllers,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -105,6 +110,7 @@ impl Tool {
             Tool::KubeflowControllers => "kubeflow-controllers",
             Tool::KubeRayOperator => "kuberay-operator",
             Tool::AppWrapperController => "appwrapper-controller",
+            Tool::TrainerControllers => "trainer-controllers",
         }
     }
 
@@ -126,6 +132,10 @@ impl Tool {
                 let package = "sluice.test/control-plane/appwrapper";
                 Source { own: &["main.go"], ..of("appwrapper", APP_WRAPPER, package) }
             }
+            Tool::TrainerControllers => {
+                let package = "sluice.test/control-plane/trainer";
+                Source { own: &["main.go"], ..of("trainer", TRAINER, package) }
+            }
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
     }
@@ -137,6 +147,9 @@ impl Tool {
         }
         const fn ray(source: &'static str, name: &'static str) -> Companion {
             Companion { module: RAY_OPERATOR, source, name }
+        }
+        const fn trainer(source: &'static str, name: &'static str) -> Companion {
+            Companion { module: TRAINER, source, name }
         }
         match self {
             Tool::JobSetController => &[Companion {
@@ -174,6 +187,15 @@ impl Tool {
                 source: "config/crd/bases/workload.codeflare.dev_appwrappers.yaml",
                 name: "appwrappers-crd.yaml",
             }],
+            Tool::TrainerControllers => {
+                const {
+                    &[
+                        trainer("manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml", "clusterruntimes-crd.yaml"),
+                        trainer("manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml", "runtimes-crd.yaml"),
+                        trainer("manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml", "trainjobs-crd.yaml"),
+                    ]
+                }
+            }
             _ => &[],
         }
     }
@@ -181,9 +203,11 @@ impl Tool {
     /// The linker flags that set the program's version; without them Kubernetes says v0.0.0 and clients mind.
     fn version_flags(self, version: &str) -> String {
         match self {
-            Tool::Etcd | Tool::KubeflowControllers | Tool::KubeRayOperator | Tool::AppWrapperController => {
-                String::new()
-            }
+            Tool::Etcd
+            | Tool::KubeflowControllers
+            | Tool::KubeRayOperator
+            | Tool::AppWrapperController
+            | Tool::TrainerControllers => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),

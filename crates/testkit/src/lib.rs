@@ -45,6 +45,7 @@ mod proxy;
 pub mod ray;
 mod setup;
 mod shared;
+pub mod trainer;
 pub mod wait;
 pub mod workloads;
 

@@ -24,7 +24,12 @@ pub async fn bed() -> &'static Bed {
         let plane = shared().await.unwrap();
         let client = plane.client().await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
-        for tool in [Tool::KubeflowControllers, Tool::KubeRayOperator, Tool::AppWrapperController] {
+        for tool in [
+            Tool::KubeflowControllers,
+            Tool::KubeRayOperator,
+            Tool::AppWrapperController,
+            Tool::TrainerControllers,
+        ] {
             controllers::install_crds(&client, tool).await.unwrap();
         }
         let frameworks = JobKind::ALL.map(JobKind::framework);

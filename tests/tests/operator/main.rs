@@ -24,3 +24,4 @@ mod seeds;
 mod simulate;
 mod status;
 mod terminating;
+mod trainjob;

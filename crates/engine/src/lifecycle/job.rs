@@ -100,7 +100,12 @@ impl Engine {
             return self.report_unmanaged_namespace(key, &view);
         }
         if let Some(trouble) = &view.invalid {
-            return self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
+            self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
+            if view.template.is_some() {
+                // It had pods as long as its template was there.
+                self.remove_former_workloads(key, &view);
+            }
+            return;
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),
