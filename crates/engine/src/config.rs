@@ -322,7 +322,8 @@ impl EngineConfig {
 
     /// Whether jobs of a kind are known: those that are managed, and those that their controllers make.
     pub(crate) fn knows(&self, kind: JobKind) -> bool {
-        self.frameworks.contains(&kind) || self.frameworks.iter().any(|above| above.descendants().contains(&kind))
+        self.frameworks.contains(&kind)
+            || self.frameworks.iter().any(|above| above.descendants().contains(&kind))
     }
 
     /// Whether a part runs.

@@ -64,8 +64,11 @@ impl Engine {
             return;
         }
         let owned = self.world.owned(&view.job.uid);
-        let runs = |object: &slim::Workload| is(&object.status, Type::Admitted) && !is(&object.status, Type::Finished);
-        let object = owned.iter().map(|w| &self.world.workloads[w].object).find(|object| ended || runs(object));
+        let runs = |object: &slim::Workload| {
+            is(&object.status, Type::Admitted) && !is(&object.status, Type::Finished)
+        };
+        let object =
+            owned.iter().map(|w| &self.world.workloads[w].object).find(|object| ended || runs(object));
         let Some(object) = object else { return };
         let partial = self.config.on(Gate::PartialAdmission);
         if view.invalid.is_none() && matches(&view, object, &object.status, partial) {

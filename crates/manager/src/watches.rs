@@ -119,7 +119,8 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
     }
     for template in templates(&wanted.jobs) {
         let (discovery, client) = (Arc::clone(&discovery), client.clone());
-        let watch = when_it_exists::<RawTemplate>(discovery, client, Kind::Template(template), shared.clone());
+        let watch =
+            when_it_exists::<RawTemplate>(discovery, client, Kind::Template(template), shared.clone());
         tasks.push(supervisor.spawn(template.plural(), watch));
     }
     for kind in with_parts(&wanted.jobs) {

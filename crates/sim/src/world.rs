@@ -215,7 +215,8 @@ impl World {
             kind.templates().contains(&template.kind)
                 && sluice_jobs::template_of(kind, value).as_ref() == Some(template)
         };
-        let users: Vec<_> = self.objects.iter().filter(names).map(|(user, value)| (user.clone(), value.clone())).collect();
+        let users: Vec<_> =
+            self.objects.iter().filter(names).map(|(user, value)| (user.clone(), value.clone())).collect();
         for (user, value) in users {
             let value = self.filled(&user, value);
             self.objects.insert(user, value);

@@ -190,9 +190,18 @@ impl Tool {
             Tool::TrainerControllers => {
                 const {
                     &[
-                        trainer("manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml", "clusterruntimes-crd.yaml"),
-                        trainer("manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml", "runtimes-crd.yaml"),
-                        trainer("manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml", "trainjobs-crd.yaml"),
+                        trainer(
+                            "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+                            "clusterruntimes-crd.yaml",
+                        ),
+                        trainer(
+                            "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+                            "runtimes-crd.yaml",
+                        ),
+                        trainer(
+                            "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+                            "trainjobs-crd.yaml",
+                        ),
                     ]
                 }
             }

@@ -5,7 +5,9 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -41,7 +43,8 @@ pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
 
 /// Tries a runtime without making it, which needs its webhook.
 async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) -> Result<()> {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"));
+    let kind =
+        ApiResource::from_gvk(&GroupVersionKind::gvk("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"));
     let runtimes: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let pod = json!({"spec": {"containers": [{"name": "node", "image": "example.com/none"}]}});
@@ -89,8 +92,12 @@ async fn install_webhooks(client: &Client, port: u16, authority: &[u8]) -> Resul
     let validating = configuration("ValidatingWebhookConfiguration", VALIDATOR, validators);
     let params = PatchParams::apply("sluice-testkit").force();
     let all: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    all.patch(DEFAULTER, &params, &Patch::Apply(&mutating)).await.context("installing the trainer's defaulter")?;
+    all.patch(DEFAULTER, &params, &Patch::Apply(&mutating))
+        .await
+        .context("installing the trainer's defaulter")?;
     let all: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    all.patch(VALIDATOR, &params, &Patch::Apply(&validating)).await.context("installing the trainer's validator")?;
+    all.patch(VALIDATOR, &params, &Patch::Apply(&validating))
+        .await
+        .context("installing the trainer's validator")?;
     Ok(())
 }

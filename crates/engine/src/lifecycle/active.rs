@@ -113,8 +113,7 @@ impl Engine {
         if known.map(matters) == next.map(matters) {
             return;
         }
-        let parents: Vec<_> =
-            known.into_iter().chain(next).flat_map(|view| self.above(view)).collect();
+        let parents: Vec<_> = known.into_iter().chain(next).flat_map(|view| self.above(view)).collect();
         self.dirty.jobs.extend(parents);
     }
 

@@ -93,11 +93,16 @@ impl Engine {
         let is_stale = |own: &JobPodSet| {
             of(&own.name).is_some_and(|(set, info)| {
                 let (base, adds) = (&set.scheduling.node_selector, &info.scheduling.node_selector);
-                own.scheduling.node_selector.keys().any(|key| !(base.contains_key(key) || adds.contains_key(key)))
+                own.scheduling
+                    .node_selector
+                    .keys()
+                    .any(|key| !(base.contains_key(key) || adds.contains_key(key)))
             })
         };
         let since = entry.seen.suspended_from.filter(|_| played.pod_sets.iter().any(is_stale));
-        if let Some(until) = since.map(|since| later(since, CATCH_UP_SECONDS)).filter(|until| *until > self.now) {
+        if let Some(until) =
+            since.map(|since| later(since, CATCH_UP_SECONDS)).filter(|until| *until > self.now)
+        {
             self.wake_at(later(self.now, 1).min(until), Alarm::Job(key.clone()));
             return true;
         }

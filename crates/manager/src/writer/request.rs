@@ -71,7 +71,8 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
         Write::StartJob { view, infos } => {
             let unstartable = |error| WriteError::Unstartable(Chain(&error).to_string());
             let first = sluice_jobs::prepare(view, infos).map_err(unstartable)?;
-            let last = Step { subresource: None, patch: sluice_jobs::start(view, infos).map_err(unstartable)? };
+            let last =
+                Step { subresource: None, patch: sluice_jobs::start(view, infos).map_err(unstartable)? };
             Ok(match first {
                 None => Plan::One(step_call(object, &last)),
                 Some(first) => Plan::Steps(view.job.kind, vec![first, last]),
