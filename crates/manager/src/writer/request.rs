@@ -8,7 +8,7 @@ use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
 use sluice_engine::effect::{PodStep, Write};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
-use sluice_jobs::{Patch, Step};
+use sluice_jobs::{Patch, StartError, Step};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::watch::kinds::job;
@@ -69,7 +69,7 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             one(Method::DELETE, None, String::new(), Content::Json, &options)
         }
         Write::StartJob { view, infos } => {
-            let unstartable = |error| WriteError::Unstartable(Chain(&error).to_string());
+            let unstartable = |error: StartError| WriteError::Unstartable(Chain(&error).to_string());
             let first = sluice_jobs::prepare(view, infos).map_err(unstartable)?;
             let last =
                 Step { subresource: None, patch: sluice_jobs::start(view, infos).map_err(unstartable)? };
