@@ -7,6 +7,7 @@
 //! Source of the contract: docs/reference/07-integrations.md 7.1.
 
 mod kind;
+mod template;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
 pub use kind::{Integration, JobKind, PartNames, Parts};
+pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
 use crate::v1beta2::PodSetTopologyRequest;
 
@@ -67,7 +69,9 @@ pub struct JobPodSet {
     pub template: Option<Arc<PodTemplateSpec>>,
     /// A stable hash of `initContainers` and `containers`: what 6.20 compares besides counts and tolerations.
     pub containers_hash: u64,
-    /// The same of these pods in the part that plays the pod set, where its controller makes them otherwise there.
+    /// A stable hash of what a pod asks for ([`crate::names::requests_hash`]).
+    pub requests_hash: u64,
+    /// The hash of the containers of these pods in the part that plays the pod set, where its controller makes them otherwise there.
     pub part_hash: Option<u64>,
     /// What admission may change in the template, as it is now.
     pub scheduling: PodScheduling,
@@ -206,6 +210,8 @@ pub struct JobView {
     /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]); or the pod that makes
     /// the others.
     pub part_names: Vec<String>,
+    /// The template object that says what pods it has, for a kind whose jobs name one. Without it the pod sets are missing.
+    pub template: Option<TemplateUse>,
     /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
     pub skipped: bool,
     /// Whether its controller does not let it run as it is, so that no quota is of use to it; none where a kind knows no such state.

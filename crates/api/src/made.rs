@@ -32,6 +32,7 @@ impl JobView {
             }
             PartNames::PodSet => self.pod_set(own()?).map(slice::from_ref),
             PartNames::Job(name) => self.pod_set(name).filter(|_| rest() == Some("")).map(slice::from_ref),
+            PartNames::Same => (rest() == Some("")).then_some(&*self.pod_sets),
             PartNames::Generated => {
                 self.part_names.iter().any(|name| **name == *child.job.name).then_some(&*self.pod_sets)
             }

@@ -168,7 +168,7 @@ impl Engine {
     /// The job that waits for a write on one that it controls sees to it again.
     fn touch_parent(&mut self, child: &ObjectRef) {
         if let Some(entry) = job_key(child).and_then(|key| self.world.jobs.get(&key)) {
-            self.dirty.jobs.extend(self.parent(&entry.view).cloned());
+            self.dirty.jobs.extend(self.above(&entry.view));
         }
     }
 

@@ -320,6 +320,12 @@ impl EngineConfig {
         self.gates.enabled(gate)
     }
 
+    /// Whether jobs of a kind are known: those that are managed, and those that their controllers make.
+    pub(crate) fn knows(&self, kind: JobKind) -> bool {
+        self.frameworks.contains(&kind)
+            || self.frameworks.iter().any(|above| above.descendants().contains(&kind))
+    }
+
     /// Whether a part runs.
     pub(crate) fn runs(&self, part: Part) -> bool {
         !self.without.contains(&part)

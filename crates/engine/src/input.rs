@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::{JobKind, JobView, Template, TemplateKind, TemplateRef};
 use sluice_api::{slim, v1beta2};
 use sluice_jobs::pods::Member;
 
@@ -45,6 +45,8 @@ pub enum Kind {
     ProvisioningRequest,
     /// core; written, never watched
     PodTemplate,
+    /// What jobs of one of the integrations name, to say what pods they have.
+    Template(TemplateKind),
     /// A job of one of the integrations.
     Job(JobKind),
 }
@@ -66,6 +68,7 @@ impl Kind {
             Self::PriorityClass => "scheduling.k8s.io",
             Self::Namespace | Self::Node | Self::Pod | Self::LimitRange | Self::PodTemplate => "",
             Self::RuntimeClass => "node.k8s.io",
+            Self::Template(kind) => kind.group(),
             Self::Job(kind) => kind.group(),
         }
     }
@@ -90,6 +93,7 @@ impl Kind {
             | Self::RuntimeClass
             | Self::ProvisioningRequest
             | Self::PodTemplate => "v1",
+            Self::Template(kind) => kind.version(),
             Self::Job(kind) => kind.version(),
         }
     }
@@ -122,6 +126,7 @@ impl Kind {
             Self::ProvisioningRequestConfig => "ProvisioningRequestConfig",
             Self::ProvisioningRequest => "ProvisioningRequest",
             Self::PodTemplate => "PodTemplate",
+            Self::Template(kind) => kind.kind(),
             Self::Job(kind) => kind.kind(),
         }
     }
@@ -146,22 +151,24 @@ impl Kind {
             Self::ProvisioningRequestConfig => "provisioningrequestconfigs",
             Self::ProvisioningRequest => "provisioningrequests",
             Self::PodTemplate => "podtemplates",
+            Self::Template(kind) => kind.plural(),
             Self::Job(kind) => kind.plural(),
         }
     }
 
     /// Whether objects of the kind live in a namespace.
     pub const fn namespaced(self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Template(kind) => kind.namespaced(),
             Self::LocalQueue
-                | Self::Workload
-                | Self::Pod
-                | Self::LimitRange
-                | Self::ProvisioningRequest
-                | Self::PodTemplate
-                | Self::Job(_)
-        )
+            | Self::Workload
+            | Self::Pod
+            | Self::LimitRange
+            | Self::ProvisioningRequest
+            | Self::PodTemplate
+            | Self::Job(_) => true,
+            _ => false,
+        }
     }
 
     /// Where the API server has its objects in a version: those of a namespace, or all.
@@ -192,6 +199,18 @@ impl ObjectRef {
     /// The reference to an object of a cluster-scoped kind.
     pub fn cluster(kind: Kind, name: impl Into<Arc<str>>) -> Self {
         Self { kind, namespace: "".into(), name: name.into() }
+    }
+
+    /// The reference to a template object.
+    pub fn of_template(template: &TemplateRef) -> Self {
+        let (namespace, name) = (Arc::clone(&template.namespace), Arc::clone(&template.name));
+        Self { kind: Kind::Template(template.kind), namespace, name }
+    }
+
+    /// The template object, if the reference is to one.
+    pub fn template(&self) -> Option<TemplateRef> {
+        let Kind::Template(kind) = self.kind else { return None };
+        Some(TemplateRef { kind, namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) })
     }
 
     /// The reference to an object in a namespace.
@@ -230,6 +249,7 @@ pub enum Object {
     RuntimeClass(Box<slim::RuntimeClass>),
     ProvisioningRequestConfig(Box<v1beta2::ProvisioningRequestConfig>),
     ProvisioningRequest(Box<slim::ProvisioningRequest>),
+    Template(Box<Template>),
     Job(Box<JobView>),
     /// A pod that is queued, by itself or in a group.
     QueuedPod(Box<Member>),
@@ -259,6 +279,7 @@ impl Object {
                 let (namespace, name) = (Arc::clone(&member.namespace), Arc::clone(&member.name));
                 return ObjectRef { kind: Kind::Job(JobKind::POD), namespace, name };
             }
+            Self::Template(template) => return ObjectRef::of_template(&template.object),
             Self::Job(view) => {
                 return ObjectRef {
                     kind: Kind::Job(view.job.kind),

@@ -36,6 +36,7 @@ pub mod provisioning;
 mod retry;
 mod state;
 mod status;
+mod templates;
 mod topologies;
 mod version;
 mod world;

@@ -71,6 +71,9 @@ impl Engine {
             Kind::ProvisioningRequest => {
                 world.provisioning_requests.keys().map(crate::provisioning::seen::request_ref).collect()
             }
+            Kind::Template(k) => {
+                world.templates.keys().filter(|t| t.kind == k).map(ObjectRef::of_template).collect()
+            }
             // Never watched, so never listed.
             Kind::PodTemplate => Vec::new(),
             Kind::Workload => world.workloads.keys().map(crate::world::workload_ref).collect(),

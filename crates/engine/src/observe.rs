@@ -35,6 +35,7 @@ impl Engine {
         match object {
             Object::Workload(workload) => self.observe_workload(*workload),
             Object::Job(view) => self.observe_job(*view),
+            Object::Template(template) => self.observe_template(*template),
             Object::QueuedPod(member) => self.observe_member(*member),
             Object::ResourceFlavor(flavor) => {
                 let spec = self.flavor_spec(&flavor);
@@ -230,7 +231,7 @@ impl Engine {
     }
 
     /// Drops the pod templates of a job that gets no Workload: templates are most of it. When it gets a queue name, it is seen anew.
-    fn slim_job(&self, view: &mut JobView) {
+    pub(crate) fn slim_job(&self, view: &mut JobView) {
         if view.queue_name.is_some() || self.config.manage_jobs_without_queue_name {
             return;
         }
@@ -242,7 +243,8 @@ impl Engine {
         }
     }
 
-    fn observe_job(&mut self, mut view: JobView) {
+    fn observe_job(&mut self, view: JobView) {
+        let mut view = self.with_template(view);
         if !self.config.on(Gate::WorkloadIdentifierAnnotations) {
             // Only the label counts.
             let label = view.labels.get(labels::PREBUILT_WORKLOAD_NAME);
@@ -373,6 +375,11 @@ impl Engine {
                 self.config_changed(name);
             }
             Kind::ProvisioningRequest => self.forget_request(object),
+            Kind::Template(_) => {
+                if let Some(template) = object.template() {
+                    self.forget_template(&template);
+                }
+            }
             // Never watched.
             Kind::PodTemplate => {}
         }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sluice_api::job::{JobKind, JobRef, JobView};
+use sluice_api::job::{JobKind, JobRef, JobView, Template, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
@@ -209,6 +209,10 @@ pub(crate) struct World {
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
+    /// What jobs name to say what pods they have.
+    pub templates: BTreeMap<TemplateRef, Template>,
+    /// Jobs by the template that they name.
+    pub by_template: BTreeMap<TemplateRef, BTreeSet<JobKey>>,
     /// What those of them are made of that are made of pods.
     pub pod_jobs: BTreeMap<JobKey, PodJob>,
     /// The job that each of these pods is in.
@@ -340,6 +344,9 @@ impl World {
         if let Some(workload) = prebuilt_of(&view) {
             index(&mut self.awaiting, workload, key.clone());
         }
+        if let Some(used) = &view.template {
+            index(&mut self.by_template, used.object.clone(), key.clone());
+        }
         if let Some(entry) = self.jobs.get_mut(&key) {
             entry.view = view;
         } else {
@@ -367,6 +374,9 @@ impl World {
         }
         if let Some(workload) = prebuilt_of(&view) {
             unindex(&mut self.awaiting, &workload, key);
+        }
+        if let Some(used) = &view.template {
+            unindex(&mut self.by_template, &used.object, key);
         }
         Some(Arc::clone(&view.job.uid))
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
+use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, TemplateRef};
 
 use crate::object::{self, finished};
 use crate::patch::{Patch, Step};
@@ -97,7 +97,32 @@ pub(crate) trait Adapter: Sync {
     /// The job as the engine sees it.
     fn observe(&self, object: &Value) -> JobView;
 
-    /// The one patch that starts it: see [`crate::start`].
+    /// The job with what its template object says, or lacks: see [`crate::filled`].
+    fn filled(&self, view: &JobView, _template: Option<&Value>) -> JobView {
+        view.clone()
+    }
+
+    /// The object with what its template object says, for the functions that read objects: see [`crate::with_template`].
+    fn with_template(&self, object: &Value, _template: &Value) -> Value {
+        object.clone()
+    }
+
+    /// The template object that it names.
+    fn template_of(&self, _object: &Value) -> Option<TemplateRef> {
+        None
+    }
+
+    /// What of a template object decides what pods its jobs have.
+    fn content(&self, _template: &Value) -> Value {
+        Value::Null
+    }
+
+    /// The write that comes before the one that starts it, where its controller takes templates only while it is suspended.
+    fn prepare(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Result<Option<Step>, StartError> {
+        Ok(None)
+    }
+
+    /// The patch that starts it: see [`crate::start`].
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError>;
 
     /// The writes that stop it: see [`crate::stop`].

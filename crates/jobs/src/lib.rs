@@ -6,7 +6,7 @@
 //! This crate must never do input or output, look at a clock, or know a client. No object makes it panic: what cannot
 //! be read is said in [`JobView::invalid`].
 //!
-//! Invariants: a start is one API write; stopping a started job restores its templates exactly; every patch of an
+//! Invariants: a start is one API write, or two where the kind's controller takes no other; stopping a started job restores its templates exactly; every patch of an
 //! object that was seen carries its resource version, so that it never acts on one that was not.
 //!
 //! Source of the contract: docs/reference/07-integrations.md.
@@ -27,11 +27,12 @@ mod replica_specs;
 mod review;
 mod scheduling;
 mod spark;
+mod trainjob;
 pub mod webhook;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
+use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, TemplateKind, TemplateRef};
 
 pub use adapter::{PodGroup, Schema, State, path_of};
 pub use patch::{Patch, Step};
@@ -42,9 +43,56 @@ pub fn observe(kind: JobKind, object: &Value) -> JobView {
     registry::of(kind).observe(object)
 }
 
-/// The one patch that starts a job: what admission adds to the templates, counts, `suspend: false`.
+/// The patch that starts a job: what admission adds to the templates, counts, `suspend: false`. See [`prepare`] for the kinds that need two.
 pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     registry::of(view.job.kind).start(view, infos)
+}
+
+/// The write that comes before [`start`], for a kind whose controller takes templates only while the job is suspended; pin the start to its
+/// answer with [`Patch::pinned`]. After a crash in between, observe again: what was written is not written again.
+pub fn prepare(view: &JobView, infos: &[PodSetInfo]) -> Result<Option<Step>, StartError> {
+    registry::of(view.job.kind).prepare(view, infos)
+}
+
+/// The job with what its template object says, for a kind whose jobs name one; without the object, with what is missing. A template that is too
+/// long to be kept is none that can be used.
+pub fn filled(view: &JobView, template: Option<&Template>) -> JobView {
+    if view.template.is_none() {
+        return view.clone();
+    }
+    let adapter = registry::of(view.job.kind);
+    let Some(template) = template else { return adapter.filled(view, None) };
+    let content = template.content.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if let Some(content) = content {
+        return adapter.filled(view, Some(&content));
+    }
+    let mut view = adapter.filled(view, None);
+    view.invalid = Some(format!("{} is longer than {} bytes", template.object, Template::LONGEST));
+    view
+}
+
+/// An object with what its template object says, as the functions of this crate that read objects take it.
+pub fn with_template(kind: JobKind, object: &Value, template: &Value) -> Value {
+    registry::of(kind).with_template(object, template)
+}
+
+/// The template object that an object names.
+pub fn template_of(kind: JobKind, object: &Value) -> Option<TemplateRef> {
+    registry::of(kind).template_of(object)
+}
+
+/// A template object, as far as jobs are made of it.
+pub fn template(kind: TemplateKind, object: &Value) -> Template {
+    let metadata = &object["metadata"];
+    let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+    let namespace = if kind.namespaced() { text("namespace") } else { "" };
+    let user = JobKind::ALL.into_iter().find(|job| job.templates().contains(&kind));
+    let content = user.map(|user| registry::of(user).content(object).to_string());
+    Template {
+        object: TemplateRef { kind, namespace: namespace.into(), name: text("name").into() },
+        resource_version: text("resourceVersion").to_owned(),
+        content: content.filter(|content| content.len() <= Template::LONGEST).map(Into::into),
+    }
 }
 
 /// The writes that stop a job and restore its templates, in order.

@@ -71,6 +71,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         pod_sets: Vec::new(),
         skipped: false,
         part_names: Vec::new(),
+        template: None,
         on_hold: None,
         invalid: None,
     }
@@ -103,7 +104,7 @@ pub(crate) fn pod_set(
     let mut typed = PodTemplateSpec::deserialize(template).map_err(|error| format!("{path}: {error}"))?;
     let Some(spec) = typed.spec.as_mut() else { return Err(format!("{path}.spec: required")) };
     names::dedupe_env(spec);
-    let containers_hash = names::containers_hash(spec);
+    let (containers_hash, requests_hash) = (names::containers_hash(spec), names::requests_hash(spec));
     let metadata = typed.metadata.take().unwrap_or_default();
     let mut scheduling = PodScheduling {
         labels: metadata.labels.unwrap_or_default(),
@@ -134,6 +135,7 @@ pub(crate) fn pod_set(
         min_count: None,
         template: Some(Arc::new(typed)),
         containers_hash,
+        requests_hash,
         part_hash: None,
         scheduling,
         has_template_metadata: template["metadata"].is_object(),

@@ -12,6 +12,7 @@ use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
 use crate::spark::SparkApplication;
+use crate::trainjob::TrainJob;
 
 /// Every kind's adapter.
 static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
@@ -28,6 +29,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &RAY_JOB,
     &RAY_SERVICE,
     &SparkApplication,
+    &TrainJob,
     &AppWrapper,
 ];
 
@@ -83,6 +85,9 @@ mod tests {
             for field in ["rayClusterSpec", "rayClusterConfig"] {
                 value["spec"][field] = cluster.clone();
             }
+            value["spec"]["runtimeRef"] = json!({"name": "x"});
+            let runtime = json!({"spec": {"template": {"spec": value["spec"]}}});
+            let value = of(kind).with_template(&value, &runtime);
             let now = Timestamp::UNIX_EPOCH;
             let view = |state: State| {
                 let mut value = value.clone();

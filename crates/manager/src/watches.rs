@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, TemplateKind};
 use sluice_api::{slim, v1beta2};
 use sluice_client::error_chain::Chain;
 use sluice_engine::input::{Input, Kind};
@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::intake::Slot;
 use crate::watch::discovery::{Discovery, missing, served};
-use crate::watch::kinds::{self, OlderProvisioningRequest, RawJob};
+use crate::watch::kinds::{self, OlderProvisioningRequest, RawJob, RawTemplate};
 use crate::watch::pods::{self, Pods};
 use crate::watch::pump::{Ended, Feed, Selector, Shared, Watched, pump};
 use crate::watch::versions::{OLDER, Versions};
@@ -71,17 +71,24 @@ pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item
         .chain(kinds::CLUSTER)
         .chain(provisioning)
         .chain([Kind::Pod])
+        .chain(templates(jobs).into_iter().map(Kind::Template))
         .chain(with_parts(jobs).into_iter().map(Kind::Job))
 }
 
 /// These kinds, and those of their parts, which know of the pods.
 fn with_parts(jobs: &[JobKind]) -> BTreeSet<JobKind> {
-    jobs.iter().copied().chain(jobs.iter().flat_map(|kind| kind.parts())).collect()
+    jobs.iter().copied().chain(jobs.iter().flat_map(|kind| kind.descendants())).collect()
+}
+
+/// The kinds of the template objects that they name.
+fn templates(jobs: &[JobKind]) -> BTreeSet<TemplateKind> {
+    jobs.iter().flat_map(|kind| kind.templates()).copied().collect()
 }
 
 /// The label of all parts of that kind, where all their owners give them the same one; else all jobs of it are watched.
 fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
-    let owners = jobs.iter().filter(|kind| kind.parts().any(|kind| kind == part));
+    let known = with_parts(jobs);
+    let owners = known.iter().filter(|kind| kind.parts().any(|kind| kind == part));
     let mut labels = owners.map(|kind| kind.integration().part_label);
     let first = labels.next()??;
     labels.all(|label| label == Some(first)).then_some(first)
@@ -109,6 +116,12 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
         let requests =
             provisioning_requests(Arc::clone(&discovery), client.clone(), versions, shared.clone());
         tasks.push(supervisor.spawn("watch of provisioning requests", requests));
+    }
+    for template in templates(&wanted.jobs) {
+        let (discovery, client) = (Arc::clone(&discovery), client.clone());
+        let watch =
+            when_it_exists::<RawTemplate>(discovery, client, Kind::Template(template), shared.clone());
+        tasks.push(supervisor.spawn(template.plural(), watch));
     }
     for kind in with_parts(&wanted.jobs) {
         let managed = wanted.jobs.contains(&kind);

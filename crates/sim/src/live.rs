@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, TemplateKind};
 use sluice_engine::Kind;
 
 use crate::{Manifest, Observed, Source, queue_of};
@@ -71,7 +71,7 @@ where
         list(kind.collection(kind.version(), namespace), if kind == Kind::Pod { BOUND } else { "" })
     };
     let mut live = Live::default();
-    for kind in SETTINGS {
+    for kind in SETTINGS.into_iter().chain(TemplateKind::ALL.map(Kind::Template)) {
         live.take(kind, list(kind, None).await?);
     }
     let queues = match extent {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_api::conversion::{Version, convert};
 use sluice_api::gates::Gates;
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, TemplateKind};
 use sluice_api::slim;
 use sluice_api::v1beta2::{ClusterQueue, Cohort, ResourceFlavor};
 use sluice_api::validation::{validate_cluster_queue, validate_cohort, validate_resource_flavor};
@@ -34,7 +34,7 @@ const KINDS: [Kind; 15] = [
 
 /// Every kind that the engine sees, in an order in which what is named comes before what names it.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    KINDS.into_iter().chain(JobKind::ALL.map(Kind::Job))
+    KINDS.into_iter().chain(TemplateKind::ALL.map(Kind::Template)).chain(JobKind::ALL.map(Kind::Job))
 }
 
 /// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.
@@ -107,6 +107,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, FieldError> {
         Kind::Pod => Object::Pod(typed(value)?),
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(typed(value)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(typed(value)?),
+        Kind::Template(kind) => Object::Template(Box::new(sluice_jobs::template(kind, value))),
         Kind::Job(job) if job.integration().of_pods => {
             Object::QueuedPod(Box::new(sluice_jobs::pods::Member::observe(value, &Gates::default())))
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
+use sluice_api::job::TemplateRef;
 use sluice_api::slim::{self, WorkloadSpec};
 use sluice_engine::{Kind, Object, ObjectRef};
 
@@ -188,7 +189,38 @@ impl World {
         if new_generation {
             metadata["generation"] = json!(metadata["generation"].as_i64().unwrap_or(0) + 1);
         }
-        self.objects.insert(reference.clone(), value);
+        if let Some(template) = reference.template() {
+            self.objects.insert(reference.clone(), value);
+            self.refill(&template);
+        } else {
+            let value = self.filled(reference, value);
+            self.objects.insert(reference.clone(), value);
+        }
+    }
+
+    /// A job with what its template object says, for the functions that ask what pods it has.
+    fn filled(&self, reference: &ObjectRef, value: Value) -> Value {
+        let Kind::Job(kind) = reference.kind else { return value };
+        let named = sluice_jobs::template_of(kind, &value).map(|template| ObjectRef::of_template(&template));
+        match named.and_then(|template| self.objects.get(&template)) {
+            Some(template) => sluice_jobs::with_template(kind, &value, template),
+            None => value,
+        }
+    }
+
+    /// The jobs of a template that came or changed.
+    fn refill(&mut self, template: &TemplateRef) {
+        let names = |(reference, value): &(&ObjectRef, &Value)| {
+            let Kind::Job(kind) = reference.kind else { return false };
+            kind.templates().contains(&template.kind)
+                && sluice_jobs::template_of(kind, value).as_ref() == Some(template)
+        };
+        let users: Vec<_> =
+            self.objects.iter().filter(names).map(|(user, value)| (user.clone(), value.clone())).collect();
+        for (user, value) in users {
+            let value = self.filled(&user, value);
+            self.objects.insert(user, value);
+        }
     }
 
     /// Changes an object as its user would: by a merge patch.

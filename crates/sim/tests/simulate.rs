@@ -113,6 +113,21 @@ fn a_sparkapplication_makes_way_for_one_that_matters_more_and_runs_again() {
 }
 
 #[test]
+fn a_trainjob_has_the_pods_of_its_runtime_makes_way_and_ends() {
+    let simulation = run("trainjob.yaml");
+    let told = events(simulation.record());
+    let wanted = [
+        "admitted team-a/finetune",
+        "preempted team-a/finetune",
+        "admitted team-a/release",
+        "finished team-a/release",
+        "admitted team-a/finetune",
+        "finished team-a/finetune",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let json = |seed| {
         let (manifests, files) = example("arrivals.yaml");

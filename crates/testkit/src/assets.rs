@@ -27,6 +27,8 @@ const RAY_OPERATOR: &str = "github.com/ray-project/kuberay/ray-operator";
 const APP_WRAPPER: &str = "github.com/project-codeflare/appwrapper";
 /// The Go module with the Spark operator.
 const SPARK_OPERATOR: &str = "github.com/kubeflow/spark-operator/v2";
+/// The Go module with the trainer, which looks after TrainJobs.
+const TRAINER: &str = "github.com/kubeflow/trainer/v2";
 
 /// One program of the test bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +57,8 @@ pub enum Tool {
     AppWrapperController,
     /// The Spark operator, and a stand-in for spark-submit.
     SparkOperator,
+    /// The trainer's controllers.
+    TrainerControllers,
 }
 
 /// Where a program comes from.
@@ -81,7 +85,7 @@ struct Companion {
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 12] = [
+    pub const ALL: [Tool; 13] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -94,6 +98,7 @@ impl Tool {
         Tool::KubeRayOperator,
         Tool::AppWrapperController,
         Tool::SparkOperator,
+        Tool::TrainerControllers,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -111,6 +116,7 @@ impl Tool {
             Tool::KubeRayOperator => "kuberay-operator",
             Tool::AppWrapperController => "appwrapper-controller",
             Tool::SparkOperator => "spark-operator",
+            Tool::TrainerControllers => "trainer-controllers",
         }
     }
 
@@ -139,6 +145,10 @@ impl Tool {
                     ..of("spark", SPARK_OPERATOR, package)
                 }
             }
+            Tool::TrainerControllers => {
+                let package = "sluice.test/control-plane/trainer";
+                Source { own: &["main.go"], ..of("trainer", TRAINER, package) }
+            }
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
     }
@@ -153,6 +163,9 @@ impl Tool {
         }
         const fn spark(source: &'static str, name: &'static str) -> Companion {
             Companion { module: SPARK_OPERATOR, source, name }
+        }
+        const fn trainer(source: &'static str, name: &'static str) -> Companion {
+            Companion { module: TRAINER, source, name }
         }
         match self {
             Tool::JobSetController => &[Companion {
@@ -208,6 +221,24 @@ impl Tool {
                     ]
                 }
             }
+            Tool::TrainerControllers => {
+                const {
+                    &[
+                        trainer(
+                            "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+                            "clusterruntimes-crd.yaml",
+                        ),
+                        trainer(
+                            "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+                            "runtimes-crd.yaml",
+                        ),
+                        trainer(
+                            "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+                            "trainjobs-crd.yaml",
+                        ),
+                    ]
+                }
+            }
             _ => &[],
         }
     }
@@ -219,7 +250,8 @@ impl Tool {
             | Tool::KubeflowControllers
             | Tool::KubeRayOperator
             | Tool::AppWrapperController
-            | Tool::SparkOperator => String::new(),
+            | Tool::SparkOperator
+            | Tool::TrainerControllers => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),

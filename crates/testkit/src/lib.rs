@@ -47,6 +47,7 @@ pub mod ray;
 mod setup;
 mod shared;
 pub mod spark;
+pub mod trainer;
 pub mod wait;
 pub mod workloads;
 

@@ -29,6 +29,7 @@ pub async fn bed() -> &'static Bed {
             Tool::KubeRayOperator,
             Tool::AppWrapperController,
             Tool::SparkOperator,
+            Tool::TrainerControllers,
         ] {
             controllers::install_crds(&client, tool).await.unwrap();
         }

@@ -26,3 +26,4 @@ mod simulate;
 mod spark;
 mod status;
 mod terminating;
+mod trainjob;

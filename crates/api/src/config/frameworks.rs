@@ -20,11 +20,10 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 4] = [
+pub const NOT_BUILT: [NotBuilt; 3] = [
     NotBuilt::new("deployment", "apps", "deployments"),
     NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
     NotBuilt::new("statefulset", "apps", "statefulsets"),
-    NotBuilt::new("trainer.kubeflow.org/trainjob", "trainer.kubeflow.org", "trainjobs"),
 ];
 
 /// What each release added to the list that Kueue's chart and manifests come with: an installation that takes such a list over unchanged has

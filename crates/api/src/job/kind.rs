@@ -4,6 +4,8 @@ mod order;
 
 use crate::gates::Gate;
 
+use super::template::TemplateKind;
+
 /// The jobs of one kind that the controller of another makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
@@ -22,6 +24,8 @@ pub enum PartNames {
     PodSet,
     /// As the job itself: it plays the pod set of this name.
     Job(&'static str),
+    /// As the job itself: it plays all pod sets of the job, by their names.
+    Same,
     /// What its controller thinks of, and writes into the job's status before it makes it: it plays several pod sets of the job.
     Generated,
 }
@@ -54,6 +58,8 @@ pub struct Integration {
     pub of_pods: bool,
     /// The feature gate without which its framework cannot be listed.
     pub gate: Option<Gate>,
+    /// The kinds of the template objects that its jobs name, and that say what pods they have.
+    pub templates: &'static [TemplateKind],
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
@@ -100,6 +106,7 @@ const PLAIN: Integration = Integration {
     reporter: "",
     built_into_kubernetes: false,
     of_pods: false,
+    templates: &[],
     parts: &[],
     gate: None,
     wraps_objects: false,
@@ -339,6 +346,26 @@ static APP_WRAPPER: Integration = Integration {
     ..PLAIN
 };
 
+/// trainer.kubeflow.org/v1alpha1 TrainJob. Its controller makes a JobSet of it and of the runtime that it names.
+static TRAIN_JOB: Integration = Integration {
+    framework: "trainer.kubeflow.org/trainjob",
+    group: "trainer.kubeflow.org",
+    version: "v1alpha1",
+    api_version: "trainer.kubeflow.org/v1alpha1",
+    kind: "TrainJob",
+    plural: "trainjobs",
+    controller: "trainjob",
+    about: "trainer.kubeflow.org/v1alpha1 TrainJobs",
+    reporter: "trainer.kubeflow.org/trainjob-kueue-controller",
+    templates: &[TemplateKind::CLUSTER_TRAINING_RUNTIME, TemplateKind::TRAINING_RUNTIME],
+    parts: &[Parts { framework: "jobset.x-k8s.io/jobset", names: PartNames::Same }],
+    pod_label: Some(crate::labels::JOBSET_NAME),
+    managed_by: Some("trainer.kubeflow.org/trainjob-controller"),
+    succeeded: "Complete",
+    failed: "Failed",
+    ..PLAIN
+};
+
 /// A job kind. Ordered by the names of the frameworks.
 #[derive(Clone, Copy)]
 pub struct JobKind(&'static Integration);
@@ -374,12 +401,14 @@ impl JobKind {
 
     /// `sparkoperator.k8s.io/v1beta2` SparkApplication.
     pub const SPARK_APPLICATION: Self = Self(&SPARK_APPLICATION);
+    /// `trainer.kubeflow.org/v1alpha1` TrainJob.
+    pub const TRAIN_JOB: Self = Self(&TRAIN_JOB);
 
     /// `workload.codeflare.dev/v1beta2` AppWrapper.
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::JOB,
         Self::JOB_SET,
         Self::JAX_JOB,
@@ -393,6 +422,7 @@ impl JobKind {
         Self::RAY_JOB,
         Self::RAY_SERVICE,
         Self::SPARK_APPLICATION,
+        Self::TRAIN_JOB,
         Self::APP_WRAPPER,
     ];
 
@@ -436,6 +466,23 @@ impl JobKind {
         self.0.parts.iter().filter_map(|parts| Self::named(parts.framework))
     }
 
+    /// The kinds of the jobs below its jobs, at any depth.
+    pub fn descendants(self) -> Vec<Self> {
+        let mut found: Vec<Self> = self.parts().collect();
+        let mut at = 0;
+        while let Some(kind) = found.get(at) {
+            let more: Vec<_> = kind.parts().filter(|part| !found.contains(part)).collect();
+            found.extend(more);
+            at += 1;
+        }
+        found
+    }
+
+    /// The kinds of the template objects that its jobs name.
+    pub const fn templates(self) -> &'static [TemplateKind] {
+        self.0.templates
+    }
+
     /// What its controller makes of this kind.
     pub fn parts_of(self, kind: Self) -> Option<&'static Parts> {
         self.0.parts.iter().find(|parts| parts.framework == kind.framework())
@@ -449,6 +496,11 @@ impl JobKind {
     /// Whether its controller writes the names of any jobs that it makes into the job's status.
     pub fn names_parts(self) -> bool {
         self.0.parts.iter().any(|parts| matches!(parts.names, PartNames::Generated))
+    }
+
+    /// Whether a job of this kind that its controller makes plays all pod sets of the job.
+    pub fn is_played_by(self, kind: Self) -> bool {
+        self.parts_of(kind).is_some_and(|parts| matches!(parts.names, PartNames::Same))
     }
 
     /// Whether its controller makes jobs.

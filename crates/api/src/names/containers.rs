@@ -27,6 +27,27 @@ pub fn containers_hash(spec: &PodSpec) -> u64 {
     u64::from_be_bytes(*head)
 }
 
+/// A stable hash of what a pod asks for, whatever it does with it: the resources of its containers, its overhead, its own resources.
+pub fn requests_hash(spec: &PodSpec) -> u64 {
+    let bare = |container: &Container| Container {
+        resources: container.resources.clone(),
+        restart_policy: container.restart_policy.clone(),
+        ..Container::default()
+    };
+    let pod = serde_json::json!({"overhead": spec.overhead, "limits": spec.resources.as_ref().and_then(|own| own.limits.clone()),
+        "requests": spec.resources.as_ref().and_then(|own| own.requests.clone()), "runtimeClassName": spec.runtime_class_name});
+    let mut hash = Sha256::new();
+    let lists = [spec.init_containers.as_deref().unwrap_or_default(), &spec.containers];
+    for list in lists {
+        hash.update([0x1e]);
+        list.iter().for_each(|container| feed_container(&mut hash, &bare(container)));
+    }
+    feed(&mut hash, "", &pod, false);
+    let digest: [u8; 32] = hash.finalize().into();
+    let (head, _) = digest.split_first_chunk().expect("a SHA-256 has 32 bytes");
+    u64::from_be_bytes(*head)
+}
+
 /// Removes environment variables that occur twice in a container: the last value wins, in the place of the first.
 ///
 /// The API server refuses duplicate keys of a list map, so that a Workload could otherwise not be written
@@ -73,7 +94,7 @@ fn feed(hash: &mut Sha256, key: &str, value: &Value, quantity: bool) {
             let mut entries: Vec<_> = map.iter().filter(|(key, value)| !means_absent(key, value)).collect();
             entries.sort_unstable_by_key(|(key, _)| *key);
             hash.update(b"{");
-            let quantities = matches!(key, "limits" | "requests");
+            let quantities = matches!(key, "limits" | "requests" | "overhead");
             for (key, value) in entries {
                 feed_text(hash, key);
                 feed(hash, key, value, quantities || key == "divisor");
@@ -127,6 +148,19 @@ mod tests {
 
     fn hash(containers: &Value) -> u64 {
         containers_hash(&serde_json::from_value(json!({ "containers": containers })).unwrap())
+    }
+
+    #[test]
+    fn what_a_pod_asks_for_is_the_same_whatever_it_does_with_it() {
+        let hash = |container: serde_json::Value, overhead: &str| {
+            let spec = json!({"containers": [container], "overhead": {"cpu": overhead}});
+            requests_hash(&serde_json::from_value(spec).unwrap())
+        };
+        let of = |cpu: &str| json!({"name": "c", "image": "a", "resources": {"requests": {"cpu": cpu}}});
+        let same = json!({"name": "d", "image": "b", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1000m"}}});
+        assert_eq!(hash(of("1"), "100m"), hash(same, "0.1"));
+        assert_ne!(hash(of("1"), "100m"), hash(of("2"), "100m"));
+        assert_ne!(hash(of("1"), "100m"), hash(of("1"), "200m"));
     }
 
     #[test]

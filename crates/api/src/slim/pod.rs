@@ -85,6 +85,8 @@ pub struct PodTemplate {
     pub has_resource_claims: bool,
     /// What 6.20 compares besides counts and tolerations: [`crate::names::containers_hash`].
     pub containers_hash: u64,
+    /// What a pod asks for: [`crate::names::requests_hash`].
+    pub requests_hash: u64,
     /// Equal for equal templates ([`crate::names::template_hash`]).
     pub template_hash: u64,
     /// Equal for templates that are equal to a scheduler ([`crate::names::scheduling_hash`]).
@@ -100,6 +102,7 @@ impl From<PodTemplateSpec> for PodTemplate {
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
             containers_hash: crate::names::containers_hash(&spec),
+            requests_hash: crate::names::requests_hash(&spec),
             template_hash,
             scheduling_hash: crate::names::scheduling_hash(&spec),
             ..Self::from(spec)
@@ -135,6 +138,7 @@ impl From<PodSpec> for PodTemplate {
             priority_class_name: spec.priority_class_name.filter(|n| !n.is_empty()),
             has_resource_claims: spec.resource_claims.is_some_and(|c| !c.is_empty()),
             containers_hash: 0,
+            requests_hash: 0,
             template_hash: 0,
             scheduling_hash: 0,
         }

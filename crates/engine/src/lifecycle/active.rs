@@ -97,8 +97,8 @@ impl Engine {
     /// Marks a job, and the one that controls it.
     fn mark_family(&mut self, uid: &Name) {
         let Some(key) = self.world.job_by_uid.get(uid) else { return };
-        let above = self.world.jobs.get(key).and_then(|entry| self.parent(&entry.view));
-        self.dirty.jobs.extend(above.cloned());
+        let above = self.world.jobs.get(key).map(|entry| self.above(&entry.view)).unwrap_or_default();
+        self.dirty.jobs.extend(above);
         self.dirty.jobs.insert(key.clone());
     }
 
@@ -113,8 +113,7 @@ impl Engine {
         if known.map(matters) == next.map(matters) {
             return;
         }
-        let parents: Vec<_> =
-            known.into_iter().chain(next).filter_map(|view| self.parent(view)).cloned().collect();
+        let parents: Vec<_> = known.into_iter().chain(next).flat_map(|view| self.above(view)).collect();
         self.dirty.jobs.extend(parents);
     }
 
@@ -123,10 +122,18 @@ impl Engine {
         self.world.job_by_uid.get(view.controller.as_ref()?.uid.as_str())
     }
 
+    /// The job that controls a job; and the one above that, if that plays its pod sets.
+    pub(crate) fn above(&self, view: &JobView) -> Vec<JobKey> {
+        let Some(parent) = self.parent(view) else { return Vec::new() };
+        let next = self.world.jobs.get(parent).and_then(|entry| self.parent(&entry.view));
+        let next = next.filter(|next| next.kind.is_played_by(parent.kind));
+        std::iter::once(parent).chain(next).cloned().collect()
+    }
+
     /// Whether a job is part of one of a kind that is managed: then it is known, although its own kind is not.
     pub(crate) fn is_child(&self, view: &JobView) -> bool {
         let owner = view.controller.as_ref();
         let kind = owner.and_then(|owner| JobKind::from_owner(&owner.api_version, &owner.kind));
-        kind.is_some_and(|kind| self.config.frameworks.contains(&kind))
+        kind.is_some_and(|kind| self.config.knows(kind))
     }
 }

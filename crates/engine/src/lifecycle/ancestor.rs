@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// The pod sets of the job `above` that a job which it controls plays.
-    pub(super) fn made<'a>(&self, above: &'a JobView, part: &JobView) -> Option<&'a [JobPodSet]> {
+    pub(crate) fn made<'a>(&self, above: &'a JobView, part: &JobView) -> Option<&'a [JobPodSet]> {
         let named = || self.world.jobs.get(&JobKey::of(&part.job)).is_some_and(|entry| entry.named);
         above.made(part).or_else(|| named().then_some(&above.pod_sets[..]))
     }
@@ -124,7 +124,7 @@ impl Engine {
         for _ in 0..MAX_NESTING {
             let Some(owner) = controller else { return none(found) };
             let kind = JobKind::from_owner(&owner.api_version, &owner.kind);
-            let Some(kind) = kind.filter(|kind| self.config.frameworks.contains(kind)) else {
+            let Some(kind) = kind.filter(|kind| self.config.knows(*kind)) else {
                 return none(found);
             };
             let namespace = Arc::clone(&view.job.namespace);
@@ -156,7 +156,8 @@ impl Engine {
         let cleans_up =
             parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
         // One with more pods than the job above has quota for is none that its controller made.
-        let admitted = admitted && !parent.is_some_and(|parent| parent.view.is_exceeded_by(view));
+        let exceeds = |parent: &JobView| parent.is_exceeded_by(view) || self.exceeds_admitted(parent, view);
+        let admitted = admitted && !parent.is_some_and(|parent| exceeds(&parent.view));
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
             for workload in self.world.owned(&view.job.uid) {

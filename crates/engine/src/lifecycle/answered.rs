@@ -133,11 +133,18 @@ impl Engine {
         None
     }
 
-    /// The jobs that a job controls. One elsewhere only claims to be one.
-    pub(super) fn children<'a>(&'a self, key: &'a JobKey, uid: &str) -> impl Iterator<Item = &'a JobEntry> {
-        let children = self.world.children.get(uid).into_iter().flatten();
-        children
-            .filter(|child| child.namespace == key.namespace)
-            .filter_map(|child| self.world.jobs.get(child))
+    /// The jobs that a job controls, and those below one that plays its pod sets. One elsewhere only claims to be one.
+    pub(crate) fn children<'a>(&'a self, key: &'a JobKey, uid: &str) -> impl Iterator<Item = &'a JobEntry> {
+        let of = move |uid: &str| {
+            let children = self.world.children.get(uid).into_iter().flatten();
+            children
+                .filter(|child| child.namespace == key.namespace)
+                .filter_map(|child| self.world.jobs.get(child))
+        };
+        of(uid).flat_map(move |entry| {
+            let played = key.kind.is_played_by(entry.view.job.kind);
+            let below = played.then(|| of(&entry.view.job.uid)).into_iter().flatten();
+            std::iter::once(entry).chain(below)
+        })
     }
 }

@@ -15,9 +15,13 @@ use std::sync::Arc;
 
 use sluice_api::job::{JobPodSet, JobView, PodSetInfo};
 
+use super::workload::later;
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::world::JobKey;
+
+/// For so many seconds after a stop it is waited for the controller of a part that has not seen it.
+const CATCH_UP_SECONDS: i64 = 10;
 
 impl Engine {
     /// Deletes the suspended jobs of a job that is to start with these infos that carry more than that; says whether the start must wait.
@@ -33,6 +37,10 @@ impl Engine {
                 waits = true;
                 continue;
             }
+            if view.job.kind.is_played_by(made.job.kind) {
+                waits |= self.sweep_below(key, &child, view, infos);
+                continue;
+            }
             // What plays several pod sets is made anew for each start.
             let [set] = sets else { continue };
             let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
@@ -40,27 +48,76 @@ impl Engine {
                 waits |= self.bring_up_to_date(&child, key, set, info);
                 continue;
             }
-            // One without a change is as its controller made it: deleting it would bring back the same.
-            if made.generation <= 1 || !made.has_more_than(set, info) {
+            waits |= self.sweep(key, &child, set, info);
+        }
+        waits
+    }
+
+    /// Deletes a job that was made of a pod set, if it is of a former admission and carries more than that; says whether the start of the job
+    /// `key` must wait for it.
+    fn sweep(&mut self, key: &JobKey, child: &JobKey, set: &JobPodSet, info: &PodSetInfo) -> bool {
+        let Some(entry) = self.world.jobs.get(child) else { return false };
+        let made = &entry.view;
+        // One without a change is as its controller made it: deleting it would bring back the same.
+        if made.generation <= 1 || !made.has_more_than(set, info) {
+            return false;
+        }
+        if !made.suspended {
+            // Its controller suspends it, or it is stopped by us.
+            return true;
+        }
+        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return true;
+        }
+        let uid = Arc::clone(&made.job.uid);
+        let then = vec![self.log(
+            Level::Info,
+            "job of a former admission deleted",
+            &[("job", &child.object()), ("owner", &key.object())],
+        )];
+        let write = Write::Delete { uid: Some(uid), grace_period_seconds: None };
+        self.write_job(child, Purpose::DeleteChild, write, then);
+        true
+    }
+
+    /// The same for the jobs below a part that plays all pod sets of the job `key`. What they are made of is what that job says: the part may still
+    /// say what a former admission added, until its own controller has seen the stop.
+    fn sweep_below(&mut self, key: &JobKey, part: &JobKey, view: &JobView, infos: &[PodSetInfo]) -> bool {
+        let Some(entry) = self.world.jobs.get(part) else { return false };
+        let played = Arc::clone(&entry.view);
+        let of = |name: &str| {
+            let set = view.pod_sets.iter().find(|set| set.name == name)?;
+            Some((set, infos.iter().find(|info| info.name == name)?))
+        };
+        let is_stale = |own: &JobPodSet| {
+            of(&own.name).is_some_and(|(set, info)| {
+                let (base, adds) = (&set.scheduling.node_selector, &info.scheduling.node_selector);
+                own.scheduling
+                    .node_selector
+                    .keys()
+                    .any(|key| !(base.contains_key(key) || adds.contains_key(key)))
+            })
+        };
+        let since = entry.seen.suspended_from.filter(|_| played.pod_sets.iter().any(is_stale));
+        if let Some(until) =
+            since.map(|since| later(since, CATCH_UP_SECONDS)).filter(|until| *until > self.now)
+        {
+            self.wake_at(later(self.now, 1).min(until), Alarm::Job(key.clone()));
+            return true;
+        }
+        let children = self.world.children.get(&played.job.uid).into_iter().flatten();
+        let children: Vec<_> = children.filter(|child| child.namespace == key.namespace).cloned().collect();
+        let mut waits = false;
+        for child in children {
+            let Some(entry) = self.world.jobs.get(&child) else { continue };
+            let Some([own]) = self.made(&played, &entry.view) else { continue };
+            let Some((set, info)) = of(&own.name).filter(|_| entry.view.finished.is_none()) else { continue };
+            if entry.view.deleting || entry.open.is_some() {
+                waits = true;
                 continue;
             }
-            waits = true;
-            if !made.suspended {
-                // Its controller suspends it, or it is stopped by us.
-                continue;
-            }
-            if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
-                self.wake_at(until, Alarm::Job(key.clone()));
-                continue;
-            }
-            let uid = Arc::clone(&made.job.uid);
-            let then = vec![self.log(
-                Level::Info,
-                "job of a former admission deleted",
-                &[("job", &child.object()), ("owner", &key.object())],
-            )];
-            let write = Write::Delete { uid: Some(uid), grace_period_seconds: None };
-            self.write_job(&child, Purpose::DeleteChild, write, then);
+            waits |= self.sweep(key, &child, set, info);
         }
         waits
     }

@@ -35,6 +35,7 @@ impl Engine {
             return;
         }
         self.refresh_pod_job(key);
+        self.hold_to_workload(key);
         let Some(entry) = self.world.jobs.get(key) else { return };
         let waits = entry.retry.until.filter(|until| *until > self.now);
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
@@ -58,7 +59,7 @@ impl Engine {
             Standing::Part { .. } | Standing::Unmanaged => false,
         };
         // A managed job that is not admitted does not run: this stands before everything that may be wrong with it.
-        if managed && self.runs_unadmitted(&view) {
+        if managed && (self.runs_unadmitted(&view) || self.runs_other_pods(key, &view)) {
             return self.halt(key, &view);
         }
         if managed {
@@ -99,7 +100,12 @@ impl Engine {
             return self.report_unmanaged_namespace(key, &view);
         }
         if let Some(trouble) = &view.invalid {
-            return self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
+            self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
+            if view.template.is_some() {
+                // It had pods as long as its template was there.
+                self.remove_former_workloads(key, &view);
+            }
+            return;
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),

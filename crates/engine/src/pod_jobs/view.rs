@@ -22,6 +22,7 @@ fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
         min_count: set.min_count,
         template: None,
         containers_hash: set.template.containers_hash,
+        requests_hash: set.template.requests_hash,
         scheduling: group.pod_set(&set.name).map(|pod_set| pod_set.scheduling.clone()).unwrap_or_default(),
         has_template_metadata: true,
         unwritten: None,

@@ -140,6 +140,7 @@ impl Bed {
             name: "slice".to_owned(),
             count: slices * pods,
             containers_hash: sluice_api::names::containers_hash(template.spec.as_ref().unwrap()),
+            requests_hash: sluice_api::names::requests_hash(template.spec.as_ref().unwrap()),
             part_hash: None,
             template: Some(Arc::new(template)),
             exclusive_topology: Some(ExclusiveTopology { key: POOL.to_owned(), replicas: slices }),

@@ -34,6 +34,7 @@ mod retention;
 mod series;
 mod shares;
 mod sources;
+mod templates;
 mod told;
 mod unadmitted;
 mod waiting;

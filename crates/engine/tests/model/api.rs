@@ -98,6 +98,7 @@ impl Api {
                 Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(Box::new(decode(value))),
                 Kind::ProvisioningRequest => Object::ProvisioningRequest(Box::new(decode(value))),
                 Kind::PodTemplate => return None,
+                Kind::Template(kind) => Object::Template(Box::new(sluice_jobs::template(kind, value))),
                 Kind::Job(kind) if kind.integration().of_pods => {
                     Object::QueuedPod(Box::new(Member::observe(value, &Gates::default())))
                 }

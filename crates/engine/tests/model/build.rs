@@ -35,6 +35,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
         count,
         min_count: None,
         containers_hash: sluice_api::names::containers_hash(template.spec.as_ref().unwrap()),
+        requests_hash: sluice_api::names::requests_hash(template.spec.as_ref().unwrap()),
         part_hash: None,
         template: Some(Arc::new(template)),
         scheduling: PodScheduling::default(),
@@ -92,6 +93,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         pod_sets: vec![pod_set("main", count, cpu)],
         skipped: false,
         part_names: Vec::new(),
+        template: None,
         on_hold: None,
         invalid: None,
     }

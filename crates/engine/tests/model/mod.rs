@@ -23,7 +23,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 21] = [
+pub const KINDS: [Kind; 23] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -40,9 +40,11 @@ pub const KINDS: [Kind; 21] = [
     Kind::RuntimeClass,
     Kind::ProvisioningRequestConfig,
     Kind::ProvisioningRequest,
+    Kind::Template(sluice_api::job::TemplateKind::TRAINING_RUNTIME),
     Kind::Job(sluice_api::job::JobKind::JOB),
     Kind::Job(sluice_api::job::JobKind::JOB_SET),
     Kind::Job(sluice_api::job::JobKind::MPI_JOB),
+    Kind::Job(sluice_api::job::JobKind::TRAIN_JOB),
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
     Kind::Job(sluice_api::job::JobKind::POD),
 ];

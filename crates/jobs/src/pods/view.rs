@@ -103,6 +103,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         pod_sets: Vec::new(),
         skipped: false,
         part_names: Vec::new(),
+        template: None,
         on_hold: None,
         invalid: None,
     }

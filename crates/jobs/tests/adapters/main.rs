@@ -16,4 +16,5 @@ mod spark;
 mod spark_rules;
 mod start_stop;
 mod support;
+mod trainjob;
 mod webhook;

@@ -87,6 +87,18 @@ impl Watched for RawJob {
     }
 }
 
+/// A template object as JSON: the adapter of its jobs reads it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct RawTemplate(Value);
+
+impl Watched for RawTemplate {
+    fn decode(self, kind: Kind) -> Object {
+        let Kind::Template(kind) = kind else { unreachable!("templates are watched as templates") };
+        Object::Template(Box::new(sluice_jobs::template(kind, &self.0)))
+    }
+}
+
 /// What the engine receives of an object of a job kind. With the gate `WorkloadIdentifierAnnotations` off the engine looks away from annotations
 /// itself.
 pub fn job(kind: JobKind, value: &Value) -> Object {

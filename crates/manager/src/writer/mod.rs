@@ -249,7 +249,7 @@ async fn carry_out(
         },
         Ok(Plan::Template(source)) => template::create(server, object, &source).await.map(|()| None),
         Ok(Plan::Pod(calls)) => on_pod(server, object.kind, &calls, &mut answered).await,
-        Ok(Plan::Steps(kind, steps)) => stop(server, object, kind, steps, &mut answered).await,
+        Ok(Plan::Steps(kind, steps)) => in_steps(server, object, kind, steps, &mut answered).await,
     };
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
@@ -291,8 +291,8 @@ async fn on_pod(server: &Server, kind: Kind, calls: &[Call], answered: &mut Answ
     last
 }
 
-/// Sends the steps of stopping a job, each pinned to the answer of the one before.
-async fn stop(
+/// Sends the steps of starting or stopping a job, each pinned to the answer of the one before.
+async fn in_steps(
     server: &Server,
     object: &ObjectRef,
     kind: JobKind,

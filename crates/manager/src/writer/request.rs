@@ -8,7 +8,7 @@ use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
 use sluice_engine::effect::{PodStep, Write};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
-use sluice_jobs::{Patch, Step};
+use sluice_jobs::{Patch, StartError, Step};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::watch::kinds::job;
@@ -18,7 +18,7 @@ use crate::watch::kinds::job;
 pub enum Plan {
     /// One request.
     One(Call),
-    /// The steps of stopping a job: each after the first is pinned to the answer of the one before.
+    /// The steps of starting or stopping a job: each after the first is pinned to the answer of the one before.
     Steps(JobKind, Vec<Step>),
     /// Requests on a pod, which may be gone after each of them.
     Pod(Vec<Call>),
@@ -69,9 +69,14 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             one(Method::DELETE, None, String::new(), Content::Json, &options)
         }
         Write::StartJob { view, infos } => {
-            let patch = sluice_jobs::start(view, infos)
-                .map_err(|error| WriteError::Unstartable(Chain(&error).to_string()))?;
-            Ok(Plan::One(step_call(object, &Step { subresource: None, patch })))
+            let unstartable = |error: StartError| WriteError::Unstartable(Chain(&error).to_string());
+            let first = sluice_jobs::prepare(view, infos).map_err(unstartable)?;
+            let last =
+                Step { subresource: None, patch: sluice_jobs::start(view, infos).map_err(unstartable)? };
+            Ok(match first {
+                None => Plan::One(step_call(object, &last)),
+                Some(first) => Plan::Steps(view.job.kind, vec![first, last]),
+            })
         }
         Write::StopJob { view, infos } => Ok(Plan::Steps(view.job.kind, sluice_jobs::stop(view, infos))),
         Write::SuspendJob { view } => Ok(Plan::One(step_call(object, &sluice_jobs::suspend(view)))),
@@ -155,6 +160,9 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(decode(body)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(decode(body)?),
         Kind::PodTemplate => return Ok(None),
+        Kind::Template(kind) => {
+            Object::Template(Box::new(sluice_jobs::template(kind, &decode::<Value>(body)?)))
+        }
         Kind::Job(kind) => job(kind, &decode::<Value>(body)?),
     };
     Ok(Some(object))

@@ -60,9 +60,11 @@ impl World {
                 return Ok(None);
             }
             Write::StartJob { view, infos } => {
-                let patch = sluice_jobs::start(view, infos);
-                let patch = patch.map_err(|error| WriteError::Unstartable(error.to_string()))?;
-                self.steps(reference, &view.resource_version, &[Step { subresource: None, patch }])?;
+                let unstartable = |error: sluice_jobs::StartError| WriteError::Unstartable(error.to_string());
+                let first = sluice_jobs::prepare(view, infos).map_err(unstartable)?;
+                let patch = sluice_jobs::start(view, infos).map_err(unstartable)?;
+                let steps: Vec<_> = first.into_iter().chain([Step { subresource: None, patch }]).collect();
+                self.steps(reference, &view.resource_version, &steps)?;
             }
             Write::StopJob { view, infos } => {
                 self.steps(reference, &view.resource_version, &sluice_jobs::stop(view, infos))?;

@@ -1,0 +1,85 @@
+//! Merging a patch into a Job's template as Kubernetes' strategic merge does it, for the fields that a patch of a runtime may have.
+
+use serde_json::Value;
+
+/// Deepest nesting that is merged; what is deeper is replaced.
+const DEEPEST: usize = 32;
+
+/// By which key the items of a list are told apart; any other list is replaced.
+fn key_of(field: &str) -> Option<&'static str> {
+    match field {
+        "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" | "schedulingGates" => {
+            Some("name")
+        }
+        "volumeMounts" => Some("mountPath"),
+        _ => None,
+    }
+}
+
+/// Merges a patch in.
+pub(super) fn merge(target: &mut Value, patch: &Value) {
+    merge_field("", target, patch, 0);
+}
+
+fn merge_field(field: &str, target: &mut Value, patch: &Value, depth: usize) {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) if depth < DEEPEST => {
+            for (key, value) in patch {
+                if value.is_null() {
+                    target.remove(key);
+                } else {
+                    merge_field(key, target.entry(key.clone()).or_insert(Value::Null), value, depth + 1);
+                }
+            }
+        }
+        (Value::Array(target), Value::Array(patch)) if key_of(field).is_some() && depth < DEEPEST => {
+            let Some(key) = key_of(field) else { return };
+            for item in patch {
+                match target.iter_mut().find(|known| !item[key].is_null() && known[key] == item[key]) {
+                    Some(known) => merge_field("", known, item, depth + 1),
+                    None => target.push(item.clone()),
+                }
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn maps_and_keyed_lists_are_merged_and_other_lists_replaced() {
+        let mut target = json!({"spec": {
+            "nodeSelector": {"a": "1", "b": "2"},
+            "tolerations": [{"key": "old"}],
+            "containers": [{"name": "node", "image": "i", "env": [{"name": "A", "value": "1"}]}],
+            "schedulingGates": [{"name": "g"}],
+        }});
+        let patch = json!({"spec": {
+            "nodeSelector": {"b": "3"},
+            "tolerations": [{"key": "new"}],
+            "containers": [{"name": "node", "env": [{"name": "A", "value": "2"}, {"name": "B"}]}],
+            "schedulingGates": [{"name": "h"}],
+        }});
+        merge(&mut target, &patch);
+        let merged = json!({"spec": {
+            "nodeSelector": {"a": "1", "b": "3"},
+            "tolerations": [{"key": "new"}],
+            "containers": [{"name": "node", "image": "i", "env": [{"name": "A", "value": "2"}, {"name": "B"}]}],
+            "schedulingGates": [{"name": "g"}, {"name": "h"}],
+        }});
+        assert_eq!(target, merged);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_replaced() {
+        for odd in [json!(null), json!([1]), json!("a"), json!(1)] {
+            let mut target = json!({"spec": odd});
+            merge(&mut target, &json!({"spec": {"containers": [{"name": 1}, {}]}}));
+            assert_eq!(target["spec"]["containers"].as_array().unwrap().len(), 2);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! TrainJobs: the trainer's real controllers as one process of the plane, with their webhooks, built from a pinned Go module. The JobSets that they
+//! make are the JobSet controller's.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::assets::Tool;
+use crate::certs::WEBHOOK;
+use crate::controllers::Controllers;
+use crate::plane::ControlPlane;
+use crate::ports::free_ports;
+use crate::wait::Progress;
+
+/// The trainer's webhooks.
+const DEFAULTER: &str = "defaulter.trainer.kubeflow.org";
+const VALIDATOR: &str = "validator.trainer.kubeflow.org";
+
+/// Starts the controllers and installs their webhooks, and waits until runtimes can be made.
+pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
+    let folder = plane.folder().join("trainer");
+    fs::create_dir_all(&folder).context("making the trainer's folder")?;
+    for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
+        fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
+            .context("copying the webhooks' certificate")?;
+    }
+    let port = free_ports(1)?[0];
+    let (folder, given) = (folder.display().to_string(), port.to_string());
+    let arguments = ["--cert-dir", &folder, "--webhook-port", &given];
+    let mut controllers = Controllers::start(plane, Tool::TrainerControllers, &arguments).await?;
+    let client = plane.client().await?;
+    install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?).await?;
+    wait_until_they_answer(&mut controllers, &client).await?;
+    Ok(controllers)
+}
+
+/// Tries a runtime without making it, which needs its webhook.
+async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) -> Result<()> {
+    let kind =
+        ApiResource::from_gvk(&GroupVersionKind::gvk("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"));
+    let runtimes: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let pod = json!({"spec": {"containers": [{"name": "node", "image": "example.com/none"}]}});
+    let job = json!({"name": "node", "template": {"spec": {"template": pod}}});
+    let probe = json!({
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "probe"},
+        "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    });
+    let probe: DynamicObject = serde_json::from_value(probe).context("making a runtime to try")?;
+    let answered = controllers.wait_until("the trainer's webhooks", || async {
+        runtimes.create(&params, &probe).await?;
+        Ok(Progress::Done(()))
+    });
+    answered.await
+}
+
+/// The webhooks as the trainer's own manifests have them, at an address on this machine.
+async fn install_webhooks(client: &Client, port: u16, authority: &[u8]) -> Result<()> {
+    let webhook = |action: &str, name: String, kind: &str| {
+        json!({
+            "name": name,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "clientConfig": {
+                "url": format!("https://127.0.0.1:{port}/{action}-trainer-kubeflow-org-v1alpha1-{kind}"),
+                "caBundle": ByteString(authority.to_vec()),
+            },
+            "rules": [{"apiGroups": ["trainer.kubeflow.org"], "apiVersions": ["v1alpha1"],
+                "resources": [format!("{kind}s")], "operations": ["CREATE", "UPDATE"]}],
+        })
+    };
+    let validate = |kind: &str| webhook("validate", format!("validator.{kind}.trainer.kubeflow.org"), kind);
+    let configuration = |kind: &str, name: &str, webhooks: Vec<Value>| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "webhooks": webhooks,
+        })
+    };
+    let default = vec![webhook("mutate", "defaulter.trainjob.trainer.kubeflow.org".to_owned(), "trainjob")];
+    let mutating = configuration("MutatingWebhookConfiguration", DEFAULTER, default);
+    let validators = ["clustertrainingruntime", "trainingruntime", "trainjob"].map(validate).to_vec();
+    let validating = configuration("ValidatingWebhookConfiguration", VALIDATOR, validators);
+    let params = PatchParams::apply("sluice-testkit").force();
+    let all: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    all.patch(DEFAULTER, &params, &Patch::Apply(&mutating))
+        .await
+        .context("installing the trainer's defaulter")?;
+    let all: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    all.patch(VALIDATOR, &params, &Patch::Apply(&validating))
+        .await
+        .context("installing the trainer's validator")?;
+    Ok(())
+}
