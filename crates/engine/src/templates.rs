@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// A job of which nobody knows what pods it has had some as long as its template was there: the Workload of that time goes.
+    /// The pods of a job whose template is gone are not known any more: the Workload that it had goes.
     pub(crate) fn lost_template(&mut self, key: &JobKey, view: &JobView) {
         if view.template.is_some() {
             self.remove_former_workloads(key, view);
