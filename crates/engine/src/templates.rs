@@ -56,6 +56,13 @@ impl Engine {
         }
     }
 
+    /// The pods of a job whose template is gone are not known any more: the Workload that it had goes.
+    pub(crate) fn lost_template(&mut self, key: &JobKey, view: &JobView) {
+        if view.template.is_some() {
+            self.remove_former_workloads(key, view);
+        }
+    }
+
     /// A job that runs, or ended, has the pods of its Workload, whatever its template says by now.
     pub(crate) fn hold_to_workload(&mut self, key: &JobKey) {
         let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };

@@ -101,11 +101,7 @@ impl Engine {
         }
         if let Some(trouble) = &view.invalid {
             self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
-            if view.template.is_some() {
-                // It had pods as long as its template was there.
-                self.remove_former_workloads(key, &view);
-            }
-            return;
+            return self.lost_template(key, &view);
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),
@@ -121,7 +117,7 @@ impl Engine {
 
     /// A job without a queue name is not managed; its former Workloads are removed, so that nothing holds quota for it. Quota that its pods still
     /// use is kept until they are gone.
-    fn remove_former_workloads(&mut self, key: &JobKey, view: &JobView) {
+    pub(crate) fn remove_former_workloads(&mut self, key: &JobKey, view: &JobView) {
         let owned = self.world.owned(&view.job.uid);
         if owned.is_empty() || !view.suspended || view.prebuilt_workload.is_some() || self.is_active(key) {
             return;

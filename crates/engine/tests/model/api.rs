@@ -61,7 +61,6 @@ impl Api {
     pub fn revision(&self) -> u64 {
         self.revision
     }
-
     fn next(&mut self) -> u64 {
         self.revision += 1;
         self.revision
