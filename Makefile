@@ -62,7 +62,7 @@ lint: control-plane ## Check format, lints, rules of the house and generated fil
 	$(XTASK) manifests --check
 	$(XTASK) tidy
 	$(XTASK) docs --check
-	set -e; for crate in $$($(XTASK) tidy --crates); do cargo check --quiet --locked --package $$crate; done
+	set -e; for crate in $$($(XTASK) tidy --alone); do cargo check --quiet --locked --package $$crate; done
 
 try: ## Show a simulated day: figures, and a page with pictures (builds only the simulator)
 	cargo build --profile try --locked --package sluice-ctl --bin kubectl-kueue --no-default-features

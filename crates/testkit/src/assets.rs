@@ -14,6 +14,9 @@ use sha2::{Digest as _, Sha256};
 /// How often a long build says that it is still at work.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
+/// The linker drops the debug information (`-w`), so the compiler need not make it: that takes a tenth of its time.
+const WITHOUT_DWARF: &str = "-gcflags=all=-dwarf=false";
+
 /// The CustomResourceDefinition of JobSets, beside the program of their controller.
 const JOBSET_CRD: &str = "jobset-crd.yaml";
 
@@ -368,13 +371,15 @@ fn build(tool: Tool, bin: &Path) -> Result<()> {
     let started = Instant::now();
     let mut child = Command::new("go")
         .current_dir(&folder)
-        .args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags"])
+        .args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", WITHOUT_DWARF, "-ldflags"])
         .arg(format!("-s -w {}", tool.version_flags(&version)))
         .arg("-o")
         .arg(&partial)
         .arg(&package)
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
+        // The compiler then takes 750 MB at most instead of 480 MB, and less time.
+        .env("GOGC", "400")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()

@@ -3,6 +3,7 @@
 //!
 //! Prints every finding, and fails when there is one.
 
+mod alone;
 mod circles;
 mod citations;
 mod imports;
@@ -102,18 +103,18 @@ pub struct Args {
     /// Write the golden list of core's dependencies anew.
     #[arg(long)]
     bless: bool,
-    /// Only print the names of the workspace's crates, for a loop that checks each of them alone.
+    /// Only print the names of the crates that see other features when they are compiled alone, for a loop that checks each of them so.
     #[arg(long)]
-    crates: bool,
+    alone: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let root = assets::workspace();
     let packages = workspace_packages(&root)?;
-    if args.crates {
-        for package in &packages {
-            println!("{}", package.name);
+    if args.alone {
+        for name in alone::differing(&root, &packages)? {
+            println!("{name}");
         }
         return Ok(ExitCode::SUCCESS);
     }
