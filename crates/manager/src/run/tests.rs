@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::ending::Ending;
 use super::*;
 use crate::fake_api::{self, failed, found, list};
+use crate::watch::kinds;
 use crate::watch::pods::Pods;
 
 /// What the stand-in has: a lease, and a request on which the part that sends it panics.
@@ -64,7 +65,9 @@ impl Server {
             return found(&list("1", &self.queues));
         }
         if uri.path() == "/apis/kueue.x-k8s.io/v1beta2" {
-            return found(&json!({"resources": []}));
+            let kinds = kinds::OWN.map(|kind| json!({"name": kind.plural()}));
+            let served = if self.queues.is_empty() { &[][..] } else { &kinds };
+            return found(&json!({"resources": served}));
         }
         found(&list("1", &[]))
     }

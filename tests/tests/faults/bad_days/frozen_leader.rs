@@ -1,4 +1,4 @@
-//! A leader that stands still while another takes over, and comes back: it has not heard of that, and must not write what it wants to.
+//! A leader that stands still while another takes over, and comes back: it has not heard of that, and must not write what it decides now.
 
 use std::time::Duration;
 
@@ -33,6 +33,13 @@ async fn a_leader_that_comes_back_writes_nothing_before_it_has_asked_whether_it_
     place.wait_until("before", true).await.unwrap();
     audit(&frozen).await;
 
+    // It is frozen while it renews its lease, so that the answer may be the first that it hears.
+    let (slow, period) = (Harm::SlowLease(Duration::from_millis(600)), Duration::from_mins(3));
+    proxy.disrupt(Disruption { harm: slow, one_in: 1, period });
+    let renewals = proxy.harmed();
+    while proxy.harmed() == renewals {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     frozen.pause().unwrap();
     leads(&awake).await;
     // What it will see first is work to do: it knows neither these Jobs nor that they have their Workloads.
@@ -44,9 +51,6 @@ async fn a_leader_that_comes_back_writes_nothing_before_it_has_asked_whether_it_
         place.wait_until(name, true).await.unwrap();
     }
     let asked = proxy.asked();
-    // As long as it waits for an answer about its lease.
-    let period = Duration::from_secs(30);
-    proxy.disrupt(Disruption { harm: Harm::SlowLease(Duration::from_secs(1)), one_in: 1, period });
     frozen.resume().unwrap();
     eventually("the manager to follow", DEADLINE, || async {
         let log = frozen.log()?;
