@@ -76,8 +76,6 @@ struct ProxyState {
     cut: bool,
     writes_until_cut: Option<usize>,
     writes: Vec<Write>,
-    /// Writes that came, answered or not; housekeeping does not count.
-    asked: usize,
     refused: usize,
     scopes: Scopes,
     disruptions: Disruptions,
@@ -188,11 +186,6 @@ impl FaultProxy {
         self.shared.state().writes.clone()
     }
 
-    /// How many writes came so far, answered or not. Housekeeping does not count.
-    pub fn asked(&self) -> usize {
-        self.shared.state().asked
-    }
-
     /// Counts the writes that concern a namespace and the cluster-wide objects of the same name, from now on; one of them meets
     /// this fault.
     pub fn begin_scope(&self, name: &str, fault: Option<Fault>) {
@@ -291,9 +284,6 @@ fn is_write(method: &Method) -> bool {
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let query = request.uri().query().unwrap_or_default().to_owned();
-    if is_write(&method) && !is_housekeeping(&path) {
-        shared.state().asked += 1;
-    }
     let refusal = shared.state().refusal(&method, &path);
     if let Some(status) = refusal {
         return Ok(refuse(status));
@@ -303,7 +293,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
         Some(Harm::Refuse(code)) => return Ok(refuse(StatusCode::from_u16(code)?)),
         Some(Harm::ExpireWatch) => return Ok(expired_watch()),
         Some(Harm::LoseRequest) => return Err("the request is lost".into()),
-        Some(Harm::Slow(delay) | Harm::SlowLease(delay)) => tokio::time::sleep(delay).await,
+        Some(Harm::Slow(delay)) => tokio::time::sleep(delay).await,
         Some(Harm::LoseAnswer) | None => {}
     }
     let (mut head, body) = request.into_parts();

@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::similar_names, reason = "a place is on a plane")]
 
-mod frozen_leader;
 mod stuck_pods;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,8 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use serde_json::{Value, json};
 use sluice_api::config::Environment;
+use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
+use sluice_engine::input::{Kind, ObjectRef};
 use tokio::sync::Notify;
 
 use super::ending::Ending;
@@ -19,19 +21,14 @@ struct Server {
     lease: watch::Sender<Value>,
     poisonous: &'static str,
     poisoned: Notify,
-    /// The ClusterQueues, on which no write is answered.
-    queues: Vec<Value>,
+    /// A write came on a ClusterQueue: none of those is answered.
     written: Notify,
 }
 
 impl Server {
     fn new(poisonous: &'static str) -> Arc<Self> {
-        Arc::new(Self::having(poisonous, Vec::new()))
-    }
-
-    fn having(poisonous: &'static str, queues: Vec<Value>) -> Self {
         let (lease, poisoned, written) = (watch::Sender::new(Value::Null), Notify::new(), Notify::new());
-        Self { lease, poisonous, poisoned, queues, written }
+        Arc::new(Self { lease, poisonous, poisoned, written })
     }
 
     fn client(self: &Arc<Self>) -> Client {
@@ -56,12 +53,9 @@ impl Server {
         if uri.query().is_some_and(|query| query.contains("watch=")) {
             pending::<()>().await;
         }
-        if uri.path().contains("/clusterqueues") {
-            if method != Method::GET {
-                self.written.notify_one();
-                pending::<()>().await;
-            }
-            return found(&list("1", &self.queues));
+        if uri.path().contains("/clusterqueues") && method != Method::GET {
+            self.written.notify_one();
+            pending::<()>().await;
         }
         if uri.path() == "/apis/kueue.x-k8s.io/v1beta2" {
             return found(&json!({"resources": []}));
@@ -148,13 +142,13 @@ async fn a_panic_in_the_election_is_the_reason_and_not_that_it_ended() {
 
 /// A process that leads, and waits for the answer of a write.
 async fn writing() -> (Running, Stopper, Arc<Server>) {
-    let queue = json!({"metadata": {"name": "q", "uid": "u", "resourceVersion": "1"}, "spec": {}});
-    let server = Arc::new(Server::having("", vec![queue]));
-    let (mut running, stopper) = start(&server);
-    tokio::select! {
-        ending = running.ending() => panic!("it was not asked to end: {ending:?}"),
-        () = server.written.notified() => {}
-    }
+    let server = Server::new("");
+    let (running, stopper) = start(&server);
+    server.is_held().await;
+    let write = Write::MergePatch { subresource: Some("status"), body: json!({"status": {}}) };
+    let object = ObjectRef::cluster(Kind::ClusterQueue, "q");
+    running.writer.write(0, WriteRequest { id: EffectId(1), object, purpose: Purpose::QueueStatus, write });
+    server.written.notified().await;
     (running, stopper, server)
 }
 

@@ -12,8 +12,6 @@ pub enum Harm {
     Refuse(u16),
     /// It is carried out after this time.
     Slow(Duration),
-    /// The same, for requests about leases alone.
-    SlowLease(Duration),
     /// It is carried out, and the connection breaks before the answer.
     LoseAnswer,
     /// The connection breaks, and it is not carried out.
@@ -40,7 +38,6 @@ impl Harm {
             Self::Refuse(409) => !lease && (method == Method::PUT || method == Method::PATCH),
             Self::Refuse(_) | Self::LoseAnswer | Self::LoseRequest => !lease && !watch,
             Self::Slow(_) => !watch,
-            Self::SlowLease(_) => lease,
             Self::ExpireWatch => watch,
         }
     }
