@@ -11,10 +11,12 @@ use crate::patch::{Patch, Step, nested};
 use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
+use crate::serving::Deployment;
 
 /// Every kind's adapter.
 static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &Job,
+    &Deployment,
     &JobSet,
     &JAX_JOB,
     &MPI_JOB,

@@ -32,7 +32,10 @@ fn config_check_refuses_a_framework_that_somebody_asks_for_and_not_kueues_defaul
     let (code, said) = config_check(&asked);
     assert_ne!(code, Some(0));
     let place = r#"integrations.frameworks[13]: unsupported value "statefulset""#;
-    assert!(said.contains(place) && said.contains(r#""batch/job", "jobset.x-k8s.io/jobset""#), "{said}");
+    assert!(
+        said.contains(place) && said.contains(r#""batch/job", "deployment", "jobset.x-k8s.io/jobset""#),
+        "{said}"
+    );
 }
 
 fn frameworks() -> Value {

@@ -21,6 +21,7 @@ mod pods;
 mod provisioning;
 mod ray;
 mod seeds;
+mod serving;
 mod simulate;
 mod status;
 mod terminating;

@@ -20,8 +20,7 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 5] = [
-    NotBuilt::new("deployment", "apps", "deployments"),
+pub const NOT_BUILT: [NotBuilt; 4] = [
     NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
     NotBuilt::new("sparkoperator.k8s.io/sparkapplication", "sparkoperator.k8s.io", "sparkapplications"),
     NotBuilt::new("statefulset", "apps", "statefulsets"),

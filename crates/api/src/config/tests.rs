@@ -270,7 +270,7 @@ fn kueues_default_configuration_is_accepted_as_it_is() {
     let built = JobKind::ALL.into_iter().filter(|kind| *kind != JobKind::RAY_SERVICE);
     let built: Vec<_> = built.map(JobKind::framework).collect();
     assert_eq!(kinds, built, "Kueue's list has all that are built but an extension");
-    assert_eq!(file.refused_frameworks().len(), 4);
+    assert_eq!(file.refused_frameworks().len(), 3);
     let said = r#"integrations.frameworks[14]: "statefulset" is not built: objects of this kind that name a queue are refused"#;
     assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
 }
@@ -287,8 +287,22 @@ fn a_framework_that_is_not_built_is_refused_where_somebody_asked_for_it() {
     assert!(unnamed.contains(unbuilt) && unnamed.contains("manageJobsWithoutQueueName"), "{unnamed}");
     let asked = v1beta2("integrations: {frameworks: [batch/job, statefulset]}").unwrap_err().to_string();
     let told = r#"integrations.frameworks[1]: unsupported value "statefulset""#;
-    let available = r#"supported values: "batch/job", "jobset.x-k8s.io/jobset""#;
+    let available = r#"supported values: "batch/job", "deployment", "jobset.x-k8s.io/jobset""#;
     assert!(asked.contains(told) && asked.contains(available), "{asked}");
+}
+
+#[test]
+fn a_kind_that_suspends_its_pods_implies_them_and_them_alone() {
+    let read = |list: &str| v1beta2(&format!("integrations: {{frameworks: [{list}]}}")).unwrap().0;
+    for (list, kinds, implied) in [
+        ("batch/job", vec![JobKind::JOB], false),
+        ("pod", vec![JobKind::POD], false),
+        ("deployment", vec![JobKind::DEPLOYMENT, JobKind::POD], true),
+        ("deployment, pod", vec![JobKind::DEPLOYMENT, JobKind::POD], false),
+    ] {
+        let file = read(list);
+        assert_eq!((file.job_kinds(), file.integrations.implies_pods()), (kinds, implied), "{list}");
+    }
 }
 
 #[test]

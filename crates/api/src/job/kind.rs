@@ -52,6 +52,10 @@ pub struct Integration {
     pub built_into_kubernetes: bool,
     /// Whether its jobs are made of pods, alone or in groups: a start is a write for each, and a stop deletes.
     pub of_pods: bool,
+    /// Whether its pods wait for admission in its place: it has nothing that suspends it, and marks the pods in its templates.
+    pub suspends_pods: bool,
+    /// Whether each of its pods is a job of its own, and it is none.
+    pub pods_are_jobs: bool,
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
@@ -95,6 +99,8 @@ const PLAIN: Integration = Integration {
     reporter: "",
     built_into_kubernetes: false,
     of_pods: false,
+    suspends_pods: false,
+    pods_are_jobs: false,
     parts: &[],
     wraps_objects: false,
     resumes_parts_as_made: false,
@@ -128,6 +134,24 @@ static JOB: Integration = Integration {
     failed: "Failed",
     counts_terminating: true,
     confirms_stops: true,
+    ..PLAIN
+};
+
+/// apps/v1 Deployment. It is done when it is deleted.
+static DEPLOYMENT: Integration = Integration {
+    framework: "deployment",
+    group: "apps",
+    version: "v1",
+    api_version: "apps/v1",
+    kind: "Deployment",
+    plural: "deployments",
+    controller: "deployment",
+    about: "apps/v1 Deployments",
+    reporter: "deployment-kueue-controller",
+    built_into_kubernetes: true,
+    suspends_pods: true,
+    pods_are_jobs: true,
+    ends: false,
     ..PLAIN
 };
 
@@ -322,6 +346,8 @@ pub struct JobKind(&'static Integration);
 impl JobKind {
     /// `batch/v1` Job.
     pub const JOB: Self = Self(&JOB);
+    /// `apps/v1` Deployment.
+    pub const DEPLOYMENT: Self = Self(&DEPLOYMENT);
     /// `jobset.x-k8s.io/v1alpha2` JobSet.
     pub const JOB_SET: Self = Self(&JOB_SET);
 
@@ -352,8 +378,9 @@ impl JobKind {
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::JOB,
+        Self::DEPLOYMENT,
         Self::JOB_SET,
         Self::JAX_JOB,
         Self::MPI_JOB,
@@ -367,6 +394,11 @@ impl JobKind {
         Self::RAY_SERVICE,
         Self::APP_WRAPPER,
     ];
+
+    /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
+    pub fn jobs() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| !kind.0.pods_are_jobs)
+    }
 
     /// What is known of it.
     pub const fn integration(self) -> &'static Integration {

@@ -22,7 +22,8 @@ impl Engine {
         }
         let kind = JobKind::POD;
         let pod = (Arc::clone(&member.namespace), Arc::clone(&member.name));
-        if !member.managed || !self.config.frameworks.contains(&kind) {
+        let others = self.config.implied_pods && member.suspending_parent.is_none();
+        if !member.managed || others || !self.config.frameworks.contains(&kind) {
             return self.drop_member(&pod);
         }
         let key = job_of(kind, &member);

@@ -55,6 +55,7 @@ struct World {
     managed_owner: bool,
     topology_off: bool,
     selectors: [Option<LabelSelector>; 2],
+    implied: bool,
 }
 
 impl World {
@@ -75,7 +76,8 @@ impl World {
 
     fn create(&self, pod: &Value) -> Value {
         let [namespaces, pods] = &self.selectors;
-        let selectors = PodSelectors { namespaces: namespaces.as_ref(), pods: pods.as_ref() };
+        let selectors =
+            PodSelectors { namespaces: namespaces.as_ref(), pods: pods.as_ref(), implied: self.implied };
         apply(pod, &self.with(|context| mutate_plain_pod(pod, context, &selectors))).unwrap()
     }
 }
