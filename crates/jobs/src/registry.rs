@@ -11,7 +11,7 @@ use crate::patch::{Patch, Step, nested};
 use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
-use crate::serving::Deployment;
+use crate::serving::{Deployment, StatefulSet};
 
 /// Every kind's adapter.
 static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
@@ -28,6 +28,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &RAY_CLUSTER,
     &RAY_JOB,
     &RAY_SERVICE,
+    &StatefulSet,
     &AppWrapper,
 ];
 

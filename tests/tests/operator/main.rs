@@ -22,6 +22,7 @@ mod provisioning;
 mod ray;
 mod seeds;
 mod serving;
+mod serving_sets;
 mod simulate;
 mod status;
 mod terminating;

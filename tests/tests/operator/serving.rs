@@ -50,7 +50,7 @@ async fn scale(place: &Place<'_>, name: &str, replicas: i32) {
 }
 
 /// Waits until so many pods whose names begin so run, and so many wait, and there are no others.
-async fn wait_for_pods(place: &Place<'_>, begins: &str, runs: usize, waits: usize) {
+pub async fn wait_for_pods(place: &Place<'_>, begins: &str, runs: usize, waits: usize) {
     let what = format!("{runs} pods of {}/{begins} to run and {waits} to wait", place.name);
     eventually(&what, DEADLINE, || async {
         let states = states(place).await?;

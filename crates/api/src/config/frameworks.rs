@@ -20,10 +20,9 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 4] = [
+pub const NOT_BUILT: [NotBuilt; 3] = [
     NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
     NotBuilt::new("sparkoperator.k8s.io/sparkapplication", "sparkoperator.k8s.io", "sparkapplications"),
-    NotBuilt::new("statefulset", "apps", "statefulsets"),
     NotBuilt::new("trainer.kubeflow.org/trainjob", "trainer.kubeflow.org", "trainjobs"),
 ];
 

@@ -56,6 +56,10 @@ pub struct Integration {
     pub suspends_pods: bool,
     /// Whether each of its pods is a job of its own, and it is none.
     pub pods_are_jobs: bool,
+    /// The label with the number of a pod among those of the object, of a kind whose pods make one job together.
+    pub pod_index: Option<&'static str>,
+    /// What its Workload says while its controller, or its user, holds it back.
+    pub on_hold: &'static str,
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
@@ -101,6 +105,8 @@ const PLAIN: Integration = Integration {
     of_pods: false,
     suspends_pods: false,
     pods_are_jobs: false,
+    pod_index: None,
+    on_hold: "Job is on hold",
     parts: &[],
     wraps_objects: false,
     resumes_parts_as_made: false,
@@ -322,6 +328,25 @@ static RAY_SERVICE: Integration = Integration {
     )
 };
 
+/// apps/v1 StatefulSet. All its pods are one job; without replicas it is on hold.
+static STATEFUL_SET: Integration = Integration {
+    framework: "statefulset",
+    group: "apps",
+    version: "v1",
+    api_version: "apps/v1",
+    kind: "StatefulSet",
+    plural: "statefulsets",
+    controller: "statefulset",
+    about: "apps/v1 StatefulSets",
+    reporter: "statefulset-kueue-controller",
+    built_into_kubernetes: true,
+    suspends_pods: true,
+    pod_index: Some("apps.kubernetes.io/pod-index"),
+    on_hold: "StatefulSet scaled to zero; workload on hold",
+    ends: false,
+    ..PLAIN
+};
+
 /// workload.codeflare.dev/v1beta2 AppWrapper. A phase says how it ended.
 static APP_WRAPPER: Integration = Integration {
     framework: "workload.codeflare.dev/appwrapper",
@@ -374,11 +399,14 @@ impl JobKind {
     /// `ray.io/v1` RayService.
     pub const RAY_SERVICE: Self = Self(&RAY_SERVICE);
 
+    /// `apps/v1` StatefulSet.
+    pub const STATEFUL_SET: Self = Self(&STATEFUL_SET);
+
     /// `workload.codeflare.dev/v1beta2` AppWrapper.
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::JOB,
         Self::DEPLOYMENT,
         Self::JOB_SET,
@@ -392,12 +420,18 @@ impl JobKind {
         Self::RAY_CLUSTER,
         Self::RAY_JOB,
         Self::RAY_SERVICE,
+        Self::STATEFUL_SET,
         Self::APP_WRAPPER,
     ];
 
     /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
     pub fn jobs() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|kind| !kind.0.pods_are_jobs)
+    }
+
+    /// Whether its pods wait for admission in its place, all of them as one job.
+    pub const fn gathers_pods(self) -> bool {
+        self.0.suspends_pods && !self.0.pods_are_jobs
     }
 
     /// What is known of it.

@@ -270,7 +270,9 @@ impl Engine {
             };
             return self.stop_job(key, view, Vec::new(), why, &[]);
         }
-        if view.prebuilt_workload.is_some() || self.is_active(key) {
+        // Without replicas an object that gathers pods asks for nothing.
+        let asks_nothing = key.kind.gathers_pods() && view.on_hold == Some(true);
+        if view.prebuilt_workload.is_some() || asks_nothing || self.is_active(key) {
             return;
         }
         match self.priority_of(view) {
@@ -443,7 +445,14 @@ impl Engine {
     }
 
     /// Reports something about a job, once.
-    fn report_job(&mut self, key: &JobKey, view: &JobView, type_: EventType, why: &str, note: &str) {
+    pub(crate) fn report_job(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        type_: EventType,
+        why: &str,
+        note: &str,
+    ) {
         let reported = format!("{why}: {note}");
         let Some(entry) = self.world.jobs.get_mut(key) else { return };
         if entry.reported.as_ref() == Some(&reported) {

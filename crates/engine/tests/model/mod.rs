@@ -23,7 +23,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 21] = [
+pub const KINDS: [Kind; 22] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -45,6 +45,7 @@ pub const KINDS: [Kind; 21] = [
     Kind::Job(sluice_api::job::JobKind::MPI_JOB),
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
     Kind::Job(sluice_api::job::JobKind::POD),
+    Kind::Job(sluice_api::job::JobKind::STATEFUL_SET),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.

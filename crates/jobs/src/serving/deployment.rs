@@ -1,28 +1,18 @@
 //! The adapter of apps/v1 Deployment: each of its pods is a job of its own.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo};
 use sluice_api::labels;
 
+use super::{one_group, ready, replicas, stays_queued};
 use crate::adapter::{Adapter, Change, PodGroup, State};
-use crate::object::{self, int};
+use crate::object;
 use crate::patch::{Patch, Step};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
-use crate::webhook::label_path;
 
 /// The adapter of Deployments.
 pub(crate) struct Deployment;
-
-fn replicas(object: &Value) -> i32 {
-    int(&object["spec"]["replicas"]).unwrap_or(1).max(0)
-}
-
-fn ready(object: &Value) -> i32 {
-    int(&object["status"]["readyReplicas"]).unwrap_or(0)
-}
 
 impl Adapter for Deployment {
     fn kind(&self) -> JobKind {
@@ -52,15 +42,7 @@ impl Adapter for Deployment {
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        vec![PodGroup {
-            name: Cow::Borrowed(labels::DEFAULT_POD_SET_NAME),
-            pointer: "/spec/template".to_owned(),
-            template: Cow::Borrowed(&object["spec"]["template"]),
-            replicas: 1,
-            parallel: replicas(object),
-            completions: replicas(object),
-            exclusive: None,
-        }]
+        vec![one_group(object)]
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
@@ -76,10 +58,6 @@ impl Adapter for Deployment {
     }
 
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, _context: &Context<'_>) {
-        let Some((_, before)) = change.old else { return };
-        // Once it is queued it stays so: its templates keep the marks. What runs is refused by the rule for all kinds.
-        if change.meta.suspended && before.queue_name().is_some() && change.meta.queue_name().is_none() {
-            violations.immutable(&label_path(labels::QUEUE_NAME), "");
-        }
+        stays_queued(change, violations);
     }
 }

@@ -13,7 +13,7 @@ use super::topology;
 use super::validate::{admission_gates, always, label_path, on_update};
 use crate::object::string_map;
 use crate::patch::Patch;
-use crate::pods::{group_name, total_count};
+use crate::pods::{Parent, group_name, total_count};
 use crate::review::{Context, Denied, Meta, Violations, annotation_path};
 
 /// Which pods are managed, besides what holds for every kind: `integrations.podOptions` of older configurations.
@@ -50,6 +50,15 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
     }
     // Also where a user wrote the annotation: the pod is queued like any other.
     patch.set(LABELS, labels::MANAGED, "true");
+    if let Some(parent) = Parent::of(&pod["metadata"]) {
+        // The names hold its UID, so no template can have them. Labels may be too short for them.
+        let workload = parent.workload_name(context.gates.enabled(Gate::ShortWorkloadNames));
+        let names = context.gates.enabled(Gate::WorkloadIdentifierAnnotations);
+        let map = if names { ANNOTATIONS } else { LABELS };
+        for key in [labels::POD_GROUP_NAME, labels::PREBUILT_WORKLOAD_NAME] {
+            patch.set(map, key, &workload);
+        }
+    }
     patch.push(GATES, &json!({"name": labels::ADMISSION_SCHEDULING_GATE}));
     if context.gates.enabled(Gate::TopologyAwareScheduling) {
         let metadata = &pod["metadata"];

@@ -5,6 +5,7 @@ use sluice_api::job::JobKind;
 use sluice_api::labels;
 
 use super::additions::Additions;
+use crate::adapter::PodGroup;
 use crate::registry;
 use crate::review::{Context, Meta};
 
@@ -15,7 +16,9 @@ pub(super) fn mark(
     object: &Value,
     patch: &mut Additions<'_>,
 ) {
-    for group in registry::of(kind).pod_groups(object) {
+    let groups = registry::of(kind).pod_groups(object);
+    let total = groups.iter().map(PodGroup::count).fold(0, i32::saturating_add);
+    for group in groups {
         let [labels, annotations] =
             ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer));
         patch.set(&labels, labels::MANAGED, "true");
@@ -25,6 +28,19 @@ pub(super) fn mark(
             }
         }
         patch.set(&annotations, labels::POD_SUSPENDING_PARENT, kind.framework());
+        if kind.gathers_pods() {
+            for key in [labels::POD_GROUP_FAST_ADMISSION, labels::POD_GROUP_SERVING] {
+                patch.set(&annotations, key, "true");
+            }
+            patch.set(&annotations, labels::ROLE_HASH, &group.name);
+            if let Some(label) = kind.integration().pod_index {
+                patch.set(&annotations, labels::POD_GROUP_POD_INDEX_LABEL, label);
+            }
+            // Where all pods are gone, the last number stays: nothing is to be rolled out for it.
+            if total > 0 {
+                patch.set(&annotations, labels::POD_GROUP_TOTAL_COUNT, &total.to_string());
+            }
+        }
     }
 }
 

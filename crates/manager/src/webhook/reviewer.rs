@@ -402,6 +402,7 @@ mod tests {
         let kinds = [
             "-v1-pod",
             "apps-v1-deployment",
+            "apps-v1-statefulset",
             "batch-v1-job",
             "jobset-x-k8s-io-v1alpha2-jobset",
             "kubeflow-org-v1-jaxjob",
