@@ -27,11 +27,17 @@ fn config_check(text: &str) -> (Option<i32>, String) {
 fn config_check_refuses_a_framework_that_somebody_asks_for_and_not_kueues_default_list() {
     let (code, said) = config_check(KUEUES);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(r#"warning: integrations.frameworks[15]: "leaderworkerset.x-k8s.io/leaderworkerset" is not built"#), "{said}");
+    assert!(
+        said.contains(
+            r#"warning: integrations.frameworks[15]: "leaderworkerset.x-k8s.io/leaderworkerset" is not built"#
+        ),
+        "{said}"
+    );
     let asked = KUEUES.replace("  - deployment\n", "");
     let (code, said) = config_check(&asked);
     assert_ne!(code, Some(0));
-    let place = r#"integrations.frameworks[14]: unsupported value "leaderworkerset.x-k8s.io/leaderworkerset""#;
+    let place =
+        r#"integrations.frameworks[14]: unsupported value "leaderworkerset.x-k8s.io/leaderworkerset""#;
     assert!(
         said.contains(place) && said.contains(r#""batch/job", "deployment", "jobset.x-k8s.io/jobset""#),
         "{said}"

@@ -142,7 +142,7 @@ fn without_replicas_it_is_on_hold_and_keeps_its_workload() {
     scale(&mut c, 1);
     make(&mut c, &uid, 0..1);
     let waits = workload_of_set(&c);
-    assert_eq!((waits.spec.pod_sets[0].count, condition(&waits, "QuotaReserved")), (1, "False"));
+    assert_eq!((waits.spec.pod_sets[0].count, condition(&waits, "QuotaReserved").as_str()), (1, "False"));
     assert!(c.api.is_gated("web-0"));
     c.api.run_pod("other", "Succeeded");
     c.settle();
@@ -257,7 +257,10 @@ fn a_new_image_keeps_the_quota_and_a_waiting_one_follows_its_object() {
     c.api.edit_job("web", |job| job.view.pod_sets[0].count = 3);
     make(&mut c, &uid, 2..3);
     assert_eq!(free(&c, 3), [true, true, false]);
-    c.api.edit_job("web", |job| job.view.pod_sets[0].count = 2);
+    c.api.edit_job("web", |job| {
+        job.view.pod_sets[0].count = 2;
+        job.view.pod_sets[0].containers_hash -= 1;
+    });
     c.api.delete_queued_pod("web-2");
     c.settle();
     // Its Workload is deleted: its pods are, too, and it gets another.

@@ -188,7 +188,7 @@ fn a_pod_that_says_its_parent_suspends_it_waits_whoever_wrote_that() {
     // Pods that nothing suspends are looked after only where their own kind is listed.
     let plain = replica(&json!({QUEUE: "lq"}), None);
     assert!(gated(&made(&World::default(), &plain, false)));
-    assert_eq!(made(&World::default(), &plain, true), plain);
+    assert!(!gated(&made(&World::default(), &plain, true)));
 }
 
 #[test]
@@ -212,11 +212,113 @@ fn what_suspends_a_pod_does_so_until_it_has_ended() {
     assert_eq!(said(&ours, &ours), "");
 }
 
+fn stateful_set(replicas: i32) -> Value {
+    let mut object = deployment(&json!({QUEUE: "lq"}));
+    object["kind"] = json!("StatefulSet");
+    object["spec"]["replicas"] = json!(replicas);
+    object
+}
+
+#[test]
+fn the_template_of_a_stateful_set_makes_its_pods_one_group() {
+    let kind = JobKind::STATEFUL_SET;
+    let made = World::default().written(kind, Operation::Create, &stateful_set(3));
+    assert_eq!(
+        made["spec"]["template"]["metadata"]["annotations"],
+        json!({
+            PARENT: "statefulset",
+            "kueue.x-k8s.io/pod-group-fast-admission": "true",
+            "kueue.x-k8s.io/pod-group-serving": "true",
+            "kueue.x-k8s.io/pod-group-total-count": "3",
+            "kueue.x-k8s.io/pod-group-pod-index-label": "apps.kubernetes.io/pod-index",
+            "kueue.x-k8s.io/role-hash": "main",
+        })
+    );
+    // Scaled to zero, nothing is rolled out; scaled up, the number follows.
+    let none = World::default().written(kind, Operation::Update, &changed(&made, "/spec/replicas", json!(0)));
+    assert_eq!(none["spec"]["template"], made["spec"]["template"]);
+    let two = World::default().written(kind, Operation::Update, &changed(&none, "/spec/replicas", json!(2)));
+    let annotations = &two["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["kueue.x-k8s.io/pod-group-total-count"], "2");
+    let view = observe(kind, &made);
+    assert_eq!((&*view.pod_sets[0].name, view.pod_sets[0].count, view.on_hold), ("main", 3, Some(false)));
+    assert!(view.pod_sets[0].template.as_ref().unwrap().metadata.is_none());
+    assert_eq!(observe(kind, &none).on_hold, Some(true));
+}
+
+#[test]
+fn what_the_quota_of_a_stateful_set_is_for_changes_only_without_replicas() {
+    let (world, kind) = (World::default(), JobKind::STATEFUL_SET);
+    let made = |replicas| world.written(kind, Operation::Create, &stateful_set(replicas));
+    let (none, two, three) = (made(0), made(2), made(3));
+    for (old, new) in [(&two, &none), (&none, &three), (&two, &two)] {
+        assert_eq!(world.refusals(kind, new, Some(old)), "");
+    }
+    for (old, new) in [(&two, &three), (&three, &two)] {
+        assert!(world.refusals(kind, new, Some(old)).contains("spec.replicas: Invalid value"));
+    }
+    let mut leaving = two.clone();
+    leaving["status"] = json!({"replicas": 1});
+    assert!(world.refusals(kind, &leaving, Some(&none)).contains("scaling down is still in progress"));
+    let container = "/spec/template/spec/containers/0";
+    let image = changed(&two, &format!("{container}/image"), json!("newer"));
+    assert_eq!(world.refusals(kind, &image, Some(&two)), "");
+    let larger = changed(&two, &format!("{container}/resources/requests/cpu"), json!("2"));
+    assert!(world.refusals(kind, &larger, Some(&two)).contains("spec.template.spec: Forbidden"));
+    let larger = changed(&none, &format!("{container}/resources/requests/cpu"), json!("2"));
+    assert_eq!(world.refusals(kind, &larger, Some(&none)), "");
+    // What is not queued is nobody's business.
+    let plain = |replicas| changed(&stateful_set(replicas), "/metadata/labels", json!({}));
+    assert_eq!(world.refusals(kind, &plain(3), Some(&plain(2))), "");
+}
+
+#[test]
+fn a_pod_of_a_stateful_set_is_named_after_its_workload_and_no_other_is() {
+    let owner = |kind: &str, controller: bool| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u1", "controller": controller}]);
+    let group = "kueue.x-k8s.io/pod-group-name";
+    let with = |parent: &str, owners: Value| {
+        let mut pod = replica(&json!({QUEUE: "lq"}), Some(parent));
+        pod["metadata"]["ownerReferences"] = owners;
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"] = json!("main");
+        made(&World::default(), &pod, false)["metadata"]["annotations"].clone()
+    };
+    let annotations = with("statefulset", owner("StatefulSet", true));
+    let name = annotations[group].as_str().unwrap();
+    assert!(name.starts_with("statefulset-web-"), "{name}");
+    assert_eq!(annotations["kueue.x-k8s.io/prebuilt-workload-name"], name);
+    assert_eq!(annotations["kueue.x-k8s.io/role-hash"], "main");
+    for (parent, owners) in [
+        ("statefulset", json!(null)),
+        ("statefulset", json!([])),
+        ("statefulset", json!("x")),
+        ("statefulset", owner("StatefulSet", false)),
+        ("statefulset", owner("ReplicaSet", true)),
+        ("deployment", owner("StatefulSet", true)),
+        ("pod", owner("StatefulSet", true)),
+    ] {
+        assert!(with(parent, owners.clone())[group].is_null(), "{parent} {owners}");
+    }
+}
+
 #[test]
 fn no_object_makes_a_serving_kind_panic() {
-    let (world, kind) = (World::default(), JobKind::DEPLOYMENT);
-    let queued = deployment(&json!({QUEUE: "lq"}));
-    let places = ["/metadata/labels", "/spec/replicas", "/spec/template", "/spec/template/metadata", "/spec"];
+    for kind in [JobKind::DEPLOYMENT, JobKind::STATEFUL_SET] {
+        odd_objects(kind);
+    }
+}
+
+fn odd_objects(kind: JobKind) {
+    let world = World::default();
+    let queued = world.written(kind, Operation::Create, &deployment(&json!({QUEUE: "lq"})));
+    let places = [
+        "/metadata/labels",
+        "/spec/replicas",
+        "/spec/template",
+        "/spec/template/metadata",
+        "/spec/template/metadata/annotations",
+        "/spec/template/spec",
+        "/spec",
+    ];
     for place in places {
         for value in [Value::Null, json!(true), json!(-1), json!("x"), json!([null, 1]), json!({"labels": 1})]
         {
