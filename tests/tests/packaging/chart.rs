@@ -29,7 +29,7 @@ fn render(values: &[&str]) -> Result<String, String> {
 }
 
 /// The rendered objects, by kind and name.
-fn objects(values: &[&str]) -> BTreeMap<String, Value> {
+pub fn objects(values: &[&str]) -> BTreeMap<String, Value> {
     let rendered = render(values).unwrap();
     let documents =
         rendered.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
@@ -51,7 +51,7 @@ fn webhook_configurations(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
         .to_vec()
 }
 
-fn webhooks(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
+pub fn webhooks(objects: &BTreeMap<String, Value>) -> Vec<&Value> {
     webhook_configurations(objects)
         .into_iter()
         .flat_map(|configuration| configuration["webhooks"].as_array().unwrap())
@@ -221,35 +221,6 @@ fn the_pods_of_the_system_and_our_own_are_never_looked_at_whatever_namespaces_ar
     assert!(["delete", "patch"].iter().all(|verb| verbs.contains(&&json!(verb))), "{verbs:?}");
     let editor = &objects["ClusterRole/kueue-pod-editor-role"]["rules"][0];
     assert_eq!((&editor["apiGroups"], &editor["resources"]), (&json!([""]), &json!(["pods"])));
-}
-
-#[test]
-fn a_kind_that_suspends_its_pods_brings_webhooks_and_rights_for_these_alone() {
-    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
-                  managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [deployment]}\n";
-    let objects =
-        objects(&[&format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"))]);
-    let of = |resource: &str| -> Vec<Value> {
-        let found = webhooks(&objects).into_iter();
-        found.filter(|webhook| webhook["rules"][0]["resources"] == json!([resource])).cloned().collect()
-    };
-    let (pods, deployments) = (of("pods"), of("deployments"));
-    assert_eq!((pods.len(), deployments.len()), (4, 4));
-    let ours = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]});
-    for webhook in pods.iter().chain(&deployments) {
-        let selected = json!({"matchLabels": {"team": "ml"}, "matchExpressions": [ours]});
-        assert_eq!(webhook["namespaceSelector"], selected);
-    }
-    for webhook in &pods {
-        let conditions = webhook["matchConditions"].as_array().unwrap();
-        assert!(conditions.iter().any(|one| one["name"] == "is-suspended-by-its-parent"), "{webhook}");
-    }
-    for webhook in &deployments {
-        assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
-    }
-    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
-    let may = |resource: &str| rules.iter().any(|rule| rule["resources"] == json!([resource]));
-    assert!(may("pods/status") && may("pods") && !may("deployments"));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
 
-use std::cmp::Ordering;
-use std::fmt;
-use std::hash::{Hash, Hasher};
+mod order;
+mod serving;
 
 /// The jobs of one kind that the controller of another makes.
 #[derive(Clone, Copy, Debug)]
@@ -140,24 +139,6 @@ static JOB: Integration = Integration {
     failed: "Failed",
     counts_terminating: true,
     confirms_stops: true,
-    ..PLAIN
-};
-
-/// apps/v1 Deployment. It is done when it is deleted.
-static DEPLOYMENT: Integration = Integration {
-    framework: "deployment",
-    group: "apps",
-    version: "v1",
-    api_version: "apps/v1",
-    kind: "Deployment",
-    plural: "deployments",
-    controller: "deployment",
-    about: "apps/v1 Deployments",
-    reporter: "deployment-kueue-controller",
-    built_into_kubernetes: true,
-    suspends_pods: true,
-    pods_are_jobs: true,
-    ends: false,
     ..PLAIN
 };
 
@@ -328,25 +309,6 @@ static RAY_SERVICE: Integration = Integration {
     )
 };
 
-/// apps/v1 StatefulSet. All its pods are one job; without replicas it is on hold.
-static STATEFUL_SET: Integration = Integration {
-    framework: "statefulset",
-    group: "apps",
-    version: "v1",
-    api_version: "apps/v1",
-    kind: "StatefulSet",
-    plural: "statefulsets",
-    controller: "statefulset",
-    about: "apps/v1 StatefulSets",
-    reporter: "statefulset-kueue-controller",
-    built_into_kubernetes: true,
-    suspends_pods: true,
-    pod_index: Some("apps.kubernetes.io/pod-index"),
-    on_hold: "StatefulSet scaled to zero; workload on hold",
-    ends: false,
-    ..PLAIN
-};
-
 /// workload.codeflare.dev/v1beta2 AppWrapper. A phase says how it ended.
 static APP_WRAPPER: Integration = Integration {
     framework: "workload.codeflare.dev/appwrapper",
@@ -372,7 +334,7 @@ impl JobKind {
     /// `batch/v1` Job.
     pub const JOB: Self = Self(&JOB);
     /// `apps/v1` Deployment.
-    pub const DEPLOYMENT: Self = Self(&DEPLOYMENT);
+    pub const DEPLOYMENT: Self = Self(&serving::DEPLOYMENT);
     /// `jobset.x-k8s.io/v1alpha2` JobSet.
     pub const JOB_SET: Self = Self(&JOB_SET);
 
@@ -400,7 +362,7 @@ impl JobKind {
     pub const RAY_SERVICE: Self = Self(&RAY_SERVICE);
 
     /// `apps/v1` StatefulSet.
-    pub const STATEFUL_SET: Self = Self(&STATEFUL_SET);
+    pub const STATEFUL_SET: Self = Self(&serving::STATEFUL_SET);
 
     /// `workload.codeflare.dev/v1beta2` AppWrapper.
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
@@ -508,42 +470,6 @@ impl JobKind {
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
-    }
-}
-
-impl fmt::Debug for JobKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.kind)
-    }
-}
-
-impl PartialEq for JobKind {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for JobKind {}
-
-impl PartialOrd for JobKind {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for JobKind {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Most comparisons are of one kind with itself.
-        if std::ptr::eq(self.0, other.0) {
-            return Ordering::Equal;
-        }
-        self.0.framework.cmp(other.0.framework)
-    }
-}
-
-impl Hash for JobKind {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.framework.hash(state);
     }
 }
 

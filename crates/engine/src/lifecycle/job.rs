@@ -20,7 +20,7 @@ use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{About, event, normal};
+use crate::outbox::{About, normal};
 use crate::world::{JobKey, workload_ref};
 
 impl Engine {
@@ -442,25 +442,6 @@ impl Engine {
         if let Some(entry) = self.world.jobs.get_mut(key) {
             entry.open = Some(id);
         }
-    }
-
-    /// Reports something about a job, once.
-    pub(crate) fn report_job(
-        &mut self,
-        key: &JobKey,
-        view: &JobView,
-        type_: EventType,
-        why: &str,
-        note: &str,
-    ) {
-        let reported = format!("{why}: {note}");
-        let Some(entry) = self.world.jobs.get_mut(key) else { return };
-        if entry.reported.as_ref() == Some(&reported) {
-            return;
-        }
-        entry.reported = Some(reported);
-        self.outbox.push(event(self.about_job(key, view), type_, why, note));
-        self.outbox.push(self.log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
     }
 
     /// Keeps queue, priority class and admission gates of a Workload as its job says.
