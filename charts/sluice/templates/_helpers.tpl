@@ -86,7 +86,10 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $config.webhook.port -}}
 {{- end }}
 
-{{/* The enabled job kinds: those of jobKinds that integrations.frameworks lists; batch/job when it lists none. */}}
+{{/*
+The enabled job kinds: those of jobKinds that integrations.frameworks lists; batch/job when it lists none. Kinds that suspend pods imply pods, but
+only those that they suspend (impliedPods).
+*/}}
 {{- define "sluice.enabledJobKinds" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
 {{- $frameworks := dig "integrations" "frameworks" list $config | default (list "batch/job") -}}
@@ -95,6 +98,16 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- range $framework, $kind := $kinds -}}
 {{- if has $framework $frameworks -}}
 {{- $_ := set $enabled $framework $kind -}}
+{{- end -}}
+{{- end -}}
+{{- $listed := keys $enabled -}}
+{{- range $listed -}}
+{{- if (get $enabled .).suspendsPods -}}
+{{- range $framework, $kind := $kinds -}}
+{{- if and $kind.ofPods (not (has $framework $listed)) -}}
+{{- $_ := set $enabled $framework (merge (dict "impliedPods" true) $kind) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $enabled -}}

@@ -102,11 +102,9 @@ impl Configuration {
         serde_saphyr::to_string(&file).expect("the configuration has only string keys and plain values")
     }
 
-    /// The job kinds that are served, in the reference's order.
+    /// The job kinds that are served, in the reference's order: those that are listed, and those that these imply.
     pub fn job_kinds(&self) -> Vec<JobKind> {
-        let listed =
-            |kind: &JobKind| self.integrations.frameworks.iter().any(|name| name == kind.framework());
-        JobKind::ALL.into_iter().filter(listed).collect()
+        self.integrations.job_kinds()
     }
 }
 

@@ -35,8 +35,10 @@ pub struct EngineConfig {
     pub manage_jobs_without_queue_name: bool,
     /// `managedJobsNamespaceSelector`; `None` selects every namespace.
     pub managed_jobs_namespace_selector: Option<LabelSelector>,
-    /// The job kinds in `integrations.frameworks`.
+    /// The job kinds in `integrations.frameworks` whose objects are jobs, and those that these imply.
     pub frameworks: BTreeSet<JobKind>,
+    /// Whether only those pods are queued that another object suspends (docs/reference/07-integrations.md 7.1 "Implied").
+    pub implied_pods: bool,
     /// `integrations.labelKeysToCopy`.
     pub label_keys_to_copy: Vec<String>,
     /// Annotations that a Workload gets from its job at creation, as custom labels of metrics are read from them.
@@ -128,7 +130,8 @@ impl Default for EngineConfig {
             gates: Gates::default(),
             manage_jobs_without_queue_name: false,
             managed_jobs_namespace_selector: None,
-            frameworks: JobKind::ALL.into_iter().collect(),
+            frameworks: JobKind::jobs().collect(),
+            implied_pods: false,
             label_keys_to_copy: Vec::new(),
             annotation_keys_to_copy: Vec::new(),
             wait_for_pods_ready: None,
@@ -186,8 +189,9 @@ impl From<&file::Configuration> for EngineConfig {
             // As written; `gates` has what they come to.
             feature_gates: _,
         } = file;
-        let file::Integrations { frameworks, external_frameworks: _, label_keys_to_copy, pod_options: _ } =
+        let file::Integrations { frameworks: _, external_frameworks: _, label_keys_to_copy, pod_options: _ } =
             integrations;
+        let kinds = integrations.job_kinds().into_iter();
         let file::Metrics {
             bind_address: _,
             enable_cluster_queue_resources,
@@ -197,7 +201,6 @@ impl From<&file::Configuration> for EngineConfig {
         let file::LocalQueueMetrics { enable, local_queue_selector } = local_queue_metrics;
         let file::WorkloadRetentionPolicy { after_finished, after_deactivated_by_kueue } =
             retention.clone().unwrap_or_default();
-        let listed = |kind: &JobKind| frameworks.iter().any(|f| f == kind.framework());
         let seconds = |d: file::Duration| d.as_secs_up();
         let custom_labels = Some(custom_labels)
             .filter(|_| gates.enabled(Gate::CustomMetricLabels))
@@ -219,7 +222,8 @@ impl From<&file::Configuration> for EngineConfig {
             gates: *gates,
             manage_jobs_without_queue_name: *manage_jobs_without_queue_name,
             managed_jobs_namespace_selector: Some(managed_jobs_namespace_selector.clone()),
-            frameworks: JobKind::ALL.into_iter().filter(listed).collect(),
+            frameworks: kinds.filter(|kind| !kind.integration().pods_are_jobs).collect(),
+            implied_pods: integrations.implies_pods(),
             label_keys_to_copy,
             annotation_keys_to_copy,
             wait_for_pods_ready: wait_for_pods_ready

@@ -27,6 +27,7 @@ pub(crate) mod matching;
 pub(crate) mod pending;
 pub(crate) mod priority;
 pub(crate) mod ready;
+pub(crate) mod report;
 pub(crate) mod requeue;
 pub(crate) mod reserved;
 pub(crate) mod seen_by_controller;

@@ -269,7 +269,12 @@ impl Engine {
         let uid = Arc::clone(&view.job.uid);
         let before = self.world.jobs.get(&key).map(|entry| (entry.seen, entry.view.suspended));
         let seen = SeenByController::next(before, &view, self.now);
-        self.world.put_job(Arc::new(view));
+        if key.kind.gathers_pods() {
+            self.world.put_parent(&key, Arc::new(view));
+            self.refresh_pod_job(&key);
+        } else {
+            self.world.put_job(Arc::new(view));
+        }
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             entry.seen = seen;
         }
@@ -405,6 +410,7 @@ impl Engine {
 
     pub(crate) fn drop_job(&mut self, key: &JobKey) {
         self.mark_parent(key, None);
+        self.world.take_parent(key);
         let Some(entry) = self.world.take_job(key) else { return };
         let uid = &entry.view.job.uid;
         self.dirty.workloads.extend(self.world.owned(uid));

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use sluice_api::job::{JobKind, JobRef, JobView, Template, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
@@ -131,11 +132,12 @@ impl WorkloadEntry {
     }
 }
 
-/// The owner reference of a Workload's controller.
-pub(crate) fn controller(
-    object: &slim::Workload,
-) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
-    object.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))
+/// The owner reference of a Workload's controller; or that of the object whose pods it is for, which is not called one.
+pub(crate) fn controller(object: &slim::Workload) -> Option<&OwnerReference> {
+    let owners = || object.metadata.owner_references.iter().flatten();
+    let gathers = |kind: JobKind| kind.gathers_pods();
+    let of_kind = |o: &&OwnerReference| JobKind::from_owner(&o.api_version, &o.kind).is_some_and(gathers);
+    owners().find(|o| o.controller == Some(true)).or_else(|| owners().find(of_kind))
 }
 
 /// Whether a Workload is that of a group of pods: it says so, or pods own it, and none of them is its controller.

@@ -26,6 +26,7 @@ mod registry;
 mod replica_specs;
 mod review;
 mod scheduling;
+mod serving;
 mod spark;
 mod trainjob;
 pub mod webhook;

@@ -11,12 +11,14 @@ use crate::patch::{Patch, Step, nested};
 use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
+use crate::serving::{Deployment, StatefulSet};
 use crate::spark::SparkApplication;
 use crate::trainjob::TrainJob;
 
 /// Every kind's adapter.
 static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &Job,
+    &Deployment,
     &JobSet,
     &JAX_JOB,
     &MPI_JOB,
@@ -29,6 +31,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &RAY_JOB,
     &RAY_SERVICE,
     &SparkApplication,
+    &StatefulSet,
     &TrainJob,
     &AppWrapper,
 ];

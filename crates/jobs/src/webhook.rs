@@ -2,8 +2,10 @@
 //!
 //! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
 
+mod additions;
 mod plain_pod;
 mod pod;
+mod pod_marks;
 mod topology;
 mod validate;
 
@@ -12,14 +14,19 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::labels;
 
+use self::additions::Additions;
 use crate::patch::{Patch, escape};
 use crate::registry;
 use crate::review::Meta;
 
 pub use crate::review::{Context, Denied, Violation};
-pub use plain_pod::{PodSelectors, mutate_plain_pod, validate_plain_pod};
+pub use plain_pod::{PodSelectors, mutate_plain_pod, suspending_parent, validate_plain_pod};
 pub use pod::mutate_pod;
+pub(crate) use validate::label_path;
 pub use validate::validate;
+
+/// The labels of an object.
+const LABELS: &str = "/metadata/labels";
 
 /// What the user does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,39 +43,48 @@ fn meta(kind: JobKind, object: &Value) -> Meta {
 }
 
 /// The JSON patch that a new job gets, in the order of docs/reference/07-integrations.md: default LocalQueue, default
-/// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook.
+/// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook. Only the marks of pods that
+/// wait in the place of their object are kept in its templates.
 ///
 /// A job of a managed owner is left alone: its owner holds the Workload. One that names a queue is managed in every namespace.
 pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
     let left_alone = context.managed_owner || registry::of(kind).skips(object);
-    if operation == Operation::Update || left_alone || !object["spec"].is_object() {
+    let marks = kind.integration().suspends_pods;
+    if operation == Operation::Update && !marks || left_alone || !object["spec"].is_object() {
         return Patch::Json(Vec::new());
     }
     let meta = meta(kind, object);
-    let mut added = Vec::new();
-    let mut queued = meta.queue_name().is_some();
-    if !queued && !context.namespace_is_managed() {
+    let mut patch = Additions::to(object);
+    if operation == Operation::Update {
+        let leaves = object["metadata"]["deletionTimestamp"].is_string();
+        if !leaves && pod_marks::stays_managed(&meta, context) {
+            let class = meta.label(labels::PRIORITY_CLASS);
+            pod_marks::mark(kind, (meta.queue_name(), class), object, &mut patch);
+        }
+        return Patch::Json(patch.operations());
+    }
+    let mut queue = meta.queue_name();
+    if queue.is_none() && !context.namespace_is_managed() {
         return Patch::Json(Vec::new());
     }
-    if !queued && context.default_local_queue {
-        added.push((labels::QUEUE_NAME, labels::DEFAULT_LOCAL_QUEUE));
-        queued = true;
+    if queue.is_none() && context.default_local_queue {
+        patch.set(LABELS, labels::QUEUE_NAME, labels::DEFAULT_LOCAL_QUEUE);
+        queue = Some(labels::DEFAULT_LOCAL_QUEUE);
     }
-    if !queued && !context.manage_jobs_without_queue_name {
+    if queue.is_none() && !context.manage_jobs_without_queue_name {
         return Patch::Json(Vec::new());
     }
+    let mut class = meta.label(labels::PRIORITY_CLASS);
     let defaulting = context.gates.enabled(Gate::WorkloadPriorityClassDefaulting);
-    if defaulting && context.default_priority_class && meta.label(labels::PRIORITY_CLASS).is_none() {
-        added.push((labels::PRIORITY_CLASS, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS));
+    if defaulting && context.default_priority_class && class.is_none() {
+        patch.set(LABELS, labels::PRIORITY_CLASS, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS);
+        class = Some(labels::DEFAULT_WORKLOAD_PRIORITY_CLASS);
     }
-    let mut operations = Vec::new();
-    if !added.is_empty() && !object["metadata"]["labels"].is_object() {
-        operations.push(json!({"op": "add", "path": "/metadata/labels", "value": {}}));
+    if marks {
+        pod_marks::mark(kind, (queue, class), object, &mut patch);
+        return Patch::Json(patch.operations());
     }
-    for (key, value) in added {
-        let path = format!("/metadata/labels/{}", escape(key));
-        operations.push(json!({"op": "add", "path": path, "value": value}));
-    }
+    let mut operations = patch.operations();
     if !meta.suspended {
         operations.extend(suspension(registry::of(kind).suspend_path(), object));
     }

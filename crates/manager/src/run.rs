@@ -124,7 +124,9 @@ struct Running {
 
 impl Parts {
     fn jobs(&self) -> Vec<JobKind> {
-        let wanted = |kind: &JobKind| self.controllers.has(Controller::Job(*kind));
+        let wanted = |kind: &JobKind| {
+            !kind.integration().pods_are_jobs && self.controllers.has(Controller::Job(*kind))
+        };
         self.configuration.job_kinds().into_iter().filter(wanted).collect()
     }
 

@@ -25,7 +25,7 @@ const SETTINGS: [Kind; 12] = [
 ];
 /// The kinds that are queued. Workloads come first: a job whose Workload is not there yet would get a second one.
 fn queued() -> impl Iterator<Item = Kind> {
-    [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(JobKind::ALL.map(Kind::Job))
+    [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(JobKind::jobs().map(Kind::Job))
 }
 
 /// Pods that are bound and have not ended, as a field selector in a URL.
@@ -219,7 +219,7 @@ mod tests {
         assert!(is_over(Kind::Workload, &with("Finished")));
         assert!(is_over(Kind::ProvisioningRequest, &with("Failed")));
         assert!(!is_over(Kind::Workload, &with("Admitted")));
-        for kind in JobKind::ALL {
+        for kind in JobKind::jobs() {
             let at = jiff::Timestamp::UNIX_EPOCH;
             let [succeeded, failed] = [true, false].map(|success| State::Ended { at, success });
             let runs = State::Running { since: at, ready: true };

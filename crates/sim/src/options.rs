@@ -38,7 +38,7 @@ impl Options {
         let (mut configuration, _) = Configuration::defaults_in(&Environment::default())
             .expect("the defaults are a valid configuration without feature gates to parse");
         configuration.integrations.frameworks =
-            JobKind::ALL.into_iter().map(|kind| kind.framework().to_owned()).collect();
+            JobKind::jobs().map(|kind| kind.framework().to_owned()).collect();
         for gate in JobKind::ALL.into_iter().filter_map(|kind| kind.integration().gate) {
             configuration.gates = configuration.gates.with(gate, true);
         }

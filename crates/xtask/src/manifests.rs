@@ -112,15 +112,16 @@ fn integrations() -> String {
         .to_owned();
     for kind in JobKind::ALL {
         let Integration { framework, group, version, plural, .. } = kind.integration();
-        let Integration { resumes_parts_as_made, leaves_parts, confirms_stops, of_pods, .. } =
-            kind.integration();
+        let Integration { resumes_parts_as_made, leaves_parts, confirms_stops, .. } = kind.integration();
+        let Integration { of_pods, suspends_pods, pods_are_jobs, .. } = kind.integration();
         let group = in_quotes_if_empty(group);
         let name = kind.kind().to_lowercase();
         let parts: Vec<_> = kind.descendants().into_iter().map(JobKind::framework).collect();
         let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
         let changes = *resumes_parts_as_made || *leaves_parts || kind.names_parts();
         let more = format!("parts: {parts:?}, changesParts: {changes}, confirmsStops: {confirms_stops}");
-        let more = format!("{more}, ofPods: {of_pods}");
+        let more =
+            format!("{more}, ofPods: {of_pods}, suspendsPods: {suspends_pods}, podsAreJobs: {pods_are_jobs}");
         let templates = kind.templates().iter();
         let templates: Vec<_> =
             templates.map(|it| format!("{{group: {}, resource: {}}}", it.group(), it.plural())).collect();

@@ -27,32 +27,26 @@ fn config_check(text: &str) -> (Option<i32>, String) {
 fn config_check_refuses_a_framework_that_somebody_asks_for_and_not_kueues_default_list() {
     let (code, said) = config_check(KUEUES);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(r#"warning: integrations.frameworks[14]: "statefulset" is not built"#), "{said}");
+    assert!(
+        said.contains(
+            r#"warning: integrations.frameworks[15]: "leaderworkerset.x-k8s.io/leaderworkerset" is not built"#
+        ),
+        "{said}"
+    );
     let asked = KUEUES.replace("  - deployment\n", "");
     let (code, said) = config_check(&asked);
     assert_ne!(code, Some(0));
-    let place = r#"integrations.frameworks[13]: unsupported value "statefulset""#;
-    assert!(said.contains(place) && said.contains(r#""batch/job", "jobset.x-k8s.io/jobset""#), "{said}");
+    let place =
+        r#"integrations.frameworks[14]: unsupported value "leaderworkerset.x-k8s.io/leaderworkerset""#;
+    assert!(
+        said.contains(place) && said.contains(r#""batch/job", "deployment", "jobset.x-k8s.io/jobset""#),
+        "{said}"
+    );
 }
 
 fn frameworks() -> Value {
     let configuration: Value = serde_saphyr::from_str(KUEUES).unwrap();
     configuration["integrations"]["frameworks"].clone()
-}
-
-fn server(kind: &str, labels: &Value) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": kind,
-        "metadata": {"name": "server", "namespace": "team", "labels": labels},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": "server"}},
-            "template": {
-                "metadata": {"labels": {"app": "server"}},
-                "spec": {"containers": [{"name": "main", "image": "busybox"}]},
-            },
-        },
-    })
 }
 
 /// A kind whose definition comes when the manager has long been running.
@@ -77,21 +71,6 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     plane.make_namespace("team").await.unwrap();
     let queued = json!({"kueue.x-k8s.io/queue-name": "lq"});
-    let refused = async |object: &Value| apply(&plane, &object.to_string()).await.unwrap_err();
-    // A policy is in force a moment after it was made.
-    eventually("Deployments to be refused", DEADLINE, || async {
-        let dry = ["apply", "--dry-run=server", "-f", "-"];
-        let manifest = server("Deployment", &queued).to_string();
-        let output = try_kubectl(&plane.kubeconfig_path(), &dry, Some(&manifest)).await?;
-        Ok(progress(output.stderr.contains(SENTENCE), output.stderr))
-    })
-    .await
-    .unwrap();
-    for kind in ["Deployment", "StatefulSet"] {
-        let said = format!("{:#}", refused(&server(kind, &queued)).await);
-        assert!(said.contains(SENTENCE), "{said}");
-        apply(&plane, &server(kind, &json!({})).to_string()).await.unwrap();
-    }
     // From the moment that there is such a kind.
     apply(&plane, LEADER_WORKER_SET).await.unwrap();
     let group = json!({
@@ -105,6 +84,9 @@ async fn with_kueues_default_list_no_object_that_names_a_queue_runs_without_quot
     })
     .await
     .unwrap();
+    let unqueued = json!({"apiVersion": group["apiVersion"], "kind": group["kind"],
+        "metadata": {"name": "group", "namespace": "team"}});
+    apply(&plane, &unqueued.to_string()).await.unwrap();
     // Where nothing refuses them, the manager does not run.
     let setup = manager.kill();
     kubectl(&plane, &["delete", "validatingadmissionpolicybinding", "kueue-frameworks-not-built"])

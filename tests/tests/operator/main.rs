@@ -22,6 +22,8 @@ mod pods;
 mod provisioning;
 mod ray;
 mod seeds;
+mod serving;
+mod serving_sets;
 mod simulate;
 mod spark;
 mod status;

@@ -37,20 +37,20 @@ fn member(name: &str, total: usize, seconds: u32) -> Value {
     pod
 }
 
-fn pods(place: &Place<'_>) -> Api<Pod> {
+pub fn pods(place: &Place<'_>) -> Api<Pod> {
     Api::namespaced(place.client.clone(), &place.name)
 }
 
-async fn make(place: &Place<'_>, pod: Value) -> kube::Result<Pod> {
+pub async fn make(place: &Place<'_>, pod: Value) -> kube::Result<Pod> {
     pods(place).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await
 }
 
-async fn delete(place: &Place<'_>, name: &str) {
+pub async fn delete(place: &Place<'_>, name: &str) {
     pods(place).delete(name, &DeleteParams::default()).await.unwrap();
 }
 
 /// How each pod stands: `waits`, `runs`, `ended`, `leaves`.
-async fn states(place: &Place<'_>) -> Result<Vec<(String, &'static str)>> {
+pub async fn states(place: &Place<'_>) -> Result<Vec<(String, &'static str)>> {
     let all = pods(place).list(&ListParams::default()).await?;
     let state = |pod: &Pod| {
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
@@ -80,12 +80,12 @@ async fn wait_for(place: &Place<'_>, wanted: &[(&str, &str)]) {
     .unwrap();
 }
 
-async fn workload(place: &Place<'_>, begins: &str) -> Result<Option<DynamicObject>> {
+pub async fn workload(place: &Place<'_>, begins: &str) -> Result<Option<DynamicObject>> {
     let all = place.workloads().list(&ListParams::default()).await?;
     Ok(all.items.into_iter().find(|w| w.metadata.name.as_deref().unwrap_or_default().starts_with(begins)))
 }
 
-async fn wait_for_workload(place: &Place<'_>, begins: &str, condition: &str, says: &str) {
+pub async fn wait_for_workload(place: &Place<'_>, begins: &str, condition: &str, says: &str) {
     eventually(&format!("{begins} to say {condition}={says}"), DEADLINE, || async {
         let found = workload(place, begins).await?.map(serde_json::to_value).transpose()?;
         let told = found.map(|w| told(&w, condition)).unwrap_or_default();
@@ -95,7 +95,7 @@ async fn wait_for_workload(place: &Place<'_>, begins: &str, condition: &str, say
     .unwrap();
 }
 
-async fn wait_until_gone(place: &Place<'_>) {
+pub async fn wait_until_gone(place: &Place<'_>) {
     eventually(&format!("{} to be empty", place.name), DEADLINE, || async {
         let (pods, workloads) = (states(place).await?, place.workloads().list(&ListParams::default()).await?);
         let none = pods.is_empty() && workloads.items.is_empty();
@@ -105,7 +105,7 @@ async fn wait_until_gone(place: &Place<'_>) {
     .unwrap();
 }
 
-async fn place(name: &'static str, cpu: u32) -> Place<'static> {
+pub async fn place(name: &'static str, cpu: u32) -> Place<'static> {
     let place = Place::bare(bed().await.plane, name).await.unwrap();
     place.flavor(name).await.unwrap();
     let more = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
@@ -117,7 +117,7 @@ async fn place(name: &'static str, cpu: u32) -> Place<'static> {
 }
 
 /// A pod that goes before all others of its place.
-fn urgent(place: &Place<'_>, name: &str) -> Value {
+pub fn urgent(place: &Place<'_>, name: &str) -> Value {
     let mut pod = pod(name, 3_600);
     pod["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(place.name);
     pod

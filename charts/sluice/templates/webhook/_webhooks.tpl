@@ -18,6 +18,15 @@
 {{- join " || " $conditions }}
 {{- end }}
 
+{{/* Match condition: another object suspends the pod, now or before. */}}
+{{- define "sluice.suspendedByParent" -}}
+{{- $conditions := list }}
+{{- range $object := list "object" "oldObject" }}
+{{- $conditions = append $conditions (printf "(%s != null && has(%s.metadata.annotations) && 'kueue.x-k8s.io/pod-suspending-parent' in %s.metadata.annotations)" $object $object $object) }}
+{{- end }}
+{{- join " || " $conditions }}
+{{- end }}
+
 {{/*
 Namespaces whose jobs the webhooks look at: managedJobsNamespaceSelector of the configuration, else all but the system's.
 */}}
@@ -34,7 +43,7 @@ matchExpressions:
 {{- end }}
 
 {{/*
-Namespaces whose pods the webhooks look at: never the system's and our own, whatever the configuration selects. While the manager is stopped,
+Namespaces whose pods, and objects that suspend pods, the webhooks look at: never the system's and our own, whatever the configuration selects. While the manager is stopped,
 these must be able to start pods: among them are its own.
 */}}
 {{- define "sluice.podNamespaces" -}}
@@ -70,7 +79,7 @@ One entry for a kind of kueue.x-k8s.io. Takes root, type (mutate, validate), kin
 
 {{/*
 The entries for a job kind: one for jobs with a queue name, which must succeed, and one for jobs without, which must never
-block. Takes root, type, job (name, group, version, resource, ofPods), operations.
+block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPods, impliedPods), operations.
 */}}
 {{- define "sluice.jobKindWebhooks" -}}
 {{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version .job.name -}}
@@ -90,7 +99,7 @@ block. Takes root, type, job (name, group, version, resource, ofPods), operation
   {{- if eq $context.type "mutate" }}
   reinvocationPolicy: {{ $context.root.Values.mutatingWebhook.reinvocationPolicy }}
   {{- end }}
-  namespaceSelector: {{- include ($context.job.ofPods | ternary "sluice.podNamespaces" "sluice.jobNamespaces") $context.root | nindent 4 }}
+  namespaceSelector: {{- include (or $context.job.ofPods $context.job.suspendsPods | ternary "sluice.podNamespaces" "sluice.jobNamespaces") $context.root | nindent 4 }}
   matchConditions:
     - name: {{ .condition }}
       expression: {{ .expression | quote }}
@@ -98,6 +107,11 @@ block. Takes root, type, job (name, group, version, resource, ofPods), operation
     # Most pods are none of ours.
     - name: has-labels-or-annotations-of-ours
       expression: {{ include "sluice.hasOurMarks" $ | quote }}
+    {{- end }}
+    {{- if $context.job.impliedPods }}
+    # Pods that nothing suspends are not queued.
+    - name: is-suspended-by-its-parent
+      expression: {{ include "sluice.suspendedByParent" $ | quote }}
     {{- end }}
   rules:
     - apiGroups: [{{ $context.job.group | default "\"\"" }}]

@@ -20,11 +20,11 @@ impl NotBuilt {
 }
 
 /// The frameworks of Kueue that Sluice has not built.
-pub const NOT_BUILT: [NotBuilt; 3] = [
-    NotBuilt::new("deployment", "apps", "deployments"),
-    NotBuilt::new("leaderworkerset.x-k8s.io/leaderworkerset", "leaderworkerset.x-k8s.io", "leaderworkersets"),
-    NotBuilt::new("statefulset", "apps", "statefulsets"),
-];
+pub const NOT_BUILT: [NotBuilt; 1] = [NotBuilt::new(
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+    "leaderworkerset.x-k8s.io",
+    "leaderworkersets",
+)];
 
 /// What each release added to the list that Kueue's chart and manifests come with: an installation that takes such a list over unchanged has
 /// chosen nothing.

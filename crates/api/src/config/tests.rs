@@ -168,7 +168,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "waitForPodsReady: {requeuingStrategy: {timestamp: Never, backoffLimitCount: -1, backoffBaseSeconds: -1}}",
     ),
     ("frameworks", "integrations: {frameworks: [batch/jobs, batch/job, batch/job]}"),
-    ("a framework that is not built", "integrations: {frameworks: [batch/job, statefulset]}"),
+    (
+        "a framework that is not built",
+        "integrations: {frameworks: [batch/job, leaderworkerset.x-k8s.io/leaderworkerset]}",
+    ),
     ("a framework whose gate is off", "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}"),
     (
         "external frameworks",
@@ -272,8 +275,8 @@ fn kueues_default_configuration_is_accepted_as_it_is() {
     let built = JobKind::ALL.into_iter().filter(|kind| !extensions.contains(kind));
     let built: Vec<_> = built.map(JobKind::framework).collect();
     assert_eq!(kinds, built, "Kueue's list has all that are built but extensions");
-    assert_eq!(file.refused_frameworks().len(), 4);
-    let said = r#"integrations.frameworks[14]: "statefulset" is not built: objects of this kind that name a queue are refused"#;
+    assert_eq!(file.refused_frameworks().len(), 1);
+    let said = r#"integrations.frameworks[15]: "leaderworkerset.x-k8s.io/leaderworkerset" is not built: objects of this kind that name a queue are refused"#;
     assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
 }
 
@@ -283,13 +286,14 @@ fn a_framework_that_is_not_built_is_refused_where_somebody_asked_for_it() {
     // One more, one less, and the default list where objects without a queue name are to be queued, too.
     let older = KUEUES_DEFAULT.replace("  - deployment\n", "");
     assert_ne!(older, KUEUES_DEFAULT);
-    let unbuilt = r#"unsupported value "statefulset": this build of Sluice does not queue this kind"#;
+    let unbuilt = r#"unsupported value "leaderworkerset.x-k8s.io/leaderworkerset": this build of Sluice does not queue this kind"#;
     assert!(refused(&older).contains(unbuilt), "{}", refused(&older));
     let unnamed = refused(&format!("{KUEUES_DEFAULT}manageJobsWithoutQueueName: true\n"));
     assert!(unnamed.contains(unbuilt) && unnamed.contains("manageJobsWithoutQueueName"), "{unnamed}");
-    let asked = v1beta2("integrations: {frameworks: [batch/job, statefulset]}").unwrap_err().to_string();
-    let told = r#"integrations.frameworks[1]: unsupported value "statefulset""#;
-    let available = r#"supported values: "batch/job", "jobset.x-k8s.io/jobset""#;
+    let list = "integrations: {frameworks: [batch/job, leaderworkerset.x-k8s.io/leaderworkerset]}";
+    let asked = v1beta2(list).unwrap_err().to_string();
+    let told = r#"integrations.frameworks[1]: unsupported value "leaderworkerset.x-k8s.io/leaderworkerset""#;
+    let available = r#"supported values: "batch/job", "deployment", "jobset.x-k8s.io/jobset""#;
     assert!(asked.contains(told) && asked.contains(available), "{asked}");
 }
 
@@ -300,6 +304,21 @@ fn a_framework_behind_a_gate_is_served_where_that_is_on() {
     assert_eq!(Vec::from_iter(on.job_kinds()), [JobKind::SPARK_APPLICATION]);
     let off = v1beta2(&format!("{spark}featureGates: {{SparkApplicationIntegration: false}}")).unwrap_err();
     assert!(off.to_string().contains("it needs the feature gate SparkApplicationIntegration"), "{off}");
+}
+
+#[test]
+fn a_kind_that_suspends_its_pods_implies_them_and_them_alone() {
+    let read = |list: &str| v1beta2(&format!("integrations: {{frameworks: [{list}]}}")).unwrap().0;
+    for (list, kinds, implied) in [
+        ("batch/job", vec![JobKind::JOB], false),
+        ("pod", vec![JobKind::POD], false),
+        ("deployment", vec![JobKind::DEPLOYMENT, JobKind::POD], true),
+        ("statefulset", vec![JobKind::POD, JobKind::STATEFUL_SET], true),
+        ("deployment, pod", vec![JobKind::DEPLOYMENT, JobKind::POD], false),
+    ] {
+        let file = read(list);
+        assert_eq!((file.job_kinds(), file.integrations.implies_pods()), (kinds, implied), "{list}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Duration;
 use crate::gates::Gates;
+use crate::job::JobKind;
 
 /// The manager's configuration file, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -284,6 +285,27 @@ pub struct Integrations {
     /// Which plain pods are queued; a field of the older version, read in both.
     #[serde(skip_serializing_if = "PodOptions::is_empty")]
     pub pod_options: PodOptions,
+}
+
+impl Integrations {
+    fn lists(&self, kind: JobKind) -> bool {
+        self.frameworks.iter().any(|name| name == kind.framework())
+    }
+
+    /// Whether pods are queued only for the objects that suspend them, because their own kind is not listed
+    /// (docs/reference/07-integrations.md 7.1 "Implied").
+    pub fn implies_pods(&self) -> bool {
+        let listed = || JobKind::ALL.into_iter().filter(|kind| self.lists(*kind));
+        let suspends = |kind: JobKind| kind.integration().suspends_pods;
+        listed().any(suspends) && !listed().any(|kind| kind.integration().of_pods)
+    }
+
+    /// The job kinds that are served, in the reference's order: those that are listed, and those that these imply.
+    pub fn job_kinds(&self) -> Vec<JobKind> {
+        let implied = self.implies_pods();
+        let served = |kind: &JobKind| self.lists(*kind) || implied && kind.integration().of_pods;
+        JobKind::ALL.into_iter().filter(served).collect()
+    }
 }
 
 /// `integrations.podOptions`.

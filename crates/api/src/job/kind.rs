@@ -1,6 +1,7 @@
 //! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
 
 mod order;
+mod serving;
 
 use crate::gates::Gate;
 
@@ -60,6 +61,14 @@ pub struct Integration {
     pub gate: Option<Gate>,
     /// The kinds of the template objects that its jobs name, and that say what pods they have.
     pub templates: &'static [TemplateKind],
+    /// Whether its pods wait for admission in its place: it has nothing that suspends it, and marks the pods in its templates.
+    pub suspends_pods: bool,
+    /// Whether each of its pods is a job of its own, and it is none.
+    pub pods_are_jobs: bool,
+    /// The label with the number of a pod among those of the object, of a kind whose pods make one job together.
+    pub pod_index: Option<&'static str>,
+    /// What its Workload says while its controller, or its user, holds it back.
+    pub on_hold: &'static str,
     /// The jobs that the kind's controller makes, each of which has its pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
@@ -107,6 +116,10 @@ const PLAIN: Integration = Integration {
     built_into_kubernetes: false,
     of_pods: false,
     templates: &[],
+    suspends_pods: false,
+    pods_are_jobs: false,
+    pod_index: None,
+    on_hold: "Job is on hold",
     parts: &[],
     gate: None,
     wraps_objects: false,
@@ -373,6 +386,8 @@ pub struct JobKind(&'static Integration);
 impl JobKind {
     /// `batch/v1` Job.
     pub const JOB: Self = Self(&JOB);
+    /// `apps/v1` Deployment.
+    pub const DEPLOYMENT: Self = Self(&serving::DEPLOYMENT);
     /// `jobset.x-k8s.io/v1alpha2` JobSet.
     pub const JOB_SET: Self = Self(&JOB_SET);
 
@@ -401,6 +416,8 @@ impl JobKind {
 
     /// `sparkoperator.k8s.io/v1beta2` SparkApplication.
     pub const SPARK_APPLICATION: Self = Self(&SPARK_APPLICATION);
+    /// `apps/v1` StatefulSet.
+    pub const STATEFUL_SET: Self = Self(&serving::STATEFUL_SET);
     /// `trainer.kubeflow.org/v1alpha1` TrainJob.
     pub const TRAIN_JOB: Self = Self(&TRAIN_JOB);
 
@@ -408,8 +425,9 @@ impl JobKind {
     pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::JOB,
+        Self::DEPLOYMENT,
         Self::JOB_SET,
         Self::JAX_JOB,
         Self::MPI_JOB,
@@ -422,9 +440,20 @@ impl JobKind {
         Self::RAY_JOB,
         Self::RAY_SERVICE,
         Self::SPARK_APPLICATION,
+        Self::STATEFUL_SET,
         Self::TRAIN_JOB,
         Self::APP_WRAPPER,
     ];
+
+    /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
+    pub fn jobs() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| !kind.0.pods_are_jobs)
+    }
+
+    /// Whether its pods wait for admission in its place, all of them as one job.
+    pub const fn gathers_pods(self) -> bool {
+        self.0.suspends_pods && !self.0.pods_are_jobs
+    }
 
     /// What is known of it.
     pub const fn integration(self) -> &'static Integration {

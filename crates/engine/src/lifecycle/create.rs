@@ -82,6 +82,17 @@ impl Engine {
         let mut annotations = inherited_annotations(view, gated, keys);
         let mut owners = vec![owner_reference(view)];
         let mut name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, None, longest);
+        if kind.gathers_pods() {
+            let of = [
+                (labels::IS_GROUP_WORKLOAD, "true".to_owned()),
+                (labels::JOB_OWNER_GVK, format!("{}, Kind={}", kind.api_version(), kind.kind())),
+                (labels::JOB_OWNER_NAME, view.job.name.to_string()),
+            ];
+            annotations.extend(of.map(|(key, value)| (key.to_owned(), value)));
+            for owner in &mut owners {
+                (owner.controller, owner.block_owner_deletion) = (None, None);
+            }
+        }
         if let Some((group, pods)) = self.group_of(key).zip(self.group_owners(key)) {
             (name, owners) = (group.to_string(), pods);
             annotations.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
@@ -147,7 +158,7 @@ impl Engine {
 
     /// Asks for a job in full: its templates were dropped when its Workload existed.
     pub(crate) fn read_job(&mut self, key: &JobKey) {
-        if self.world.pod_jobs.contains_key(key) {
+        if self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none()) {
             return self.read_pod_templates(key);
         }
         let id = self.outbox.write(key.object(), Purpose::Read, Write::Read, Vec::new());

@@ -45,7 +45,7 @@ impl Engine {
             normal(self.about_job(key, view), "Deleted", note),
             self.log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
         ];
-        if self.world.pod_jobs.contains_key(key) {
+        if self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none()) {
             self.outbox.extend(then);
             self.delete_pods(key);
             return true;

@@ -25,6 +25,10 @@ impl Engine {
             return false;
         }
         if holds && !view.suspended {
+            // Its controller takes its pods down, in its own order.
+            if key.kind.gathers_pods() {
+                return true;
+            }
             let infos = restore_infos(&entry.object);
             self.stop_job(key, view, infos, "Job is on hold", &[]);
             return true;
@@ -36,7 +40,7 @@ impl Engine {
         let entry = &self.world.workloads[workload];
         let (at, mut next) = (self.at(&entry.object), entry.status().clone());
         let (why, message) = if holds {
-            (reason::ON_HOLD, "Job is on hold")
+            (reason::ON_HOLD, key.kind.integration().on_hold)
         } else {
             let why = at.reason(reason::PENDING_EVALUATION, reason::PENDING);
             (why, "Workload no longer on hold; waiting for quota reservation")

@@ -20,7 +20,7 @@ use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
-use crate::outbox::{About, event, normal};
+use crate::outbox::{About, normal};
 use crate::world::{JobKey, workload_ref};
 
 impl Engine {
@@ -272,7 +272,9 @@ impl Engine {
             };
             return self.stop_job(key, view, Vec::new(), why, &[]);
         }
-        if view.prebuilt_workload.is_some() || self.is_active(key) {
+        // Without replicas an object that gathers pods asks for nothing.
+        let asks_nothing = key.kind.gathers_pods() && view.on_hold == Some(true);
+        if view.prebuilt_workload.is_some() || asks_nothing || self.is_active(key) {
             return;
         }
         match self.priority_of(view) {
@@ -442,18 +444,6 @@ impl Engine {
         if let Some(entry) = self.world.jobs.get_mut(key) {
             entry.open = Some(id);
         }
-    }
-
-    /// Reports something about a job, once.
-    fn report_job(&mut self, key: &JobKey, view: &JobView, type_: EventType, why: &str, note: &str) {
-        let reported = format!("{why}: {note}");
-        let Some(entry) = self.world.jobs.get_mut(key) else { return };
-        if entry.reported.as_ref() == Some(&reported) {
-            return;
-        }
-        entry.reported = Some(reported);
-        self.outbox.push(event(self.about_job(key, view), type_, why, note));
-        self.outbox.push(self.log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
     }
 
     /// Keeps queue, priority class and admission gates of a Workload as its job says.

@@ -29,6 +29,9 @@ pub(crate) fn matches(
     status: &WorkloadStatus,
     partial: bool,
 ) -> bool {
+    if view.job.kind.gathers_pods() {
+        return speaks_for(view, object, status);
+    }
     if object.spec.maximum_execution_time_seconds != view.maximum_execution_time_seconds {
         return false;
     }
@@ -43,6 +46,19 @@ pub(crate) fn matches(
             && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
     };
     (!admitted || view.suspended || view.stopping) && pod_sets_match(view, object, |_, set| set.count, same)
+}
+
+/// Whether the Workload is for the pods of an object that gathers them. While the object is on hold, it is kept as it is. Once it has quota,
+/// that counts: pods beyond it wait.
+fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) -> bool {
+    let sets = &object.spec.pod_sets;
+    let named = sets.len() == view.pod_sets.len()
+        && sets.iter().zip(&view.pod_sets).all(|(set, job)| set.name == job.name);
+    let same = |(set, job): (&slim::PodSet, &JobPodSet)| {
+        set.count == job.count && set.template.containers_hash == job.containers_hash
+    };
+    let has_quota = is(status, Type::Admitted) || reserved(status);
+    named && (view.on_hold == Some(true) || has_quota || sets.iter().zip(&view.pod_sets).all(same))
 }
 
 /// The number of pods that the pod set of a running job has.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, JobView};
 use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::pods::{Group, Member};
 
@@ -14,9 +14,11 @@ use crate::input::{Kind, ObjectRef};
 use crate::retry::Retry;
 use crate::world::{JobKey, World, job_key};
 
-/// A pod alone, or a group.
+/// A pod alone, a group, or the pods of an object that gathers them.
 #[derive(Clone, Debug)]
 pub(crate) struct PodJob {
+    /// The object whose pods these are, as it was seen last, if it was. Its Workload is made of it.
+    pub parent: Option<Arc<JobView>>,
     /// The name of the group, if it is one.
     pub group: Option<Name>,
     /// Its pods.
@@ -42,6 +44,24 @@ pub(crate) struct Fare {
 }
 
 impl PodJob {
+    fn new(group: Option<Name>, copied_labels: &[String]) -> Self {
+        Self {
+            parent: None,
+            group,
+            pods: Group::new(copied_labels),
+            open: BTreeMap::new(),
+            starting: 0,
+            fares: BTreeMap::new(),
+            unowned: BTreeSet::new(),
+            slim: false,
+        }
+    }
+
+    /// Whether its pods have roles: all are those of the pod sets of one Workload.
+    pub fn has_roles(&self) -> bool {
+        self.group.is_some() || self.parent.is_some()
+    }
+
     /// Whether a write on a pod is not to be tried again yet, and until when.
     pub fn waits(&self, pod: &str, now: Timestamp) -> Option<Timestamp> {
         self.fares.get(pod)?.retry.until.filter(|until| *until > now)
@@ -58,8 +78,16 @@ pub(crate) fn group_uid(namespace: &str, group: &str) -> String {
     format!("group/{namespace}/{group}")
 }
 
-/// The job that a pod is in. No pod has a name like that of a group's key.
-pub(crate) fn job_of(kind: JobKind, member: &Member) -> JobKey {
+/// The kind of pods.
+pub(crate) const PODS: JobKind = JobKind::POD;
+
+/// The job that a pod is in, where objects of these kinds are. No pod has a name like that of a group's key.
+pub(crate) fn job_of(kinds: &BTreeSet<JobKind>, member: &Member) -> JobKey {
+    let kind = PODS;
+    if let Some(parent) = member.parent.as_ref().filter(|parent| kinds.contains(&parent.kind)) {
+        let (namespace, name) = (Arc::clone(&member.namespace), Arc::clone(&parent.name));
+        return JobKey { kind: parent.kind, namespace, name };
+    }
     let name = match &member.group {
         Some(group) => Arc::from(format!("group/{group}")),
         None => Arc::clone(&member.name),
@@ -95,15 +123,11 @@ impl World {
 
     /// Puts a pod in.
     pub fn put_member(&mut self, key: &JobKey, mut member: Member, copied_labels: &[String]) {
-        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob {
-            group: member.group.clone(),
-            pods: Group::new(copied_labels),
-            open: BTreeMap::new(),
-            starting: 0,
-            fares: BTreeMap::new(),
-            unowned: BTreeSet::new(),
-            slim: false,
-        });
+        // The pods of an object are not asked for templates.
+        let gathered = key.kind.gathers_pods();
+        let group = member.group.clone().filter(|_| !gathered);
+        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(group, copied_labels));
+        job.slim |= gathered;
         let name = Arc::clone(&member.name);
         if job.group.is_some() && job.pods.get(&name).is_none() {
             job.unowned.insert(Arc::clone(&name));
@@ -124,10 +148,26 @@ impl World {
         job.fares.remove(name);
         job.unowned.remove(name);
         let open = job.open.remove(name);
-        if job.pods.is_empty() {
+        if job.pods.is_empty() && job.parent.is_none() {
             self.pod_jobs.remove(&key);
         }
         Some((key, open))
+    }
+
+    /// Puts an object in whose pods make its job.
+    pub fn put_parent(&mut self, key: &JobKey, parent: Arc<JobView>) {
+        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(None, &[]));
+        job.slim = true;
+        job.parent = Some(parent);
+    }
+
+    /// Takes such an object out. Pods that it leaves behind wait for another of its name.
+    pub fn take_parent(&mut self, key: &JobKey) {
+        let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.parent.is_some()) else { return };
+        job.parent = None;
+        if job.pods.is_empty() {
+            self.pod_jobs.remove(key);
+        }
     }
 
     /// The group that a Workload of this name would be of.
@@ -145,9 +185,17 @@ impl World {
 
     /// Drops the templates of a job whose Workload exists.
     pub fn drop_pod_templates(&mut self, key: &JobKey) {
-        if let Some(job) = self.pod_jobs.get_mut(key).filter(|job| !job.slim) {
+        let Some(job) = self.pod_jobs.get_mut(key) else { return };
+        if !job.slim {
             job.slim = true;
             job.pods.drop_templates();
+        }
+        if let Some(parent) = &mut job.parent
+            && parent.pod_sets.iter().any(|set| set.template.is_some())
+        {
+            for set in &mut Arc::make_mut(parent).pod_sets {
+                set.template = None;
+            }
         }
     }
 }

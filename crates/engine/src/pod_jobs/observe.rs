@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use sluice_api::gates::Gate;
-use sluice_api::job::JobKind;
 use sluice_jobs::pods::Member;
 
-use super::index::{job_of, pod_key};
+use super::index::{PODS, job_of, pod_key};
 use crate::effect::Purpose;
 use crate::engine::Engine;
 use crate::hotswap::pod::PodKey;
@@ -20,14 +19,14 @@ impl Engine {
         if !self.config.on(Gate::WorkloadIdentifierAnnotations) {
             member.read_labels_alone();
         }
-        let kind = JobKind::POD;
         let pod = (Arc::clone(&member.namespace), Arc::clone(&member.name));
-        if !member.managed || !self.config.frameworks.contains(&kind) {
+        let others = self.config.implied_pods && member.suspending_parent.is_none();
+        if !member.managed || others || !self.config.frameworks.contains(&PODS) {
             return self.drop_member(&pod);
         }
-        let key = job_of(kind, &member);
+        let key = job_of(&self.config.frameworks, &member);
         // What made the engine panic was the group.
-        if member.group.is_some() && self.aside.contains_key(&key.object()) {
+        if (member.group.is_some() || key.kind.gathers_pods()) && self.aside.contains_key(&key.object()) {
             return self.drop_member(&pod);
         }
         if let Some(home) = self.world.pod_homes.get(&pod).cloned()
@@ -74,7 +73,7 @@ impl Engine {
     /// Takes in that a pod is gone, or that a group is set aside.
     pub(crate) fn forget_member(&mut self, object: &ObjectRef, uid: Option<&str>) {
         let group = job_key(object).and_then(|key| self.world.pod_jobs.get(&key));
-        if let Some(group) = group.filter(|job| job.group.is_some()) {
+        if let Some(group) = group.filter(|job| job.has_roles()) {
             let pods =
                 group.pods.members().map(|member| (Arc::clone(&member.namespace), Arc::clone(&member.name)));
             for pod in pods.collect::<Vec<_>>() {

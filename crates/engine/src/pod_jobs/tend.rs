@@ -31,6 +31,9 @@ impl Engine {
         }
         let workload = self.world.owned(&view.job.uid).pop();
         let entry = workload.as_ref().and_then(|workload| self.world.workloads.get(workload));
+        if job.parent.is_some() {
+            return workload.is_some_and(|workload| self.tend_gathered(key, &workload));
+        }
         let over = view.finished.is_some() && entry.is_none();
         let Some(group) = &job.group else { return over && self.release_pods(key) };
         // Pods that were all deleted are not replaced, unless an eviction deleted them.

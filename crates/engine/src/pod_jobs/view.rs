@@ -6,9 +6,9 @@ use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobRef, JobView};
 use sluice_api::slim;
 use sluice_core::WorkloadKey;
-use sluice_jobs::pods::{Composition, Group, Member, of_group, of_pod};
+use sluice_jobs::pods::{Composition, Group, Member, of_group, of_parent, of_pod};
 
-use super::index::{PodJob, group_uid};
+use super::index::{PODS, PodJob, group_uid};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::outbox::About;
@@ -59,9 +59,12 @@ impl Engine {
     fn pod_job_view(&self, key: &JobKey) -> Option<JobView> {
         let job = self.world.pod_jobs.get(key)?;
         let fast = self.config.on(Gate::FastQuotaReleaseInPodIntegration);
-        let mut view = match &job.group {
-            None => of_pod(job.pods.representative()?),
-            Some(group) => self.group_view(key, job, group)?,
+        let mut view = match (&job.parent, &job.group) {
+            (Some(parent), _) => of_parent(parent, &job.pods),
+            // Its object has not been seen, or is gone: so are its pods soon.
+            (None, None) if key.kind.gathers_pods() => return None,
+            (None, None) => of_pod(job.pods.representative()?),
+            (None, Some(group)) => self.group_view(key, job, group)?,
         };
         view.active = job.pods.active_until(self.now, fast).is_some();
         Some(view)
@@ -109,7 +112,8 @@ impl Engine {
 
     /// The object on which things about a job are told, and its UID: its own, or that of the pod that speaks for it.
     pub(crate) fn speaker(&self, key: &JobKey, view: &JobView) -> (ObjectRef, Arc<str>) {
-        match self.world.pod_jobs.get(key).and_then(|job| job.pods.representative()) {
+        let without_object = self.world.pod_jobs.get(key).filter(|job| job.parent.is_none());
+        match without_object.and_then(|job| job.pods.representative()) {
             Some(pod) => (pod_ref(key, &pod.name), Arc::clone(&pod.uid)),
             None => (key.object(), Arc::clone(&view.job.uid)),
         }
@@ -124,7 +128,7 @@ impl Engine {
 
 /// The reference to a pod of a job.
 pub(super) fn pod_ref(key: &JobKey, name: &Arc<str>) -> ObjectRef {
-    ObjectRef::namespaced(Kind::Job(key.kind), Arc::clone(&key.namespace), Arc::clone(name))
+    ObjectRef::namespaced(Kind::Job(PODS), Arc::clone(&key.namespace), Arc::clone(name))
 }
 
 /// What an event of a pod is about.

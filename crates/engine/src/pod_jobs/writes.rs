@@ -9,7 +9,7 @@ use sluice_jobs::pods::{Member, STOP_MANAGER, StopReason, finalize, start, termi
 
 use super::index::PodJob;
 use super::view::{about_pod, pod_ref};
-use crate::effect::{Effect, Level, PodStep, Purpose, Write};
+use crate::effect::{Effect, EventType, Level, PodStep, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::outbox::normal;
@@ -72,13 +72,18 @@ impl Engine {
         // Until it is seen what we did to pods, some of those that wait may be on their way out.
         let settled = |job: &&PodJob| job.pods.is_settled();
         let Some(job) = self.world.pod_jobs.get(key).filter(settled) else { return };
-        let gated = job.pods.gated().map(|member| Arc::clone(&member.name)).collect();
+        let gated = self.to_start(workload, job);
+        let left = job.parent.as_ref().filter(|_| gated.len() < job.pods.gated().count()).cloned();
+        if let Some(parent) = left {
+            let note = "Pods wait that are more, or ask for more, than the Workload is for; scale to zero and up again to queue them anew";
+            self.report_job(key, &parent, EventType::Warning, "ErrWorkloadCompose", note);
+        }
         let mut planned = Vec::new();
         for name in self.writable(key, gated) {
             let Some(job) = self.world.pod_jobs.get(key) else { return };
             let Some(member) = job.pods.get(&name) else { continue };
             // A pod of a role that the Workload does not have is not admitted with it.
-            let by_role = |info: &&PodSetInfo| job.group.is_none() || *info.name == *member.role;
+            let by_role = |info: &&PodSetInfo| !job.has_roles() || *info.name == *member.role;
             let Some(info) = infos.iter().find(by_role) else { continue };
             match start(member, info) {
                 Ok(Some(patch)) => {
@@ -133,7 +138,9 @@ impl Engine {
         meant: impl Fn(&Member) -> bool,
     ) -> bool {
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
-        let stopped = job.pods.to_stop(reason).into_iter().filter(|member| meant(member));
+        // What waits is made anew by its object when it is deleted.
+        let all = if job.parent.is_some() { job.pods.free().collect() } else { job.pods.to_stop(reason) };
+        let stopped = all.into_iter().filter(|member| meant(member));
         let stopped: Vec<_> = stopped.map(|member| Arc::clone(&member.name)).collect();
         let any = !stopped.is_empty();
         let now = self.writable(key, stopped);

@@ -13,6 +13,7 @@ mod contract;
 mod custom_labels;
 mod failure_recovery;
 mod found_again;
+mod gathered_pods;
 mod memory;
 mod metrics;
 mod moved;

@@ -483,8 +483,9 @@ fn children_of_a_job_set_run_on_its_quota_as_soon_as_it_is_seen() {
 
 #[test]
 fn a_job_of_any_kind_that_runs_without_an_admission_is_stopped() {
-    // Pods are stopped in a way of their own, see `plain_pods`.
-    for kind in JobKind::ALL.into_iter().filter(|kind| !kind.integration().of_pods) {
+    // Pods are stopped in a way of their own, see `plain_pods` and `gathered_pods`.
+    let own = |kind: &JobKind| !kind.integration().of_pods && !kind.gathers_pods();
+    for kind in JobKind::jobs().filter(own) {
         let mut c = cluster();
         let mut view = job("team-a", "a", "lq", 2, "1");
         view.job.kind = kind;

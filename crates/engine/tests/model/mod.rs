@@ -23,7 +23,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 23] = [
+pub const KINDS: [Kind; 24] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -47,6 +47,7 @@ pub const KINDS: [Kind; 23] = [
     Kind::Job(sluice_api::job::JobKind::TRAIN_JOB),
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
     Kind::Job(sluice_api::job::JobKind::POD),
+    Kind::Job(sluice_api::job::JobKind::STATEFUL_SET),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.

@@ -248,7 +248,8 @@ impl Api {
             let admitted = self.workloads().iter().any(|workload| {
                 let mut owners = workload.metadata.owner_references.iter().flatten();
                 let taken_back = condition(workload, "QuotaReserved") == "True";
-                owners.any(|owner| metadata["uid"] == *owner.uid)
+                let above = &metadata["ownerReferences"][0]["uid"];
+                owners.any(|owner| metadata["uid"] == *owner.uid || *above == *owner.uid)
                     && (condition(workload, "Admitted") == "True" || taken_back)
             });
             assert!(admitted, "pod {reference} may be scheduled without an admitted Workload");

@@ -274,6 +274,11 @@ impl Group {
         })
     }
 
+    /// How many pods count and are ready, or succeeded.
+    pub fn ready(&self) -> usize {
+        self.ready
+    }
+
     /// Whether as many pods as the group has are ready or succeeded.
     pub fn pods_ready(&self) -> bool {
         let total = self.total_count().and_then(|total| usize::try_from(total).ok());

@@ -9,8 +9,9 @@ use serde_json::Value;
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobPodSet;
 use sluice_api::v1beta2::PodSetTopologyRequest;
-use sluice_api::{labels, names};
+use sluice_api::{labels, names, slim};
 
+use super::parent::{Parent, size};
 use crate::object;
 
 /// The phase of a pod, as far as it matters.
@@ -65,6 +66,10 @@ pub struct Member {
     pub managed: bool,
     /// The framework whose object suspends it.
     pub suspending_parent: Option<String>,
+    /// The object whose job it is a part of.
+    pub parent: Option<Parent>,
+    /// What it asks for, if it has such an object.
+    pub size: Option<Box<slim::PodTemplate>>,
     /// Whether it waits for admission.
     pub gated: bool,
     /// Whether our finalizer keeps it.
@@ -96,6 +101,7 @@ impl Member {
         let role = role.or_else(|| PodSpec::deserialize(spec).ok().map(|spec| names::role_hash(&spec)));
         let role: Arc<str> = Arc::from(role.unwrap_or_default());
         let name = if group.is_some() { &role } else { labels::DEFAULT_POD_SET_NAME };
+        let parent = Parent::of(metadata);
         let condition = |kind: &str| {
             status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind)
         };
@@ -120,6 +126,8 @@ impl Member {
             index: metadata["labels"][labels::POD_GROUP_POD_INDEX].as_str().map(str::to_owned),
             managed: metadata["labels"][labels::MANAGED] == "true",
             suspending_parent: filled("annotations", labels::POD_SUSPENDING_PARENT).map(str::to_owned),
+            size: parent.is_some().then(|| size(pod)).flatten(),
+            parent,
             gated: scheduling_gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE),
             held: finalizers.into_iter().any(|finalizer| finalizer == labels::MANAGED_FINALIZER),
             bound: spec["nodeName"].as_str().is_some_and(|node| !node.is_empty()),

@@ -13,6 +13,7 @@ mod group;
 mod member;
 mod order;
 mod owners;
+mod parent;
 mod replacement;
 mod view;
 
@@ -23,5 +24,6 @@ pub use group::Group;
 pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};
 pub use owners::{is_group_workload, owner_reference};
+pub use parent::{Parent, of_parent};
 pub use replacement::{Replacement, replacement};
 pub use view::{of_group, of_pod};

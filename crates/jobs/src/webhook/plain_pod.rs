@@ -8,11 +8,12 @@ use sluice_api::config::selector_matches;
 use sluice_api::gates::Gate;
 use sluice_api::{labels, names};
 
+use super::additions::Additions;
 use super::topology;
 use super::validate::{admission_gates, always, label_path, on_update};
 use crate::object::string_map;
-use crate::patch::{Patch, escape};
-use crate::pods::{group_name, total_count};
+use crate::patch::Patch;
+use crate::pods::{Parent, group_name, total_count};
 use crate::review::{Context, Denied, Meta, Violations, annotation_path};
 
 /// Which pods are managed, besides what holds for every kind: `integrations.podOptions` of older configurations.
@@ -22,48 +23,8 @@ pub struct PodSelectors<'a> {
     pub namespaces: Option<&'a LabelSelector>,
     /// Their own labels.
     pub pods: Option<&'a LabelSelector>,
-}
-
-/// A JSON patch of a new pod in the making.
-struct Additions<'a> {
-    pod: &'a Value,
-    operations: Vec<Value>,
-    /// Maps and lists that are there by now.
-    made: Vec<&'static str>,
-}
-
-impl Additions<'_> {
-    fn add(&mut self, path: &str, value: &Value) {
-        self.operations.push(json!({"op": "add", "path": path, "value": value}));
-    }
-
-    /// Makes a map or a list that the pod does not have.
-    fn make(&mut self, pointer: &'static str, empty: &Value) {
-        let there = self.pod.pointer(pointer);
-        if there.is_none_or(Value::is_null) && !self.made.contains(&pointer) {
-            self.made.push(pointer);
-            self.add(pointer, empty);
-        }
-    }
-
-    /// Sets a key of a map, unless it has the value.
-    fn set(&mut self, map: &'static str, key: &str, value: &str) {
-        if self.pod.pointer(map).and_then(|map| map[key].as_str()) == Some(value) {
-            return;
-        }
-        self.make(map, &json!({}));
-        self.add(&format!("{map}/{}", escape(key)), &json!(value));
-    }
-
-    /// Puts an item at the end of a list, unless it is in there.
-    fn push(&mut self, list: &'static str, item: &Value) {
-        let items = self.pod.pointer(list).and_then(Value::as_array);
-        if items.is_some_and(|items| items.contains(item)) {
-            return;
-        }
-        self.make(list, &json!([]));
-        self.add(&format!("{list}/-"), item);
-    }
+    /// Only those that another object suspends, because nothing else lists their kind (docs/reference/07-integrations.md 7.1 "Implied").
+    pub implied: bool,
 }
 
 const LABELS: &str = "/metadata/labels";
@@ -76,8 +37,8 @@ const GATES: &str = "/spec/schedulingGates";
 /// Unlike a job, a pod is managed only in the namespaces that `managedJobsNamespaceSelector` selects, also with a queue name. A pod of an object
 /// that suspends its pods itself is gated wherever it is: that object's rules decided it.
 pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) -> Patch {
-    let mut patch = Additions { pod, operations: Vec::new(), made: Vec::new() };
-    let by_parent = pod["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].is_string();
+    let mut patch = Additions::to(pod);
+    let by_parent = suspending_parent(pod).is_some();
     if !pod["spec"].is_object() || (!by_parent && !is_managed(pod, context, selectors)) {
         return Patch::Json(Vec::new());
     }
@@ -85,8 +46,18 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
         if Meta::read(pod, false).queue_name().is_none() && context.default_local_queue {
             patch.set(LABELS, labels::QUEUE_NAME, labels::DEFAULT_LOCAL_QUEUE);
         }
-        patch.set(LABELS, labels::MANAGED, "true");
         patch.push(FINALIZERS, &json!(labels::MANAGED_FINALIZER));
+    }
+    // Also where a user wrote the annotation: the pod is queued like any other.
+    patch.set(LABELS, labels::MANAGED, "true");
+    if let Some(parent) = Parent::of(&pod["metadata"]) {
+        // The names hold its UID, so no template can have them. Labels may be too short for them.
+        let workload = parent.workload_name(context.gates.enabled(Gate::ShortWorkloadNames));
+        let names = context.gates.enabled(Gate::WorkloadIdentifierAnnotations);
+        let map = if names { ANNOTATIONS } else { LABELS };
+        for key in [labels::POD_GROUP_NAME, labels::PREBUILT_WORKLOAD_NAME] {
+            patch.set(map, key, &workload);
+        }
     }
     patch.push(GATES, &json!({"name": labels::ADMISSION_SCHEDULING_GATE}));
     if context.gates.enabled(Gate::TopologyAwareScheduling) {
@@ -101,14 +72,20 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
     if !has_role && let Ok(spec) = PodSpec::deserialize(&pod["spec"]) {
         patch.set(ANNOTATIONS, labels::ROLE_HASH, &names::role_hash(&spec));
     }
-    Patch::Json(patch.operations)
+    Patch::Json(patch.operations())
+}
+
+/// The framework whose object suspends a pod, as the pod says.
+pub fn suspending_parent(pod: &Value) -> Option<&str> {
+    pod["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].as_str()
 }
 
 /// Whether a new pod is to be queued by itself or in a group.
 fn is_managed(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) -> bool {
     let own = string_map(&pod["metadata"]["labels"]);
     let queued = Meta::read(pod, false).queue_name().is_some();
-    context.namespace_is_managed()
+    !selectors.implied
+        && context.namespace_is_managed()
         && selectors.pods.is_none_or(|selector| selector_matches(selector, &own))
         && selectors.namespaces.is_none_or(|selector| selector_matches(selector, context.namespace_labels))
         && !context.managed_owner
@@ -127,6 +104,7 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     let mut violations = Violations::default();
     always(("Pod", false), before.as_ref(), &meta, &mut violations, context);
     managed_label(pod, before.as_ref(), &meta, &mut violations);
+    parent(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
     let count = total_count(&pod["metadata"]).unwrap_or(1);
     topology::check_pod((pod, count), old, &mut violations, context);
@@ -162,6 +140,14 @@ fn managed_label(pod: &Value, old: Option<&Meta>, meta: &Meta, violations: &mut 
             &label_path(labels::MANAGED),
             "managed label can't be removed before the pod has ended",
         );
+    }
+}
+
+/// What suspends a pod does so until it has ended: on it depends who looks after the pod.
+fn parent(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let after = suspending_parent(pod);
+    if !has_ended(pod) && old.is_some_and(|old| suspending_parent(old) != after) {
+        violations.immutable(&annotation_path(labels::POD_SUSPENDING_PARENT), after.unwrap_or_default());
     }
 }
 

@@ -12,7 +12,7 @@ use crate::adapter::Change;
 use crate::registry;
 use crate::review::{Context, Denied, Meta, Violations, annotation_path};
 
-pub(super) fn label_path(key: &str) -> String {
+pub(crate) fn label_path(key: &str) -> String {
     format!("metadata.labels[{key}]")
 }
 

@@ -12,6 +12,7 @@ mod pods_seen;
 mod ray;
 mod ray_writes;
 mod replica_specs;
+mod serving;
 mod spark;
 mod spark_rules;
 mod start_stop;

@@ -55,6 +55,7 @@ struct World {
     managed_owner: bool,
     topology_off: bool,
     selectors: [Option<LabelSelector>; 2],
+    implied: bool,
 }
 
 impl World {
@@ -75,7 +76,8 @@ impl World {
 
     fn create(&self, pod: &Value) -> Value {
         let [namespaces, pods] = &self.selectors;
-        let selectors = PodSelectors { namespaces: namespaces.as_ref(), pods: pods.as_ref() };
+        let selectors =
+            PodSelectors { namespaces: namespaces.as_ref(), pods: pods.as_ref(), implied: self.implied };
         apply(pod, &self.with(|context| mutate_plain_pod(pod, context, &selectors))).unwrap()
     }
 }
@@ -165,7 +167,8 @@ fn a_pod_of_a_suspending_parent_is_gated_wherever_it_is() {
     let made = World { namespace: "kube-system", ..World::default() }.create(&owned);
     assert_eq!(made["spec"]["schedulingGates"][0]["name"], "kueue.x-k8s.io/admission");
     assert!(made["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"].is_string());
-    assert_eq!((made["metadata"].get("finalizers"), made["metadata"].get("labels")), (None, None));
+    assert_eq!(made["metadata"].get("finalizers"), None);
+    assert_eq!(made["metadata"]["labels"], json!({MANAGED: "true"}), "it is seen");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
 use sluice_jobs::webhook::{
-    Context, Denied, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind, validate,
-    validate_plain_pod,
+    Context, Denied, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind,
+    suspending_parent, validate, validate_plain_pod,
 };
 use tracing::info;
 
@@ -39,6 +39,7 @@ pub struct Reviewers {
     manage_jobs_without_queue_name: bool,
     namespaces: LabelSelector,
     pod_options: PodOptions,
+    implied_pods: bool,
     kinds: Vec<JobKind>,
     job_hooks: BTreeMap<String, JobHook>,
 }
@@ -58,6 +59,7 @@ impl Reviewers {
             manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
             namespaces: configuration.managed_jobs_namespace_selector.clone(),
             pod_options: configuration.integrations.pod_options.clone(),
+            implied_pods: configuration.integrations.implies_pods(),
             kinds,
             job_hooks,
         }
@@ -87,6 +89,7 @@ impl Reviewers {
         let of_pods = kind.integration().of_pods;
         let verdict = match hook {
             JobHook::Mutate(_) if of_pods => self.mutated_pod(&request, &context),
+            JobHook::Validate(_) if of_pods && !self.looks_after(&request) => Verdict::Allowed,
             JobHook::Validate(_) if of_pods => {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
                 judged(validate_plain_pod(&request.object, old, &context))
@@ -111,7 +114,11 @@ impl Reviewers {
     /// A new pod: gated if it is to be queued, and kept off the nodes that its JobSet is to avoid.
     fn mutated_pod(&self, request: &Request, context: &Context<'_>) -> Verdict {
         let PodOptions { namespace_selector, pod_selector } = &self.pod_options;
-        let selectors = PodSelectors { namespaces: namespace_selector.as_ref(), pods: pod_selector.as_ref() };
+        let selectors = PodSelectors {
+            namespaces: namespace_selector.as_ref(),
+            pods: pod_selector.as_ref(),
+            implied: self.implied_pods,
+        };
         let queued = if request.operation == "CREATE" {
             mutate_plain_pod(&request.object, context, &selectors)
         } else {
@@ -120,6 +127,12 @@ impl Reviewers {
         let operations =
             |patch: Patch| if let Patch::Json(operations) = patch { operations } else { Vec::new() };
         Verdict::Patched([queued, mutate_pod(&request.object)].map(operations).concat())
+    }
+
+    /// Whether a pod is of those that are queued: all, or those that another object suspends, or did.
+    fn looks_after(&self, request: &Request) -> bool {
+        !self.implied_pods
+            || [&request.object, &request.old_object].iter().any(|pod| suspending_parent(pod).is_some())
     }
 
     /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
@@ -392,6 +405,8 @@ mod tests {
         let paths: Vec<_> = reviewers.job_hooks.keys().map(String::as_str).collect();
         let kinds = [
             "-v1-pod",
+            "apps-v1-deployment",
+            "apps-v1-statefulset",
             "batch-v1-job",
             "jobset-x-k8s-io-v1alpha2-jobset",
             "kubeflow-org-v1-jaxjob",

@@ -11,6 +11,9 @@ use sluice_engine::{EngineConfig, Level, Part};
 pub struct EngineSettings {
     /// The job kinds that are looked at, by their names in `integrations.frameworks`.
     frameworks: Vec<String>,
+    /// Whether only those pods are looked at that another object suspends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    implied_pods: bool,
     /// Whether it schedules.
     scheduling: bool,
     /// Whether it is the controller of provisioning checks.
@@ -28,6 +31,7 @@ impl From<&EngineConfig> for EngineSettings {
     fn from(config: &EngineConfig) -> Self {
         Self {
             frameworks: config.frameworks.iter().map(|kind| kind.framework().to_owned()).collect(),
+            implied_pods: config.implied_pods,
             scheduling: config.scheduling,
             provisioning: config.provisioning,
             without: config.without.iter().map(|part| part.name().to_owned()).collect(),
@@ -42,7 +46,8 @@ impl EngineSettings {
     pub fn config(&self, configuration: &Configuration) -> EngineConfig {
         let named = |kind: &JobKind| self.frameworks.iter().any(|name| name == kind.framework());
         EngineConfig {
-            frameworks: JobKind::ALL.into_iter().filter(named).collect(),
+            frameworks: JobKind::jobs().filter(named).collect(),
+            implied_pods: self.implied_pods,
             scheduling: self.scheduling,
             provisioning: self.provisioning,
             without: Part::ALL

@@ -256,7 +256,7 @@ fn over_limit(tree: &Tree, snapshot: &Snapshot<'_>, of: &Name, usage: &Usage) ->
 fn jobs(simulation: &Simulation, patience: SignedDuration, wrong: &mut Vec<String>) {
     let now = simulation.now();
     let excused = |job| simulation.late_since(job).is_some_and(|since| now.duration_since(since) <= patience);
-    for kind in JobKind::ALL {
+    for kind in JobKind::jobs() {
         for (reference, value) in simulation.objects(Kind::Job(kind)).filter(|(job, _)| !excused(job)) {
             let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
             let own: Vec<&Value> = simulation.workloads_of(uid).collect();

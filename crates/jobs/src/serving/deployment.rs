@@ -1,0 +1,63 @@
+//! The adapter of apps/v1 Deployment: each of its pods is a job of its own.
+
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobView, PodSetInfo};
+use sluice_api::labels;
+
+use super::{one_group, ready, replicas, stays_queued};
+use crate::adapter::{Adapter, Change, PodGroup, State};
+use crate::object;
+use crate::patch::{Patch, Step};
+use crate::review::{Context, Violations};
+use crate::scheduling::StartError;
+
+/// The adapter of Deployments.
+pub(crate) struct Deployment;
+
+impl Adapter for Deployment {
+    fn kind(&self) -> JobKind {
+        JobKind::DEPLOYMENT
+    }
+
+    /// What is said of all its pods together: decisions are about each of them.
+    fn observe(&self, object: &Value) -> JobView {
+        let mut view = object::from_metadata(self.kind(), object);
+        view.suspended = self.is_suspended(object);
+        view.active = ready(object) > 0;
+        view.pods_ready = ready(object) >= replicas(object);
+        let template = &object["spec"]["template"];
+        let pod_set =
+            object::pod_set(labels::DEFAULT_POD_SET_NAME, replicas(object), template, "spec.template", &[]);
+        object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
+        view
+    }
+
+    /// Its pods are started, and it is left as it is.
+    fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        Ok(Patch::Json(Vec::new()).pinned(&view.resource_version))
+    }
+
+    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
+        Vec::new()
+    }
+
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        vec![one_group(object)]
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        let running = matches!(state, State::Running { .. });
+        let ready = matches!(state, State::Running { ready: true, .. });
+        let count = |counts: bool| if counts { replicas(object) } else { 0 };
+        json!({"replicas": count(running), "readyReplicas": count(ready)})
+    }
+
+    /// Its queue is fixed as soon as one of its pods is ready.
+    fn is_suspended(&self, object: &Value) -> bool {
+        ready(object) == 0
+    }
+
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, _context: &Context<'_>) {
+        stays_queued(change, violations);
+    }
+}

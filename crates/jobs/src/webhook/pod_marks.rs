@@ -1,0 +1,50 @@
+//! What the pod templates of an object get whose pods wait for admission in its place (docs/reference/07-integrations.md 7.4).
+
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+
+use super::additions::Additions;
+use crate::adapter::PodGroup;
+use crate::registry;
+use crate::review::{Context, Meta};
+
+/// Puts the marks of pods that are queued into every pod template of an object: its queue, its priority class, and that it suspends them.
+pub(super) fn mark(
+    kind: JobKind,
+    (queue, class): (Option<&str>, Option<&str>),
+    object: &Value,
+    patch: &mut Additions<'_>,
+) {
+    let groups = registry::of(kind).pod_groups(object);
+    let total = groups.iter().map(PodGroup::count).fold(0, i32::saturating_add);
+    for group in groups {
+        let [labels, annotations] =
+            ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer));
+        patch.set(&labels, labels::MANAGED, "true");
+        for (key, value) in [(labels::QUEUE_NAME, queue), (labels::PRIORITY_CLASS, class)] {
+            if let Some(value) = value {
+                patch.set(&labels, key, value);
+            }
+        }
+        patch.set(&annotations, labels::POD_SUSPENDING_PARENT, kind.framework());
+        if kind.gathers_pods() {
+            for key in [labels::POD_GROUP_FAST_ADMISSION, labels::POD_GROUP_SERVING] {
+                patch.set(&annotations, key, "true");
+            }
+            patch.set(&annotations, labels::ROLE_HASH, &group.name);
+            if let Some(label) = kind.integration().pod_index {
+                patch.set(&annotations, labels::POD_GROUP_POD_INDEX_LABEL, label);
+            }
+            // Where all pods are gone, the last number stays: nothing is to be rolled out for it.
+            if total > 0 {
+                patch.set(&annotations, labels::POD_GROUP_TOTAL_COUNT, &total.to_string());
+            }
+        }
+    }
+}
+
+/// Whether a changed object is managed. What applies by default is decided when an object is made: one that runs could not be changed any more.
+pub(super) fn stays_managed(meta: &Meta, context: &Context<'_>) -> bool {
+    meta.queue_name().is_some() || context.manage_jobs_without_queue_name && context.namespace_is_managed()
+}
