@@ -123,3 +123,8 @@ impl Violations {
 pub(crate) fn annotation_path(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
+
+/// A label as messages have it.
+pub(crate) fn label_path(key: &str) -> String {
+    format!("metadata.labels[{key}]")
+}

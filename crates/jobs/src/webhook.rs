@@ -22,7 +22,6 @@ use crate::review::Meta;
 pub use crate::review::{Context, Denied, Violation};
 pub use plain_pod::{PodSelectors, mutate_plain_pod, suspending_parent, validate_plain_pod};
 pub use pod::mutate_pod;
-pub(crate) use validate::label_path;
 pub use validate::validate;
 
 /// The labels of an object.

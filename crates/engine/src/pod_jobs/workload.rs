@@ -35,7 +35,7 @@ impl Engine {
         }
         let metadata = &entry.object.metadata;
         let annotations = metadata.annotations.clone().unwrap_or_default();
-        // That of an object whose pods make one job has a name that anybody can work out.
+        // That of an object whose pods make one job has a name that can be worked out.
         let of_object = entry.controller_uid().is_some();
         if of_object || !is_group_workload(&annotations, &self.config.gates) {
             self.report_conflict(key, view, group);

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde::Deserialize as _;
 use serde_json::Value;
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::JobKind;
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::{labels, slim};
-
-use super::group::Group;
 
 /// The object that a pod is one of: its annotation names the framework, and its controller the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +51,4 @@ pub(super) fn size(pod: &Value) -> Option<Box<slim::PodTemplate>> {
         runtime_class_name: full.runtime_class_name,
         ..slim::PodTemplate::default()
     }))
-}
-
-/// A job that is an object and its pods: what it asks for is said by the object, and whether it runs by the pods.
-pub fn of_parent(parent: &JobView, group: &Group) -> JobView {
-    let mut view = parent.clone();
-    view.suspended = group.free().next().is_none();
-    let count: i64 = view.pod_sets.iter().map(|pod_set| i64::from(pod_set.count)).sum();
-    view.pods_ready = usize::try_from(count).is_ok_and(|count| group.ready() >= count);
-    view
 }

@@ -46,6 +46,15 @@ pub fn of_group(job: JobRef, group: &Group, pod_sets: Vec<JobPodSet>) -> Option<
     Some(view)
 }
 
+/// A job that is an object and its pods: what it asks for is said by the object, and whether it runs by the pods.
+pub fn of_parent(parent: &JobView, group: &Group) -> JobView {
+    let mut view = parent.clone();
+    view.suspended = group.free().next().is_none();
+    let count: i64 = view.pod_sets.iter().map(|pod_set| i64::from(pod_set.count)).sum();
+    view.pods_ready = usize::try_from(count).is_ok_and(|count| group.ready() >= count);
+    view
+}
+
 fn set_pod_sets(view: &mut JobView, pod_sets: Vec<JobPodSet>) {
     let mut specs = pod_sets.iter().filter_map(|pod_set| pod_set.template.as_ref()?.spec.as_ref());
     view.pod_priority_class =

@@ -15,8 +15,7 @@ pub(crate) use self::deployment::Deployment;
 pub(crate) use self::stateful_set::StatefulSet;
 use crate::adapter::{Change, PodGroup};
 use crate::object::int;
-use crate::review::Violations;
-use crate::webhook::label_path;
+use crate::review::{Violations, label_path};
 
 /// Where the pod template is.
 const TEMPLATE: &str = "/spec/template";

@@ -10,11 +10,11 @@ use sluice_api::{labels, names};
 
 use super::additions::Additions;
 use super::topology;
-use super::validate::{admission_gates, always, label_path, on_update};
+use super::validate::{admission_gates, always, on_update};
 use crate::object::string_map;
 use crate::patch::Patch;
 use crate::pods::{Parent, group_name, total_count};
-use crate::review::{Context, Denied, Meta, Violations, annotation_path};
+use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_path};
 
 /// Which pods are managed, besides what holds for every kind: `integrations.podOptions` of older configurations.
 #[derive(Clone, Copy, Debug, Default)]

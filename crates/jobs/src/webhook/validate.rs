@@ -10,11 +10,7 @@ use sluice_api::{labels, names};
 use super::{meta, topology};
 use crate::adapter::Change;
 use crate::registry;
-use crate::review::{Context, Denied, Meta, Violations, annotation_path};
-
-pub(crate) fn label_path(key: &str) -> String {
-    format!("metadata.labels[{key}]")
-}
+use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_path};
 
 /// Checks a new job (`old` is `None`) or a changed one.
 ///

@@ -87,7 +87,7 @@ fn the_template_of_a_queued_deployment_marks_its_pods() {
     assert_eq!(metadata["labels"], json!({"app": "web", MANAGED: "true", QUEUE: "lq", CLASS: "high"}));
     assert_eq!(metadata["annotations"], json!({PARENT: "deployment"}));
     assert_eq!(world.written(kind, Operation::Update, &made)["spec"], made["spec"], "nothing is left to do");
-    // Nobody takes the marks off.
+    // The marks cannot be taken off.
     let mut bare = deployment(&json!({QUEUE: "other"}));
     bare["spec"]["template"].as_object_mut().unwrap().remove("metadata");
     let back = world.written(kind, Operation::Update, &bare);
@@ -267,7 +267,7 @@ fn what_the_quota_of_a_stateful_set_is_for_changes_only_without_replicas() {
     assert!(world.refusals(kind, &larger, Some(&two)).contains("spec.template.spec: Forbidden"));
     let larger = changed(&none, &format!("{container}/resources/requests/cpu"), json!("2"));
     assert_eq!(world.refusals(kind, &larger, Some(&none)), "");
-    // What is not queued is nobody's business.
+    // What is not queued may change in any way.
     let plain = |replicas| changed(&stateful_set(replicas), "/metadata/labels", json!({}));
     assert_eq!(world.refusals(kind, &plain(3), Some(&plain(2))), "");
 }
