@@ -3,6 +3,7 @@
 //! Reading is strict: an unknown field is an error, every mistake is reported with its path, and what Sluice has not
 //! built is refused or warned of, never ignored in silence. Source: docs/reference/01-api.md 1.12.
 
+mod declared;
 mod decode;
 mod duration;
 mod endpoints;
@@ -21,6 +22,9 @@ mod warning;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use declared::{
+    DeclaredInjection, DeclaredKind, DeclaredPodSet, DeclaredStates, DeclaredSuspend, path_parts,
+};
 pub use duration::Duration;
 pub use environment::Environment;
 pub use errors::{ConfigErrors, FieldError};
@@ -102,11 +106,22 @@ impl Configuration {
         serde_saphyr::to_string(&file).expect("the configuration has only string keys and plain values")
     }
 
-    /// The job kinds that are served, in the reference's order.
+    /// The job kinds that are served, in the order of the frameworks' names. Declared ones are served once they have been made known
+    /// (`sluice_jobs::declare`).
     pub fn job_kinds(&self) -> Vec<JobKind> {
-        let listed =
-            |kind: &JobKind| self.integrations.frameworks.iter().any(|name| name == kind.framework());
-        JobKind::ALL.into_iter().filter(listed).collect()
+        self.integrations.job_kinds()
+    }
+}
+
+impl Integrations {
+    /// The job kinds that are served, in the order of the frameworks' names.
+    pub fn job_kinds(&self) -> Vec<JobKind> {
+        let serves = |kind: &JobKind| {
+            let name = kind.framework();
+            self.frameworks.iter().any(|listed| listed == name)
+                || self.declared.iter().any(|declared| declared.framework() == name)
+        };
+        JobKind::all().iter().copied().filter(serves).collect()
     }
 }
 

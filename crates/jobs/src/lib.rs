@@ -16,6 +16,7 @@
 mod adapter;
 mod affinity;
 mod appwrapper;
+mod declared;
 mod job;
 mod jobset;
 mod object;

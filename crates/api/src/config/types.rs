@@ -284,6 +284,9 @@ pub struct Integrations {
     /// Which plain pods are queued; a field of the older version, read in both.
     #[serde(skip_serializing_if = "PodOptions::is_empty")]
     pub pod_options: PodOptions,
+    /// Kinds that are described here (not in Kueue); each is queued like those that `frameworks` lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub declared: Vec<super::DeclaredKind>,
 }
 
 /// `integrations.podOptions`.

@@ -3,6 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::{PoisonError, RwLock};
+
+mod declared;
+
+pub use declared::DeclaredNames;
 
 /// The jobs of one kind that the controller of another makes.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +85,8 @@ pub struct Integration {
     pub counts_terminating: bool,
     /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
     pub confirms_stops: bool,
+    /// Whether the configuration describes it, and nothing is built in for it.
+    pub declared: bool,
 }
 
 /// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
@@ -109,6 +116,7 @@ const PLAIN: Integration = Integration {
     restarts_whole: false,
     counts_terminating: false,
     confirms_stops: false,
+    declared: false,
 };
 
 /// batch/v1 Job.
@@ -315,6 +323,9 @@ static APP_WRAPPER: Integration = Integration {
     ..PLAIN
 };
 
+/// Every kind that there is.
+static KNOWN: RwLock<&'static [JobKind]> = RwLock::new(&JobKind::ALL);
+
 /// A job kind. Ordered by the names of the frameworks.
 #[derive(Clone, Copy)]
 pub struct JobKind(&'static Integration);
@@ -367,6 +378,33 @@ impl JobKind {
         Self::RAY_SERVICE,
         Self::APP_WRAPPER,
     ];
+
+    /// Every kind that there is, those that the configuration declares included, in the order of the frameworks' names.
+    pub fn all() -> &'static [Self] {
+        *KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kind that the configuration declares. Until it is made [known](Self::make_known) nothing else sees it.
+    pub fn declared(names: &DeclaredNames<'_>) -> Self {
+        Self(Box::leak(Box::new(names.integration())))
+    }
+
+    /// Has everything see a declared kind, from now on and for as long as the process runs.
+    ///
+    /// The list is replaced: it is made anew a few times when a process starts, and read all the time.
+    pub fn make_known(self) {
+        let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(at) = known.binary_search(&self) {
+            let mut kinds = known.to_vec();
+            kinds.insert(at, self);
+            *known = kinds.leak();
+        }
+    }
+
+    /// Whether the configuration declares it.
+    pub const fn is_declared(self) -> bool {
+        self.0.declared
+    }
 
     /// What is known of it.
     pub const fn integration(self) -> &'static Integration {
@@ -435,13 +473,13 @@ impl JobKind {
 
     /// The kind with this name of a framework.
     pub fn named(framework: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.framework() == framework)
+        Self::all().iter().copied().find(|kind| kind.framework() == framework)
     }
 
     /// The kind that an owner reference names, if it is one of ours (any version of the group).
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
+        Self::all().iter().copied().find(|k| k.group() == group && k.kind() == kind)
     }
 }
 
