@@ -186,8 +186,14 @@ impl From<&file::Configuration> for EngineConfig {
             // As written; `gates` has what they come to.
             feature_gates: _,
         } = file;
-        let file::Integrations { frameworks, external_frameworks: _, label_keys_to_copy, pod_options: _ } =
-            integrations;
+        let file::Integrations {
+            label_keys_to_copy,
+            // Both by `job_kinds`.
+            frameworks: _,
+            declared: _,
+            external_frameworks: _,
+            pod_options: _,
+        } = integrations;
         let file::Metrics {
             bind_address: _,
             enable_cluster_queue_resources,
@@ -197,7 +203,6 @@ impl From<&file::Configuration> for EngineConfig {
         let file::LocalQueueMetrics { enable, local_queue_selector } = local_queue_metrics;
         let file::WorkloadRetentionPolicy { after_finished, after_deactivated_by_kueue } =
             retention.clone().unwrap_or_default();
-        let listed = |kind: &JobKind| frameworks.iter().any(|f| f == kind.framework());
         let seconds = |d: file::Duration| d.as_secs_up();
         let custom_labels = Some(custom_labels)
             .filter(|_| gates.enabled(Gate::CustomMetricLabels))
@@ -219,7 +224,7 @@ impl From<&file::Configuration> for EngineConfig {
             gates: *gates,
             manage_jobs_without_queue_name: *manage_jobs_without_queue_name,
             managed_jobs_namespace_selector: Some(managed_jobs_namespace_selector.clone()),
-            frameworks: JobKind::ALL.into_iter().filter(listed).collect(),
+            frameworks: integrations.job_kinds().into_iter().collect(),
             label_keys_to_copy,
             annotation_keys_to_copy,
             wait_for_pods_ready: wait_for_pods_ready

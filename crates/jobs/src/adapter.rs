@@ -114,6 +114,11 @@ pub(crate) trait Adapter: Sync {
         &["spec", "suspend"]
     }
 
+    /// The value of that field that suspends it.
+    fn suspended_value(&self) -> Value {
+        Value::Bool(true)
+    }
+
     /// Whether it is suspended, as its user or its controller sees it.
     fn is_suspended(&self, object: &Value) -> bool {
         at(object, self.suspend_path()) == &Value::Bool(true)

@@ -33,6 +33,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 
+pub use declared::{declare, declare_kinds};
 pub use adapter::{PodGroup, Schema, State, path_of};
 pub use patch::{Patch, Step};
 pub use scheduling::StartError;
@@ -72,6 +73,11 @@ pub fn suspend(view: &JobView) -> Step {
 /// Whether the object is suspended, as its own controller sees it.
 pub fn is_suspended(kind: JobKind, object: &Value) -> bool {
     registry::of(kind).is_suspended(object)
+}
+
+/// The value that suspends an object of the kind, in the field at [`suspend_path`].
+pub fn suspended_value(kind: JobKind) -> Value {
+    registry::of(kind).suspended_value()
 }
 
 /// The field that suspends an object of the kind.

@@ -44,7 +44,7 @@ impl Controller {
             Self::Webhooks,
             Self::Certificates,
         ];
-        queueing.into_iter().chain(JobKind::ALL.map(Self::Job)).chain(others)
+        queueing.into_iter().chain(JobKind::all().iter().copied().map(Self::Job)).chain(others)
     }
 
     /// The name on the command line.

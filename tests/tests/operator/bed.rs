@@ -8,6 +8,8 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
+use crate::declared;
+
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
 pub struct Bed {
     /// Complete, with the JobSet controller and nodes for every pod that asks for processors.
@@ -28,7 +30,9 @@ pub async fn bed() -> &'static Bed {
             controllers::install_crds(&client, tool).await.unwrap();
         }
         let frameworks = JobKind::ALL.map(JobKind::framework);
-        let setup = Setup::new(plane).unwrap().with(&json!({"integrations": {"frameworks": frameworks}}));
+        crds::apply(&client, &[declared::crd()]).await.unwrap();
+        let integrations = json!({"frameworks": frameworks, "declared": [declared::declaration()]});
+        let setup = Setup::new(plane).unwrap().with(&json!({"integrations": integrations}));
         let setup = chart::install(plane, setup, &json!({})).await.unwrap();
         let manager = Manager::start(plane, setup).await.unwrap();
         crds::wait_until_converting(&client).await.unwrap();

@@ -480,3 +480,32 @@ fn alert_rules_and_the_dashboard_come_when_they_are_asked_for() {
     assert!(board["panels"].as_array().unwrap().len() >= 8);
     assert_eq!(asked["ConfigMap/kueue-dashboard"]["metadata"]["labels"]["grafana_dashboard"], "1");
 }
+
+#[test]
+fn a_declared_kind_gets_the_configuration_rights_and_webhooks_that_it_needs() {
+    let objects = objects(&["@tests/tests/packaging/declared-kinds.yaml"]);
+    let text = objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
+    let declared = &configuration.integrations.declared;
+    assert_eq!(declared.len(), 2);
+    assert_eq!((&declared[0].suspend.running, &*declared[0].plural), (&Value::Null, "errands"));
+    let of_kind = |value: &Value| value.to_string().contains("example.com");
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    let hooks: Vec<_> = webhooks(&objects).into_iter().filter(|hook| of_kind(&hook["rules"])).collect();
+    let names: Vec<_> = hooks.iter().map(|hook| hook["name"].as_str().unwrap()).collect();
+    let unique: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(names.len(), 8);
+    assert_eq!(unique.len(), 8 / 2 + 8 / 2, "{names:?}");
+    let shown = json!({
+        "rules": rules.iter().filter(|rule| of_kind(rule)).collect::<Vec<_>>(),
+        "roles": objects.keys().filter(|name| name.contains("errand-")).collect::<Vec<_>>(),
+        "webhooks": hooks.iter().map(|hook| json!([hook["name"], hook["clientConfig"], hook["rules"]])).collect::<Vec<_>>(),
+    });
+    insta::assert_snapshot!(serde_json::to_string_pretty(&shown).unwrap());
+}
+
+#[test]
+fn a_declared_kind_without_what_it_needs_is_refused() {
+    let error = render(&["managerConfig.declaredKinds[0].group=x.example.com"]).unwrap_err();
+    assert!(error.contains("podSets"), "{error}");
+}

@@ -99,7 +99,7 @@ impl Question<'_> {
 
 /// Where the run times come from, and whether none of them is drawn.
 fn known(simulation: &Simulation) -> (String, bool) {
-    let jobs = sluice_api::job::JobKind::ALL.map(Kind::Job);
+    let jobs = sluice_api::job::JobKind::all().iter().copied().map(Kind::Job);
     let mut counts = std::collections::BTreeMap::new();
     for kind in jobs {
         for (reference, value) in simulation.world.of_kind(kind) {

@@ -42,7 +42,7 @@ impl EngineSettings {
     pub fn config(&self, configuration: &Configuration) -> EngineConfig {
         let named = |kind: &JobKind| self.frameworks.iter().any(|name| name == kind.framework());
         EngineConfig {
-            frameworks: JobKind::ALL.into_iter().filter(named).collect(),
+            frameworks: JobKind::all().iter().copied().filter(named).collect(),
             scheduling: self.scheduling,
             provisioning: self.provisioning,
             without: Part::ALL
