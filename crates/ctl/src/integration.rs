@@ -84,7 +84,9 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
     if object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
         bail!("the object has no metadata.name");
     }
-    for (field, value) in [("namespace", "default"), ("resourceVersion", "1"), ("uid", "00000000-0000-0000-0000-000000000001")] {
+    for (field, value) in
+        [("namespace", "default"), ("resourceVersion", "1"), ("uid", "00000000-0000-0000-0000-000000000001")]
+    {
         if object["metadata"][field].is_null() {
             object["metadata"][field] = json!(value);
         }
@@ -97,12 +99,18 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
     if let Some(invalid) = &view.invalid {
         bail!("{}\nit would not be queued: {invalid}", parts.join("\n"));
     }
-    parts.push(format!("# The Workload that would be made:\n{}", yaml(&workload(configuration, kind, &object)?)?));
+    parts.push(format!(
+        "# The Workload that would be made:\n{}",
+        yaml(&workload(configuration, kind, &object)?)?
+    ));
     let added: Vec<_> = view.pod_sets.iter().map(|pod_set| addition(&pod_set.name, pod_set.count)).collect();
     let start = sluice_jobs::start(&view, &added).context("it could not be started")?;
     parts.push(format!(
         "# The patch that starts it on a flavor with the node label {}={} ({}):\n{}",
-        FLAVOR.0, FLAVOR.1, start.content_type(), yaml(&start.body())?
+        FLAVOR.0,
+        FLAVOR.1,
+        start.content_type(),
+        yaml(&start.body())?
     ));
     let running = sluice_jobs::observe(kind, &patched(&object, &start)?);
     let restored = view.pod_sets.iter().map(|pod_set| PodSetInfo {
@@ -112,7 +120,11 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
     });
     for step in sluice_jobs::stop(&running, &restored.collect::<Vec<_>>()) {
         let patch = step.patch;
-        parts.push(format!("# The patch that stops it ({}):\n{}", patch.content_type(), yaml(&patch.body())?));
+        parts.push(format!(
+            "# The patch that stops it ({}):\n{}",
+            patch.content_type(),
+            yaml(&patch.body())?
+        ));
     }
     Ok(parts)
 }
@@ -203,7 +215,10 @@ mod tests {
 
         let [_, workload, start, stop] = <[_; 4]>::try_from(tried("elasticjob").unwrap()).unwrap();
         let pod_sets = workload["spec"]["podSets"].as_array().unwrap();
-        assert_eq!((pod_sets.len(), &pod_sets[0]["name"], &pod_sets[0]["count"]), (1, &json!("worker"), &json!(4)));
+        assert_eq!(
+            (pod_sets.len(), &pod_sets[0]["name"], &pod_sets[0]["count"]),
+            (1, &json!("worker"), &json!(4))
+        );
         let at = "/spec/replicaSpecs/worker/template/spec/nodeSelector";
         assert_eq!(start.pointer(at), Some(&json!({FLAVOR.0: FLAVOR.1})));
         assert_eq!(stop.pointer(at), Some(&Value::Null));
@@ -211,7 +226,10 @@ mod tests {
         let [_, workload, start, stop] = <[_; 4]>::try_from(tried("virtualmachine").unwrap()).unwrap();
         assert_eq!(workload["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["name"], "compute");
         let node_selector = |value: Value| json!({"spec": {"nodeSelector": value}});
-        assert_eq!(start["spec"], json!({"runStrategy": "Always", "template": node_selector(json!({FLAVOR.0: FLAVOR.1}))}));
+        assert_eq!(
+            start["spec"],
+            json!({"runStrategy": "Always", "template": node_selector(json!({FLAVOR.0: FLAVOR.1}))})
+        );
         assert_eq!(stop["spec"], json!({"runStrategy": "Halted", "template": node_selector(Value::Null)}));
     }
 
@@ -223,7 +241,10 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path
         };
-        let declaration = write("d.yaml", "{group: try.example.com, version: v1, kind: Foo, podSets: [{name: a, template: spec.t, count: \"1 +\"}], active: \"true\"}");
+        let declaration = write(
+            "d.yaml",
+            "{group: try.example.com, version: v1, kind: Foo, podSets: [{name: a, template: spec.t, count: \"1 +\"}], active: \"true\"}",
+        );
         let object = write("o.yaml", "{apiVersion: try.example.com/v1, kind: Foo, metadata: {name: x}}");
         let attempt = |declaration: &Path, object: &Path| {
             let args = TryArgs { declaration: declaration.to_owned(), object: object.to_owned() };

@@ -109,6 +109,11 @@ pub(crate) trait Adapter: Sync {
     /// Its status in this state, as its controller writes it.
     fn status(&self, object: &Value, state: State) -> Value;
 
+    /// Whether it is known what its controller writes down: [`status`](Self::status).
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     /// The field that suspends it.
     fn suspend_path(&self) -> &'static [&'static str] {
         &["spec", "suspend"]

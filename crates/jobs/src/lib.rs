@@ -33,8 +33,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 
-pub use declared::{declare, declare_kinds};
 pub use adapter::{PodGroup, Schema, State, path_of};
+pub use declared::{declare, declare_kinds};
 pub use patch::{Patch, Step};
 pub use scheduling::StartError;
 
@@ -98,6 +98,11 @@ pub fn pod_groups(kind: JobKind, object: &Value) -> Vec<PodGroup<'_>> {
 /// The status that the kind's controller writes for an object in this state.
 pub fn status(kind: JobKind, object: &Value, state: State) -> Value {
     registry::of(kind).status(object, state)
+}
+
+/// Whether [`status`] says what the kind's controller writes. The declaration of a kind may not say that.
+pub fn is_simulated(kind: JobKind) -> bool {
+    registry::of(kind).is_simulated()
 }
 
 /// From when to when the job of an object ran, if it succeeded and says so.

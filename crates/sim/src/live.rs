@@ -25,7 +25,9 @@ const SETTINGS: [Kind; 12] = [
 ];
 /// The kinds that are queued. Workloads come first: a job whose Workload is not there yet would get a second one.
 fn queued() -> impl Iterator<Item = Kind> {
-    [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(JobKind::all().iter().copied().map(Kind::Job))
+    [Kind::Workload, Kind::ProvisioningRequest]
+        .into_iter()
+        .chain(JobKind::all().iter().copied().map(Kind::Job))
 }
 
 /// Pods that are bound and have not ended, as a field selector in a URL.

@@ -33,7 +33,8 @@ pub fn named(word: &str) -> Option<Kind> {
 /// The kind that a word names, if it is one that is explained.
 pub fn explained(word: &str) -> Option<Kind> {
     let word = word.to_ascii_lowercase();
-    let job = JobKind::all().iter().copied().find(|k| k.kind().eq_ignore_ascii_case(&word) || k.plural() == word);
+    let job =
+        JobKind::all().iter().copied().find(|k| k.kind().eq_ignore_ascii_case(&word) || k.plural() == word);
     job.map(Kind::Job).or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
 }
 

@@ -97,7 +97,8 @@ async fn pass(client: &Client, namespace: &str) -> kube::Result<()> {
         let name = errand.metadata.name.clone().unwrap();
         let own = pods.list(&ListParams::default().labels(&format!("{OF}={name}"))).await?.items;
         let over = ["Done", "Broken"].iter().any(|phase| errand.data["status"]["phase"] == *phase);
-        let goes = errand.data["spec"]["state"] != "Held" && !over && errand.metadata.deletion_timestamp.is_none();
+        let goes =
+            errand.data["spec"]["state"] != "Held" && !over && errand.metadata.deletion_timestamp.is_none();
         for pod in own.iter().filter(|pod| !goes && pod.metadata.deletion_timestamp.is_none()) {
             let _ = pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await;
         }

@@ -484,7 +484,8 @@ fn alert_rules_and_the_dashboard_come_when_they_are_asked_for() {
 #[test]
 fn a_declared_kind_gets_the_configuration_rights_and_webhooks_that_it_needs() {
     let objects = objects(&["@tests/tests/packaging/declared-kinds.yaml"]);
-    let text = objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
     let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
     let declared = &configuration.integrations.declared;
     assert_eq!(declared.len(), 2);

@@ -291,7 +291,10 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
     if let Some(why) = dns1123_subdomain_error(&kind.group) {
         place.error("group", format!("invalid value {:?}: {why}", kind.group));
     } else if !kind.group.contains('.') || kind.group == "kueue.x-k8s.io" {
-        place.error("group", format!("invalid value {:?}: must be the group of a custom resource", kind.group));
+        place.error(
+            "group",
+            format!("invalid value {:?}: must be the group of a custom resource", kind.group),
+        );
     }
     for (field, name) in [("version", &kind.version), ("plural", &kind.plural)] {
         if let Some(why) = dns1123_label_error(name) {
@@ -302,13 +305,17 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
         && kind.kind.len() <= 63
         && kind.kind.chars().all(|letter| letter.is_ascii_alphanumeric());
     if !is_name {
-        place.error("kind", format!("invalid value {:?}: must be the name of a kind, as in \"Job\"", kind.kind));
+        place.error(
+            "kind",
+            format!("invalid value {:?}: must be the name of a kind, as in \"Job\"", kind.kind),
+        );
     }
     if kind.active.is_empty() {
         place.error("active", "required: an expression that says whether its pods run");
     }
     if kind.finished.is_none() {
-        for (field, _) in [("success", &kind.success), ("message", &kind.message)].iter().filter(|(_, it)| it.is_some())
+        for (field, _) in
+            [("success", &kind.success), ("message", &kind.message)].iter().filter(|(_, it)| it.is_some())
         {
             place.error(field, "means nothing without finished");
         }
@@ -317,7 +324,11 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
     pod_sets(kind, place);
     if let Some(states) = &kind.states {
         let ends = kind.finished.is_some();
-        let fields = [("running", &states.running, true), ("succeeded", &states.succeeded, ends), ("failed", &states.failed, ends)];
+        let fields = [
+            ("running", &states.running, true),
+            ("succeeded", &states.succeeded, ends),
+            ("failed", &states.failed, ends),
+        ];
         for (field, state, needed) in fields {
             if !state.is_object() && (needed || !state.is_null()) {
                 place.error(&format!("states.{field}"), "must be an object: the status in this state");
@@ -350,7 +361,8 @@ fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
         place.error("podSets", format!("must have 1 to {MAX_POD_SETS} items"));
     }
     // Two pod sets that are written to the same place would overwrite one another.
-    let mut written = BTreeMap::from([(path_parts(&kind.suspend.path).unwrap_or_default(), "suspend.path".to_owned())]);
+    let mut written =
+        BTreeMap::from([(path_parts(&kind.suspend.path).unwrap_or_default(), "suspend.path".to_owned())]);
     let mut names = BTreeSet::new();
     for (index, pod_set) in kind.pod_sets.iter().enumerate() {
         let field = format!("podSets[{index}]");
@@ -393,7 +405,10 @@ fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
         if pod_set.template_expression.is_some() {
             for (name, path) in pod_set.inject.paths() {
                 if path.is_none() && matches!(name, "nodeSelector" | "tolerations") {
-                    place.error(&format!("{field}.inject.{name}"), "required where no path leads to a template");
+                    place.error(
+                        &format!("{field}.inject.{name}"),
+                        "required where no path leads to a template",
+                    );
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::places::{self, Places, pointer};
 use crate::adapter::{Adapter, PodGroup, Schema, State, at};
 use crate::object;
 use crate::patch::{Patch, Step, nested};
-use crate::scheduling::{StartError, merged, paired, restored};
+use crate::scheduling::{StartError, merged, paired, restored, still_needed};
 
 /// A declared kind.
 #[derive(Debug)]
@@ -115,9 +115,14 @@ impl Adapter for Declared {
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         let mut changes = Vec::new();
         for (pod_set, info) in paired(view, infos)? {
-            if info.count != pod_set.count {
-                let (pod_set, needed) = (pod_set.name.clone(), pod_set.count);
-                return Err(StartError::Count { pod_set, admitted: info.count, needed });
+            // Pods that will not come again need no admission.
+            let needed = still_needed(view, pod_set);
+            if !(needed..=pod_set.count).contains(&info.count) {
+                return Err(StartError::Count {
+                    pod_set: pod_set.name.clone(),
+                    admitted: info.count,
+                    needed,
+                });
             }
             let target = merged(pod_set, info)?;
             let places = self.places(pod_set);
@@ -166,6 +171,10 @@ impl Adapter for Declared {
             State::Ended { success: true, .. } => states.succeeded.clone(),
             State::Ended { success: false, .. } => states.failed.clone(),
         }
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.declaration.states.is_some()
     }
 
     fn suspend_path(&self) -> &'static [&'static str] {
@@ -222,7 +231,11 @@ impl Declared {
             }));
             pod_sets.push(found);
         }
-        if pod_sets.is_empty() { Err("none of its declared pod sets is there".to_owned()) } else { Ok(pod_sets) }
+        if pod_sets.is_empty() {
+            Err("none of its declared pod sets is there".to_owned())
+        } else {
+            Ok(pod_sets)
+        }
     }
 
     /// The pods that ended well and will not come again, by pod set.
@@ -253,7 +266,11 @@ impl Declared {
             let mut operations = Vec::new();
             for (pod_set, target) in changes {
                 let Some(places) = self.places(pod_set) else { continue };
-                operations.extend(places.operations(pod_set.has_template_metadata, &pod_set.scheduling, target));
+                operations.extend(places.operations(
+                    pod_set.has_template_metadata,
+                    &pod_set.scheduling,
+                    target,
+                ));
             }
             let path: Vec<_> = self.suspend.iter().map(|part| (*part).to_owned()).collect();
             operations.extend(places::put(&pointer(&path), suspend));
@@ -297,7 +314,9 @@ impl PodSet {
             },
             Count::Made(expression) => {
                 let count = expression.count(reading.object, &reading.budget);
-                count.map(|count| count.max(0)).map_err(|failure| format!("declared {}: {failure}", self.field("count")))
+                count
+                    .map(|count| count.max(0))
+                    .map_err(|failure| format!("declared {}: {failure}", self.field("count")))
             }
         }
     }

@@ -84,9 +84,9 @@ fn pod_set_of(pod_set: &DeclaredPodSet, index: usize, errors: &mut Errors<'_>) -
     let counted = errors.expression(&field("count"), pod_set.count.as_deref());
     let template = match (&pod_set.template, &pod_set.template_expression) {
         (Some(path), _) => Template::At(errors.parts(&field("template"), path)),
-        (None, made) => {
-            Template::Made(errors.expression(&field("templateExpression"), Some(made.as_deref().unwrap_or("")))?)
-        }
+        (None, made) => Template::Made(
+            errors.expression(&field("templateExpression"), Some(made.as_deref().unwrap_or("")))?,
+        ),
     };
     let count = match (&pod_set.count_path, &pod_set.count) {
         (Some(path), _) => Count::At(errors.parts(&field("countPath"), path)),
@@ -97,9 +97,10 @@ fn pod_set_of(pod_set: &DeclaredPodSet, index: usize, errors: &mut Errors<'_>) -
         Template::At(parts) => Some(parts.as_slice()),
         Template::Made(_) => None,
     };
-    let given = pod_set.inject.paths().map(|(name, path)| {
-        path.map(|path| errors.parts(&field(&format!("inject.{name}")), path))
-    });
+    let given = pod_set
+        .inject
+        .paths()
+        .map(|(name, path)| path.map(|path| errors.parts(&field(&format!("inject.{name}")), path)));
     Some(PodSet {
         name: pod_set.name.clone(),
         index,

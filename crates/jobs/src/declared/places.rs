@@ -69,7 +69,8 @@ impl Places {
         for (at, field) in FIELDS.iter().enumerate() {
             let Some(value) = change.get(field[0]).and_then(|parent| parent.get(field[1])) else { continue };
             let moved = self.moved.get(at).and_then(Option::as_ref);
-            let inside = || self.template.as_ref().map(|template| [template, &field.map(str::to_owned)[..]].concat());
+            let inside =
+                || self.template.as_ref().map(|template| [template, &field.map(str::to_owned)[..]].concat());
             if let Some(place) = moved.cloned().or_else(inside) {
                 let place: Vec<_> = place.iter().map(String::as_str).collect();
                 set(body, &place, value.clone());
@@ -87,7 +88,9 @@ impl Places {
 /// The value at a path; null where there is none.
 pub(super) fn at<'a>(object: &'a Value, parts: &[String]) -> &'a Value {
     let step = |value: &'a Value, part: &String| match value {
-        Value::Array(items) => part.parse::<usize>().map_or(&Value::Null, |index| items.get(index).unwrap_or(&Value::Null)),
+        Value::Array(items) => {
+            part.parse::<usize>().map_or(&Value::Null, |index| items.get(index).unwrap_or(&Value::Null))
+        }
         other => &other[part.as_str()],
     };
     parts.iter().fold(object, step)

@@ -8,7 +8,9 @@ use crate::patch::Patch;
 use crate::registry;
 
 fn kinds(yaml: &str) -> Vec<DeclaredKind> {
-    let text = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  declared:\n{yaml}");
+    let text = format!(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  declared:\n{yaml}"
+    );
     Configuration::parse(&text).unwrap_or_else(|error| panic!("{error}")).0.integrations.declared
 }
 
@@ -94,7 +96,10 @@ fn a_built_in_kind_that_is_declared_makes_the_same_workload_and_patches() {
         let restored = apply(&running, &stopped[0].patch);
         assert_eq!(declared.observe(&restored).pod_sets[1], declared.observe(&object).pod_sets[1]);
         assert_eq!(restored["spec"]["runPolicy"], object["spec"]["runPolicy"]);
-        assert_eq!(restored["spec"]["pytorchReplicaSpecs"]["Worker"], object["spec"]["pytorchReplicaSpecs"]["Worker"]);
+        assert_eq!(
+            restored["spec"]["pytorchReplicaSpecs"]["Worker"],
+            object["spec"]["pytorchReplicaSpecs"]["Worker"]
+        );
         assert_eq!(declared.stop(&ours, &[]), built_in.stop(&theirs, &[]));
     }
 }
@@ -128,6 +133,7 @@ const WITHOUT_TEMPLATE: &str = r#"
     - name: main
       templateExpression: "{'spec': {'containers': self.spec.steps.map(s, s.container), 'nodeSelector': {'ignored': 'x'}}}"
       count: "self.spec.?parallel.orValue(2)"
+      reclaimable: "self.status.over"
       inject: {nodeSelector: spec.place.nodes, tolerations: spec.place.tolerations}
     active: "self.status.running > 0"
     finished: "self.status.phase in ['Done', 'Broken']"
@@ -142,8 +148,10 @@ fn flow(spec: &Value, status: &Value) -> Value {
 #[test]
 fn what_has_no_template_gets_what_is_added_where_the_declaration_says() {
     let kind: &dyn Adapter = declared(WITHOUT_TEMPLATE);
-    let steps = json!([{"container": {"name": "a", "image": "i"}}, {"container": {"name": "b", "image": "i"}}]);
-    let object = flow(&json!({"state": "Paused", "steps": steps, "place": {"nodes": {"own": "1"}}}), &json!({}));
+    let steps =
+        json!([{"container": {"name": "a", "image": "i"}}, {"container": {"name": "b", "image": "i"}}]);
+    let object =
+        flow(&json!({"state": "Paused", "steps": steps, "place": {"nodes": {"own": "1"}}}), &json!({}));
     let view = kind.observe(&object);
     assert_eq!(view.invalid, None);
     assert!(view.suspended && !view.active && view.finished.is_none());
@@ -166,6 +174,14 @@ fn what_has_no_template_gets_what_is_added_where_the_declaration_says() {
     assert_eq!((done.success, done.message.as_str()), (false, "it is Broken"));
     let few = kind.start(&view, &[info("main", 1)]).unwrap_err().to_string();
     assert_eq!(few, "pod set \"main\": 1 pods are admitted, but the job needs 2");
+    let partly = kind.observe(&flow(&object["spec"], &json!({"over": 1})));
+    assert_eq!(partly.reclaimable, [("main".to_owned(), 1)]);
+    assert!(kind.start(&partly, &[info("main", 1)]).is_ok());
+    assert_eq!(
+        kind.observe(&flow(&object["spec"], &json!({"over": 9}))).reclaimable,
+        [("main".to_owned(), 2)]
+    );
+    assert!(kind.observe(&flow(&object["spec"], &json!({"over": -9}))).reclaimable.is_empty());
 }
 
 #[test]
@@ -201,10 +217,16 @@ fn what_cannot_be_read_is_said_and_the_job_has_no_pods_of_which_nothing_is_known
     let steps = json!([{"container": {"name": "a", "image": "i"}}]);
     let many: Vec<_> = (0..100_000).map(|n| json!({"container": {"name": format!("c{n}")}})).collect();
     for (object, why) in [
-        (flow(&json!({"state": "Paused"}), &json!({})), "podSets[0].templateExpression: no such key: self.spec.steps"),
+        (
+            flow(&json!({"state": "Paused"}), &json!({})),
+            "podSets[0].templateExpression: no such key: self.spec.steps",
+        ),
         (flow(&json!({"steps": "x"}), &json!({})), "podSets[0].templateExpression: "),
         (flow(&json!({"steps": many}), &json!({})), "podSets[0].templateExpression: it takes more than"),
-        (flow(&json!({"steps": steps, "parallel": "x"}), &json!({})), "podSets[0].count: must be an integer, but is \"x\""),
+        (
+            flow(&json!({"steps": steps, "parallel": "x"}), &json!({})),
+            "podSets[0].count: must be an integer, but is \"x\"",
+        ),
         (flow(&json!({"steps": steps}), &json!({"running": "x"})), "declared active: "),
         (flow(&json!({"steps": steps}), &json!({"phase": {}})), ""),
         (flow(&json!({"steps": [{"container": 5}]}), &json!({})), "podSets[0].templateExpression: "),
@@ -241,7 +263,12 @@ fn a_mistake_is_refused_with_its_place() {
     states: {running: {}}
 "#;
     let errors = declare_kinds(&kinds(yaml)).unwrap_err().to_string();
-    for place in ["podSets[1].count: column", "podSets[1].reclaimable: there is no variable", "active: there is no function", "ready: column"] {
+    for place in [
+        "podSets[1].count: column",
+        "podSets[1].reclaimable: there is no variable",
+        "active: there is no function",
+        "ready: column",
+    ] {
         assert!(errors.contains(&format!("integrations.declared[0].{place}")), "{place}: {errors}");
     }
     assert_eq!(JobKind::named("mistakes.example.com/wrong"), None);
@@ -253,7 +280,8 @@ fn a_mistake_is_refused_with_its_place() {
     let right = twice.replace("succeeded: {x: 2}", "succeeded: {x: 1}");
     declare_kinds(&kinds(&right)).unwrap();
     declare_kinds(&kinds(&right)).unwrap();
-    let errors = declare_kinds(&kinds(&right.replace("\"true\"", "\"false || true\""))).unwrap_err().to_string();
+    let errors =
+        declare_kinds(&kinds(&right.replace("\"true\"", "\"false || true\""))).unwrap_err().to_string();
     assert!(errors.contains("is declared otherwise already"), "{errors}");
 }
 
@@ -263,4 +291,113 @@ fn what_is_declared_is_a_kind_like_all_others() {
     assert!(JobKind::all().is_sorted() && JobKind::all().contains(&kind) && !JobKind::ALL.contains(&kind));
     assert_eq!(JobKind::from_owner("without.example.com/v7", "Flow"), Some(kind));
     assert_eq!(crate::suspend(&crate::observe(kind, &json!({}))).patch.body()["spec"]["state"], "Paused");
+}
+
+/// A declaration in which one line is replaced by another.
+fn refused(line: &str, by: &str) -> String {
+    let right = r#"
+  - group: form.example.com
+    version: v1
+    kind: Form
+    plural: forms
+    suspend: {path: spec.suspend}
+    podSets:
+    - name: main
+      template: spec.template
+    - name: other
+      template: spec.other
+    active: "true"
+"#;
+    assert!(right.contains(line) && kinds(right).len() == 1);
+    let text = format!(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  declared:\n{}",
+        right.replacen(line, by, 1)
+    );
+    Configuration::parse(&text).map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn the_form_of_a_declaration_is_checked_when_it_is_read() {
+    for (line, by, why) in [
+        (
+            "group: form.example.com",
+            "group: batch",
+            "group: invalid value \"batch\": must be the group of a custom resource",
+        ),
+        ("group: form.example.com", "group: kueue.x-k8s.io", "group: invalid value"),
+        ("group: form.example.com", "group: Form_", "group: invalid value"),
+        (
+            "group: form.example.com\n    version: v1\n    kind: Form",
+            "group: kubeflow.org\n    version: v9\n    kind: TFJob",
+            "kind: \"TFJob\" of \"kubeflow.org\" is built in",
+        ),
+        ("version: v1", "version: ''", "version: invalid value"),
+        ("kind: Form", "kind: form", "kind: invalid value \"form\""),
+        ("plural: forms", "plural: a/b", "plural: invalid value"),
+        ("plural: forms", "unknown: 1", "unknown: unknown field"),
+        ("path: spec.suspend", "path: status.suspend", "suspend.path: must be a field of the spec"),
+        ("path: spec.suspend", "path: 'spec.list[0]'", "suspend.path: must not lead through a list"),
+        ("path: spec.suspend", "path: 'spec..x'", "suspend.path: invalid value"),
+        ("path: spec.suspend", "path: 'spec.a[x]'", "\"x\" is no index"),
+        ("{path: spec.suspend}", "{suspended: 5}", "suspend.suspended: must be a boolean or a string"),
+        ("{path: spec.suspend}", "{running: true}", "suspend.running: must not be the value that suspends"),
+        ("name: other", "name: main", "podSets[1].name: duplicate value \"main\""),
+        ("name: other", "name: A", "podSets[1].name: invalid value"),
+        (
+            "template: spec.other",
+            "template: spec.template.inner",
+            "podSets[1].template: writes where podSets[0].template does",
+        ),
+        ("template: spec.other", "template: spec", "podSets[1].template: "),
+        (
+            "template: spec.other",
+            "template: spec.suspend",
+            "podSets[1].template: writes where suspend.path does",
+        ),
+        (
+            "template: spec.other",
+            "template: metadata.labels",
+            "podSets[1].template: must be a field of the spec",
+        ),
+        (
+            "template: spec.other",
+            "templateExpression: '{}'",
+            "podSets[1].inject.nodeSelector: required where no path leads to a template",
+        ),
+        (
+            "template: spec.other",
+            "optional: true",
+            "podSets[1].template: give either template or templateExpression",
+        ),
+        ("active: \"true\"", "ready: \"true\"", "active: required"),
+        (
+            "active: \"true\"",
+            "active: \"true\"\n    success: \"true\"",
+            "success: means nothing without finished",
+        ),
+        (
+            "active: \"true\"",
+            "active: \"true\"\n    states: {running: 5}",
+            "states.running: must be an object",
+        ),
+    ] {
+        let found = refused(line, by);
+        assert!(found.contains(why), "{by}: {found}");
+    }
+}
+
+#[test]
+fn what_is_in_force_reads_as_the_same_declaration() {
+    for yaml in [PYTORCH, WITHOUT_TEMPLATE] {
+        let declared = kinds(yaml);
+        let configuration = Configuration {
+            integrations: sluice_api::config::Integrations {
+                declared: declared.clone(),
+                ..Configuration::default().integrations
+            },
+            ..Configuration::default()
+        };
+        let (again, _) = Configuration::parse(&configuration.effective_yaml()).unwrap();
+        assert_eq!(again.integrations.declared, declared);
+    }
 }

@@ -1,6 +1,11 @@
 //! Job kinds that the configuration declares.
 
-use super::{Integration, PLAIN};
+use std::sync::{PoisonError, RwLock};
+
+use super::{Integration, JobKind, PLAIN};
+
+/// Every kind that there is.
+static KNOWN: RwLock<&'static [JobKind]> = RwLock::new(&JobKind::ALL);
 
 /// What a declared kind is called.
 #[derive(Clone, Copy, Debug)]
@@ -38,5 +43,34 @@ impl DeclaredNames<'_> {
             declared: true,
             ..PLAIN
         }
+    }
+}
+
+impl JobKind {
+    /// Every kind that there is, those that the configuration declares included, in the order of the frameworks' names.
+    pub fn all() -> &'static [Self] {
+        *KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kind that the configuration declares. Until it is made [known](Self::make_known) nothing else sees it.
+    pub fn declared(names: &DeclaredNames<'_>) -> Self {
+        Self(Box::leak(Box::new(names.integration())))
+    }
+
+    /// Has everything see a declared kind, from now on and for as long as the process runs.
+    ///
+    /// The list is replaced: it is made anew a few times when a process starts, and read all the time.
+    pub fn make_known(self) {
+        let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(at) = known.binary_search(&self) {
+            let mut kinds = known.to_vec();
+            kinds.insert(at, self);
+            *known = kinds.leak();
+        }
+    }
+
+    /// Whether the configuration declares it.
+    pub const fn is_declared(self) -> bool {
+        self.0.declared
     }
 }

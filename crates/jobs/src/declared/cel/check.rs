@@ -22,8 +22,19 @@ const PATTERN_FACTOR: i64 = 64;
 
 /// Functions of CEL that an expression may call, besides operators and the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
 const FUNCTIONS: [&str; 13] = [
-    "bool", "contains", "double", "endsWith", "hasValue", "int", "matches", "or", "orValue", "size", "startsWith",
-    "string", "value",
+    "bool",
+    "contains",
+    "double",
+    "endsWith",
+    "hasValue",
+    "int",
+    "matches",
+    "or",
+    "orValue",
+    "size",
+    "startsWith",
+    "string",
+    "value",
 ];
 
 /// Operators whose costs do not depend on how large their operands are.

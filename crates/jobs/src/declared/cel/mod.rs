@@ -114,7 +114,10 @@ impl Expression {
                 }
                 Found::None => context.add_variable_as_val(name.as_str(), path.wrapped(None)),
                 Found::Presence(there) => {
-                    context.add_variable_as_val(name.as_str(), Box::new(cel::common::types::CelBool::from(there)));
+                    context.add_variable_as_val(
+                        name.as_str(),
+                        Box::new(cel::common::types::CelBool::from(there)),
+                    );
                 }
             }
         }
@@ -146,7 +149,11 @@ fn wrong_type(wanted: &str, found: &Value) -> Failure {
 /// A message that quotes an object, of a length that an event can have.
 fn shortened(text: &str) -> String {
     const MOST: usize = 120;
-    if text.chars().count() <= MOST { text.to_owned() } else { text.chars().take(MOST).chain(['…']).collect() }
+    if text.chars().count() <= MOST {
+        text.to_owned()
+    } else {
+        text.chars().take(MOST).chain(['…']).collect()
+    }
 }
 
 #[cfg(test)]

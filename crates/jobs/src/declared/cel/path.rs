@@ -116,7 +116,9 @@ fn steps(expr: &IdedExpr) -> Option<Vec<Step>> {
             let step = match (call.func_name.as_str(), key) {
                 (operators::OPT_SELECT, LiteralValue::String(key)) => Step::MaybeKey(key.inner().to_owned()),
                 (operators::INDEX, LiteralValue::String(key)) => Step::Key(key.inner().to_owned()),
-                (operators::INDEX, LiteralValue::Int(index)) => Step::Item(usize::try_from(*index.inner()).ok()?),
+                (operators::INDEX, LiteralValue::Int(index)) => {
+                    Step::Item(usize::try_from(*index.inner()).ok()?)
+                }
                 _ => return None,
             };
             let mut steps = steps(inner)?;

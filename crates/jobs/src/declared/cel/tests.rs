@@ -39,7 +39,10 @@ fn expressions_mean_what_they_mean_to_kubernetes() {
         ("double(self.spec.count) / 2.0", json!(1.5)),
         ("int('7')", json!(7)),
         ("self.status.phase.matches('^Run')", json!(true)),
-        ("{'spec': {'containers': self.spec.tasks}}", json!({"spec": {"containers": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]}})),
+        (
+            "{'spec': {'containers': self.spec.tasks}}",
+            json!({"spec": {"containers": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]}}),
+        ),
         ("self.spec.count == 3.0", json!(true)),
         ("self['spec']['count'] > 2 ? 'many' : 'few'", json!("many")),
         ("size(self) == 3", json!(true)),
@@ -59,8 +62,14 @@ fn what_is_not_there_is_told_from_what_is_wrong() {
     ] {
         assert_eq!(value(source, &object), Err(Failure::Absent(key.to_owned())), "{source}");
     }
-    for source in ["self.status.phase > 1", "self.status.phase + 1", "1 / 0", "self.status.phase.all(x, true)"] {
-        assert!(matches!(value(source, &object), Err(Failure::Wrong(_))), "{source}: {:?}", value(source, &object));
+    for source in
+        ["self.status.phase > 1", "self.status.phase + 1", "1 / 0", "self.status.phase.all(x, true)"]
+    {
+        assert!(
+            matches!(value(source, &object), Err(Failure::Wrong(_))),
+            "{source}: {:?}",
+            value(source, &object)
+        );
     }
 }
 
@@ -91,7 +100,8 @@ fn a_mistake_is_found_when_it_is_compiled() {
 fn no_object_makes_an_expression_take_long() {
     let numbers: Vec<_> = (0..20_000).map(|n| json!({"n": n})).collect();
     let text = "a".repeat(1_000_000);
-    let object = json!({"list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
+    let object =
+        json!({"list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
     for source in [
         "self.list.all(a, self.list.all(b, self.list.all(c, a.n + b.n + c.n >= 0)))",
         "self.few.all(a, self.few.all(b, self.few.all(c, true)))",
