@@ -148,7 +148,7 @@ fn lines<T: ToString>(errors: &[T]) -> String {
 }
 
 /// The configuration that the arguments name. The kinds that it declares are known from then on.
-fn configured(args: &WorldArgs) -> anyhow::Result<Configuration> {
+pub(crate) fn configured(args: &WorldArgs) -> anyhow::Result<Configuration> {
     let environment = files::environment(args.feature_gates.clone());
     let (mut configuration, _) = files::load(args.config.as_deref(), &environment)?;
     if args.config.is_none() {
@@ -166,7 +166,7 @@ fn options(args: &WorldArgs, configuration: Configuration, loaded: &Loaded) -> O
     options
 }
 
-/// Refuses jobs of which nobody knows what their controllers write down: they would be started, and never be seen to run.
+/// Refuses jobs of which it is not known what their controllers write down: they would be started, and never be seen to run.
 fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
     for manifest in &manifests.objects {
         if let Kind::Job(kind) = manifest.kind

@@ -31,7 +31,7 @@ const OF: &str = "errand";
 pub fn declaration() -> Value {
     json!({
         "group": GROUP, "version": "v1", "kind": "Errand",
-        "suspend": {"path": "spec.state", "suspended": "Held", "running": "Going"},
+        "suspend": {"path": "spec.state", "suspended": "Paused", "running": "Going"},
         "podSets": [{"name": "main", "template": "spec.pod", "count": "self.spec.?workers.orValue(1)"}],
         "active": "self.status.running > 0",
         "ready": "self.status.running == self.spec.workers",
@@ -98,7 +98,7 @@ async fn pass(client: &Client, namespace: &str) -> kube::Result<()> {
         let own = pods.list(&ListParams::default().labels(&format!("{OF}={name}"))).await?.items;
         let over = ["Done", "Broken"].iter().any(|phase| errand.data["status"]["phase"] == *phase);
         let goes =
-            errand.data["spec"]["state"] != "Held" && !over && errand.metadata.deletion_timestamp.is_none();
+            errand.data["spec"]["state"] != "Paused" && !over && errand.metadata.deletion_timestamp.is_none();
         for pod in own.iter().filter(|pod| !goes && pod.metadata.deletion_timestamp.is_none()) {
             let _ = pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await;
         }
@@ -167,7 +167,7 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
                     && own.items.len() == PODS as usize
                     && *selector == json!({POOL: flavor})
             }
-            None => spec["state"] == "Held" && own.items.is_empty() && selector.is_null(),
+            None => spec["state"] == "Paused" && own.items.is_empty() && selector.is_null(),
         };
         Ok(progress(done, format!("{} of {} pods, {spec}", right, own.items.len())))
     })
@@ -182,7 +182,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     let _controller = Controller::start(&place);
     let [old, new] = flavors(NAME);
     let made = make(&place, "first").await;
-    assert_eq!(made.data["spec"]["state"], "Held", "the webhook holds what names a queue");
+    assert_eq!(made.data["spec"]["state"], "Paused", "the webhook holds what names a queue");
     wait_until_on(&place, "first", None).await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
     let workload = place.workload("first").await.unwrap();

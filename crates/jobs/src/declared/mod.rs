@@ -56,7 +56,7 @@ pub fn declare_kinds(kinds: &[DeclaredKind]) -> Result<(), ConfigErrors> {
     for declared in compiled {
         let declared: &'static Declared = Box::leak(Box::new(declared));
         known.push(declared);
-        // Its adapter is there before anybody sees the kind.
+        // Its adapter is there before the kind is seen.
         declared.of.make_known();
     }
     Ok(())

@@ -6,8 +6,8 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 use cel::common::types::CelInt;
 
+use super::cost;
 use super::path::{SELF, SelfPath};
-use super::{Expression, cost};
 
 /// Deepest expression: evaluating one uses the stack.
 const MAX_DEPTH: usize = 40;
@@ -66,11 +66,20 @@ const OPERATORS: [&str; 10] = [
     operators::OPT_SELECT,
 ];
 
+/// An expression that can be evaluated.
+pub(super) struct Checked {
+    pub expr: IdedExpr,
+    /// What it reads of `self`, by the names that stand for it.
+    pub reads: BTreeMap<String, SelfPath>,
+    /// What one evaluation costs at least.
+    pub steps: u64,
+}
+
 /// Checks a parsed expression and makes it ready.
-pub(super) fn check(mut expr: IdedExpr) -> Result<Expression, String> {
+pub(super) fn check(mut expr: IdedExpr) -> Result<Checked, String> {
     let mut checker = Checker::default();
     checker.expression(&mut expr, 0)?;
-    Ok(Expression { base: checker.steps, expr, reads: checker.reads })
+    Ok(Checked { expr, reads: checker.reads, steps: checker.steps })
 }
 
 #[derive(Default)]
@@ -179,7 +188,7 @@ fn call_around(expr: &mut IdedExpr, function: &str, number: i64) {
     *expr = node(Expr::Call(call));
 }
 
-/// A pattern has to be known, so that nobody else's can be costly.
+/// A pattern has to be known, so that no object's can be costly.
 fn pattern(call: &CallExpr) -> Result<(), String> {
     let Some(Expr::Literal(LiteralValue::String(text))) = call.args.last().map(|last| &last.expr) else {
         return Err("the pattern of matches must be a string that is written there".to_owned());

@@ -118,7 +118,7 @@ fn range<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionE
 }
 
 fn arguments<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<(Budget, CowVal<'b, 'v>, u64), ExecutionError> {
-    let wrong = || ExecutionError::function_error(PAY, "is called by nobody else");
+    let wrong = || ExecutionError::function_error(PAY, "is called otherwise");
     let [budget, value, factor] = <[_; 3]>::try_from(args).map_err(|_| wrong())?;
     let budget = budget.downcast_ref::<Budget>().ok_or_else(wrong)?.clone();
     let factor = factor.downcast_ref::<CelInt>().and_then(|factor| u64::try_from(*factor.inner()).ok());

@@ -1,4 +1,4 @@
-//! Expressions of declarations: compiled once, evaluated over objects that anybody may have written.
+//! Expressions of declarations: compiled once, evaluated over objects that any user may have written.
 //!
 //! The crate `cel` parses and evaluates. It has no limit of costs, so the parsed expression is changed before it is used: what takes longer
 //! with larger data pays for it first ([`cost`]), and what is read of `self` is read straight from the object ([`path`]).
@@ -6,6 +6,7 @@
 
 mod check;
 mod cost;
+mod failure;
 mod path;
 mod value;
 
@@ -17,6 +18,7 @@ use cel::{Context, Env, ExecutionError, IdedExpr, Value as Outcome};
 use serde_json::Value;
 
 pub(super) use self::cost::Budget;
+pub(super) use self::failure::Failure;
 use self::path::{Found, SelfPath};
 
 /// Longest expression, in bytes.
@@ -35,20 +37,6 @@ pub(super) struct Expression {
     reads: BTreeMap<String, SelfPath>,
     /// What one evaluation costs at least.
     base: u64,
-}
-
-/// Why an expression has no value for an object.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
-    /// It reads a field that the object does not have.
-    #[error("no such key: {0}")]
-    Absent(String),
-    /// It costs too much for an object like this.
-    #[error("it takes more than the {} steps that one object may take", Budget::STEPS)]
-    TooCostly,
-    /// It cannot be evaluated, or has a value of another type.
-    #[error("{0}")]
-    Wrong(String),
 }
 
 impl Expression {
@@ -74,7 +62,8 @@ impl Expression {
             let first = errors.errors.into_iter().next();
             first.map_or_else(String::new, |error| format!("column {}: {}", error.pos.1, error.msg))
         })?;
-        check::check(parsed)
+        let check::Checked { expr, reads, steps } = check::check(parsed)?;
+        Ok(Self { expr, reads, base: steps })
     }
 
     /// Its value, if that is `true` or `false`.

@@ -8,8 +8,8 @@ use cel::common::types::{
 use cel::common::value::Val;
 use serde_json::{Map, Value};
 
-use super::Failure;
 use super::cost::Budget;
+use super::failure::Failure;
 
 /// A part of an object, whose texts are borrowed; none if it is too large for the budget.
 pub(super) fn read<'v>(value: &'v Value, budget: &Budget) -> Option<Box<dyn Val + 'v>> {
