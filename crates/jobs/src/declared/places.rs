@@ -98,7 +98,11 @@ pub(super) fn at<'a>(object: &'a Value, parts: &[String]) -> &'a Value {
 
 /// A path as a JSON pointer.
 pub(super) fn pointer(parts: &[String]) -> String {
-    parts.iter().map(|part| format!("/{}", escape(part))).collect()
+    let mut pointer = String::new();
+    for part in parts {
+        pointer.extend(["/", &escape(part)]);
+    }
+    pointer
 }
 
 /// The operations that give a field a value, or take it away.

@@ -168,9 +168,8 @@ impl Checker {
     fn paid(&mut self, operand: &mut IdedExpr, factor: i64, depth: usize) -> Result<(), String> {
         self.expression(operand, depth + 1)?;
         match &operand.expr {
-            Expr::Literal(_) => {}
             // What is in it was paid for when it was put there. What a macro collects is added to in place.
-            Expr::List(_) => {}
+            Expr::Literal(_) | Expr::List(_) => {}
             Expr::Ident(name) if name.starts_with('@') => {}
             _ => call_around(operand, cost::PAY, factor),
         }

@@ -1,5 +1,10 @@
 //! Between JSON and CEL's values.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "CEL's maps are such; they are gone through in the order of their keys"
+)]
+
 use std::collections::HashMap;
 
 use cel::common::types::{
@@ -67,7 +72,9 @@ pub(super) fn written(value: &dyn Val, budget: &Budget) -> Result<Value, Failure
     }
     if let Some(map) = value.downcast_ref::<CelMap>() {
         let mut fields = Map::new();
-        for (key, item) in map.inner() {
+        let mut entries: Vec<_> = map.inner().iter().collect();
+        entries.sort_unstable_by(|one, other| one.0.cmp(other.0));
+        for (key, item) in entries {
             let CelMapKey::String(key) = key else {
                 return Err(Failure::Wrong("a key of a map is no string".to_owned()));
             };
