@@ -43,6 +43,11 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $webhook := $config.webhook | default dict -}}
 {{- $_ := set $webhook "port" (.Values.webhooks.port | default $webhook.port | default 9443 | int) -}}
 {{- $_ := set $config "webhook" $webhook -}}
+{{- with .Values.managerConfig.declaredKinds -}}
+{{- $integrations := $config.integrations | default dict -}}
+{{- $_ := set $integrations "declared" (concat (dig "declared" list $integrations) .) -}}
+{{- $_ := set $config "integrations" $integrations -}}
+{{- end -}}
 {{- $certs := $config.internalCertManagement | default dict -}}
 {{- if not (hasKey $certs "enable") -}}
 {{- $_ := set $certs "enable" true -}}
@@ -87,8 +92,8 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- end }}
 
 {{/*
-The enabled job kinds: those of jobKinds that integrations.frameworks lists; batch/job when it lists none. Kinds that suspend pods imply pods, but
-only those that they suspend (impliedPods).
+The enabled job kinds: those of jobKinds that integrations.frameworks lists, batch/job when it lists none, and those that integrations.declared
+declares. Kinds of different groups may have the same name. Kinds that suspend pods imply pods, but only those that they suspend (impliedPods).
 */}}
 {{- define "sluice.enabledJobKinds" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
@@ -109,6 +114,12 @@ only those that they suspend (impliedPods).
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- range dig "integrations" "declared" list $config -}}
+{{- $name := lower .kind -}}
+{{- $facts := dict "name" (printf "%s-%s" $name (replace "." "-" .group)) "path" $name "group" .group "version" .version -}}
+{{- $facts = merge $facts (dict "resource" (.plural | default (printf "%ss" $name)) "parts" list "changesParts" false "confirmsStops" false "ofPods" false "suspendsPods" false "podsAreJobs" false "templates" list) -}}
+{{- $_ := set $enabled (printf "%s/%s" .group $name) $facts -}}
 {{- end -}}
 {{- toYaml $enabled -}}
 {{- end }}

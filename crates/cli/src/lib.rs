@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use sluice_api::gates::Gate;
 use sluice_ctl::connection::ClusterArgs;
 use sluice_ctl::explain::ExplainArgs;
+use sluice_ctl::integration::IntegrationCommand;
 use sluice_ctl::migrate::command::MigrateCommand;
 use sluice_ctl::print::table;
 use sluice_ctl::replay::ReplayArgs;
@@ -38,6 +39,12 @@ pub enum Command {
         /// What to do with it.
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Try a declaration of a job kind
+    Integration {
+        /// What to do.
+        #[command(subcommand)]
+        command: IntegrationCommand,
     },
     /// Migrate a cluster from Kueue, or back to Kueue
     Migrate {

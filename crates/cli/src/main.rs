@@ -7,6 +7,7 @@ use sluice_cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, InCluster, gates}
 use sluice_client::error_chain::Chain;
 use sluice_client::{settings, version};
 use sluice_ctl::explain::{self, ExplainArgs};
+use sluice_ctl::integration;
 use sluice_ctl::migrate::command::{self as migrate, MigrateCommand};
 use sluice_ctl::print::{line, print};
 use sluice_ctl::replay;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Manager(args) => manager(args),
         Command::Config { command: ConfigCommand::Check(args) } => config_check(&args),
+        Command::Integration { command } => integration::run(&command),
         Command::Migrate { command } => migrate_command(command),
         Command::Simulate(args) => run_simulation(args),
         Command::Explain(args) => run_explanation(args),
@@ -77,5 +79,17 @@ fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
         eprintln!("warning: {warning}");
     }
     line(configuration.effective_yaml().trim_end())?;
+    for kind in &configuration.integrations.declared {
+        let pod_sets: Vec<_> = kind.pod_sets.iter().map(|pod_set| pod_set.name.as_str()).collect();
+        line(&format!(
+            "# declared: {}: {}.{} of version {}, suspended by {}, with the pod sets {}",
+            kind.framework(),
+            kind.plural,
+            kind.group,
+            kind.version,
+            kind.suspend.path,
+            pod_sets.join(", ")
+        ))?;
+    }
     Ok(0)
 }

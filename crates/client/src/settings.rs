@@ -47,7 +47,9 @@ pub fn load(
     let path = file.display().to_string();
     let text =
         std::fs::read_to_string(file).map_err(|source| SettingsError::Read { path: path.clone(), source })?;
-    Configuration::parse_in(&text, environment).map_err(|source| SettingsError::Invalid { path, source })
+    Configuration::parse_in(&text, environment)
+        .and_then(|read| sluice_jobs::declare(&read.0).map(|()| read))
+        .map_err(|source| SettingsError::Invalid { path, source })
 }
 
 #[cfg(test)]

@@ -62,6 +62,8 @@ fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>
 /// # Errors
 /// When the world cannot be read, or has no such job.
 pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+    // The target may be of a kind that the configuration declares.
+    simulate::configured(&args.world)?;
     let (kind, name, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
     args.world.paths = paths;
     let (loaded, options) = simulate::world(&args.world, cluster).await?;

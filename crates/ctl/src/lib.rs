@@ -17,6 +17,7 @@ pub mod create;
 pub mod delete;
 pub mod explain;
 pub mod html;
+pub mod integration;
 pub mod jsonpath;
 pub mod kubectl;
 pub mod leader;

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use sluice_api::config::Configuration;
 use sluice_client::{list, settings as files};
 use sluice_sim::live::{self, Extent};
 use sluice_sim::replay::Sink;
 use sluice_sim::{
-    Distribution, File, Manifests, Options, Record, Report, Simulation, duration, parts, prepare_with_log,
-    settings, whatif,
+    Distribution, File, Kind, Manifests, Options, Record, Report, Simulation, duration, parts,
+    prepare_with_log, settings, whatif,
 };
 
 use crate::connection::ClusterArgs;
@@ -146,18 +147,39 @@ fn lines<T: ToString>(errors: &[T]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The options that the arguments and the scenarios ask for.
-pub fn options(args: &WorldArgs, loaded: &Loaded) -> anyhow::Result<Options> {
+/// The configuration that the arguments name. The kinds that it declares are known from then on.
+pub(crate) fn configured(args: &WorldArgs) -> anyhow::Result<Configuration> {
     let environment = files::environment(args.feature_gates.clone());
     let (mut configuration, _) = files::load(args.config.as_deref(), &environment)?;
     if args.config.is_none() {
         configuration.integrations.frameworks = Options::default_configuration().integrations.frameworks;
     }
+    Ok(configuration)
+}
+
+/// The options that the arguments and the scenarios ask for.
+fn options(args: &WorldArgs, configuration: Configuration, loaded: &Loaded) -> Options {
     let mut options = Options::new(configuration);
     options.seed = args.seed.unwrap_or(0);
     options.run_time = args.run_time.map(Distribution::Fixed);
     settings(&mut options, &loaded.manifests.scenarios, args.seed.is_some());
-    Ok(options)
+    options
+}
+
+/// Refuses jobs of which it is not known what their controllers write down: they would be started, and never be seen to run.
+fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
+    for manifest in &manifests.objects {
+        if let Kind::Job(kind) = manifest.kind
+            && !sluice_jobs::is_simulated(kind)
+        {
+            bail!(
+                "{}: the declaration of {} has no states, without which it is not simulated",
+                manifest.source,
+                kind.framework()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A simulation that can run.
@@ -215,8 +237,9 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
     if args.paths.is_empty() && !args.from_cluster {
         bail!("name files or folders with manifests, or --from-cluster");
     }
+    let configuration = configured(args)?;
     let mut loaded = load(&args.paths)?;
-    let mut options = options(args, &loaded)?;
+    let mut options = options(args, configuration, &loaded);
     if args.from_cluster {
         let client = &cluster.connect().await?.client;
         let live =
@@ -227,6 +250,7 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
         // What the files name replaces what the cluster has.
         loaded.manifests.objects = whatif::overlay(live.objects, loaded.manifests.objects);
     }
+    only_simulated(&loaded.manifests)?;
     Ok((loaded, options))
 }
 

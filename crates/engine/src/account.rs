@@ -117,7 +117,7 @@ impl Engine {
             Some(Kind::Workload) => own(),
             Some(Kind::Job(kind)) => of_job(kind),
             Some(_) => None,
-            None => own().or_else(|| JobKind::ALL.into_iter().find_map(of_job)),
+            None => own().or_else(|| JobKind::all().iter().copied().find_map(of_job)),
         }
     }
 

@@ -189,8 +189,13 @@ impl From<&file::Configuration> for EngineConfig {
             // As written; `gates` has what they come to.
             feature_gates: _,
         } = file;
-        let file::Integrations { frameworks: _, external_frameworks: _, label_keys_to_copy, pod_options: _ } =
-            integrations;
+        let file::Integrations {
+            frameworks: _,
+            declared: _,
+            external_frameworks: _,
+            label_keys_to_copy,
+            pod_options: _,
+        } = integrations;
         let kinds = integrations.job_kinds().into_iter();
         let file::Metrics {
             bind_address: _,

@@ -463,7 +463,7 @@ impl World {
 
     /// The keys of a namespace's jobs.
     pub fn jobs_in(&self, namespace: &Name) -> impl Iterator<Item = &JobKey> {
-        JobKind::ALL.into_iter().flat_map(move |kind| {
+        JobKind::all().iter().flat_map(move |&kind| {
             let first = JobKey { kind, namespace: Arc::clone(namespace), name: "".into() };
             let of_kind = self.jobs.range(first..).map(|(key, _)| key);
             of_kind.take_while(move |key| key.kind == kind && key.namespace == *namespace)

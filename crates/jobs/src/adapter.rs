@@ -134,9 +134,19 @@ pub(crate) trait Adapter: Sync {
     /// Its status in this state, as its controller writes it.
     fn status(&self, object: &Value, state: State) -> Value;
 
+    /// Whether it is known what its controller writes down: [`status`](Self::status).
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     /// The field that suspends it.
     fn suspend_path(&self) -> &'static [&'static str] {
         &["spec", "suspend"]
+    }
+
+    /// The value of that field that suspends it.
+    fn suspended_value(&self) -> Value {
+        Value::Bool(true)
     }
 
     /// Whether it is suspended, as its user or its controller sees it.

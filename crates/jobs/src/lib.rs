@@ -16,6 +16,7 @@
 mod adapter;
 mod affinity;
 mod appwrapper;
+mod declared;
 mod job;
 mod jobset;
 mod object;
@@ -36,6 +37,7 @@ use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, TemplateKind, TemplateRef};
 
 pub use adapter::{PodGroup, Schema, State, path_of};
+pub use declared::{declare, declare_kinds};
 pub use patch::{Patch, Step};
 pub use scheduling::StartError;
 
@@ -123,6 +125,11 @@ pub fn is_suspended(kind: JobKind, object: &Value) -> bool {
     registry::of(kind).is_suspended(object)
 }
 
+/// The value that suspends an object of the kind, in the field at [`suspend_path`].
+pub fn suspended_value(kind: JobKind) -> Value {
+    registry::of(kind).suspended_value()
+}
+
 /// The field that suspends an object of the kind.
 pub fn suspend_path(kind: JobKind) -> &'static [&'static str] {
     registry::of(kind).suspend_path()
@@ -141,6 +148,11 @@ pub fn pod_groups(kind: JobKind, object: &Value) -> Vec<PodGroup<'_>> {
 /// The status that the kind's controller writes for an object in this state.
 pub fn status(kind: JobKind, object: &Value, state: State) -> Value {
     registry::of(kind).status(object, state)
+}
+
+/// Whether [`status`] says what the kind's controller writes. The declaration of a kind may not say that.
+pub fn is_simulated(kind: JobKind) -> bool {
+    registry::of(kind).is_simulated()
 }
 
 /// From when to when the job of an object ran, if it succeeded and says so.

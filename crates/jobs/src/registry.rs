@@ -1,10 +1,10 @@
 //! Every kind's adapter.
 
-use serde_json::json;
 use sluice_api::job::{JobKind, JobView};
 
 use crate::adapter::Adapter;
 use crate::appwrapper::AppWrapper;
+use crate::declared;
 use crate::job::Job;
 use crate::jobset::JobSet;
 use crate::patch::{Patch, Step, nested};
@@ -38,19 +38,24 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
 
 /// The adapter of a kind.
 pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
+    if kind.is_declared() {
+        return declared::of(kind).expect("a kind is made known after its adapter");
+    }
     let found = ADAPTERS.iter().find(|adapter| adapter.kind() == kind);
     *found.expect("a test finds an adapter for every kind")
 }
 
 /// The write that suspends a job of which nothing has to be restored.
 pub(crate) fn suspend(view: &JobView) -> Step {
-    let body = nested(of(view.job.kind).suspend_path(), json!(true));
+    let adapter = of(view.job.kind);
+    let body = nested(adapter.suspend_path(), adapter.suspended_value());
     Step { subresource: None, patch: Patch::Merge(body).pinned(&view.resource_version) }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
     use crate::adapter::State;

@@ -36,6 +36,14 @@ pub enum StartError {
         /// Names in the job.
         job: Vec<String>,
     },
+    /// The job's kind has no place for what admission adds.
+    #[error("pod set {pod_set:?}: the declaration of the kind has no place for {field}")]
+    NoPlace {
+        /// The pod set.
+        pod_set: String,
+        /// The field of a pod template.
+        field: &'static str,
+    },
     /// The admission has another number of pods, and the job's kind or the job does not allow it.
     #[error("pod set {pod_set:?}: {admitted} pods are admitted, but the job needs {needed}")]
     Count {

@@ -85,13 +85,14 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
     }
     let mut operations = patch.operations();
     if !meta.suspended {
-        operations.extend(suspension(registry::of(kind).suspend_path(), object));
+        let adapter = registry::of(kind);
+        operations.extend(suspension(adapter.suspend_path(), &adapter.suspended_value(), object));
     }
     Patch::Json(operations)
 }
 
-/// The operations that set a field to true, with the objects on the way to it that are missing.
-fn suspension(path: &[&str], object: &Value) -> Vec<Value> {
+/// The operations that set the field that suspends, with the objects on the way to it that are missing.
+fn suspension(path: &[&str], suspended: &Value, object: &Value) -> Vec<Value> {
     let mut operations = Vec::new();
     let (mut parent, mut pointer) = (object, String::new());
     for (depth, key) in path.iter().enumerate() {
@@ -99,7 +100,7 @@ fn suspension(path: &[&str], object: &Value) -> Vec<Value> {
         let last = depth + 1 == path.len();
         parent = &parent[*key];
         if last {
-            operations.push(json!({"op": "add", "path": pointer, "value": true}));
+            operations.push(json!({"op": "add", "path": pointer, "value": suspended}));
         } else if !parent.is_object() {
             operations.push(json!({"op": "add", "path": pointer, "value": {}}));
         }

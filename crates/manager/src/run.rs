@@ -75,9 +75,10 @@ pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
 }
 
 fn configure(args: &ManagerArgs) -> anyhow::Result<(Configuration, Controllers)> {
-    let controllers = Controllers::parse(&args.controllers)?;
     let environment = settings::environment(args.feature_gates.clone());
     let (configuration, warnings) = settings::load(args.config.as_deref(), &environment)?;
+    // After the kinds are known that the configuration declares: each has a controller, too.
+    let controllers = Controllers::parse(&args.controllers)?;
     for warning in warnings {
         match &warning {
             // Most are on by default: their names are for those who look for them.

@@ -119,6 +119,7 @@ impl Replay {
                 }
                 let (configuration, _) = Configuration::parse(&configuration)
                     .map_err(|e| ReplayError::Unreadable(e.to_string()))?;
+                sluice_jobs::declare(&configuration).map_err(|e| ReplayError::Unreadable(e.to_string()))?;
                 let config = match engine {
                     Some(settings) => settings.config(&configuration),
                     None => Options { start, ..Options::new(configuration) }.engine(),

@@ -55,7 +55,7 @@ const CRATES: [Crate; 14] = [
         "sluice-sim",
         &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-quantity", "sluice-selector", "sluice-core"],
     ),
-    Crate { name: "sluice-client", may_use: &["sluice-api"], forbidden: &["axum"] },
+    Crate { name: "sluice-client", may_use: &["sluice-api", "sluice-jobs"], forbidden: &["axum"] },
     Crate {
         name: "sluice-manager",
         may_use: &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-client"],
@@ -63,7 +63,7 @@ const CRATES: [Crate; 14] = [
     },
     Crate {
         name: "sluice-ctl",
-        may_use: &["sluice-api", "sluice-sim", "sluice-client", "sluice-quantity"],
+        may_use: &["sluice-api", "sluice-jobs", "sluice-sim", "sluice-client", "sluice-quantity"],
         forbidden: &["axum"],
     },
     Crate {

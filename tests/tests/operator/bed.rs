@@ -8,6 +8,8 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
+use crate::declared;
+
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
 pub struct Bed {
     /// Complete, with the JobSet controller and nodes for every pod that asks for processors.
@@ -34,8 +36,9 @@ pub async fn bed() -> &'static Bed {
             controllers::install_crds(&client, tool).await.unwrap();
         }
         let frameworks = JobKind::ALL.map(JobKind::framework);
+        crds::apply(&client, &[declared::crd()]).await.unwrap();
         let setup = Setup::new(plane).unwrap().with(&json!({
-            "integrations": {"frameworks": frameworks},
+            "integrations": {"frameworks": frameworks, "declared": [declared::declaration()]},
             "featureGates": {"SparkApplicationIntegration": true},
         }));
         let setup = chart::install(plane, setup, &json!({})).await.unwrap();

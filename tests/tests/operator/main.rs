@@ -6,6 +6,7 @@
 mod appwrapper;
 mod bad_days;
 mod bed;
+mod declared;
 mod examples;
 mod explain;
 mod flavors;

@@ -101,7 +101,9 @@ fn examples() -> Vec<PathBuf> {
     let entries = fs::read_dir(assets::workspace().join("examples")).unwrap();
     entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir() && !path.ends_with("simulate"))
+        .filter(|path| {
+            path.is_dir() && !["simulate", "integrations"].iter().any(|other| path.ends_with(other))
+        })
         .collect()
 }
 

@@ -82,7 +82,7 @@ The entries for a job kind: one for jobs with a queue name, which must succeed, 
 block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPods, impliedPods), operations.
 */}}
 {{- define "sluice.jobKindWebhooks" -}}
-{{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version .job.name -}}
+{{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version (.job.path | default .job.name) -}}
 {{- $queued := include "sluice.queued" . -}}
 {{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" .root.Values.webhooks.timeoutSeconds "condition" "has-queue-name" "expression" $queued) -}}
 {{- if .root.Values.webhooks.jobsWithoutQueueName -}}

@@ -50,6 +50,11 @@ impl<'a> Reader<'a> {
         self.map.get(key).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether a field is there and says `null`.
+    pub(super) fn is_null(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(Value::is_null)
+    }
+
     fn typed<T>(
         &mut self,
         key: &'static str,

@@ -99,6 +99,7 @@ pub(super) fn integrations(mut reader: Option<Reader<'_>>) -> Integrations {
         external_frameworks: field(reader, |r| r.strings("externalFrameworks")).unwrap_or_default(),
         label_keys_to_copy: field(reader, |r| r.strings("labelKeysToCopy")).unwrap_or_default(),
         pod_options,
+        declared: field(reader, super::declared::declared).unwrap_or_default(),
     }
 }
 

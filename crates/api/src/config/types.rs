@@ -285,11 +285,16 @@ pub struct Integrations {
     /// Which plain pods are queued; a field of the older version, read in both.
     #[serde(skip_serializing_if = "PodOptions::is_empty")]
     pub pod_options: PodOptions,
+    /// Kinds that are described here (not in Kueue); each is queued like those that `frameworks` lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub declared: Vec<super::DeclaredKind>,
 }
 
 impl Integrations {
     fn lists(&self, kind: JobKind) -> bool {
-        self.frameworks.iter().any(|name| name == kind.framework())
+        let framework = kind.framework();
+        self.frameworks.iter().any(|name| name == framework)
+            || self.declared.iter().any(|declared| declared.framework() == framework)
     }
 
     /// Whether pods are queued only for the objects that suspend them, because their own kind is not listed
@@ -300,11 +305,12 @@ impl Integrations {
         listed().any(suspends) && !listed().any(|kind| kind.integration().of_pods)
     }
 
-    /// The job kinds that are served, in the reference's order: those that are listed, and those that these imply.
+    /// The job kinds that are served, in the order of the frameworks' names: those that are listed or declared, and those that these imply.
+    /// Declared ones are served once they have been made known (`sluice_jobs::declare`).
     pub fn job_kinds(&self) -> Vec<JobKind> {
         let implied = self.implies_pods();
         let served = |kind: &JobKind| self.lists(*kind) || implied && kind.integration().of_pods;
-        JobKind::ALL.into_iter().filter(served).collect()
+        JobKind::all().iter().copied().filter(served).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use super::types::{
     Configuration, CustomLabel, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
 };
 use super::warning::Warning;
-use super::{Duration, selector};
+use super::{Duration, declared, selector};
 use crate::gates::Gate;
 use crate::labels;
 use crate::names::qualified_name_error;
@@ -21,6 +21,7 @@ pub(super) fn check(configuration: &Configuration, errors: &Errors, warnings: &m
     endpoints::check(configuration, errors);
     leader_election(&configuration.leader_election, errors);
     integrations(configuration, errors, warnings);
+    declared::check(&configuration.integrations.declared, errors);
     custom_labels(configuration, errors, warnings);
     if let Some(tls) = &configuration.tls {
         check_tls(tls, errors, warnings);

@@ -2,10 +2,15 @@
 
 mod order;
 mod serving;
+mod table;
 
 use crate::gates::Gate;
 
 use super::template::TemplateKind;
+
+mod declared;
+
+pub use declared::DeclaredNames;
 
 /// The jobs of one kind that the controller of another makes.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +105,8 @@ pub struct Integration {
     pub counts_terminating: bool,
     /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
     pub confirms_stops: bool,
+    /// Whether the configuration describes it, and nothing is built in for it.
+    pub declared: bool,
 }
 
 /// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
@@ -136,247 +143,7 @@ const PLAIN: Integration = Integration {
     restarts_whole: false,
     counts_terminating: false,
     confirms_stops: false,
-};
-
-/// batch/v1 Job.
-static JOB: Integration = Integration {
-    framework: "batch/job",
-    group: "batch",
-    version: "v1",
-    api_version: "batch/v1",
-    kind: "Job",
-    plural: "jobs",
-    controller: "job",
-    about: "batch/v1 Jobs",
-    reporter: "batch/job-kueue-controller",
-    built_into_kubernetes: true,
-    managed_by: Some("kubernetes.io/job-controller"),
-    succeeded: "Complete",
-    failed: "Failed",
-    counts_terminating: true,
-    confirms_stops: true,
-    ..PLAIN
-};
-
-/// jobset.x-k8s.io/v1alpha2 JobSet.
-static JOB_SET: Integration = Integration {
-    framework: "jobset.x-k8s.io/jobset",
-    group: "jobset.x-k8s.io",
-    version: "v1alpha2",
-    api_version: "jobset.x-k8s.io/v1alpha2",
-    kind: "JobSet",
-    plural: "jobsets",
-    controller: "jobset",
-    about: "jobset.x-k8s.io/v1alpha2 JobSets",
-    reporter: "jobset.x-k8s.io/jobset-kueue-controller",
-    parts: &[Parts { framework: "batch/job", names: PartNames::Numbered }],
-    part_label: Some(crate::labels::JOBSET_NAME),
-    pod_label: Some(crate::labels::JOBSET_NAME),
-    managed_by: Some("jobset.sigs.k8s.io/jobset-controller"),
-    succeeded: "Completed",
-    failed: "Failed",
-    exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
-    restarts_whole: true,
-    ..PLAIN
-};
-
-/// v1 Pod, alone or in a group.
-static POD: Integration = Integration {
-    framework: "pod",
-    version: "v1",
-    api_version: "v1",
-    kind: "Pod",
-    plural: "pods",
-    controller: "pod",
-    about: "plain Pods and groups of them",
-    reporter: "pod-kueue-controller",
-    built_into_kubernetes: true,
-    of_pods: true,
-    ..PLAIN
-};
-
-/// A kind of kubeflow.org/v1, which the training operator looks after.
-const fn of_training_operator(
-    [framework, kind, plural, controller]: [&'static str; 4],
-    about: &'static str,
-    reporter: &'static str,
-) -> Integration {
-    Integration {
-        framework,
-        group: "kubeflow.org",
-        version: "v1",
-        api_version: "kubeflow.org/v1",
-        kind,
-        plural,
-        controller,
-        about,
-        reporter,
-        managed_by: Some("kubeflow.org/training-operator"),
-        succeeded: "Succeeded",
-        failed: "Failed",
-        ..PLAIN
-    }
-}
-
-/// kubeflow.org/v1 JAXJob.
-static JAX_JOB: Integration = of_training_operator(
-    ["kubeflow.org/jaxjob", "JAXJob", "jaxjobs", "jaxjob"],
-    "kubeflow.org/v1 JAXJobs",
-    "kubeflow.org/jaxjob-kueue-controller",
-);
-
-/// kubeflow.org/v1 PaddleJob.
-static PADDLE_JOB: Integration = of_training_operator(
-    ["kubeflow.org/paddlejob", "PaddleJob", "paddlejobs", "paddlejob"],
-    "kubeflow.org/v1 PaddleJobs",
-    "kubeflow.org/paddlejob-kueue-controller",
-);
-
-/// kubeflow.org/v1 PyTorchJob.
-static PYTORCH_JOB: Integration = of_training_operator(
-    ["kubeflow.org/pytorchjob", "PyTorchJob", "pytorchjobs", "pytorchjob"],
-    "kubeflow.org/v1 PyTorchJobs",
-    "kubeflow.org/pytorchjob-kueue-controller",
-);
-
-/// kubeflow.org/v1 TFJob.
-static TF_JOB: Integration = of_training_operator(
-    ["kubeflow.org/tfjob", "TFJob", "tfjobs", "tfjob"],
-    "kubeflow.org/v1 TFJobs",
-    "kubeflow.org/tfjob-kueue-controller",
-);
-
-/// kubeflow.org/v1 XGBoostJob.
-static XGBOOST_JOB: Integration = of_training_operator(
-    ["kubeflow.org/xgboostjob", "XGBoostJob", "xgboostjobs", "xgboostjob"],
-    "kubeflow.org/v1 XGBoostJobs",
-    "kubeflow.org/xgboostjob-kueue-controller",
-);
-
-/// kubeflow.org/v2beta1 MPIJob. Its launcher's pod is that of a batch Job, its workers' pods are its own.
-static MPI_JOB: Integration = Integration {
-    version: "v2beta1",
-    api_version: "kubeflow.org/v2beta1",
-    parts: &[Parts { framework: "batch/job", names: PartNames::PodSet }],
-    resumes_parts_as_made: true,
-    managed_by: Some("kubeflow.org/mpi-operator"),
-    ..of_training_operator(
-        ["kubeflow.org/mpijob", "MPIJob", "mpijobs", "mpijob"],
-        "kubeflow.org/v2beta1 MPIJobs",
-        "kubeflow.org/mpijob-kueue-controller",
-    )
-};
-
-/// A kind of ray.io/v1, which KubeRay looks after. Its conditions do not say how it ended.
-const fn of_kuberay(
-    [framework, kind, plural, controller]: [&'static str; 4],
-    about: &'static str,
-    reporter: &'static str,
-) -> Integration {
-    Integration {
-        framework,
-        group: "ray.io",
-        version: "v1",
-        api_version: "ray.io/v1",
-        kind,
-        plural,
-        controller,
-        about,
-        reporter,
-        managed_by: Some("ray.io/kuberay-operator"),
-        ends: false,
-        ..PLAIN
-    }
-}
-
-/// The clusters of Ray's other kinds.
-const CLUSTERS: Parts = Parts { framework: "ray.io/raycluster", names: PartNames::Generated };
-/// The label that KubeRay gives to all that it makes for a RayJob or a RayService.
-const MADE_FOR: Option<&str> = Some("ray.io/originated-from-cr-name");
-
-/// ray.io/v1 RayCluster.
-static RAY_CLUSTER: Integration = of_kuberay(
-    ["ray.io/raycluster", "RayCluster", "rayclusters", "raycluster"],
-    "ray.io/v1 RayClusters",
-    "ray.io/raycluster-kueue-controller",
-);
-
-/// ray.io/v1 RayJob. Besides its cluster there is a batch Job that hands the work to it.
-static RAY_JOB: Integration = Integration {
-    parts: &[CLUSTERS, Parts { framework: "batch/job", names: PartNames::Job("submitter") }],
-    part_label: MADE_FOR,
-    ends: true,
-    ..of_kuberay(
-        ["ray.io/rayjob", "RayJob", "rayjobs", "rayjob"],
-        "ray.io/v1 RayJobs",
-        "ray.io/rayjob-kueue-controller",
-    )
-};
-
-/// ray.io/v1 RayService. KubeRay makes another cluster for each change of its spec, and keeps the one before until that is ready.
-static RAY_SERVICE: Integration = Integration {
-    parts: &[CLUSTERS],
-    leaves_parts: true,
-    part_label: MADE_FOR,
-    ..of_kuberay(
-        ["ray.io/rayservice", "RayService", "rayservices", "rayservice"],
-        "ray.io/v1 RayServices",
-        "ray.io/rayservice-kueue-controller",
-    )
-};
-
-/// sparkoperator.k8s.io/v1beta2 SparkApplication. A state says how it ended.
-static SPARK_APPLICATION: Integration = Integration {
-    framework: "sparkoperator.k8s.io/sparkapplication",
-    group: "sparkoperator.k8s.io",
-    version: "v1beta2",
-    api_version: "sparkoperator.k8s.io/v1beta2",
-    kind: "SparkApplication",
-    plural: "sparkapplications",
-    controller: "sparkapplication",
-    about: "sparkoperator.k8s.io/v1beta2 SparkApplications",
-    reporter: "sparkoperator.k8s.io/sparkapplication-kueue-controller",
-    gate: Some(Gate::SparkApplicationIntegration),
-    pod_label: Some("sparkoperator.k8s.io/app-name"),
-    pods_tell_by_label: true,
-    ..PLAIN
-};
-
-/// workload.codeflare.dev/v1beta2 AppWrapper. A phase says how it ended.
-static APP_WRAPPER: Integration = Integration {
-    framework: "workload.codeflare.dev/appwrapper",
-    group: "workload.codeflare.dev",
-    version: "v1beta2",
-    api_version: "workload.codeflare.dev/v1beta2",
-    kind: "AppWrapper",
-    plural: "appwrappers",
-    controller: "appwrapper",
-    about: "workload.codeflare.dev/v1beta2 AppWrappers",
-    reporter: "workload.codeflare.dev/appwrapper-kueue-controller",
-    wraps_objects: true,
-    pod_label: Some("workload.codeflare.dev/appwrapper"),
-    managed_by: Some("workload.codeflare.dev/appwrapper-controller"),
-    ..PLAIN
-};
-
-/// trainer.kubeflow.org/v1alpha1 TrainJob. Its controller makes a JobSet of it and of the runtime that it names.
-static TRAIN_JOB: Integration = Integration {
-    framework: "trainer.kubeflow.org/trainjob",
-    group: "trainer.kubeflow.org",
-    version: "v1alpha1",
-    api_version: "trainer.kubeflow.org/v1alpha1",
-    kind: "TrainJob",
-    plural: "trainjobs",
-    controller: "trainjob",
-    about: "trainer.kubeflow.org/v1alpha1 TrainJobs",
-    reporter: "trainer.kubeflow.org/trainjob-kueue-controller",
-    templates: &[TemplateKind::CLUSTER_TRAINING_RUNTIME, TemplateKind::TRAINING_RUNTIME],
-    parts: &[Parts { framework: "jobset.x-k8s.io/jobset", names: PartNames::Same }],
-    pod_label: Some(crate::labels::JOBSET_NAME),
-    managed_by: Some("trainer.kubeflow.org/trainjob-controller"),
-    succeeded: "Complete",
-    failed: "Failed",
-    ..PLAIN
+    declared: false,
 };
 
 /// A job kind. Ordered by the names of the frameworks.
@@ -385,44 +152,44 @@ pub struct JobKind(&'static Integration);
 
 impl JobKind {
     /// `batch/v1` Job.
-    pub const JOB: Self = Self(&JOB);
+    pub const JOB: Self = Self(&table::JOB);
     /// `apps/v1` Deployment.
     pub const DEPLOYMENT: Self = Self(&serving::DEPLOYMENT);
     /// `jobset.x-k8s.io/v1alpha2` JobSet.
-    pub const JOB_SET: Self = Self(&JOB_SET);
+    pub const JOB_SET: Self = Self(&table::JOB_SET);
 
     /// `kubeflow.org/v1` JAXJob.
-    pub const JAX_JOB: Self = Self(&JAX_JOB);
+    pub const JAX_JOB: Self = Self(&table::JAX_JOB);
     /// `kubeflow.org/v2beta1` MPIJob.
-    pub const MPI_JOB: Self = Self(&MPI_JOB);
+    pub const MPI_JOB: Self = Self(&table::MPI_JOB);
     /// `kubeflow.org/v1` PaddleJob.
-    pub const PADDLE_JOB: Self = Self(&PADDLE_JOB);
+    pub const PADDLE_JOB: Self = Self(&table::PADDLE_JOB);
     /// `kubeflow.org/v1` PyTorchJob.
-    pub const PYTORCH_JOB: Self = Self(&PYTORCH_JOB);
+    pub const PYTORCH_JOB: Self = Self(&table::PYTORCH_JOB);
     /// `kubeflow.org/v1` TFJob.
-    pub const TF_JOB: Self = Self(&TF_JOB);
+    pub const TF_JOB: Self = Self(&table::TF_JOB);
     /// `kubeflow.org/v1` XGBoostJob.
-    pub const XGBOOST_JOB: Self = Self(&XGBOOST_JOB);
+    pub const XGBOOST_JOB: Self = Self(&table::XGBOOST_JOB);
 
     /// `v1` Pod, alone or in a group.
-    pub const POD: Self = Self(&POD);
+    pub const POD: Self = Self(&table::POD);
 
     /// `ray.io/v1` RayCluster.
-    pub const RAY_CLUSTER: Self = Self(&RAY_CLUSTER);
+    pub const RAY_CLUSTER: Self = Self(&table::RAY_CLUSTER);
     /// `ray.io/v1` RayJob.
-    pub const RAY_JOB: Self = Self(&RAY_JOB);
+    pub const RAY_JOB: Self = Self(&table::RAY_JOB);
     /// `ray.io/v1` RayService.
-    pub const RAY_SERVICE: Self = Self(&RAY_SERVICE);
+    pub const RAY_SERVICE: Self = Self(&table::RAY_SERVICE);
 
     /// `sparkoperator.k8s.io/v1beta2` SparkApplication.
-    pub const SPARK_APPLICATION: Self = Self(&SPARK_APPLICATION);
+    pub const SPARK_APPLICATION: Self = Self(&table::SPARK_APPLICATION);
     /// `apps/v1` StatefulSet.
     pub const STATEFUL_SET: Self = Self(&serving::STATEFUL_SET);
     /// `trainer.kubeflow.org/v1alpha1` TrainJob.
-    pub const TRAIN_JOB: Self = Self(&TRAIN_JOB);
+    pub const TRAIN_JOB: Self = Self(&table::TRAIN_JOB);
 
     /// `workload.codeflare.dev/v1beta2` AppWrapper.
-    pub const APP_WRAPPER: Self = Self(&APP_WRAPPER);
+    pub const APP_WRAPPER: Self = Self(&table::APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
     pub const ALL: [Self; 17] = [
@@ -447,7 +214,7 @@ impl JobKind {
 
     /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
     pub fn jobs() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|kind| !kind.0.pods_are_jobs)
+        Self::all().iter().copied().filter(|kind| !kind.0.pods_are_jobs)
     }
 
     /// Whether its pods wait for admission in its place, all of them as one job.
@@ -544,13 +311,13 @@ impl JobKind {
 
     /// The kind with this name of a framework.
     pub fn named(framework: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.framework() == framework)
+        Self::all().iter().copied().find(|kind| kind.framework() == framework)
     }
 
     /// The kind that an owner reference names, if it is one of ours (any version of the group).
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        Self::ALL.into_iter().find(|k| k.group() == group && k.kind() == kind)
+        Self::all().iter().copied().find(|k| k.group() == group && k.kind() == kind)
     }
 }
 

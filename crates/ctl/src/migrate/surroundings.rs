@@ -93,7 +93,9 @@ async fn configuration(
     };
     let environment =
         Environment { namespace: place.namespace.clone(), feature_gates, ..Environment::default() };
-    match Configuration::parse_in(&text, &environment) {
+    let read = Configuration::parse_in(&text, &environment)
+        .and_then(|read| sluice_jobs::declare(&read.0).map(|()| read));
+    match read {
         Ok((configuration, warnings)) => {
             for warning in warnings {
                 let line = format!("configuration: {warning}");
@@ -179,13 +181,17 @@ fn foreign_entries<'a>(
 
 /// Whether Sluice answers a webhook of this name.
 fn is_served(name: &str) -> bool {
-    let jobs = JobKind::ALL.map(|kind| kind.kind().to_lowercase());
+    let mut jobs = JobKind::all().iter().map(|kind| {
+        let name = kind.kind().to_lowercase();
+        // Declared kinds of different groups may have the same name.
+        if kind.is_declared() { format!("{name}-{}", kind.group().replace('.', "-")) } else { name }
+    });
     let of_job = |kind: &String| {
         ["m", "v"].iter().any(|verb| {
             name == format!("{verb}{kind}.kb.io") || name == format!("{verb}{kind}-without-queue.kb.io")
         })
     };
-    WEBHOOKS.iter().any(|webhook| webhook.name == name) || jobs.iter().any(of_job)
+    WEBHOOKS.iter().any(|webhook| webhook.name == name) || jobs.any(|kind| of_job(&kind))
 }
 
 /// An aggregated API without a server breaks discovery and the deletion of namespaces.

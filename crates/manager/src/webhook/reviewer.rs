@@ -49,7 +49,7 @@ impl Reviewers {
     pub fn new(configuration: &Configuration, facts: Arc<FactStore>) -> Self {
         let kinds = configuration.job_kinds();
         let mut job_hooks = BTreeMap::new();
-        for kind in JobKind::ALL {
+        for kind in JobKind::all().iter().copied() {
             job_hooks.insert(job_path("mutate", kind), JobHook::Mutate(kind));
             job_hooks.insert(job_path("validate", kind), JobHook::Validate(kind));
         }

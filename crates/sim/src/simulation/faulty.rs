@@ -73,7 +73,7 @@ impl Simulation {
             return !held && (!sluice_jobs::is_suspended(kind, value) || self.has_pods(object));
         }
         let owner = &value["metadata"]["ownerReferences"][0]["uid"];
-        let job = JobKind::ALL.into_iter().find_map(|kind| {
+        let job = JobKind::all().iter().copied().find_map(|kind| {
             let job = self.world.of_kind(Kind::Job(kind)).find(|(_, job)| *owner == job["metadata"]["uid"]);
             job.map(|(_, job)| sluice_jobs::is_suspended(kind, job))
         });

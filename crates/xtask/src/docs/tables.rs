@@ -45,7 +45,9 @@ pub fn drift(root: &Path) -> Result<BTreeMap<String, String>> {
 
 fn tables(root: &Path) -> Result<BTreeMap<&'static str, String>> {
     let read = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
-    let types = read("crates/api/src/config/types.rs")? + &read("crates/api/src/config/hotswap.rs")?;
+    let sources =
+        ["types", "hotswap", "declared"].map(|name| read(&format!("crates/api/src/config/{name}.rs")));
+    let types: String = sources.into_iter().collect::<Result<_>>()?;
     Ok(BTreeMap::from([
         ("api", api()),
         ("configuration", config_fields::table(&types)?),

@@ -1,0 +1,76 @@
+//! Job kinds that the configuration declares.
+
+use std::sync::{PoisonError, RwLock};
+
+use super::{Integration, JobKind, PLAIN};
+
+/// Every kind that there is.
+static KNOWN: RwLock<&'static [JobKind]> = RwLock::new(&JobKind::ALL);
+
+/// What a declared kind is called.
+#[derive(Clone, Copy, Debug)]
+pub struct DeclaredNames<'a> {
+    /// The API group.
+    pub group: &'a str,
+    /// The API version inside the group.
+    pub version: &'a str,
+    /// The kind's name.
+    pub kind: &'a str,
+    /// The plural resource name.
+    pub plural: &'a str,
+    /// Whether its jobs end by themselves.
+    pub ends: bool,
+}
+
+impl DeclaredNames<'_> {
+    /// The facts of the kind, its names kept for as long as the process runs.
+    pub(super) fn integration(&self) -> Integration {
+        let Self { group, version, kind, plural, ends } = self;
+        let kept = |name: &str| -> &'static str { String::from(name).leak() };
+        let framework = kept(&format!("{group}/{}", kind.to_ascii_lowercase()));
+        Integration {
+            framework,
+            group: kept(group),
+            version: kept(version),
+            api_version: kept(&format!("{group}/{version}")),
+            kind: kept(kind),
+            plural: kept(plural),
+            // Those of the built-in kinds are single words.
+            controller: framework,
+            about: kept(&format!("{group}/{version} {kind}, as declared in the configuration")),
+            reporter: kept(&format!("{framework}-kueue-controller")),
+            ends: *ends,
+            declared: true,
+            ..PLAIN
+        }
+    }
+}
+
+impl JobKind {
+    /// Every kind that there is, those that the configuration declares included, in the order of the frameworks' names.
+    pub fn all() -> &'static [Self] {
+        *KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kind that the configuration declares. Until it is made [known](Self::make_known) nothing else sees it.
+    pub fn declared(names: &DeclaredNames<'_>) -> Self {
+        Self(Box::leak(Box::new(names.integration())))
+    }
+
+    /// Has everything see a declared kind, from now on and for as long as the process runs.
+    ///
+    /// The list is replaced: it is made anew a few times when a process starts, and read all the time.
+    pub fn make_known(self) {
+        let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(at) = known.binary_search(&self) {
+            let mut kinds = known.to_vec();
+            kinds.insert(at, self);
+            *known = kinds.leak();
+        }
+    }
+
+    /// Whether the configuration declares it.
+    pub const fn is_declared(self) -> bool {
+        self.0.declared
+    }
+}

@@ -1,0 +1,200 @@
+//! What is refused of an expression that can be parsed, and what is changed in it.
+
+use std::collections::BTreeMap;
+
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
+use cel::common::types::CelInt;
+
+use super::cost;
+use super::path::{SELF, SelfPath};
+
+/// Deepest expression: evaluating one uses the stack.
+const MAX_DEPTH: usize = 40;
+/// Longest pattern of `matches`, in bytes.
+const MAX_PATTERN: usize = 128;
+/// Largest program that a pattern may come to, in bytes.
+const MAX_PATTERN_PROGRAM: usize = 1 << 16;
+/// Compiling a pattern, which is done each time, in steps.
+const PATTERN_STEPS: u64 = 2_000;
+/// What looking for a pattern costs, in terms of other uses of a text.
+const PATTERN_FACTOR: i64 = 64;
+
+/// Functions of CEL that an expression may call, besides operators and the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
+const FUNCTIONS: [&str; 13] = [
+    "bool",
+    "contains",
+    "double",
+    "endsWith",
+    "hasValue",
+    "int",
+    "matches",
+    "or",
+    "orValue",
+    "size",
+    "startsWith",
+    "string",
+    "value",
+];
+
+/// Operators whose costs do not depend on how large their operands are.
+const CHEAP: [&str; 11] = [
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::NOT_STRICTLY_FALSE,
+    operators::INDEX,
+    operators::SUBSTRACT,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::NEGATE,
+];
+
+/// The other operators.
+const OPERATORS: [&str; 10] = [
+    operators::ADD,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::LESS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::GREATER_EQUALS,
+    operators::IN,
+    operators::OPT_INDEX,
+    operators::OPT_SELECT,
+];
+
+/// An expression that can be evaluated.
+pub(super) struct Checked {
+    pub expr: IdedExpr,
+    /// What it reads of `self`, by the names that stand for it.
+    pub reads: BTreeMap<String, SelfPath>,
+    /// What one evaluation costs at least.
+    pub steps: u64,
+}
+
+/// Checks a parsed expression and makes it ready.
+pub(super) fn check(mut expr: IdedExpr) -> Result<Checked, String> {
+    let mut checker = Checker::default();
+    checker.expression(&mut expr, 0)?;
+    Ok(Checked { expr, reads: checker.reads, steps: checker.steps })
+}
+
+#[derive(Default)]
+struct Checker {
+    reads: BTreeMap<String, SelfPath>,
+    /// Variables of the comprehensions around.
+    variables: Vec<String>,
+    /// Nodes so far, in steps.
+    steps: u64,
+}
+
+impl Checker {
+    fn expression(&mut self, expr: &mut IdedExpr, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("is nested more than {MAX_DEPTH} deep"));
+        }
+        self.steps += 1;
+        if let Some(path) = SelfPath::of(expr) {
+            // Not to be taken for another: a key may be any text.
+            let name = format!("{path:?}");
+            expr.expr = Expr::Ident(name.clone());
+            self.reads.insert(name, path);
+            return Ok(());
+        }
+        match &mut expr.expr {
+            Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) if self.variables.contains(name) => Ok(()),
+            Expr::Ident(name) => Err(format!("there is no variable {name:?}: the object is {SELF:?}")),
+            Expr::Select(select) => self.expression(&mut select.operand, depth + 1),
+            Expr::Call(call) => self.call(call, depth),
+            Expr::List(list) => list.elements.iter_mut().try_for_each(|item| self.paid(item, 1, depth)),
+            Expr::Map(map) => map.entries.iter_mut().try_for_each(|entry| match &mut entry.expr {
+                EntryExpr::MapEntry(entry) => {
+                    self.paid(&mut entry.key, 1, depth)?;
+                    self.paid(&mut entry.value, 1, depth)
+                }
+                EntryExpr::StructField(_) => Err("a message cannot be made".to_owned()),
+            }),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension, depth),
+            Expr::Struct(_) | Expr::Unspecified => Err("a message cannot be made".to_owned()),
+        }
+    }
+
+    fn call(&mut self, call: &mut CallExpr, depth: usize) -> Result<(), String> {
+        let name = call.func_name.as_str();
+        let cheap = CHEAP.contains(&name);
+        if !cheap && !OPERATORS.contains(&name) && !FUNCTIONS.contains(&name) {
+            return Err(format!("there is no function {name:?}: there are {}", FUNCTIONS.join(", ")));
+        }
+        let mut factor = 1;
+        if name == "matches" {
+            pattern(call)?;
+            self.steps += PATTERN_STEPS;
+            factor = PATTERN_FACTOR;
+        }
+        for operand in call.target.as_deref_mut().into_iter().chain(&mut call.args) {
+            if cheap {
+                self.expression(operand, depth + 1)?;
+            } else {
+                self.paid(operand, factor, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn comprehension(&mut self, parts: &mut ComprehensionExpr, depth: usize) -> Result<(), String> {
+        let names = [Some(&parts.iter_var), parts.iter_var2.as_ref(), Some(&parts.accu_var)];
+        let names: Vec<_> = names.into_iter().flatten().cloned().collect();
+        if names.iter().any(|name| name == SELF) {
+            return Err(format!("the variable of a macro cannot be called {SELF:?}"));
+        }
+        self.expression(&mut parts.iter_range, depth + 1)?;
+        self.expression(&mut parts.accu_init, depth + 1)?;
+        let before = (self.variables.len(), self.steps);
+        self.variables.extend(names);
+        for part in [&mut parts.loop_cond, &mut parts.loop_step, &mut parts.result] {
+            self.expression(part, depth + 1)?;
+        }
+        self.variables.truncate(before.0);
+        let each = i64::try_from(self.steps - before.1).unwrap_or(i64::MAX);
+        call_around(&mut parts.iter_range, cost::RANGE, each);
+        Ok(())
+    }
+
+    /// Has an operand be paid for before it is used.
+    fn paid(&mut self, operand: &mut IdedExpr, factor: i64, depth: usize) -> Result<(), String> {
+        self.expression(operand, depth + 1)?;
+        match &operand.expr {
+            // What is in it was paid for when it was put there. What a macro collects is added to in place.
+            Expr::Literal(_) | Expr::List(_) => {}
+            Expr::Ident(name) if name.starts_with('@') => {}
+            _ => call_around(operand, cost::PAY, factor),
+        }
+        Ok(())
+    }
+}
+
+/// `function(budget, expr, number)` instead of `expr`.
+fn call_around(expr: &mut IdedExpr, function: &str, number: i64) {
+    let node = |expr| IdedExpr { id: 0, expr };
+    let inner = std::mem::take(expr);
+    let budget = node(Expr::Ident(cost::BUDGET.to_owned()));
+    let number = node(Expr::Literal(LiteralValue::Int(CelInt::from(number))));
+    let call = CallExpr { func_name: function.to_owned(), target: None, args: vec![budget, inner, number] };
+    *expr = node(Expr::Call(call));
+}
+
+/// A pattern has to be known, so that no object's can be costly.
+fn pattern(call: &CallExpr) -> Result<(), String> {
+    let Some(Expr::Literal(LiteralValue::String(text))) = call.args.last().map(|last| &last.expr) else {
+        return Err("the pattern of matches must be a string that is written there".to_owned());
+    };
+    if text.inner().len() > MAX_PATTERN {
+        return Err(format!("the pattern of matches must have at most {MAX_PATTERN} characters"));
+    }
+    let built = regex::RegexBuilder::new(text.inner()).size_limit(MAX_PATTERN_PROGRAM).build();
+    built.map(drop).map_err(|error| format!("the pattern of matches: {error}"))
+}

@@ -1,0 +1,138 @@
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+
+fn value(source: &str, object: &Value) -> Result<Value, Failure> {
+    Expression::compile(source).unwrap_or_else(|why| panic!("{source}: {why}")).value(object, &Budget::new())
+}
+
+#[test]
+fn expressions_mean_what_they_mean_to_kubernetes() {
+    let object = json!({
+        "metadata": {"name": "x", "labels": {"a.b/c": "d"}},
+        "spec": {"count": 3, "ratio": 0.5, "tasks": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}], "no": null},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "by": {"b": 2, "a": 1, "c": 3}},
+    });
+    for (source, wanted) in [
+        ("self.spec.count", json!(3)),
+        ("self.spec.count * 2 + 1", json!(7)),
+        ("self.spec.ratio < 1.0", json!(true)),
+        ("self.metadata.labels['a.b/c'] == 'd'", json!(true)),
+        ("has(self.status.phase) && self.status.phase in ['Running', 'Done']", json!(true)),
+        ("has(self.status.nothing)", json!(false)),
+        ("self.spec.tasks[1].name + '!'", json!("b!")),
+        ("self.spec.tasks.map(t, t.n)", json!([1, 2])),
+        ("self.spec.tasks.filter(t, t.n > 1).map(t, t.name)", json!(["b"])),
+        ("self.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')", json!(true)),
+        ("self.status.conditions.exists_one(c, has(c.reason))", json!(false)),
+        ("self.status.by.map(k, k)", json!(["a", "b", "c"])),
+        ("self.status.by.all(k, self.status.by[k] > 0)", json!(true)),
+        ("self.spec.?count.orValue(1)", json!(3)),
+        ("self.spec.?other.orValue(1)", json!(1)),
+        ("self.?other.deep.orValue('none')", json!("none")),
+        ("self.status.?other.hasValue()", json!(false)),
+        ("self.spec.no == null", json!(true)),
+        ("size(self.spec.tasks) == 2 && size(self.metadata.name) == 1", json!(true)),
+        ("string(self.spec.count) + 'Gi'", json!("3Gi")),
+        ("double(self.spec.count) / 2.0", json!(1.5)),
+        ("int('7')", json!(7)),
+        ("self.status.phase.matches('^Run')", json!(true)),
+        (
+            "{'spec': {'containers': self.spec.tasks}}",
+            json!({"spec": {"containers": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]}}),
+        ),
+        ("self.spec.count == 3.0", json!(true)),
+        ("self['spec']['count'] > 2 ? 'many' : 'few'", json!("many")),
+        ("size(self) == 3", json!(true)),
+        ("has(self.spec.absent.deep) || true", json!(true)),
+    ] {
+        assert_eq!(value(source, &object), Ok(wanted), "{source}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_told_from_what_is_wrong() {
+    let object = json!({"status": {"phase": "x", "list": [{}]}});
+    for (source, key) in [
+        ("self.status.active > 0", "self.status.active"),
+        ("self.spec.count", "self.spec.count"),
+        ("self.status.list.all(x, x.name == '')", "name"),
+    ] {
+        assert_eq!(value(source, &object), Err(Failure::Absent(key.to_owned())), "{source}");
+    }
+    for source in
+        ["self.status.phase > 1", "self.status.phase + 1", "1 / 0", "self.status.phase.all(x, true)"]
+    {
+        assert!(
+            matches!(value(source, &object), Err(Failure::Wrong(_))),
+            "{source}: {:?}",
+            value(source, &object)
+        );
+    }
+}
+
+#[test]
+fn a_mistake_is_found_when_it_is_compiled() {
+    for (source, why) in [
+        ("", "must have 1 to 1024 characters"),
+        ("self.", "column"),
+        ("status.phase == ''", "there is no variable \"status\""),
+        ("self.phase.lower()", "there is no function \"lower\""),
+        ("now() > 1", "there is no function \"now\""),
+        ("self.a.matches(self.b)", "the pattern of matches must be a string"),
+        ("self.a.matches('(')", "the pattern of matches: "),
+        ("self.a.matches('(a{100}){100}')", "the pattern of matches: "),
+        ("self.list.map(self, self)", "cannot be called \"self\""),
+        ("Thing{a: 1}", "a message cannot be made"),
+    ] {
+        let found = Expression::compile(source).unwrap_err();
+        assert!(found.contains(why), "{source}: {found}");
+    }
+    let deep = format!("{}1{}", "(1 + ".repeat(60), ")".repeat(60));
+    assert!(Expression::compile(&deep).is_err());
+    assert!(Expression::compile(&"1+".repeat(511)).is_err());
+}
+
+/// What a hostile object may have any expression do.
+#[test]
+fn no_object_makes_an_expression_take_long() {
+    let numbers: Vec<_> = (0..20_000).map(|n| json!({"n": n})).collect();
+    let text = "a".repeat(1_000_000);
+    let object =
+        json!({"list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
+    for source in [
+        "self.list.all(a, self.list.all(b, self.list.all(c, a.n + b.n + c.n >= 0)))",
+        "self.few.all(a, self.few.all(b, self.few.all(c, true)))",
+        "self.few.exists(a, self.few.exists(b, self.few.exists(c, false)))",
+        "self.list.exists(a, self == self)",
+        "self.few.map(a, self.few).map(l, self.few.map(a, self.few)) == []",
+        "[self.few, self.few].map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]) == []",
+        "self.few.map(x, self.text + self.text) == []",
+        "self.texts.exists(t, self.texts.exists(u, t.contains(u + 'c')))",
+        "self.texts.exists(t, t.matches('(.*)*(.*)*c$'))",
+        "self.text.matches('(a|aa)+$')",
+        "self.few.filter(a, self.texts.filter(t, t in self.texts) == self.texts) == []",
+        "self.few.map(x, {'a': self.texts, 'b': self.texts}) == []",
+        "self.few.exists(a, self.few.exists(b, 1 / 0 == 1) || false)",
+    ] {
+        let expression = Expression::compile(source).unwrap_or_else(|why| panic!("{source}: {why}"));
+        let (budget, begun) = (Budget::new(), Instant::now());
+        let result = expression.value(&object, &budget);
+        let took = begun.elapsed();
+        println!("{took:?} {source}");
+        assert_eq!(result, Err(Failure::TooCostly), "{source}");
+        assert!(took.as_secs() < 5, "{source}: {took:?}");
+    }
+}
+
+#[test]
+fn what_fits_the_budget_is_not_refused() {
+    let pods: Vec<_> = (0..1000).map(|n| json!({"name": format!("pod-{n}"), "phase": "Running"})).collect();
+    let object = json!({"status": {"pods": pods}});
+    let source = "self.status.pods.filter(p, p.phase == 'Running').size() == self.status.pods.size()";
+    let budget = Budget::new();
+    assert_eq!(Expression::compile(source).unwrap().truth(&object, &budget), Ok(true));
+    println!("{budget:?}");
+}

@@ -1,0 +1,145 @@
+//! From a declaration to its adapter.
+
+use serde_json::{Value, json};
+use sluice_api::config::{DeclaredKind, DeclaredPodSet, DeclaredStates, FieldError, path_parts};
+use sluice_api::job::{DeclaredNames, JobKind};
+
+use super::adapter::{Count, Declared, PodSet, Template};
+use super::cel::{Budget, Expression, Failure};
+use super::places::Places;
+
+/// What is wrong so far.
+struct Errors<'a> {
+    /// Where the declaration stands in the file.
+    path: &'a str,
+    found: Vec<FieldError>,
+}
+
+impl Errors<'_> {
+    fn add(&mut self, field: &str, message: String) {
+        self.found.push(FieldError { path: format!("{}.{field}", self.path), message });
+    }
+
+    /// Compiles an expression.
+    fn expression(&mut self, field: &str, source: Option<&str>) -> Option<Expression> {
+        Expression::compile(source?).map_err(|why| self.add(field, why)).ok()
+    }
+
+    /// Reads a path, of which the form was checked when the configuration was read.
+    fn parts(&mut self, field: &str, path: &str) -> Vec<String> {
+        path_parts(path).map_err(|why| self.add(field, why)).unwrap_or_default()
+    }
+}
+
+/// Compiles a declaration; else says what is wrong with it.
+pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared, Vec<FieldError>> {
+    let mut errors = Errors { path, found: Vec::new() };
+    let suspend = errors.parts("suspend.path", &declaration.suspend.path);
+    let suspend: Vec<&'static str> = suspend.into_iter().map(|part| &*String::leak(part)).collect();
+    let pod_sets: Vec<_> = declaration
+        .pod_sets
+        .iter()
+        .enumerate()
+        .filter_map(|(index, pod_set)| pod_set_of(pod_set, index, &mut errors))
+        .collect();
+    let finished = errors.expression("finished", declaration.finished.as_deref());
+    let success = errors.expression("success", declaration.success.as_deref());
+    let message = errors.expression("message", declaration.message.as_deref());
+    let active = errors.expression("active", Some(&declaration.active));
+    let ready = errors.expression("ready", declaration.ready.as_deref());
+    let through_list = pod_sets.iter().any(|pod_set| pod_set.places.lead_through_list());
+    if through_list && declaration.pod_sets.iter().any(|pod_set| !pod_set.inject.is_empty()) {
+        errors.add("podSets", "inject cannot be used where a template is in a list".to_owned());
+    }
+    let Some(active) = active.filter(|_| errors.found.is_empty()) else { return Err(errors.found) };
+    let names = DeclaredNames {
+        group: &declaration.group,
+        version: &declaration.version,
+        kind: &declaration.kind,
+        plural: &declaration.plural,
+        ends: declaration.finished.is_some(),
+    };
+    let declared = Declared {
+        of: JobKind::declared(&names),
+        declaration: declaration.clone(),
+        suspend: suspend.leak(),
+        pod_sets,
+        through_list,
+        finished,
+        success,
+        message,
+        active,
+        ready,
+    };
+    if let Some(states) = &declaration.states {
+        check_states(&declared, states, &mut errors);
+    }
+    if errors.found.is_empty() { Ok(declared) } else { Err(errors.found) }
+}
+
+fn pod_set_of(pod_set: &DeclaredPodSet, index: usize, errors: &mut Errors<'_>) -> Option<PodSet> {
+    let field = |name: &str| format!("podSets[{index}].{name}");
+    // All mistakes are found before any is left for the next time.
+    let reclaimable = errors.expression(&field("reclaimable"), pod_set.reclaimable.as_deref());
+    let counted = errors.expression(&field("count"), pod_set.count.as_deref());
+    let template = match (&pod_set.template, &pod_set.template_expression) {
+        (Some(path), _) => Template::At(errors.parts(&field("template"), path)),
+        (None, made) => Template::Made(
+            errors.expression(&field("templateExpression"), Some(made.as_deref().unwrap_or("")))?,
+        ),
+    };
+    let count = match (&pod_set.count_path, &pod_set.count) {
+        (Some(path), _) => Count::At(errors.parts(&field("countPath"), path)),
+        (None, Some(_)) => Count::Made(counted?),
+        (None, None) => Count::One,
+    };
+    let at = match &template {
+        Template::At(parts) => Some(parts.as_slice()),
+        Template::Made(_) => None,
+    };
+    let given = pod_set
+        .inject
+        .paths()
+        .map(|(name, path)| path.map(|path| errors.parts(&field(&format!("inject.{name}")), path)));
+    Some(PodSet {
+        name: pod_set.name.clone(),
+        index,
+        places: Places::new(at, given),
+        template,
+        count,
+        reclaimable,
+        optional: pod_set.optional,
+        pod_index_label: pod_set.pod_index_label.clone(),
+    })
+}
+
+/// The states that the declaration shows must be read as such, as far as that depends on the status alone.
+fn check_states(declared: &Declared, states: &DeclaredStates, errors: &mut Errors<'_>) {
+    let read = |expression: Option<&Expression>, status: &Value| {
+        let object = json!({"metadata": {}, "spec": {}, "status": status});
+        match expression?.truth(&object, &Budget::new()) {
+            Ok(value) => Some(value),
+            Err(Failure::Absent(_)) => None,
+            Err(Failure::Wrong(_) | Failure::TooCostly) => Some(false),
+        }
+    };
+    if read(Some(&declared.active), &states.running) == Some(false) {
+        errors.add("states.running", "active is not true in this state".to_owned());
+    }
+    if read(declared.finished.as_ref(), &states.running) == Some(true) {
+        errors.add("states.running", "finished is true in this state".to_owned());
+    }
+    for (field, state, success) in
+        [("states.succeeded", &states.succeeded, true), ("states.failed", &states.failed, false)]
+    {
+        if state.is_null() {
+            continue;
+        }
+        if read(declared.finished.as_ref(), state) == Some(false) {
+            errors.add(field, "finished is not true in this state".to_owned());
+        }
+        if read(declared.success.as_ref(), state) == Some(!success) {
+            errors.add(field, format!("success is not {success} in this state"));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Job kinds that the configuration declares (`integrations.declared`): what a built-in kind says in code, they say in paths and expressions.
+//!
+//! [`declare`] compiles them once, when a configuration is loaded. From then on they are kinds like all others, for as long as the process
+//! runs.
+
+mod adapter;
+mod cel;
+mod compile;
+mod places;
+
+use std::sync::{PoisonError, RwLock};
+
+use sluice_api::config::{ConfigErrors, Configuration, DeclaredKind, FieldError};
+use sluice_api::job::JobKind;
+
+pub(crate) use self::adapter::Declared;
+
+/// Those that are known.
+static DECLARED: RwLock<Vec<&'static Declared>> = RwLock::new(Vec::new());
+
+/// The adapter of a declared kind.
+pub(crate) fn of(kind: JobKind) -> Option<&'static Declared> {
+    let known = DECLARED.read().unwrap_or_else(PoisonError::into_inner);
+    known.iter().find(|declared| declared.of == kind).copied()
+}
+
+/// Makes the kinds known that a configuration declares; else says what is wrong with them, and where.
+///
+/// The same declaration may come again. Another one of a known kind is refused: kinds do not change while a process runs.
+pub fn declare(configuration: &Configuration) -> Result<(), ConfigErrors> {
+    declare_kinds(&configuration.integrations.declared)
+}
+
+/// Makes kinds known: see [`declare`].
+pub fn declare_kinds(kinds: &[DeclaredKind]) -> Result<(), ConfigErrors> {
+    let (mut compiled, mut errors) = (Vec::new(), Vec::new());
+    let mut known = DECLARED.write().unwrap_or_else(PoisonError::into_inner);
+    for (index, declaration) in kinds.iter().enumerate() {
+        let path = format!("integrations.declared[{index}]");
+        let framework = declaration.framework();
+        match known.iter().find(|one| one.of.framework() == framework) {
+            Some(one) if one.declaration == *declaration => {}
+            Some(_) => {
+                let message = format!("{framework:?} is declared otherwise already");
+                errors.push(FieldError { path, message });
+            }
+            None => match compile::compile(declaration, &path) {
+                Ok(declared) => compiled.push(declared),
+                Err(found) => errors.extend(found),
+            },
+        }
+    }
+    if !errors.is_empty() {
+        return Err(ConfigErrors(errors));
+    }
+    for declared in compiled {
+        let declared: &'static Declared = Box::leak(Box::new(declared));
+        known.push(declared);
+        // Its adapter is there before the kind is seen.
+        declared.of.make_known();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! A kind that only the configuration describes: its whole life, with a small controller of its own.
+//!
+//! Nothing of the kind is built in. The chart makes the webhooks and the rights of the declaration, with which the manager runs.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use sluice_testkit::wait::{eventually, progress};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use tokio::task::JoinHandle;
+
+use crate::bed::bed;
+use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+
+const GROUP: &str = "declared.sluice.dev";
+/// Pods of an errand, each of one processor.
+const PODS: u32 = 2;
+/// The label of a pod with the name of its errand.
+const OF: &str = "errand";
+
+/// The declaration.
+pub fn declaration() -> Value {
+    json!({
+        "group": GROUP, "version": "v1", "kind": "Errand",
+        "suspend": {"path": "spec.state", "suspended": "Paused", "running": "Going"},
+        "podSets": [{"name": "main", "template": "spec.pod", "count": "self.spec.?workers.orValue(1)"}],
+        "active": "self.status.running > 0",
+        "ready": "self.status.running == self.spec.workers",
+        "finished": "self.status.phase in ['Done', 'Broken']",
+        "success": "self.status.phase == 'Done'",
+        "message": "'the errand is ' + self.status.phase",
+    })
+}
+
+/// The kind's CRD.
+pub fn crd() -> CustomResourceDefinition {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let version = json!({
+        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    });
+    serde_json::from_value(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("errands.{GROUP}")},
+        "spec": {
+            "group": GROUP, "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "Errand", "plural": "errands", "singular": "errand", "listKind": "ErrandList"},
+        },
+    }))
+    .unwrap()
+}
+
+fn errands(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(GROUP, "v1", "Errand");
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind, "errands"))
+}
+
+/// What runs errands: pods of those that are going, none of the others.
+struct Controller(JoinHandle<()>);
+
+impl Controller {
+    fn start(place: &Place<'_>) -> Self {
+        let (client, namespace) = (place.client.clone(), place.name.clone());
+        Self(tokio::spawn(async move {
+            loop {
+                // What fails is tried again.
+                if let Err(error) = pass(&client, &namespace).await {
+                    eprintln!("errands: {error}");
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn pass(client: &Client, namespace: &str) -> kube::Result<()> {
+    let (all, pods) = (errands(client, namespace), Api::<Pod>::namespaced(client.clone(), namespace));
+    for errand in all.list(&ListParams::default()).await? {
+        let name = errand.metadata.name.clone().unwrap();
+        let own = pods.list(&ListParams::default().labels(&format!("{OF}={name}"))).await?.items;
+        let over = ["Done", "Broken"].iter().any(|phase| errand.data["status"]["phase"] == *phase);
+        let goes =
+            errand.data["spec"]["state"] != "Paused" && !over && errand.metadata.deletion_timestamp.is_none();
+        for pod in own.iter().filter(|pod| !goes && pod.metadata.deletion_timestamp.is_none()) {
+            let _ = pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await;
+        }
+        let wanted = errand.data["spec"]["workers"].as_u64().unwrap_or(1);
+        for index in 0..wanted {
+            let pod_name = format!("{name}-{index}");
+            if !goes || own.iter().any(|pod| pod.metadata.name.as_deref() == Some(&*pod_name)) {
+                continue;
+            }
+            let mut pod = errand.data["spec"]["pod"].clone();
+            pod["metadata"]["name"] = json!(pod_name);
+            pod["metadata"]["labels"][OF] = json!(name);
+            pod["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": format!("{GROUP}/v1"), "kind": "Errand", "name": name, "controller": true,
+                "uid": errand.metadata.uid,
+            }]);
+            pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await?;
+        }
+        if errand.data["status"]["running"].as_u64() != Some(own.len() as u64) {
+            let status = Patch::Merge(json!({"status": {"running": own.len()}}));
+            all.patch_status(&name, &PatchParams::default(), &status).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn make(place: &Place<'_>, name: &str) -> DynamicObject {
+    let errand = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "Errand",
+        "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},
+        // Its user lets it go at once: the webhook holds it.
+        "spec": {"state": "Going", "workers": PODS, "pod": {
+            "metadata": {"annotations": {"sluice.dev/run-seconds": "3600"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        }},
+    });
+    let errand: DynamicObject = serde_json::from_value(errand).unwrap();
+    errands(&place.client, &place.name).create(&PostParams::default(), &errand).await.unwrap()
+}
+
+async fn delete(place: &Place<'_>, name: &str) {
+    errands(&place.client, &place.name).delete(name, &DeleteParams::background()).await.unwrap();
+}
+
+/// Waits until all pods of an errand run on a flavor; until it is held and has no pods, if none is given.
+async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.name);
+    eventually(&format!("{}/{name} to be on {flavor:?}", place.name), DEADLINE, || async {
+        let errand = errands(&place.client, &place.name).get(name).await?;
+        let own = pods.list(&ListParams::default().labels(&format!("{OF}={name}"))).await?;
+        let runs = |pod: &&Pod| {
+            let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref()?.get(POOL));
+            pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+                && selector.map(String::as_str) == flavor
+        };
+        let right = own.iter().filter(runs).count();
+        let spec = &errand.data["spec"];
+        let selector = &spec["pod"]["spec"]["nodeSelector"];
+        let done = match flavor {
+            Some(flavor) => {
+                spec["state"] == "Going"
+                    && right == PODS as usize
+                    && own.items.len() == PODS as usize
+                    && *selector == json!({POOL: flavor})
+            }
+            None => spec["state"] == "Paused" && own.items.is_empty() && selector.is_null(),
+        };
+        Ok(progress(done, format!("{} of {} pods, {spec}", right, own.items.len())))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
+    const NAME: &str = "declared";
+    let place = two_flavors(NAME, [0, 0]).await;
+    let _controller = Controller::start(&place);
+    let [old, new] = flavors(NAME);
+    let made = make(&place, "first").await;
+    assert_eq!(made.data["spec"]["state"], "Paused", "the webhook holds what names a queue");
+    wait_until_on(&place, "first", None).await;
+    place.wait_for_counts([1, 0, 0]).await.unwrap();
+    let workload = place.workload("first").await.unwrap();
+    assert_eq!(workload["spec"]["podSets"][0]["count"], PODS);
+
+    // One that its user lets go without quota is held again.
+    let go = Patch::Merge(json!({"spec": {"state": "Going"}}));
+    errands(&place.client, NAME).patch("first", &PatchParams::default(), &go).await.unwrap();
+    wait_until_on(&place, "first", None).await;
+
+    set_quota(&place, [PODS, 0]).await;
+    wait_until_on(&place, "first", Some(&old)).await;
+    place.wait_for_condition("first", "PodsReady", "True").await.unwrap();
+
+    // One that waits is deleted.
+    make(&place, "second").await;
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+    delete(&place, "second").await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // A job that matters more takes its place; then there is room on the other flavor.
+    let class = json!({"metadata": {"name": NAME}, "value": 1_000});
+    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
+    let mut urgent = sluice_tests::place::job("urgent", "lq", PODS, 1, 3_600);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
+    place.make_job(&urgent).await.unwrap();
+    place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
+    wait_until_on(&place, "first", None).await;
+    place.wait_until("urgent", true).await.unwrap();
+    set_quota(&place, [PODS, PODS]).await;
+    wait_until_on(&place, "first", Some(&new)).await;
+
+    // It ends.
+    let done = Patch::Merge(json!({"status": {"phase": "Done"}}));
+    errands(&place.client, NAME).patch_status("first", &PatchParams::default(), &done).await.unwrap();
+    place.wait_for_condition("first", "Finished", "True/Succeeded").await.unwrap();
+    let finished = told(&place.workload("first").await.unwrap(), "Finished");
+    assert!(finished.contains("the errand is Done"), "{finished}");
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+
+    // One that cannot be read is told so, and does not run.
+    let broken = errands(&place.client, NAME);
+    let mut object: DynamicObject = make(&place, "broken").await;
+    object.data["spec"]["workers"] = json!("many");
+    object.metadata.managed_fields = None;
+    broken.replace("broken", &PostParams::default(), &object).await.unwrap();
+    place.wait_for_event("ErrWorkloadCompose", "must be an integer").await.unwrap();
+    wait_until_on(&place, "broken", None).await;
+    delete(&place, "broken").await;
+
+    // One that runs is deleted.
+    make(&place, "third").await;
+    wait_until_on(&place, "third", Some(&new)).await;
+    delete(&place, "third").await;
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
