@@ -2,7 +2,7 @@
 //! 6.2–6.10): names are strings, maps are ordered, and everything is computed anew whenever it is needed.
 //!
 //! It shares no code and no types with the core (only the saturating [`sluice_quantity::Amount`]), so that a mistake
-//! in one does not hide in the other. It leaves out topology, admission checks, second passes, elastic slices and
+//! in one does not hide in the other. It leaves out topology, admission checks, second passes and
 //! admission fair sharing; where the reference leaves an order open, it takes the order of names.
 
 pub mod assignment;
