@@ -11,7 +11,7 @@ use sluice_api::gates::Gates;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
-use sluice_engine::{Input, Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
+use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
 use super::pods::is_pod;
@@ -93,6 +93,7 @@ impl Api {
                 Kind::Namespace => Object::Namespace(Box::new(decode(value))),
                 Kind::Node => Object::Node(Box::new(decode(value))),
                 Kind::Pod => Object::Pod(Box::new(decode(value))),
+                Kind::JobPod => Object::JobPod(Box::new(decode(value))),
                 Kind::LimitRange => Object::LimitRange(Box::new(decode(value))),
                 Kind::RuntimeClass => Object::RuntimeClass(Box::new(decode(value))),
                 Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(Box::new(decode(value))),
@@ -414,6 +415,10 @@ impl Api {
                 job.answered |= job.view.suspended_condition.is_none();
                 job.view.suspended_condition = Some((job.answered, *at));
             })?,
+            Write::Patch(patch) => {
+                self.step(reference, &PodStep::Patch(patch.clone()))?;
+                return Ok(self.object(reference));
+            }
             Write::Pod(steps) => {
                 for step in steps {
                     self.step(reference, step)?;
@@ -477,6 +482,11 @@ fn start(job: &mut JobState, infos: &[PodSetInfo]) {
         set.scheduling.annotations.extend(info.scheduling.annotations.clone());
         set.scheduling.node_selector.extend(info.scheduling.node_selector.clone());
         set.scheduling.tolerations.extend(info.scheduling.tolerations.clone());
+        for gate in &info.scheduling.scheduling_gates {
+            if !set.scheduling.scheduling_gates.contains(gate) {
+                set.scheduling.scheduling_gates.push(gate.clone());
+            }
+        }
         set.scheduling.affinity = info.scheduling.affinity.clone().or(set.scheduling.affinity.take());
     }
 }
@@ -488,8 +498,11 @@ fn stop(job: &mut JobState, infos: &[PodSetInfo]) {
     (job.view.stopping, job.view.stop_waits) = (false, false);
     job.view.pods_ready = false;
     job.stopping_pods = job.view.active;
+    let elastic = job.view.annotations.contains_key("kueue.x-k8s.io/elastic-job");
     for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {
-        set.count = info.count;
+        if !elastic {
+            set.count = info.count;
+        }
         set.scheduling = info.scheduling.clone();
     }
 }

@@ -23,7 +23,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 21] = [
+pub const KINDS: [Kind; 22] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -36,6 +36,7 @@ pub const KINDS: [Kind; 21] = [
     Kind::Namespace,
     Kind::Node,
     Kind::Pod,
+    Kind::JobPod,
     Kind::LimitRange,
     Kind::RuntimeClass,
     Kind::ProvisioningRequestConfig,
