@@ -7,7 +7,6 @@ use sluice_core::WorkloadKey;
 
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest;
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::outbox::Open;

@@ -1,7 +1,7 @@
 //! The life of a workload: from a job with a queue name to a finished Workload.
 //!
 //! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: what is left in jobs
-//!   that it made; [`matching`]: which Workload is its own; [`infos`]: what a start injects and a stop
+//!   that it made; [`matching`]: which Workload is its own, and [`mismatched`] if it does not describe it; [`infos`]: what a start injects and a stop
 //!   restores; [`priority`]: where its priority comes from.
 //! * [`slices`]: the Workloads of a job that changes its size while it runs; [`ungate`]: its pods, which wait for one of them.
 //! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
@@ -25,6 +25,7 @@ pub(crate) mod hold;
 pub(crate) mod infos;
 pub(crate) mod job;
 pub(crate) mod matching;
+pub(crate) mod mismatched;
 pub(crate) mod pending;
 pub(crate) mod priority;
 pub(crate) mod ready;

@@ -49,7 +49,7 @@ impl Scheduler {
             return;
         }
         if self.overlaps(entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
-            self.recompute(entry, local_usage);
+            self.recompute(entry, local_usage, state);
         }
         let decision = self.decide(entry, state);
         let waits = matches!(decision, Decision::Refuse(Detail::WaitingForPodsReady, ..));
@@ -94,9 +94,13 @@ impl Scheduler {
 
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has
     /// to wait for those victims.
-    fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64]) {
+    fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64], state: &CycleState) {
         let Some(plan) = entry.plan.clone() else { return };
-        self.tree.usage.swap_views();
+        // A slice that another one took over from is no victim: there may be none.
+        let overlaid = state.overlaid.contains(&self.tree.forest.node(entry.head.node).root);
+        if overlaid {
+            self.tree.usage.swap_views();
+        }
         let workload = self.workloads.get(entry.head.workload);
         let (shape, replaces) = (workload.shape, workload.replaces.as_deref());
         let request = Request {
@@ -109,7 +113,9 @@ impl Scheduler {
         };
         let mut view = view!(self, local_usage);
         let (mut again, targets) = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
-        self.tree.usage.swap_views();
+        if overlaid {
+            self.tree.usage.swap_views();
+        }
         self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
         if again.mode == Mode::Fit {
             again.mode = Mode::DeferredFit;

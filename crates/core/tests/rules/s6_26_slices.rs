@@ -28,8 +28,7 @@ fn s6_26_1_a_slice_needs_only_what_it_has_more_than_the_one_it_replaces() {
 fn s6_26_1_a_slice_that_needs_more_than_is_free_waits() {
     let (mut world, old) = with_three(5);
     world.submit(job("new", "q").gpu(1).count(6).replaces(&old, "default"));
-    assert_eq!(world.cycle(), ["new WaitingForQuota"]);
-    assert!(world.message("new").contains("maximum capacity"), "{}", world.message("new"));
+    assert_eq!(world.cycle(), ["new ExceedsMaxQuota"], "all of it counts against what there can be");
     world.running(job("other", "q").gpu(1), "default");
     world.submit(job("new", "q").gpu(1).count(5).replaces(&old, "default"));
     assert_eq!(world.cycle(), ["new WaitingForQuota"]);
@@ -45,7 +44,7 @@ fn s6_26_2_a_slice_gets_the_flavors_of_the_one_it_replaces() {
     let old = job("old", "q").gpu(1).count(3);
     world.running(old.clone(), "b");
     world.submit(job("new", "q").gpu(1).count(5).replaces(&old, "b"));
-    assert_eq!(world.cycle(), ["new WaitingForQuota"]);
+    assert_eq!(world.cycle(), ["new ExceedsMaxQuota"]);
     let message = world.message("new");
     assert!(
         message.contains("could not assign a flavor since the original workload is assigned: b"),

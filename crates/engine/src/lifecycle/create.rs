@@ -128,7 +128,14 @@ impl Engine {
         let (gated, keys) = (self.config.on(Gate::AdmissionGatedBy), &self.config.annotation_keys_to_copy);
         let mut annotations = inherited_annotations(view, gated, keys);
         let mut owners = vec![owner_reference(view)];
-        let mut name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, generation.as_deref(), longest);
+        let mut name = workload_name(
+            kind.kind(),
+            kind.group(),
+            &view.job.name,
+            &view.job.uid,
+            generation.as_deref(),
+            longest,
+        );
         if let Some((group, pods)) = self.group_of(key).zip(self.group_owners(key)) {
             (name, owners) = (group.to_string(), pods);
             annotations.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());

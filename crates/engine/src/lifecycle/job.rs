@@ -188,48 +188,6 @@ impl Engine {
         }
     }
 
-    /// A job's only Workload does not describe it: it is updated if it holds nothing, and otherwise goes once the job is stopped. Says whether
-    /// it stays for now.
-    fn keeps_mismatched(&mut self, key: &JobKey, view: &Arc<JobView>, only: &WorkloadKey) -> bool {
-        let entry = &self.world.workloads[only];
-        if view.suspended && !view.stopping && !reserved(entry.status()) {
-            if !entry.retry.waits(self.now) {
-                self.update_workload(key, view, only);
-            }
-            return true;
-        }
-        // The templates are restored from the Workload that no longer matches, before it goes.
-        if !view.suspended && view.finished.is_none() {
-            let note = "No matching Workload; restoring pod templates according to existent Workload";
-            let infos = restore_infos(&entry.object);
-            self.stop_job(key, view, infos, note, &[]);
-            return true;
-        }
-        self.is_active(key)
-    }
-
-    /// The same for the slice of an elastic job.
-    pub(super) fn mismatched(
-        &mut self,
-        key: &JobKey,
-        view: &Arc<JobView>,
-        workload: &WorkloadKey,
-    ) -> OwnWorkload {
-        if !self.keeps_mismatched(key, view, workload) {
-            let note = format!("Deleted not matching Workload: {workload}");
-            let reported = normal(self.about_job(key, view), "DeletedWorkload", note);
-            self.delete_workload(workload, vec![reported]);
-        }
-        OwnWorkload::Wait
-    }
-
-    /// Reports that no Workload can be made of a job.
-    pub(super) fn report_uncomposed(&mut self, key: &JobKey, view: &JobView, trouble: &str) {
-        let class = view.workload_priority_class.is_some();
-        let why = if class { "WorkloadPriorityClassNotFound" } else { "ErrWorkloadCompose" };
-        self.report_job(key, view, EventType::Warning, why, trouble);
-    }
-
     /// The prebuilt Workload of a job: taken over, or out of sync with it (docs/reference/03-conditions-events.md, `OutOfSync`).
     fn prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, name: &str) -> OwnWorkload {
         let workload = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
@@ -478,7 +436,14 @@ impl Engine {
     }
 
     /// Reports something about a job, once.
-    fn report_job(&mut self, key: &JobKey, view: &JobView, type_: EventType, why: &str, note: &str) {
+    pub(super) fn report_job(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        type_: EventType,
+        why: &str,
+        note: &str,
+    ) {
         let reported = format!("{why}: {note}");
         let Some(entry) = self.world.jobs.get_mut(key) else { return };
         if entry.reported.as_ref() == Some(&reported) {

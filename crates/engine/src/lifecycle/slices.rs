@@ -51,7 +51,10 @@ struct Chain {
 /// The first slice of the chain that a slice is of: its own name, if it does not say.
 pub(crate) fn first_slice(key_name: &str, entry: &WorkloadEntry) -> String {
     let annotations = entry.object.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(labels::WORKLOAD_SLICE_NAME)).map_or(key_name, String::as_str).to_owned()
+    annotations
+        .and_then(|all| all.get(labels::WORKLOAD_SLICE_NAME))
+        .map_or(key_name, String::as_str)
+        .to_owned()
 }
 
 /// Whether another slice took over from a finished one, or it was left over: neither says how its job ended.
@@ -150,7 +153,8 @@ impl Engine {
     fn chain(&self, live: &[WorkloadKey]) -> Option<Chain> {
         let newest = |wanted: &dyn Fn(&WorkloadKey) -> bool| {
             let of: Vec<_> = live.iter().filter(|key| wanted(key)).collect();
-            let replaced = |key: &&WorkloadKey| of.iter().any(|by| self.replaced_by(by).as_ref() == Some(*key));
+            let replaced =
+                |key: &&WorkloadKey| of.iter().any(|by| self.replaced_by(by).as_ref() == Some(*key));
             of.iter().copied().rfind(|key| !replaced(key)).or(of.last().copied()).cloned()
         };
         let evicted = |key: &WorkloadKey| is(self.entry(key).status(), Type::Evicted);
@@ -324,7 +328,9 @@ impl Engine {
         let mut next = entry.status().clone();
         let at = self.at(&entry.object);
         let mut then: Vec<Effect> = Vec::new();
-        if self.replaced_by(current).as_ref() == Some(key) {
+        let replaced =
+            reserved(self.entry(current).status()) && self.replaced_by(current).as_ref() == Some(key);
+        if replaced {
             let by = self.entry(current);
             let job = job_uid(&by.object).unwrap_or("UNKNOWN");
             let message = format!(

@@ -53,17 +53,17 @@ impl Engine {
     /// Takes a pod in that may be of an elastic job.
     pub(crate) fn observe_job_pod(&mut self, object: &ObjectRef, pod: &slim::JobPod) {
         let key = pod_key(object);
-        let Some(job) = pod.controller_uid.as_deref().filter(|_| pod.elastic).map(Name::from) else {
+        // One that was let go is still of its job, whatever it says.
+        let elastic = pod.elastic || self.world.job_pods.contains_key(&key);
+        let Some(job) = pod.controller_uid.as_deref().filter(|_| elastic).map(Name::from) else {
             return self.drop_job_pod(&key);
         };
         let known = self.world.job_pods.get(&key).filter(|known| known.pod.metadata.uid == pod.metadata.uid);
         let mut next = JobPod { pod: pod.clone(), open: None, retry: Retry::default() };
         if let Some(known) = known {
             let version = known.pod.metadata.resource_version.as_deref();
-            if matches!(
-                compare(version, pod.metadata.resource_version.as_deref()),
-                Seen::Same | Seen::Older
-            ) {
+            if matches!(compare(version, pod.metadata.resource_version.as_deref()), Seen::Same | Seen::Older)
+            {
                 return;
             }
             (next.open, next.retry) = (known.open, known.retry.clone());

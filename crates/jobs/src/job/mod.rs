@@ -14,7 +14,9 @@ use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step, set};
 use crate::review::{Context, Violations};
-use crate::scheduling::{StartError, holds_pods_back, merged, paired, restored, still_needed, template_merge};
+use crate::scheduling::{
+    StartError, holds_pods_back, merged, paired, restored, still_needed, template_merge,
+};
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
 pub(crate) const GENERATED_LABELS: [&str; 3] =

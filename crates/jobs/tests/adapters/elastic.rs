@@ -66,8 +66,12 @@ fn partial_admission_and_topologies_are_refused() {
         result.err().map(|denied| denied.to_string()).unwrap_or_default()
     };
     assert_eq!(refused(&|_| {}), "");
-    let least = refused(&|job| job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1"));
-    assert!(least.contains("cannot be used together with the annotation kueue.x-k8s.io/elastic-job"), "{least}");
+    let least =
+        refused(&|job| job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1"));
+    assert!(
+        least.contains("cannot be used together with the annotation kueue.x-k8s.io/elastic-job"),
+        "{least}"
+    );
     for key in ["podset-required-topology", "podset-preferred-topology"] {
         let key = format!("kueue.x-k8s.io/{key}");
         let topology = refused(&|job| {
