@@ -199,7 +199,7 @@ pub(crate) struct World {
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
     /// Pods of elastic jobs, by namespace and name.
-    pub job_pods: BTreeMap<PodKey, crate::lifecycle::ungate::JobPod>,
+    pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
     /// Those, by the UID of their controller.
     pub job_pods_of: BTreeMap<Name, BTreeSet<PodKey>>,
     /// Those of [`World::pods`] that are being deleted, by the UID of their controller.

@@ -9,7 +9,7 @@ use crate::workloads::ReservedUsage;
 
 impl Scheduler {
     /// The slice that a head takes over from, if what that one holds is the head's to have: quota of the same ClusterQueue, which
-    /// is not promised to whoever preempts it.
+    /// is not promised to another that preempts it.
     pub(super) fn replaced_slice(&self, head: &Head) -> Option<WorkloadId> {
         let replaces = self.workloads.get(head.workload).replaces.as_ref()?;
         let id = self.workloads.find(&replaces.key).filter(|&id| id != head.workload)?;

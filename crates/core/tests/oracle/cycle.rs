@@ -1,7 +1,9 @@
 //! One cycle (6.5): heads, snapshot, nomination, order, processing, requeueing.
 
+use super::amounts::{beyond, reserved, usage_of};
 use super::assignment::{Assignment, Scan, Verdict, nominate};
 use super::ordering;
+pub use super::outcome::{Entry, Outcome};
 use super::queues::{LastAssignment, Pending, PendingQueue, Place, Requeue};
 use super::quota::{Node, Tree};
 use super::snapshot::{Snapshot, queue};
@@ -20,28 +22,6 @@ pub struct Nominee {
     keeps_capacity: bool,
     /// Who only reserved what it would have got, since its scan began.
     kept_out_by: BTreeSet<Name>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Admitted(Admitted),
-    /// Preemptions are issued; the targets in the order of the search.
-    Preempting(Vec<Target>),
-    NoFit,
-    NoCandidates,
-    Gated,
-    /// Fits once the preemptions that others issued in this cycle are done.
-    Deferred,
-    Overlaps,
-    NoLongerFits,
-}
-
-/// What became of a head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub key: Name,
-    pub queue: Name,
-    pub outcome: Outcome,
 }
 
 /// So often those who were kept out of a tree are tried again before something is released there (ours).
@@ -350,31 +330,6 @@ impl Oracle {
     }
 }
 
-/// What this is more than that.
-fn beyond(usage: &Usage, held: &Usage) -> Usage {
-    let more =
-        |fr: &Fr, amount: &Amount| amount.sub(held.get(fr).copied().unwrap_or_default()).max(Amount::ZERO);
-    usage.iter().map(|(fr, amount)| (fr.clone(), more(fr, amount))).collect()
-}
-
-/// What the workload uses when it is admitted like this.
-pub fn usage_of(workload: &Workload, admitted: &Admitted, covers_pods: bool) -> Usage {
-    let mut usage = Usage::new();
-    for (pod_set, (_, count, flavors)) in workload.pod_sets.iter().zip(&admitted.pod_sets) {
-        for (resource, flavor) in flavors {
-            let per_pod = match pod_set.requests.get(resource) {
-                _ if covers_pods && &**resource == "pods" => Amount(1),
-                Some(amount) => (*amount).max(Amount::ZERO),
-                None => continue,
-            };
-            let fr = Fr { flavor: flavor.clone(), resource: resource.clone() };
-            let sum = usage.entry(fr).or_default();
-            *sum = sum.add(per_pod.saturating_mul(*count));
-        }
-    }
-    usage
-}
-
 /// Entries of one cycle, one after the other, against a snapshot that changes.
 struct Processing<'a> {
     held: &'a BTreeMap<Name, Reservation>,
@@ -529,19 +484,4 @@ impl<'a> Processing<'a> {
             Outcome::Preempting(nominee.targets.clone())
         }
     }
-}
-
-/// The capacity that a head which cannot preempt anyone keeps from others in this cycle.
-fn reserved(snapshot: &Snapshot<'_>, name: &Name, usage: &Usage, borrowing: bool) -> Usage {
-    let node = queue(name);
-    let of = |fr: &Fr, usage: Amount| {
-        let quota = snapshot.tree.quota(&node, fr);
-        let used = snapshot.usage(&node, fr);
-        match (borrowing, quota.borrowing_limit) {
-            (true, None) => usage,
-            (true, Some(limit)) => usage.min(quota.nominal.add(limit).sub(used)),
-            (false, _) => usage.min(quota.nominal.sub(used)).max(Amount::ZERO),
-        }
-    };
-    usage.iter().map(|(fr, usage)| (fr.clone(), of(fr, *usage))).collect()
 }

@@ -5,12 +5,14 @@
 //! in one does not hide in the other. It leaves out topology, admission checks, second passes and
 //! admission fair sharing; where the reference leaves an order open, it takes the order of names.
 
+pub mod amounts;
 pub mod assignment;
 pub mod bench;
 pub mod classical;
 pub mod cycle;
 pub mod fair_preemption;
 pub mod ordering;
+pub mod outcome;
 pub mod preemption;
 pub mod queues;
 pub mod quota;

@@ -373,7 +373,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// What the core is told of the slice that this one takes over from: nothing, unless that one holds quota.
+    /// The slice that this one takes over from, for the core: nothing, unless that one holds quota.
     pub(super) fn replaced_slice(&self, key: &WorkloadKey) -> Option<ReplacedSlice> {
         let old = self.replaced_by(key)?;
         let object = &self.entry(&old).object;

@@ -18,31 +18,11 @@ use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::PodKey;
 use crate::ingest::workload::is;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::job_pod::JobPod;
 use crate::outbox::Open;
 use crate::retry::Retry;
 use crate::version::{Seen, compare};
 use crate::world::JobKey;
-
-/// A pod of an elastic job, and what is under way with it.
-#[derive(Clone, Debug)]
-pub(crate) struct JobPod {
-    pub pod: slim::JobPod,
-    /// The write that has not been answered.
-    open: Option<EffectId>,
-    retry: Retry,
-}
-
-impl JobPod {
-    /// Whether it may be scheduled, or will be.
-    fn is_free(&self) -> bool {
-        !self.pod.ended && (self.open.is_some() || !self.pod.is_gated())
-    }
-
-    fn is_waiting(&self) -> bool {
-        let leaves = self.pod.metadata.deletion_timestamp.is_some();
-        !self.pod.ended && !leaves && self.open.is_none() && self.pod.is_gated()
-    }
-}
 
 /// The key of a pod of an elastic job.
 fn pod_key(object: &ObjectRef) -> PodKey {

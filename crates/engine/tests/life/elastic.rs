@@ -163,7 +163,7 @@ fn a_job_shrinks_in_place_and_at_once() {
 }
 
 #[test]
-fn pods_are_let_go_as_far_as_they_were_granted_lowest_names_first() {
+fn pods_lose_their_gate_as_far_as_they_were_granted_lowest_names_first() {
     let mut c = running("3", &json!({}));
     pods(&mut c, "a", 6);
     c.settle();

@@ -8,6 +8,7 @@
 
 pub mod api;
 pub mod build;
+mod played;
 pub mod pods;
 
 use std::collections::VecDeque;
