@@ -147,6 +147,8 @@ pub mod reason {
     pub const FAILED: &str = "Failed";
     /// `Finished`: a prebuilt workload does not describe its job.
     pub const OUT_OF_SYNC: &str = "OutOfSync";
+    /// `Finished`: another slice of the elastic job took over from it.
+    pub const WORKLOAD_SLICE_REPLACED: &str = "WorkloadSliceReplaced";
     /// `Finished`: the owner is gone.
     pub const OWNER_NOT_FOUND: &str = "OwnerNotFound";
     /// `Finished`: the job could not be started.

@@ -6,18 +6,21 @@
 //!
 //! * [`pod`]: the reduced pod template.
 //! * [`bound_pod`]: the Pod.
+//! * [`job_pod`]: the Pod of an elastic job.
 //! * [`workload`]: the Workload.
 //! * [`provisioning`]: the ProvisioningRequest of the cluster autoscaler.
 //! * [`cluster`]: Namespace, Node, PriorityClass, RuntimeClass, LimitRange.
 
 pub mod bound_pod;
 pub mod cluster;
+pub mod job_pod;
 pub mod pod;
 pub mod provisioning;
 pub mod workload;
 
 pub use bound_pod::{FAILURE_RECOVERY, Pod};
 pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, RuntimeClass};
+pub use job_pod::JobPod;
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;
 pub use workload::{PodSet, Workload, WorkloadSpec};

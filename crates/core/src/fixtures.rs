@@ -5,7 +5,9 @@ use crate::spec::{
     ClusterQueueSpec, CohortSpec, FlavorQuotas, FlavorSpec, LocalQueueSpec, PreemptionPolicy,
     QueueingStrategy, ResourceGroup, ResourceQuota, StopPolicy, Time, Weight,
 };
-use crate::workload::{Admission, PodSetAssignment, PodSetSpec, WorkloadKey, WorkloadSpec, WorkloadState};
+use crate::workload::{
+    Admission, PodSetAssignment, PodSetSpec, ReplacedSlice, WorkloadKey, WorkloadSpec, WorkloadState,
+};
 use crate::{Amount, Name};
 
 /// The namespace of everything.
@@ -210,6 +212,7 @@ pub fn job(name: &str, queue: &str) -> Job {
         pod_sets: vec![pods("main")],
         state: WorkloadState::PENDING,
         preemption_gated: false,
+        replaces: None,
     };
     Job { spec, created: None }
 }
@@ -277,6 +280,14 @@ impl Job {
     pub fn at(mut self, second: i64) -> Job {
         self.created = Some(second);
         self
+    }
+
+    /// Takes over from another slice, whose pods all run in this flavor.
+    pub fn replaces(self, slice: &Job, flavor: &str) -> Job {
+        let flavors = slice.admission("", flavor).pod_sets.into_iter();
+        let flavors = flavors.map(|pod_set| (pod_set.name, pod_set.flavors)).collect();
+        let key = slice.spec.key.clone();
+        self.with(|spec| spec.replaces = Some(ReplacedSlice { key, flavors }))
     }
 
     /// Anything of the spec.

@@ -45,6 +45,7 @@
 //! | 6.8 preemption strategies, almost-LCA | `preemption::fair` |
 //! | 6.9 admission fair sharing: decay, entry penalty | `admission_fair_sharing`, `scheduler::samples` |
 //! | 6.10 which checks apply | `cycle::admit` |
+//! | 6.26 slices of elastic jobs: what one takes over from another | `cycle::slices` |
 //! | 6.28 saturating amounts | `sluice_quantity::Amount` |
 //! | reasons and their messages | `reason` |
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
@@ -116,7 +117,8 @@ pub use spec::{
 };
 pub use stats::Stats;
 pub use workload::{
-    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, WorkloadKey, WorkloadSpec, WorkloadState,
+    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, WorkloadKey, WorkloadSpec,
+    WorkloadState,
 };
 
 /// A name, shared instead of copied.

@@ -30,6 +30,8 @@ pub(crate) struct OrderKey {
 pub(crate) struct ClassKey {
     pub(crate) shape: ShapeId,
     pub(crate) priority: i32,
+    /// The slice of an elastic job that is alone in its class: it needs less than others of its shape.
+    pub(crate) slice: Option<WorkloadId>,
     pub(crate) local: Option<LocalId>,
 }
 

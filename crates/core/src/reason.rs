@@ -240,6 +240,13 @@ pub enum Refusal {
         /// The flavor.
         flavor: Name,
     },
+    /// The slice of the elastic job that is replaced has another flavor (docs/reference/06-algorithm.md 6.26).
+    OtherFlavor {
+        /// The flavor.
+        flavor: Name,
+        /// The one that the slice has.
+        assigned: Name,
+    },
     /// More than the queue could ever have.
     ExceedsMaxQuota {
         /// The flavor.
@@ -298,7 +305,8 @@ impl Refusal {
             Self::ResourceUnavailable { resource, .. } => (None, Some(resource)),
             Self::FlavorNotFound { flavor }
             | Self::UntoleratedTaint { flavor, .. }
-            | Self::NodeAffinity { flavor } => (Some(flavor), None),
+            | Self::NodeAffinity { flavor }
+            | Self::OtherFlavor { flavor, .. } => (Some(flavor), None),
             Self::ExceedsMaxQuota { flavor, resource, .. }
             | Self::InsufficientQuota { flavor, resource, .. }
             | Self::InsufficientCapacity { flavor, resource, .. } => (Some(flavor), Some(resource)),
@@ -389,6 +397,10 @@ impl Display for Refusal {
                 write!(f, "untolerated taint {taint} in flavor {flavor}")
             }
             Refusal::NodeAffinity { flavor } => write!(f, "flavor {flavor} doesn't match node affinity"),
+            Refusal::OtherFlavor { flavor, assigned } => write!(
+                f,
+                "could not assign {flavor} flavor since the original workload is assigned: {assigned}"
+            ),
             Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => write!(
                 f,
                 "insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({}) + \

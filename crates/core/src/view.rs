@@ -29,6 +29,8 @@ pub(crate) struct View<'a> {
     /// The running cycle: workloads chosen as victims or admitted in it are no candidates.
     pub(crate) cycle: u64,
     pub(crate) stats: &'a mut Stats,
+    /// The slice that the head takes over from, whose usage is taken away already: it is no candidate.
+    pub(crate) replaced: Option<WorkloadId>,
     /// What was searched for this head and this usage already.
     pub(crate) simulated: Vec<SimulatedPreemption>,
 }
@@ -48,6 +50,7 @@ macro_rules! view {
             local_usage: $local_usage,
             cycle: $self.cycle,
             stats: &mut $self.stats,
+            replaced: None,
             simulated: Vec::new(),
         }
     };
@@ -156,7 +159,7 @@ impl View<'_> {
     }
 
     /// What a workload gives back of a pair when it goes.
-    fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
+    pub(crate) fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
         self.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 

@@ -48,6 +48,26 @@ pub struct WorkloadSpec {
     pub state: WorkloadState,
     /// A preemption gate is closed: it may not preempt.
     pub preemption_gated: bool,
+    /// The slice of an elastic job that it takes over from.
+    pub replaces: Option<ReplacedSlice>,
+}
+
+/// The slice of an elastic job that another one takes over from: its pods go on, so that only what the new slice needs more is
+/// to be found, in the same flavors (docs/reference/06-algorithm.md 6.26).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedSlice {
+    /// The workload that is replaced.
+    pub key: WorkloadKey,
+    /// The flavors that its pods run in: for each pod set (resource, flavor).
+    pub flavors: Vec<(Name, Vec<(Name, Name)>)>,
+}
+
+impl ReplacedSlice {
+    /// The flavor that a resource of a pod set has.
+    pub(crate) fn flavor_of(&self, pod_set: &str, resource: &str) -> Option<&Name> {
+        let (_, flavors) = self.flavors.iter().find(|(name, _)| **name == *pod_set)?;
+        flavors.iter().find(|(name, _)| **name == *resource).map(|(_, flavor)| flavor)
+    }
 }
 
 /// One pod set.

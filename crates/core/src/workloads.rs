@@ -13,7 +13,7 @@ use crate::last_assignment::LastAssignment;
 use crate::queue::OrderKey;
 use crate::reason::Unadmitted;
 use crate::spec::Time;
-use crate::workload::WorkloadKey;
+use crate::workload::{ReplacedSlice, WorkloadKey};
 
 /// Usage of a workload: pair, slot of the queue whose quota it is, amount. A pair of which it needs nothing is part of
 /// it: the workload uses that flavor all the same, and is a candidate for preemptors that need it.
@@ -30,6 +30,8 @@ pub(crate) struct Workload {
     pub(crate) order: Time,
     pub(crate) generation: i64,
     pub(crate) gated: bool,
+    /// The slice that it takes over from.
+    pub(crate) replaces: Option<Arc<ReplacedSlice>>,
     pub(crate) shape: ShapeId,
     pub(crate) place: Place,
     /// Where its flavor scan stopped.

@@ -7,7 +7,6 @@ use sluice_core::WorkloadKey;
 
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest;
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::outbox::Open;
@@ -27,6 +26,12 @@ impl Engine {
         let Some(open) = self.outbox.close(id) else { return };
         if open.job.is_none() && pod_key(&open.object).is_some() {
             return self.pod_answered(id, open, result);
+        }
+        if open.object.kind == Kind::JobPod {
+            if result.is_ok() {
+                self.outbox.extend(open.then.clone());
+            }
+            return self.job_pod_answered(id, &open, result);
         }
         if open.purpose == Purpose::ReleaseFinished {
             self.released_finished();
@@ -249,7 +254,7 @@ impl Engine {
             // It may have been carried out, now or the time before: no other Workload gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
             Some(Decision::Reserve { .. }) => {
-                self.scheduler.admission_failed(&key, ingest::time(self.now));
+                self.reservation_failed(&key);
                 self.request_cycle();
             }
             Some(evict @ Decision::Evict(..)) => {
@@ -291,7 +296,7 @@ impl Engine {
         };
         if std::mem::take(&mut entry.uncertain) {
             if !reserved(&entry.object.status) {
-                self.scheduler.admission_failed(key, ingest::time(self.now));
+                self.reservation_failed(key);
             }
             self.sync_core(key);
             self.request_cycle();

@@ -1,6 +1,8 @@
 //! Looking into the engine: audit, explanation.
 
-use sluice_core::{PendingPosition, Unadmitted, WorkloadKey};
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_core::{Name, PendingPosition, Unadmitted, WorkloadKey};
 
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
@@ -42,6 +44,12 @@ impl Engine {
         for job in self.world.pod_jobs.values() {
             compare("pods of a job", job.pods.recounted() == job.pods);
         }
+        let mut pods_of: BTreeMap<Name, BTreeSet<_>> = BTreeMap::new();
+        for (key, known) in &self.world.job_pods {
+            let job = Name::from(known.pod.controller_uid.as_deref().unwrap_or_default());
+            pods_of.entry(job).or_default().insert(key.clone());
+        }
+        compare("pods of elastic jobs", pods_of == self.world.job_pods_of);
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
         for (key, entry) in &self.world.workloads {

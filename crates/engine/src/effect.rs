@@ -113,6 +113,10 @@ pub enum Purpose {
     FailPod,
     /// Remove a pod of a lost node by force.
     DeletePod,
+    /// Let a pod of an elastic job be scheduled: there is quota for it.
+    UngatePod,
+    /// A slice of an elastic job has fewer pods, or asks for others.
+    ResizeSlice,
     /// Let a pod go that its job does not need any more.
     ReleasePod,
     /// Remove a pod that its group has too many of.
@@ -182,6 +186,8 @@ pub enum Write {
         /// When it is made.
         at: Timestamp,
     },
+    /// PATCH of the object itself, valid for the version that was seen.
+    Patch(Patch),
     /// Requests on one pod that is queued, in order; the answer is that of the last.
     Pod(Vec<PodStep>),
     /// GET: the answer is the object in full.

@@ -35,6 +35,8 @@ pub enum Kind {
     Node,
     /// core; watched only once they are needed: a ClusterQueue with `reclaimOutOfCohort` (gate `Hotswap`), a stopped job while a node is lost
     Pod,
+    /// core; the pods of elastic jobs, watched once there is one
+    JobPod,
     /// core
     LimitRange,
     /// node.k8s.io
@@ -66,7 +68,12 @@ impl Kind {
             | Self::ProvisioningRequestConfig => "kueue.x-k8s.io",
             Self::ProvisioningRequest => slim::provisioning::GROUP,
             Self::PriorityClass => "scheduling.k8s.io",
-            Self::Namespace | Self::Node | Self::Pod | Self::LimitRange | Self::PodTemplate => "",
+            Self::Namespace
+            | Self::Node
+            | Self::Pod
+            | Self::JobPod
+            | Self::LimitRange
+            | Self::PodTemplate => "",
             Self::RuntimeClass => "node.k8s.io",
             Self::Template(kind) => kind.group(),
             Self::Job(kind) => kind.group(),
@@ -89,6 +96,7 @@ impl Kind {
             | Self::Namespace
             | Self::Node
             | Self::Pod
+            | Self::JobPod
             | Self::LimitRange
             | Self::RuntimeClass
             | Self::ProvisioningRequest
@@ -120,7 +128,7 @@ impl Kind {
             Self::PriorityClass => "PriorityClass",
             Self::Namespace => "Namespace",
             Self::Node => "Node",
-            Self::Pod => "Pod",
+            Self::Pod | Self::JobPod => "Pod",
             Self::LimitRange => "LimitRange",
             Self::RuntimeClass => "RuntimeClass",
             Self::ProvisioningRequestConfig => "ProvisioningRequestConfig",
@@ -145,7 +153,7 @@ impl Kind {
             Self::PriorityClass => "priorityclasses",
             Self::Namespace => "namespaces",
             Self::Node => "nodes",
-            Self::Pod => "pods",
+            Self::Pod | Self::JobPod => "pods",
             Self::LimitRange => "limitranges",
             Self::RuntimeClass => "runtimeclasses",
             Self::ProvisioningRequestConfig => "provisioningrequestconfigs",
@@ -163,6 +171,7 @@ impl Kind {
             Self::LocalQueue
             | Self::Workload
             | Self::Pod
+            | Self::JobPod
             | Self::LimitRange
             | Self::ProvisioningRequest
             | Self::PodTemplate
@@ -245,6 +254,7 @@ pub enum Object {
     Namespace(Box<slim::Namespace>),
     Node(Box<slim::Node>),
     Pod(Box<slim::Pod>),
+    JobPod(Box<slim::JobPod>),
     LimitRange(Box<slim::LimitRange>),
     RuntimeClass(Box<slim::RuntimeClass>),
     ProvisioningRequestConfig(Box<v1beta2::ProvisioningRequestConfig>),
@@ -271,6 +281,7 @@ impl Object {
             Self::Namespace(o) => (Kind::Namespace, &o.metadata),
             Self::Node(o) => (Kind::Node, &o.metadata),
             Self::Pod(o) => (Kind::Pod, &o.metadata),
+            Self::JobPod(o) => (Kind::JobPod, &o.metadata),
             Self::LimitRange(o) => (Kind::LimitRange, &o.metadata),
             Self::RuntimeClass(o) => (Kind::RuntimeClass, &o.metadata),
             Self::ProvisioningRequestConfig(o) => (Kind::ProvisioningRequestConfig, &o.metadata),

@@ -25,6 +25,7 @@ mod hotswap;
 mod in_use;
 mod ingest;
 pub mod input;
+mod job_pod;
 mod lifecycle;
 mod list;
 mod logging;

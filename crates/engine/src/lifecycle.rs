@@ -1,8 +1,9 @@
 //! The life of a workload: from a job with a queue name to a finished Workload.
 //!
 //! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: what is left in jobs
-//!   that it made; [`matching`]: which Workload is its own; [`infos`]: what a start injects and a stop
+//!   that it made; [`matching`]: which Workload is its own, and [`mismatched`] if it does not describe it; [`infos`]: what a start injects and a stop
 //!   restores; [`priority`]: where its priority comes from.
+//! * [`slices`]: the Workloads of a job that changes its size while it runs; [`ungate`]: its pods, which wait for one of them.
 //! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
 //! * [`stopped`]: how a run ends; [`finished`]: what remains of it; [`active`]: when its pods are gone, so that its quota is free;
@@ -24,6 +25,7 @@ pub(crate) mod hold;
 pub(crate) mod infos;
 pub(crate) mod job;
 pub(crate) mod matching;
+pub(crate) mod mismatched;
 pub(crate) mod pending;
 pub(crate) mod priority;
 pub(crate) mod ready;
@@ -31,8 +33,10 @@ pub(crate) mod report;
 pub(crate) mod requeue;
 pub(crate) mod reserved;
 pub(crate) mod seen_by_controller;
+pub(crate) mod slices;
 pub(crate) mod stopped;
 pub(crate) mod transition;
 pub(crate) mod unadmitted;
+pub(crate) mod ungate;
 pub(crate) mod workload;
 pub(crate) mod write;

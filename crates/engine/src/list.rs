@@ -29,6 +29,9 @@ impl Engine {
                 self.mark_stuck();
             }
         }
+        if first && kind == Kind::JobPod {
+            self.mark_jobs_of_pods();
+        }
         if first && let Kind::Job(_) = kind {
             self.dirty.workloads.extend(self.world.workloads.keys().cloned());
         }
@@ -65,6 +68,11 @@ impl Engine {
                 .keys()
                 .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
                 .chain(self.terminating_pods())
+                .collect(),
+            Kind::JobPod => world
+                .job_pods
+                .keys()
+                .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
                 .collect(),
             Kind::RuntimeClass => cluster(world.runtime_classes.keys().collect()),
             Kind::ProvisioningRequestConfig => cluster(world.provisioning_configs.keys().collect()),

@@ -131,6 +131,7 @@ impl Engine {
                 }
             }
             Object::Pod(pod) => self.observe_pod(&reference, &pod),
+            Object::JobPod(pod) => self.observe_job_pod(&reference, &pod),
             Object::LimitRange(range) => {
                 let namespace = Arc::clone(&reference.namespace);
                 self.world.limit_ranges.entry(Arc::clone(&namespace)).or_default().insert(name, *range);
@@ -364,6 +365,7 @@ impl Engine {
                 self.mark_stuck_on(name);
             }
             Kind::Pod => self.forget_pod(object, uid),
+            Kind::JobPod => self.forget_job_pod(object, uid),
             Kind::LimitRange => {
                 if let Some(ranges) = self.world.limit_ranges.get_mut(&object.namespace) {
                     ranges.remove(name);
@@ -395,6 +397,7 @@ impl Engine {
         self.unreleased.remove(key);
         self.unlisted.remove(key);
         if let Some(job) = self.world.job_of(&entry) {
+            self.mark_slices(&entry);
             self.world.own_nothing(&job);
             self.dirty.jobs.insert(job);
         } else {

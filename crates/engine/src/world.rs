@@ -200,7 +200,11 @@ pub(crate) struct World {
     pub nodes: BTreeMap<Name, Box<slim::Node>>,
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
-    /// Those of them that are being deleted, by the UID of their controller.
+    /// Pods of elastic jobs, by namespace and name.
+    pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
+    /// Those, by the UID of their controller.
+    pub job_pods_of: BTreeMap<Name, BTreeSet<PodKey>>,
+    /// Those of [`World::pods`] that are being deleted, by the UID of their controller.
     pub leaving: BTreeMap<Name, BTreeSet<PodKey>>,
     pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,
     pub limits: BTreeMap<Name, LimitSummary>,

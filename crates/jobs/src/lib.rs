@@ -170,6 +170,11 @@ pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
     registry::of(kind).with_pods(pods)
 }
 
+/// Whether workload slices can be made of jobs of the kind (annotation `elastic-job`).
+pub fn supports_slices(kind: JobKind) -> bool {
+    registry::of(kind).is_elastic()
+}
+
 /// What an object must look like, part by part, each with its JSON pointer.
 pub fn schemas(kind: JobKind, object: &Value) -> Vec<(String, Schema)> {
     registry::of(kind).schemas(object)

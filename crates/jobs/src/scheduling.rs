@@ -79,6 +79,11 @@ pub(crate) fn still_needed(view: &JobView, pod_set: &JobPodSet) -> i32 {
     pod_set.count.saturating_sub(ended).max(0)
 }
 
+/// Whether the pods of a start wait for a slice with room for them: then it is no matter how many the job asks for.
+pub(crate) fn holds_pods_back(info: &PodSetInfo) -> bool {
+    info.scheduling.scheduling_gates.iter().any(|gate| gate.name == labels::ELASTIC_JOB_SCHEDULING_GATE)
+}
+
 /// The template after adding what admission asks for (docs/reference/07-integrations.md 7.1 "Run").
 pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodScheduling, StartError> {
     let conflict = |field| {
@@ -97,6 +102,9 @@ pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodSchedu
     if adds.annotations.contains_key(labels::WORKLOAD) {
         // A template that was copied from a running job still names that one's Workload.
         result.annotations.remove(labels::WORKLOAD);
+    }
+    if adds.annotations.contains_key(labels::WORKLOAD_SLICE_NAME) {
+        result.annotations.remove(labels::WORKLOAD_SLICE_NAME);
     }
     add_keys(&mut result.annotations, &adds.annotations).map_err(conflict("annotations"))?;
     for toleration in &adds.tolerations {

@@ -88,7 +88,34 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
         let adapter = registry::of(kind);
         operations.extend(suspension(adapter.suspend_path(), &adapter.suspended_value(), object));
     }
+    if is_elastic(kind, &meta, context) {
+        operations.extend(held_back(kind, object));
+    }
     Patch::Json(operations)
+}
+
+/// Whether workload slices are to be made of a job.
+fn is_elastic(kind: JobKind, meta: &Meta, context: &Context<'_>) -> bool {
+    context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
+        && registry::of(kind).is_elastic()
+        && meta.annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true")
+}
+
+/// The operations that give the pods of an elastic job the gate that holds them back until a slice has room for them.
+fn held_back(kind: JobKind, object: &Value) -> Vec<Value> {
+    let gate = json!({"name": labels::ELASTIC_JOB_SCHEDULING_GATE});
+    let mut operations = Vec::new();
+    for group in registry::of(kind).pod_groups(object) {
+        let spec = object.pointer(&group.pointer).map(|template| &template["spec"]);
+        let Some(spec) = spec.filter(|spec| spec.is_object()) else { continue };
+        let mut gates = spec["schedulingGates"].as_array().cloned().unwrap_or_default();
+        if !gates.contains(&gate) {
+            gates.push(gate.clone());
+            let path = format!("{}/spec/schedulingGates", group.pointer);
+            operations.push(json!({"op": "add", "path": path, "value": gates}));
+        }
+    }
+    operations
 }
 
 /// The operations that set the field that suspends, with the objects on the way to it that are missing.

@@ -185,6 +185,7 @@ impl Parts {
             jobs: self.jobs(),
             provisioning: self.provisions().then(|| versions.clone()),
             pods: self.pods(),
+            elastic: self.configuration.gates.enabled(Gate::ElasticJobsViaWorkloadSlices),
         };
         let (takeover, lists) = takeover::pair();
         let shared = Shared {

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use crate::intake::Slot;
 use crate::watch::discovery::{Discovery, missing, served};
 use crate::watch::kinds::{self, OlderProvisioningRequest, RawJob, RawTemplate};
-use crate::watch::pods::{self, Pods};
+use crate::watch::pods::{self, Noted, Pods};
 use crate::watch::pump::{Ended, Feed, Selector, Shared, Watched, pump};
 use crate::watch::versions::{OLDER, Versions};
 
@@ -61,6 +61,8 @@ pub struct Wanted {
     pub provisioning: Option<Versions>,
     /// What may need pods.
     pub pods: Pods,
+    /// Whether jobs may change their size while they run.
+    pub elastic: bool,
 }
 
 /// The kinds that are watched with these job kinds, with or without the controller of provisioning checks.
@@ -98,9 +100,12 @@ fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = Vec::new();
     let discovery = Arc::new(Discovery::new(client.clone()));
-    let (sink, need) = pods::noting(shared.sink, wanted.pods != Pods::ForJobs);
+    let noted = Noted { queues: wanted.pods != Pods::ForJobs, elastic: wanted.elastic };
+    let (sink, need) = pods::noting(shared.sink, noted);
     shared.sink = sink;
     let supervisor = shared.supervisor.clone();
+    let of_jobs = pods::watch_of_jobs(client.clone(), need.clone(), shared.clone());
+    tasks.push(supervisor.spawn("watch of the pods of elastic jobs", of_jobs));
     let pods = pods::watch(client.clone(), wanted.pods, need, shared.clone());
     tasks.push(supervisor.spawn("watch of pods", pods));
     cluster_kinds(&client, &shared, &mut tasks);

@@ -250,7 +250,8 @@ impl Question<'_> {
             Refusal::ResourceUnavailable { resource, .. } => refused.resource = Some(Arc::clone(resource)),
             Refusal::FlavorNotFound { flavor }
             | Refusal::UntoleratedTaint { flavor, .. }
-            | Refusal::NodeAffinity { flavor } => refused.flavor = Some(Arc::clone(flavor)),
+            | Refusal::NodeAffinity { flavor }
+            | Refusal::OtherFlavor { flavor, .. } => refused.flavor = Some(Arc::clone(flavor)),
             Refusal::ExceedsMaxQuota { flavor, resource, needed, max, .. } => {
                 refused.flavor = Some(Arc::clone(flavor));
                 refused.resource = Some(Arc::clone(resource));

@@ -105,6 +105,7 @@ pub(crate) fn decode(kind: Kind, value: &Value) -> Result<Object, FieldError> {
         Kind::LimitRange => Object::LimitRange(typed(value)?),
         Kind::RuntimeClass => Object::RuntimeClass(typed(value)?),
         Kind::Pod => Object::Pod(typed(value)?),
+        Kind::JobPod => Object::JobPod(typed(value)?),
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(typed(value)?),
         Kind::ProvisioningRequest => Object::ProvisioningRequest(typed(value)?),
         Kind::Template(kind) => Object::Template(Box::new(sluice_jobs::template(kind, value))),

@@ -20,7 +20,7 @@ pub(super) fn check_update(new: &Workload, old: &Workload, gates: Gates, errors:
     let now = new.status.as_ref().unwrap_or(&none);
     let before = old.status.as_ref().unwrap_or(&none);
     if is_reserved(old) && is_reserved(new) {
-        check_reclaimable(new, now, before, elastic, errors);
+        check_reclaimable(now, before, elastic, errors);
         if let (Some(now), Some(before)) = (&now.admission, &before.admission) {
             check_admission(now, before, errors);
         }
@@ -62,7 +62,6 @@ fn check_gated_by(new: &Workload, old: &Workload, errors: &mut Vec<FieldError>) 
 
 /// While quota is reserved, pods that were given back are not taken back.
 fn check_reclaimable(
-    new: &Workload,
     now: &WorkloadStatus,
     before: &WorkloadStatus,
     elastic: bool,
@@ -70,9 +69,8 @@ fn check_reclaimable(
 ) {
     for old in &before.reclaimable_pods {
         let path = format!("status.reclaimablePods[{}]", old.name);
-        let pod_set = new.spec.pod_sets.iter().find(|pod_set| pod_set.name == old.name);
-        // A slice that shrank below what it had given back cannot give back as much any more.
-        if elastic && pod_set.is_some_and(|pod_set| pod_set.count < old.count) {
+        // A slice that shrank cannot give back as much any more, as fewer of its pods are to come.
+        if elastic {
             continue;
         }
         match now.reclaimable_pods.iter().find(|pod| pod.name == old.name) {

@@ -45,9 +45,10 @@ impl Scheduler {
             .iter()
             .map(|quantity| (quantity.pair, quantity.slot, quantity.amount))
             .collect();
-        for &(_, slot, amount) in &usage {
-            self.add_to_overlay(entry, slot, amount, state);
+        for &(pair, slot, amount) in &usage {
+            self.add_to_overlay(entry, slot, self.beyond_replaced(entry, pair, amount), state);
         }
+        self.take_over(entry, &usage);
         self.queues[entry.head.queue.at()].pending.forget_preemptor(id);
         self.kept_out.replace(id, &[]);
         self.left_class(entry.head.queue, entry.class);

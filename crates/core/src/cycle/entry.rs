@@ -45,6 +45,8 @@ pub(super) struct Entry {
     pub(super) plan: Option<Arc<Plan>>,
     pub(super) assignment: Assignment,
     pub(super) targets: Vec<Target>,
+    /// The slice that it takes over from, which is no target: it goes on until the entry is admitted.
+    pub(super) replaced: Option<WorkloadId>,
     /// Its flavor search.
     pub(super) scan: Scan,
     /// What its last flavor search found, if this one goes on where that one stopped.
@@ -86,6 +88,7 @@ impl Entry {
             plan: None,
             assignment: Assignment::kept(),
             targets: Vec::new(),
+            replaced: None,
             scan: Scan::NONE,
             before: None,
             kept_out_by: Vec::new(),

@@ -55,6 +55,7 @@ impl Scheduler {
             plan: None,
             assignment: Assignment::default(),
             targets: Vec::new(),
+            replaced: None,
             scan: Scan::NONE,
             before: None,
             kept_out_by: Vec::new(),

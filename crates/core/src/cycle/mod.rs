@@ -9,6 +9,7 @@ mod process;
 mod requeue;
 mod retry;
 mod second_pass;
+mod slices;
 mod tournament;
 mod transient;
 

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::entry::{Entry, Requeue};
 use crate::flavor_assigner::{Assignment, Mode, Request, assign};
+use crate::intern::WorkloadId;
 use crate::last_assignment::Scan;
 use crate::partial_admission;
 use crate::plan::{Plan, PlanInput};
@@ -50,9 +51,12 @@ impl Scheduler {
         entry.kept_out_by = from.map_or_else(Vec::new, |from| from.kept_out_by.clone());
         entry.before = from.and_then(|from| from.before.clone().or_else(|| workload.decision.clone()));
         entry.scan = Scan { shape, cycle, generation, since: from.map_or(freed, |from| from.since) };
+        entry.replaced = self.replaced_slice(&entry.head);
+        let replaces = self.workloads.get(id).replaces.as_deref();
+        let request =
+            Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None, replaces };
         let mut view = view!(self, local_usage);
-        let request = Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None };
-        let found = search(&mut view, &request, self.shapes.get(shape));
+        let found = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
         (entry.assignment, entry.targets) = found;
         let last_assignment = entry.assignment.last_assignment(&entry.scan);
         self.workloads.get_mut(id).last_assignment = last_assignment;
@@ -83,8 +87,24 @@ impl Scheduler {
     }
 }
 
+/// The same with the slice that the head takes over from gone.
+pub(super) fn search_for(
+    view: &mut View<'_>,
+    request: &Request<'_>,
+    shape: &crate::shape::Shape,
+    replaced: Option<WorkloadId>,
+) -> (Assignment, Vec<Target>) {
+    let Some(slice) = replaced else { return search(view, request, shape) };
+    view.replaced = replaced;
+    let mark = view.usage.mark();
+    view.remove(slice);
+    let found = search(view, request, shape);
+    view.usage.rollback(&mark);
+    found
+}
+
 /// The assignment of a head and its victims: in full if that is possible, otherwise with fewer pods.
-pub(super) fn search(
+fn search(
     view: &mut View<'_>,
     request: &Request<'_>,
     shape: &crate::shape::Shape,

@@ -30,6 +30,9 @@ impl Scheduler {
             });
             state.victims.push((target.workload, id));
         }
+        if let Some(slice) = entry.replaced {
+            self.workloads.get_mut(slice).taken_in_cycle = self.cycle;
+        }
         // The next attempt looks at all flavors again.
         self.workloads.get_mut(id).last_assignment = None;
         let reason = Reason::WaitingForPreemptedWorkloads;

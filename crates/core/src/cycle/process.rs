@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{CycleState, Entry, Requeue};
-use super::nominate::search;
+use super::nominate::search_for;
 use super::requeue::{flavors, why};
 use crate::Amount;
 use crate::flavor_assigner::{Mode, Request};
@@ -42,8 +42,14 @@ impl Scheduler {
             self.refused(entry, &why, requeue, state);
             return;
         }
+        if self.slice_is_taken(entry) {
+            let reason = Reason::WaitingForQuota;
+            let why = with_what_was_tried_before(entry, why(entry, Detail::OverlappingTargets, reason));
+            self.refused(entry, &why, Requeue::FailedAfterNomination, state);
+            return;
+        }
         if self.overlaps(entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
-            self.recompute(entry, local_usage);
+            self.recompute(entry, local_usage, state);
         }
         let decision = self.decide(entry, state);
         let waits = matches!(decision, Decision::Refuse(Detail::WaitingForPodsReady, ..));
@@ -88,20 +94,28 @@ impl Scheduler {
 
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has
     /// to wait for those victims.
-    fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64]) {
+    fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64], state: &CycleState) {
         let Some(plan) = entry.plan.clone() else { return };
-        self.tree.usage.swap_views();
-        let mut view = view!(self, local_usage);
+        // A slice that another one took over from is no victim: there may be none.
+        let overlaid = state.overlaid.contains(&self.tree.forest.node(entry.head.node).root);
+        if overlaid {
+            self.tree.usage.swap_views();
+        }
+        let workload = self.workloads.get(entry.head.workload);
+        let (shape, replaces) = (workload.shape, workload.replaces.as_deref());
         let request = Request {
             head: &entry.head,
             plan: &plan,
             counts: &plan.counts,
             from: None,
             only: Some(&entry.assignment),
+            replaces,
         };
-        let shape = self.workloads.get(entry.head.workload).shape;
-        let (mut again, targets) = search(&mut view, &request, self.shapes.get(shape));
-        self.tree.usage.swap_views();
+        let mut view = view!(self, local_usage);
+        let (mut again, targets) = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
+        if overlaid {
+            self.tree.usage.swap_views();
+        }
         self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
         if again.mode == Mode::Fit {
             again.mode = Mode::DeferredFit;
@@ -172,7 +186,11 @@ impl Scheduler {
         for &(slot, amount) in state.transient.get(&root).into_iter().flatten() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
         }
-        let fits = view!(self, &[]).fits(&entry.assignment.usage, true);
+        let mut view = view!(self, &[]);
+        if let Some(slice) = entry.replaced {
+            view.remove(slice);
+        }
+        let fits = view.fits(&entry.assignment.usage, true);
         self.tree.usage.rollback(&mark);
         fits
     }
@@ -207,7 +225,13 @@ impl Scheduler {
         for target in &entry.targets {
             view.remove(target.workload);
         }
+        // The slice that is replaced stays until the entry is admitted.
+        let before = view.usage.mark();
+        if let Some(slice) = entry.replaced {
+            view.remove(slice);
+        }
         let fits = view.fits(&entry.assignment.usage, true);
+        view.usage.rollback(&before);
         if fits && keep {
             self.tree.usage.keep(&mark);
         } else {
@@ -279,7 +303,8 @@ impl Scheduler {
     /// taken it. The room of victims that others chose is not free before they are gone.
     fn lacks_nodes(&mut self, entry: &Entry) -> Option<Detail> {
         let plan = entry.plan.as_ref()?;
-        let gone: Vec<WorkloadId> = entry.targets.iter().map(|target| target.workload).collect();
+        let gone: Vec<WorkloadId> =
+            entry.targets.iter().map(|target| target.workload).chain(entry.replaced).collect();
         let lack = view!(self, &[]).first_lack(entry.head.workload, &entry.assignment.usage, &gone)?;
         let pod_sets = plan
             .requests

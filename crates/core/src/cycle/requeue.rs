@@ -85,6 +85,7 @@ impl Scheduler {
         self.kept_out.replace(id, by);
         let shared = searched
             && self.config.gates.scheduling_equivalence_hashing
+            && self.workloads.get(id).replaces.is_none()
             && !strict
             && placement == Placement::Inadmissible;
         if shared {

@@ -178,6 +178,10 @@ fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> ContenderKey
     let gates = &scheduler.config.gates;
     let tree = &mut scheduler.tree;
     let mark = tree.usage.mark();
+    let replaced = entry.replaced.map_or(&[][..], |slice| scheduler.workloads.usage_of(slice));
+    for &(_, slot, amount) in replaced {
+        tree.usage.remove(&tree.forest.quota, slot, amount);
+    }
     for quantity in &entry.assignment.usage {
         tree.usage.add(&tree.forest.quota, quantity.slot, quantity.amount);
     }

@@ -29,7 +29,8 @@ impl Scheduler {
     /// Takes what the entry will use, so that later ones do not.
     pub(super) fn occupy(&mut self, entry: &Entry, state: &mut CycleState) {
         for quantity in &entry.assignment.usage {
-            self.add_transient(entry, quantity.slot, quantity.amount, state);
+            let amount = self.beyond_replaced(entry, quantity.pair, quantity.amount);
+            self.add_transient(entry, quantity.slot, amount, state);
         }
     }
 
@@ -41,6 +42,7 @@ impl Scheduler {
             return;
         }
         for quantity in &entry.assignment.usage {
+            let wanted = self.beyond_replaced(entry, quantity.pair, quantity.amount);
             let quota = &self.tree.forest.quota;
             let used = self.tree.usage.get(quantity.slot);
             let nominal = quota.nominal(quantity.slot);
@@ -49,7 +51,7 @@ impl Scheduler {
             } else {
                 nominal
             };
-            let amount = quantity.amount.min(exact(limit) - used).max(0);
+            let amount = wanted.min(exact(limit) - used).max(0);
             self.add_transient(entry, quantity.slot, amount, state);
             if amount > 0 {
                 let root = self.tree.forest.node(entry.head.node).root;

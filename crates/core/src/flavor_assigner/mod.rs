@@ -5,8 +5,7 @@ mod granular;
 
 use smallvec::SmallVec;
 
-use crate::Amount;
-use crate::intern::{FrId, SlotId};
+use crate::intern::{FrId, ResourceId, SlotId};
 use crate::last_assignment::LastAssignment;
 use crate::plan::{Plan, PlanBlock, PlanFlavor, PlanGroup};
 use crate::preemption;
@@ -15,6 +14,8 @@ use crate::reason::{PreemptionOutlook, Reason, Refusal};
 use crate::report::FlavorMode;
 use crate::spec::PreemptionPolicy;
 use crate::view::{FlavorResourceQuantity, Head, View};
+use crate::workload::ReplacedSlice;
+use crate::{Amount, Name};
 
 pub(crate) use assignment::{Assignment, Mode};
 use assignment::{FlavorAssignment, FlavorAttempt};
@@ -30,6 +31,8 @@ pub(crate) struct Request<'a> {
     pub(crate) from: Option<&'a LastAssignment>,
     /// Only flavors that this assignment has.
     pub(crate) only: Option<&'a Assignment>,
+    /// The slice that the head takes over from: only its flavors.
+    pub(crate) replaces: Option<&'a ReplacedSlice>,
 }
 
 /// Searches flavors for all pod sets; stops at the first that gets none.
@@ -133,9 +136,14 @@ fn search_block(
     let start = if start < block.flavors.len() { start } else { 0 };
     let mut best: Option<(usize, GranularMode, GranularModes)> = None;
     let mut last = start;
+    let kept = kept_flavor(view, request, group, resource);
     for (index, flavor) in block.flavors.iter().enumerate().skip(start) {
         last = index;
         if request.only.is_some_and(|only| !only.has(group.members[0], resource, flavor.flavor)) {
+            continue;
+        }
+        if let Some(kept) = kept.filter(|kept| *kept != view.names.flavor_name(flavor.flavor)) {
+            assignment.attempts.push(other_flavor(view, place, flavor, kept));
             continue;
         }
         let (granular, modes, attempt) = try_flavor(view, request, place, group, block, flavor, assignment);
@@ -169,6 +177,36 @@ fn search_block(
         i32::try_from(last).expect("a queue has few flavors")
     };
     best.map(|(index, _, modes)| (index, modes, tried))
+}
+
+/// The flavor that a resource of these pod sets must have, as the slice that the head takes over from has it.
+fn kept_flavor<'a>(
+    view: &View<'_>,
+    request: &Request<'a>,
+    group: &PlanGroup,
+    resource: ResourceId,
+) -> Option<&'a Name> {
+    let replaces = request.replaces?;
+    let (pod_set, _) = request.plan.requests.get(*group.members.first()?)?;
+    replaces.flavor_of(pod_set, view.names.resource_name(resource))
+}
+
+/// A flavor that is not that of the slice which the head takes over from.
+fn other_flavor(view: &View<'_>, place: (usize, usize), flavor: &PlanFlavor, kept: &Name) -> FlavorAttempt {
+    let refusal = Refusal::OtherFlavor {
+        flavor: view.names.flavor_name(flavor.flavor).clone(),
+        assigned: Name::clone(kept),
+    };
+    FlavorAttempt {
+        group: place.0,
+        block: place.1,
+        flavor: Some(flavor.flavor),
+        mode: FlavorMode::NoFit,
+        height: 0,
+        refusals: SmallVec::from_iter([refusal]),
+        reason: Reason::NoMatchingFlavor,
+        counts: true,
+    }
 }
 
 /// Tries one flavor for all resources of the group of pod sets.
@@ -269,7 +307,8 @@ fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (Gr
     let available = quota.available(view.usage, slot);
     if wanted <= exact(available) {
         // What is missing of the machines themselves is not to be had by preemption.
-        let lack = view.lacks_capacity(head.workload, pair, wanted, 0);
+        let freed = view.replaced.map_or(0, |slice| view.usage_of_pair(slice, pair));
+        let lack = view.lacks_capacity(head.workload, pair, wanted, freed);
         let mode = if lack.is_some() { FlavorMode::NoFit } else { FlavorMode::Fit };
         return (GranularMode { mode, height }, lack);
     }

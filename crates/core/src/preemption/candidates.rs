@@ -41,7 +41,8 @@ impl CandidateFilter {
     }
 
     /// Whether a workload may be taken: the policy allows it, it uses a needed (flavor, resource), and this cycle
-    /// has neither taken nor admitted it: what is admitted in a cycle is only usage to the rest of it.
+    /// has neither taken nor admitted it: what is admitted in a cycle is only usage to the rest of it. The slice that the
+    /// head takes over from is gone already.
     fn passes(self, view: &View<'_>, preemption: &PreemptionRequest<'_>, id: WorkloadId) -> bool {
         let workload = view.workload(id);
         let newer = self.policy != PreemptionPolicy::LowerOrNewerEqualPriority
@@ -50,6 +51,7 @@ impl CandidateFilter {
         newer
             && workload.taken_in_cycle != view.cycle
             && id != preemption.head.workload
+            && Some(id) != view.replaced
             && workload.reservation().is_some_and(|reservation| {
                 reservation.usage.iter().any(|(pair, _, _)| preemption.needed.contains(pair))
             })

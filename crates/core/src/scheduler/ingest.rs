@@ -1,5 +1,7 @@
 //! Workloads come and go: which queue they wait in, what they hold, and what that sets free (docs/reference/06-algorithm.md 6.4).
 
+use std::sync::Arc;
+
 use super::Scheduler;
 use super::waiting::QueuePosition;
 use crate::intern::WorkloadId;
@@ -50,6 +52,7 @@ impl Scheduler {
             order: spec.queue_order,
             generation: spec.generation,
             gated: spec.preemption_gated,
+            replaces: spec.replaces.map(Arc::new),
             shape,
             place: Place::Inactive,
             last_assignment: None,
@@ -78,13 +81,14 @@ impl Scheduler {
                     spec.preemption_gated,
                     shape,
                 );
-        if same_base && self.is_state(id, &spec.state) {
+        let same_slice = old.replaces.as_deref() == spec.replaces.as_ref();
+        if same_base && same_slice && self.is_state(id, &spec.state) {
             self.shapes.release(shape);
             return false;
         }
         let priority_changed = old.priority != spec.priority;
         // What was said of it was about another request, or another queue.
-        let other = old.shape != shape || old.local != local;
+        let other = old.shape != shape || old.local != local || !same_slice;
         let outside = priority_changed || other || !caused_inside(old, &spec.state);
         if outside {
             self.outside_change(id);
@@ -101,8 +105,9 @@ impl Scheduler {
         workload.order = spec.queue_order;
         workload.generation = spec.generation;
         workload.gated = spec.preemption_gated;
+        workload.replaces = spec.replaces.map(Arc::new);
         let kept_capacity = std::mem::take(&mut workload.keeps_capacity);
-        if priority_changed {
+        if priority_changed || !same_slice {
             (workload.last_assignment, workload.scans) = (None, 0);
         }
         if other || !matches!(spec.state, WorkloadState::Pending { .. }) {

@@ -2,7 +2,10 @@
 
 use super::Scheduler;
 use crate::intern::{LocalId, QueueId, WorkloadId};
+use crate::quota::clamp;
+use crate::workload::WorkloadKey;
 use crate::workloads::{Place, QuotaReservation};
+use crate::{Amount, Name};
 
 impl Scheduler {
     /// Lets a workload hold quota.
@@ -33,6 +36,18 @@ impl Scheduler {
         }
         self.mark_usage(reservation.queue, local);
         self.workloads.get_mut(id).place = Place::QuotaReserved(Box::new(reservation));
+    }
+
+    /// What a workload holds, as it counts: (flavor, resource, amount).
+    pub fn reserved(&self, key: &WorkloadKey) -> Vec<(Name, Name, Amount)> {
+        let Some(id) = self.workloads.find(key) else { return Vec::new() };
+        let usage = self.workloads.usage_of(id).iter();
+        let named = usage.map(|&(pair, _, amount)| {
+            let (flavor, resource) = self.names.flavor_and_resource(pair);
+            let (flavor, resource) = (self.names.flavor_name(flavor), self.names.resource_name(resource));
+            (flavor.clone(), resource.clone(), clamp(amount))
+        });
+        named.collect()
     }
 
     pub(crate) fn release(&mut self, id: WorkloadId, reservation: &QuotaReservation) {

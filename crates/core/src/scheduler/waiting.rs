@@ -88,6 +88,7 @@ impl Scheduler {
             shape: workload.shape,
             priority: workload.priority,
             local: by_local.then_some(workload.local),
+            slice: workload.replaces.as_ref().map(|_| id),
         }
     }
 

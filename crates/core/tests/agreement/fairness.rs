@@ -63,6 +63,7 @@ impl Run {
                 ..PodSet::default()
             }],
             gated: false,
+            replaces: None,
         };
         let spec = translate::workload(&workload, WorkloadState::PENDING);
         self.core.set_workload(spec, translate::time(self.now));

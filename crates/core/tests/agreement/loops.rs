@@ -65,6 +65,7 @@ pub fn workload(queue: &str, priority: i32, requests: &[&str]) -> Workload {
             ..PodSet::default()
         }],
         gated: false,
+        replaces: None,
     }
 }
 

@@ -67,9 +67,17 @@ fn conserved(tree: &Tree, oracle: &Oracle) -> Result<(), String> {
 }
 
 /// No admission exceeds what the tree has, a borrowing limit, or what others lend; with the evicted ones gone,
-/// unless our gate `AdmitOnlyFreeQuota` has it that they count.
+/// unless our gate `AdmitOnlyFreeQuota` has it that they count, and with what is left of slices that others took over from.
 fn within_limits(tree: &Tree, oracle: &Oracle, entries: &[Entry]) -> Result<(), String> {
-    let staying = oracle.held.values().filter(|held| oracle.only_free || !held.evicted);
+    let replaced: BTreeSet<&Name> = oracle
+        .held
+        .values()
+        .filter_map(|held| held.workload.replaces.as_ref())
+        .map(|slice| &slice.key)
+        .collect();
+    let staying = oracle.held.values().filter(|held| {
+        (oracle.only_free || !held.evicted) && (held.evicted || !replaced.contains(&held.workload.key))
+    });
     let snapshot = Snapshot::new(&oracle.world, tree, staying);
     for entry in entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Admitted(_))) {
         let node = queue(&entry.queue);

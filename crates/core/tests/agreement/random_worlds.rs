@@ -1,7 +1,7 @@
 //! Random worlds and events. `SLUICE_WORLDS` says how many, `SLUICE_SEED` with which seed to start.
 
 use crate::oracle::random::{Random, workload, world};
-use crate::oracle::world::Name;
+use crate::oracle::world::{Name, Reservation, Slice, Workload};
 use crate::pair::{Check, Pair};
 use sluice_core::Gates;
 
@@ -32,12 +32,34 @@ pub fn for_seeds(default: u64, check: impl Fn(u64) -> Check) {
     }
 }
 
+/// Makes the workload a slice that takes over from one that holds quota, with other numbers of pods.
+fn grow(random: &mut Random, pair: &Pair, next: &mut Workload) {
+    let held: Vec<&Reservation> = pair.oracle.held.values().collect();
+    if held.is_empty() {
+        return;
+    }
+    let of = (*random.pick(&held)).clone();
+    let flavors = of.admitted.pod_sets.iter().map(|(name, _, flavors)| (name.clone(), flavors.clone()));
+    let slice = Slice { key: of.workload.key.clone(), flavors: flavors.collect() };
+    let name = next.key.split_once('/').expect("keys have a namespace").1;
+    next.key = format!("{}/{name}", of.workload.queue).into();
+    (next.queue, next.pod_sets) = (of.workload.queue, of.workload.pod_sets);
+    for pod_set in &mut next.pod_sets {
+        pod_set.count = i64::try_from(1 + random.below(6)).expect("small");
+        pod_set.min_count = pod_set.min_count.map(|least| least.min(pod_set.count));
+    }
+    next.replaces = Some(slice);
+}
+
 /// One random event: an arrival, an end, victims leaving, a deletion or another priority of what waits, a changed quota or
 /// policy, a queue stopped or resumed; mostly a cycle.
-fn step(random: &mut Random, pair: &mut Pair, arrivals: &mut usize) -> Check {
+fn step(random: &mut Random, pair: &mut Pair, arrivals: &mut usize, slices: usize) -> Check {
     match random.below(100) {
         0..35 => {
-            let next = workload(random, &pair.oracle.world, *arrivals);
+            let mut next = workload(random, &pair.oracle.world, *arrivals);
+            if random.chance(slices) {
+                grow(random, pair, &mut next);
+            }
             *arrivals += 1;
             pair.submit(next);
         }
@@ -104,7 +126,22 @@ fn the_core_decides_as_the_oracle() {
         let mut pair = Pair::new(world(&mut random), &upstream(seed % 2 == 1));
         let mut arrivals = 0;
         for number in 0..40 {
-            step(&mut random, &mut pair, &mut arrivals)
+            step(&mut random, &mut pair, &mut arrivals, 0)
+                .and_then(|()| pair.same_places())
+                .map_err(|why| format!("step {number}: {why}"))?;
+        }
+        pair.settle(30).map(|_| ())
+    });
+}
+
+#[test]
+fn the_core_decides_as_the_oracle_about_slices() {
+    for_seeds(2000, |seed| {
+        let mut random = Random::new(seed);
+        let mut pair = Pair::new(world(&mut random), &upstream(seed % 2 == 1));
+        let mut arrivals = 0;
+        for number in 0..40 {
+            step(&mut random, &mut pair, &mut arrivals, 40)
                 .and_then(|()| pair.same_places())
                 .map_err(|why| format!("step {number}: {why}"))?;
         }

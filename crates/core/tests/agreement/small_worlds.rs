@@ -253,6 +253,7 @@ fn build(row: &Row, second: i64, first: &[i64], kinds: &[Kind]) -> SmallWorld {
                 ..PodSet::default()
             }],
             gated: false,
+            replaces: None,
         }
     };
     let workloads = kinds.iter().enumerate().map(workload).collect();

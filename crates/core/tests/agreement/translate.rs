@@ -155,6 +155,14 @@ fn pod_set(pod_set: &plain::PodSet) -> core::PodSetSpec {
     }
 }
 
+fn slice(slice: &plain::Slice) -> core::ReplacedSlice {
+    let flavors = slice.flavors.iter();
+    core::ReplacedSlice {
+        key: key(&slice.key),
+        flavors: flavors.map(|(name, flavors)| (name.clone(), pairs(flavors))).collect(),
+    }
+}
+
 pub fn workload(workload: &plain::Workload, state: core::WorkloadState) -> core::WorkloadSpec {
     core::WorkloadSpec {
         key: key(&workload.key),
@@ -167,6 +175,7 @@ pub fn workload(workload: &plain::Workload, state: core::WorkloadState) -> core:
         pod_sets: workload.pod_sets.iter().map(pod_set).collect(),
         state,
         preemption_gated: workload.gated,
+        replaces: workload.replaces.as_ref().map(slice),
     }
 }
 

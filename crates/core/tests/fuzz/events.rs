@@ -7,9 +7,9 @@ use sluice_core::{
     Admission, AdmissionFairSharing, AffinityTerm, Amount, BorrowWithinCohort, CheckRule, ClusterQueueSpec,
     CohortSpec, Config, CycleReport, Expression, FairSharing, FairStrategy, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
-    PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
-    ResourceQuota, Scheduler, SecondPass, Selector, StopPolicy, Taint, TaintEffect, Time, Toleration, Weight,
-    WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
+    PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ReplacedSlice,
+    ResourceGroup, ResourceQuota, Scheduler, SecondPass, Selector, StopPolicy, Taint, TaintEffect, Time,
+    Toleration, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 /// The input: bytes that become choices. When they are used up every choice is the first.
@@ -301,7 +301,17 @@ fn workload(c: &mut Choices<'_>, now: Time) -> WorkloadSpec {
         state: state(c, &pod_sets, now),
         pod_sets,
         preemption_gated: c.byte() > 240,
+        replaces: (c.byte() > 200).then(|| slice(c)),
     }
+}
+
+fn slice(c: &mut Choices<'_>) -> ReplacedSlice {
+    let flavors = (0..c.below(3)).map(|at| {
+        let flavors = (0..c.below(3)).map(|_| (c.name("r", 3), c.name("f", 4))).collect();
+        (Name::from(format!("p{at}").as_str()), flavors)
+    });
+    let flavors = flavors.collect();
+    ReplacedSlice { key: key(c), flavors }
 }
 
 /// What a cycle must keep whatever the world is like.

@@ -233,6 +233,10 @@ fn choose(
         {
             continue;
         }
+        let kept = workload.replaces.as_ref().and_then(|slice| slice.flavors.get(&pod_set.name)?.get(first));
+        if kept.is_some_and(|kept| kept != name) {
+            continue;
+        }
         if !snapshot.world.flavors.get(name).is_some_and(|flavor| admits(flavor, pod_set)) {
             continue;
         }
@@ -338,12 +342,25 @@ fn possible(
     (assignment, found)
 }
 
-/// The assignment of a head and its preemption targets: in full if possible, else with as few pods less as possible.
+/// The assignment of a head and its preemption targets, as if the slice that it takes over from were gone.
 pub fn nominate(
     snapshot: &mut Snapshot<'_>,
     workload: &Workload,
     scan: Scan<'_>,
 ) -> (Assignment, Vec<Target>) {
+    let replaced = snapshot.replaced(workload);
+    if let Some(slice) = replaced {
+        snapshot.remove_workload(slice);
+    }
+    let found = search(snapshot, workload, scan);
+    if let Some(slice) = replaced {
+        snapshot.add_workload(slice);
+    }
+    found
+}
+
+/// In full if possible, else with as few pods less as possible.
+fn search(snapshot: &mut Snapshot<'_>, workload: &Workload, scan: Scan<'_>) -> (Assignment, Vec<Target>) {
     let full: Vec<i64> = workload.pod_sets.iter().map(|pod_set| pod_set.count).collect();
     let (assignment, found) = possible(snapshot, workload, &full, scan);
     if let Some(targets) = found {

@@ -304,6 +304,7 @@ impl Case {
                             ..PodSet::default()
                         }],
                         gated: false,
+                        replaces: None,
                     };
                     out.push((index, workload));
                 }

@@ -1,7 +1,9 @@
 //! One cycle (6.5): heads, snapshot, nomination, order, processing, requeueing.
 
+use super::amounts::{beyond, reserved, usage_of};
 use super::assignment::{Assignment, Scan, Verdict, nominate};
 use super::ordering;
+pub use super::outcome::{Entry, Outcome};
 use super::queues::{LastAssignment, Pending, PendingQueue, Place, Requeue};
 use super::quota::{Node, Tree};
 use super::snapshot::{Snapshot, queue};
@@ -20,28 +22,6 @@ pub struct Nominee {
     keeps_capacity: bool,
     /// Who only reserved what it would have got, since its scan began.
     kept_out_by: BTreeSet<Name>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Admitted(Admitted),
-    /// Preemptions are issued; the targets in the order of the search.
-    Preempting(Vec<Target>),
-    NoFit,
-    NoCandidates,
-    Gated,
-    /// Fits once the preemptions that others issued in this cycle are done.
-    Deferred,
-    Overlaps,
-    NoLongerFits,
-}
-
-/// What became of a head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub key: Name,
-    pub queue: Name,
-    pub outcome: Outcome,
 }
 
 /// So often those who were kept out of a tree are tried again before something is released there (ours).
@@ -148,6 +128,17 @@ impl Oracle {
         self.held.insert(held.workload.key.clone(), held);
     }
 
+    /// A slice got its quota: the one that it takes over from holds only what it has more of than that.
+    fn take_over(&mut self, key: &Name, slice: &Name) {
+        let taken = self.held[key].usage.clone();
+        let queue = self.held[key].workload.queue.clone();
+        if let Some(held) =
+            self.held.get_mut(slice).filter(|held| held.workload.queue == queue && !held.evicted)
+        {
+            held.usage = beyond(&held.usage, &taken);
+        }
+    }
+
     fn covers_pods(&self, name: &Name) -> bool {
         self.world.queues[name]
             .groups
@@ -242,6 +233,7 @@ impl Oracle {
                 victims: Vec::new(),
                 admitted: Vec::new(),
                 reserved: Vec::new(),
+                replaced: Vec::new(),
                 only_free: self.only_free,
             };
             if self.world.fair.is_some() {
@@ -304,7 +296,11 @@ impl Oracle {
         let (reason, last) = match &outcome {
             Outcome::Admitted(admitted) => {
                 self.queues.get_mut(&name).expect("the queue exists").remove(&key);
+                let slice = workload.replaces.as_ref().map(|slice| slice.key.clone());
                 self.hold(workload, admitted.clone(), now);
+                if let Some(slice) = slice.filter(|slice| *slice != key) {
+                    self.take_over(&key, &slice);
+                }
                 return Entry { key, queue: name, outcome };
             }
             Outcome::Preempting(targets) => {
@@ -334,24 +330,6 @@ impl Oracle {
     }
 }
 
-/// What the workload uses when it is admitted like this.
-pub fn usage_of(workload: &Workload, admitted: &Admitted, covers_pods: bool) -> Usage {
-    let mut usage = Usage::new();
-    for (pod_set, (_, count, flavors)) in workload.pod_sets.iter().zip(&admitted.pod_sets) {
-        for (resource, flavor) in flavors {
-            let per_pod = match pod_set.requests.get(resource) {
-                _ if covers_pods && &**resource == "pods" => Amount(1),
-                Some(amount) => (*amount).max(Amount::ZERO),
-                None => continue,
-            };
-            let fr = super::world::Fr { flavor: flavor.clone(), resource: resource.clone() };
-            let sum = usage.entry(fr).or_default();
-            *sum = sum.add(per_pod.saturating_mul(*count));
-        }
-    }
-    usage
-}
-
 /// Entries of one cycle, one after the other, against a snapshot that changes.
 struct Processing<'a> {
     held: &'a BTreeMap<Name, Reservation>,
@@ -361,17 +339,27 @@ struct Processing<'a> {
     admitted: Vec<(Name, Usage)>,
     /// What heads reserved for which there are no victims: by whom, and in which queue.
     reserved: Vec<(Name, Name, Usage)>,
+    /// Slices that others take over from, or will.
+    replaced: Vec<Name>,
     only_free: bool,
 }
 
 impl<'a> Processing<'a> {
     fn overlaps(&self, targets: &[Target]) -> bool {
-        targets.iter().any(|(key, _)| self.victims.contains(key))
+        targets.iter().any(|(key, _)| self.is_taken(key))
     }
 
-    /// Whether the usage fits with all victims so far, and the targets, gone.
-    fn fits(&self, snapshot: &mut Snapshot<'a>, name: &Name, usage: &Usage, targets: &[Target]) -> bool {
-        let mut gone: Vec<&Name> = self.victims.iter().chain(targets.iter().map(|(key, _)| key)).collect();
+    fn is_taken(&self, key: &Name) -> bool {
+        self.victims.contains(key) || self.replaced.contains(key)
+    }
+
+    /// Whether the nominee fits with all victims so far, its targets, and the slice that it takes over from, gone.
+    fn fits(&self, snapshot: &mut Snapshot<'a>, nominee: &Nominee) -> bool {
+        let Nominee { workload, assignment, targets, .. } = nominee;
+        let (name, usage) = (&workload.queue, &assignment.usage);
+        let slice = snapshot.replaced(workload).map(|slice| &slice.workload.key);
+        let targets = targets.iter().map(|(key, _)| key);
+        let mut gone: Vec<&Name> = self.victims.iter().chain(targets).chain(slice).collect();
         gone.sort();
         gone.dedup();
         for key in &gone {
@@ -386,25 +374,29 @@ impl<'a> Processing<'a> {
 
     /// Who reserved something in this tree, if the usage would fit but for that.
     fn would_fit_without(&self, snapshot: &mut Snapshot<'a>, nominee: &Nominee) -> BTreeSet<Name> {
-        let (name, usage) = (&nominee.workload.queue, &nominee.assignment.usage);
+        let name = &nominee.workload.queue;
         let root = snapshot.tree.root(&queue(name)).clone();
         let here = |(_, of, _): &&(Name, Name, Usage)| *snapshot.tree.root(&queue(of)) == root;
         let reserved: Vec<&(Name, Name, Usage)> = self.reserved.iter().filter(here).collect();
         for (_, of, usage) in &reserved {
             snapshot.remove(of, usage);
         }
-        let fits = self.fits(snapshot, name, usage, &nominee.targets);
+        let fits = self.fits(snapshot, nominee);
         for (_, of, usage) in &reserved {
             snapshot.add(of, usage);
         }
         if fits { reserved.iter().map(|(key, ..)| key.clone()).collect() } else { BTreeSet::new() }
     }
 
-    /// Whether the usage fits beside everything that holds quota now, victims included.
-    fn is_free(&self, snapshot: &Snapshot<'a>, name: &Name, usage: &Usage) -> bool {
+    /// Whether the nominee fits beside everything that holds quota now, victims included.
+    fn is_free(&self, snapshot: &Snapshot<'a>, nominee: &Nominee) -> bool {
+        let (name, usage) = (&nominee.workload.queue, &nominee.assignment.usage);
         let mut now = Snapshot::new(snapshot.world, snapshot.tree, self.held.values());
         for (queue, usage) in &self.admitted {
             now.add(queue, usage);
+        }
+        if let Some(slice) = now.replaced(&nominee.workload) {
+            now.remove_workload(slice);
         }
         now.fits(name, usage)
     }
@@ -415,8 +407,14 @@ impl<'a> Processing<'a> {
         for key in &self.victims {
             snapshot.remove_workload(&self.held[key]);
         }
+        for key in &self.replaced {
+            snapshot.hide(&self.held[key]);
+        }
         let scan = Scan { tried: None, nominated: Some(&nominated) };
         (nominee.assignment, nominee.targets) = nominate(snapshot, &nominee.workload, scan);
+        for key in &self.replaced {
+            snapshot.show(&self.held[key]);
+        }
         for key in &self.victims {
             snapshot.add_workload(&self.held[key]);
         }
@@ -428,19 +426,24 @@ impl<'a> Processing<'a> {
     }
 
     fn outcome(&mut self, snapshot: &mut Snapshot<'a>, nominee: &mut Nominee) -> Outcome {
+        let slice = snapshot.replaced(&nominee.workload);
+        if slice.is_some_and(|slice| self.is_taken(&slice.workload.key)) {
+            return Outcome::Overlaps;
+        }
         let mut deferred = false;
         if self.overlaps(&nominee.targets) {
             self.recompute(snapshot, nominee);
             deferred = nominee.assignment.verdict() == Verdict::Fit;
         }
         let name = &nominee.workload.queue;
-        let usage = &nominee.assignment.usage;
+        let held = slice.map(|slice| slice.usage.clone()).unwrap_or_default();
+        let usage = &beyond(&nominee.assignment.usage, &held);
         match nominee.assignment.verdict() {
             Verdict::NoFit => return Outcome::NoFit,
             Verdict::Preempt if nominee.targets.is_empty() => {
                 let spec = &snapshot.world.queues[name];
                 if spec.preemption.reclaim_within_cohort != Policy::Any {
-                    let reserved = reserved(snapshot, name, &nominee.assignment);
+                    let reserved = reserved(snapshot, name, usage, nominee.assignment.borrowing_height() > 0);
                     nominee.keeps_capacity = reserved.values().any(|amount| *amount > Amount::ZERO);
                     snapshot.add(name, &reserved);
                     if nominee.keeps_capacity {
@@ -462,15 +465,16 @@ impl<'a> Processing<'a> {
             return Outcome::Overlaps;
         }
         let admits = nominee.targets.is_empty();
-        if admits && self.only_free && !self.is_free(snapshot, name, usage) {
+        if admits && self.only_free && !self.is_free(snapshot, nominee) {
             return Outcome::NoLongerFits;
         }
-        if !self.fits(snapshot, name, usage, &nominee.targets) {
+        if !self.fits(snapshot, nominee) {
             let by = self.would_fit_without(snapshot, nominee);
             nominee.kept_out_by.extend(by);
             return Outcome::NoLongerFits;
         }
         self.victims.extend(nominee.targets.iter().map(|(key, _)| key.clone()));
+        self.replaced.extend(slice.map(|slice| slice.workload.key.clone()));
         snapshot.add(name, usage);
         if admits {
             self.admitted.push((name.clone(), usage.clone()));
@@ -480,20 +484,4 @@ impl<'a> Processing<'a> {
             Outcome::Preempting(nominee.targets.clone())
         }
     }
-}
-
-/// The capacity that a head which cannot preempt anyone keeps from others in this cycle.
-fn reserved(snapshot: &Snapshot<'_>, name: &Name, assignment: &Assignment) -> Usage {
-    let node = queue(name);
-    let borrowing = assignment.borrowing_height() > 0;
-    let of = |fr: &super::world::Fr, usage: Amount| {
-        let quota = snapshot.tree.quota(&node, fr);
-        let used = snapshot.usage(&node, fr);
-        match (borrowing, quota.borrowing_limit) {
-            (true, None) => usage,
-            (true, Some(limit)) => usage.min(quota.nominal.add(limit).sub(used)),
-            (false, _) => usage.min(quota.nominal.sub(used)).max(Amount::ZERO),
-        }
-    };
-    assignment.usage.iter().map(|(fr, usage)| (fr.clone(), of(fr, *usage))).collect()
 }

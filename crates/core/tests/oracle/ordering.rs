@@ -40,6 +40,10 @@ pub fn pop_fair(snapshot: &mut Snapshot<'_>, nominees: &mut Vec<Nominee>) -> Opt
             continue;
         }
         let usage = &nominee.assignment.usage;
+        let replaced = snapshot.replaced(&nominee.workload);
+        if let Some(slice) = replaced {
+            snapshot.remove_workload(slice);
+        }
         snapshot.add(name, usage);
         let path: Vec<Node> = std::iter::once(&node).chain(snapshot.tree.ancestors(&node)).cloned().collect();
         let standing = |child: &Node| Standing {
@@ -50,6 +54,9 @@ pub fn pop_fair(snapshot: &mut Snapshot<'_>, nominees: &mut Vec<Nominee>) -> Opt
         };
         let of_queue = path.into_iter().map(|child| (child.clone(), standing(&child))).collect();
         snapshot.remove(name, usage);
+        if let Some(slice) = replaced {
+            snapshot.add_workload(slice);
+        }
         standings.insert(name.clone(), of_queue);
     }
     let winner = winner(snapshot, nominees, &standings, &root)?;

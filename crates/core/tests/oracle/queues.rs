@@ -84,6 +84,12 @@ impl PendingQueue {
         }
     }
 
+    /// Whether its class has failed. One that takes over from another has no equals.
+    fn has_failed(&self, workload: &Workload) -> bool {
+        let shared = self.best_effort() && workload.replaces.is_none();
+        shared && self.failed_shapes.contains(&shape(workload))
+    }
+
     /// Equivalence hashing and the sticky preemptor are for BestEffortFIFO only.
     fn best_effort(&self) -> bool {
         self.strategy == Strategy::BestEffortFifo
@@ -97,7 +103,7 @@ impl PendingQueue {
 
     /// Adds a workload that just became pending.
     pub fn push(&mut self, workload: Workload) {
-        let failed = self.best_effort() && self.failed_shapes.contains(&shape(&workload));
+        let failed = self.has_failed(&workload);
         let place = if failed { Place::Inadmissible } else { Place::Heap };
         let pending = Pending { workload, place, last: None, scans: 0, keeps_capacity: false };
         self.pending.insert(pending.workload.key.clone(), pending);
@@ -106,13 +112,12 @@ impl PendingQueue {
     /// Another priority for a pending workload: its scan starts anew. It stays in the heap if it is there; otherwise it goes there,
     /// unless its new class has failed. Says whether it kept others from anything.
     pub fn reprioritize(&mut self, key: &Name, priority: i32) -> bool {
-        let best_effort = self.best_effort();
+        let mut workload = self.pending[key].workload.clone();
+        workload.priority = priority;
+        let failed = self.has_failed(&workload);
         let pending = self.pending.get_mut(key).expect("it is pending");
-        pending.workload.priority = priority;
-        (pending.last, pending.scans) = (None, 0);
-        if pending.place == Place::Inadmissible
-            && !(best_effort && self.failed_shapes.contains(&shape(&pending.workload)))
-        {
+        (pending.workload, pending.last, pending.scans) = (workload, None, 0);
+        if pending.place == Place::Inadmissible && !failed {
             pending.place = Place::Heap;
         }
         std::mem::take(&mut pending.keeps_capacity)
@@ -173,9 +178,11 @@ impl PendingQueue {
         }
         pending.place = Place::Inadmissible;
         let shape = shape(&pending.workload);
-        if self.best_effort() && searched {
+        let alone = pending.workload.replaces.is_some();
+        if self.best_effort() && searched && !alone {
             let equal = |pending: &&mut Pending| {
                 pending.place == Place::Heap
+                    && pending.workload.replaces.is_none()
                     && pending.workload.priority == shape.0
                     && pending.workload.pod_sets == shape.1
             };
@@ -188,8 +195,11 @@ impl PendingQueue {
 
     /// A workload gets another chance, and all that are equal.
     pub fn retry(&mut self, key: &Name) {
+        if self.pending[key].workload.replaces.is_some() {
+            return self.place(key, Place::Heap);
+        }
         let equal = shape(&self.pending[key].workload);
-        for pending in self.pending.values_mut() {
+        for pending in self.pending.values_mut().filter(|pending| pending.workload.replaces.is_none()) {
             if pending.place == Place::Inadmissible && shape(&pending.workload) == equal {
                 pending.place = Place::Heap;
             }

@@ -206,6 +206,7 @@ pub fn workload(random: &mut Random, world: &World, number: usize) -> Workload {
         created: 1000 + Time::try_from(number).expect("small"),
         pod_sets: (0..pod_sets).map(|index| pod_set(random, index)).collect(),
         gated: random.chance(4),
+        replaces: None,
         queue,
     }
 }

@@ -1,7 +1,7 @@
 //! Usage of every node (6.3), and the workloads that hold it.
 
 use super::quota::{Node, Tree};
-use super::world::{Fr, Name, Reservation, Usage, World};
+use super::world::{Fr, Name, Reservation, Usage, Workload, World};
 use sluice_quantity::Amount;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +39,22 @@ impl<'a> Snapshot<'a> {
     pub fn remove_workload(&mut self, held: &'a Reservation) {
         self.remove(&held.workload.queue, &held.usage);
         self.held.entry(held.workload.queue.clone()).or_default().remove(&held.workload.key);
+    }
+
+    /// The slice that a workload takes over from: it holds quota of the same queue, and is not told to stop.
+    pub fn replaced(&self, by: &Workload) -> Option<&'a Reservation> {
+        let slice = by.replaces.as_ref()?;
+        let held = *self.held.get(&by.queue)?.get(&slice.key)?;
+        (!held.evicted && held.workload.key != by.key).then_some(held)
+    }
+
+    /// No workload may preempt it: what it holds stays.
+    pub fn hide(&mut self, held: &Reservation) {
+        self.held.entry(held.workload.queue.clone()).or_default().remove(&held.workload.key);
+    }
+
+    pub fn show(&mut self, held: &'a Reservation) {
+        self.held.entry(held.workload.queue.clone()).or_default().insert(held.workload.key.clone(), held);
     }
 
     pub fn add(&mut self, to: &Name, usage: &Usage) {

@@ -124,6 +124,15 @@ pub struct Workload {
     pub created: Time,
     pub pod_sets: Vec<PodSet>,
     pub gated: bool,
+    /// The slice of an elastic job that it takes over from.
+    pub replaces: Option<Slice>,
+}
+
+/// A slice of an elastic job (6.26), and the flavors that its pods run in: by pod set and resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    pub key: Name,
+    pub flavors: BTreeMap<Name, BTreeMap<Name, Name>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

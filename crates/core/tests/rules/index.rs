@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 18] = [
+const SECTIONS: [(&str, &str); 19] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
     ("s6_4_", include_str!("s6_4_order.rs")),
@@ -21,6 +21,7 @@ const SECTIONS: [(&str, &str); 18] = [
     ("s6_15_", include_str!("s6_15_second_pass.rs")),
     ("s6_17_", include_str!("s6_17_eviction.rs")),
     ("s6_18_", include_str!("s6_18_stop_policy.rs")),
+    ("s6_26_", include_str!("s6_26_slices.rs")),
     ("s6_28_", include_str!("s6_28_amounts.rs")),
     ("s11_2_", include_str!("s11_2_seen.rs")),
 ];

@@ -15,6 +15,7 @@ mod s6_10_checks;
 mod s6_15_second_pass;
 mod s6_17_eviction;
 mod s6_18_stop_policy;
+mod s6_26_slices;
 mod s6_28_amounts;
 mod s6_2_resources;
 mod s6_3_quota_tree;

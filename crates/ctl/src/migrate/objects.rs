@@ -131,8 +131,10 @@ fn workload(workload: &Value) -> Vec<String> {
     if pod_sets.into_iter().flatten().any(|pod_set| !pod_set["topologyRequest"].is_null()) {
         found.push("pods are not placed by topology".to_owned());
     }
-    if workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true" {
-        found.push("jobs do not change their size while they run (elastic jobs)".to_owned());
+    let owners = workload["metadata"]["ownerReferences"].as_array();
+    let elastic = workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true";
+    if elastic && owners.into_iter().flatten().any(|owner| owner["kind"] != "Job") {
+        found.push("only batch Jobs change their size while they run (elastic jobs)".to_owned());
     }
     found
 }

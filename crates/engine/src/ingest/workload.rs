@@ -225,6 +225,19 @@ pub(crate) fn state(
     }
 }
 
+/// The flavors of each pod set of an admission.
+pub(crate) fn flavors(
+    api: &v1beta2::Admission,
+    object: &slim::Workload,
+) -> Vec<(core::Name, Vec<(core::Name, core::Name)>)> {
+    let of = |(at, a): (usize, &v1beta2::PodSetAssignment)| {
+        let spec = object.spec.pod_sets.get(at);
+        let flavors = a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect();
+        (name(spec.map_or(&a.name, |spec| &spec.name)), flavors)
+    };
+    api.pod_set_assignments.iter().enumerate().map(of).collect()
+}
+
 /// `status.admission` as the core takes it; reclaimable pods lower the usage (docs/reference/06-algorithm.md 6.19).
 fn admission(
     api: &v1beta2::Admission,
@@ -275,5 +288,6 @@ pub(crate) fn spec(
         pod_sets,
         state: state(object, status, invalid, config),
         preemption_gated: preemption_gated(object, status),
+        replaces: None,
     }
 }

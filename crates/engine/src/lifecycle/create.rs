@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::json;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
-use sluice_api::{labels, v1beta2};
+use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Name, WorkloadKey};
 
 use super::body::strict_patch;
 use super::infos::workload_labels;
 use super::priority::Priority;
+use super::slices::first_slice;
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
@@ -47,10 +49,27 @@ pub(crate) fn owner_reference(view: &JobView) -> OwnerReference {
     }
 }
 
+/// Takes what a start added to a template away again.
+fn restore(template: &mut PodTemplateSpec, known: &slim::PodTemplate) {
+    let some = |map: &BTreeMap<String, String>| Some(map.clone()).filter(|map| !map.is_empty());
+    let metadata = template.metadata.get_or_insert_default();
+    metadata.labels = some(&known.labels);
+    metadata.annotations = some(&known.annotations);
+    if *metadata == ObjectMeta::default() {
+        template.metadata = None;
+    }
+    if let Some(spec) = &mut template.spec {
+        spec.node_selector = some(&known.node_selector);
+        spec.tolerations = Some(known.tolerations.clone()).filter(|list| !list.is_empty());
+        spec.scheduling_gates = Some(known.scheduling_gates.clone()).filter(|list| !list.is_empty());
+        spec.affinity = known.affinity.as_deref().cloned();
+    }
+}
+
 impl Engine {
     /// The pod sets of a job's Workload, or `None` while a template is missing.
     fn workload_pod_sets(&self, view: &JobView) -> Option<Vec<v1beta2::PodSet>> {
-        let partial = self.config.on(Gate::PartialAdmission);
+        let partial = self.config.on(Gate::PartialAdmission) && !self.is_elastic(view);
         let topology = self.config.on(Gate::TopologyAwareScheduling);
         view.pod_sets
             .iter()
@@ -66,12 +85,40 @@ impl Engine {
             .collect()
     }
 
-    /// Creates the Workload of a job.
-    pub(crate) fn create_workload(&mut self, key: &JobKey, view: &JobView, priority: Priority) {
-        let Some(pod_sets) = self.workload_pod_sets(view) else {
+    /// What a slice of an elastic job says of itself, and its pod sets as they are without what the start of the job has added to them.
+    fn annotate_slice(
+        &self,
+        workload: &mut v1beta2::Workload,
+        replaces: Option<&WorkloadKey>,
+        sets: &mut [v1beta2::PodSet],
+    ) {
+        let mut first = workload.metadata.name.clone().unwrap_or_default();
+        let annotations = workload.metadata.annotations.get_or_insert_default();
+        if let Some((old, entry)) = replaces.and_then(|old| Some((old, self.world.workloads.get(old)?))) {
+            first = first_slice(&old.name, entry);
+            annotations.insert(labels::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), old.to_string());
+            for (set, known) in sets.iter_mut().zip(&entry.object.spec.pod_sets) {
+                restore(&mut set.template, &known.template);
+            }
+        }
+        annotations.insert(labels::ELASTIC_JOB.to_owned(), "true".to_owned());
+        annotations.insert(labels::WORKLOAD_SLICE_NAME.to_owned(), first);
+    }
+
+    /// Creates the Workload of a job; of an elastic one the slice that is to take over from another, if that is said.
+    pub(crate) fn create_workload(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        priority: Priority,
+        replaces: Option<&WorkloadKey>,
+    ) {
+        let Some(mut pod_sets) = self.workload_pod_sets(view) else {
             self.read_job(key);
             return;
         };
+        let elastic = self.is_elastic(view);
+        let generation = elastic.then(|| view.generation.to_string());
         let longest = if self.config.on(Gate::ShortWorkloadNames) {
             MAX_SHORT_WORKLOAD_NAME
         } else {
@@ -81,7 +128,14 @@ impl Engine {
         let (gated, keys) = (self.config.on(Gate::AdmissionGatedBy), &self.config.annotation_keys_to_copy);
         let mut annotations = inherited_annotations(view, gated, keys);
         let mut owners = vec![owner_reference(view)];
-        let mut name = workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, None, longest);
+        let mut name = workload_name(
+            kind.kind(),
+            kind.group(),
+            &view.job.name,
+            &view.job.uid,
+            generation.as_deref(),
+            longest,
+        );
         if kind.gathers_pods() {
             let of = [
                 (labels::IS_GROUP_WORKLOAD, "true".to_owned()),
@@ -97,7 +151,13 @@ impl Engine {
             (name, owners) = (group.to_string(), pods);
             annotations.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
         }
-        let workload = v1beta2::Workload {
+        // A slice of that name that is over makes room.
+        let known = WorkloadKey::new(Arc::clone(&view.job.namespace), name.as_str());
+        if elastic && self.world.workloads.contains_key(&known) {
+            self.delete_workload(&known, Vec::new());
+            return;
+        }
+        let mut workload = v1beta2::Workload {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(view.job.namespace.to_string()),
@@ -108,7 +168,7 @@ impl Engine {
                 ..ObjectMeta::default()
             },
             spec: v1beta2::WorkloadSpec {
-                pod_sets,
+                pod_sets: Vec::new(),
                 queue_name: view.queue_name.clone(),
                 priority_class_ref: priority.class,
                 priority: Some(priority.value),
@@ -118,6 +178,10 @@ impl Engine {
             },
             status: None,
         };
+        if elastic {
+            self.annotate_slice(&mut workload, replaces, &mut pod_sets);
+        }
+        workload.spec.pod_sets = pod_sets;
         let workload_key = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
         let note = format!("Created Workload: {workload_key}");
         let mut then = vec![

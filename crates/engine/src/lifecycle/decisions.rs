@@ -146,7 +146,7 @@ impl Engine {
                     && object.metadata.deletion_timestamp.is_none()
                     && !is(&object.status, Type::Finished);
                 if !usable {
-                    self.scheduler.admission_failed(key, time(self.now));
+                    self.reservation_failed(key);
                     self.sync_core(key);
                     // The cause of its end may still apply.
                     self.dirty.workloads.insert(key.clone());
@@ -155,6 +155,7 @@ impl Engine {
                 let entry = &self.world.workloads[key];
                 let mut next = entry.object.status.clone();
                 transition::reserve(&mut next, admission, required_checks, self.at(&entry.object));
+                self.carry_time_over(key, &mut next);
                 let mut then = self.report_reserved(key, &admission.cluster_queue, considered);
                 if is(&next, Type::Admitted) {
                     then.extend(self.report_admitted(key, &next));
@@ -195,7 +196,7 @@ impl Engine {
                 if let Some(entry) = self.world.workloads.get_mut(&victim.key) {
                     entry.decision = None;
                 }
-                self.scheduler.admission_failed(&victim.key, time(self.now));
+                self.reservation_failed(&victim.key);
                 return;
             }
             None => {}

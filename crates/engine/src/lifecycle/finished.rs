@@ -28,7 +28,8 @@ impl Engine {
         let entry = &self.world.workloads[key];
         let finalizers = entry.object.metadata.finalizers.as_deref().unwrap_or_default();
         let held = finalizers.iter().any(|f| f == labels::RESOURCE_IN_USE_FINALIZER);
-        if !held || !is(&entry.object.status, Type::Finished) || self.is_stray(entry) {
+        let stray = self.is_stray(entry) && !super::slices::is_superseded(entry);
+        if !held || !is(&entry.object.status, Type::Finished) || stray {
             self.unreleased.remove(key);
             return false;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use sluice_api::gates::Gate;
 use sluice_api::job::{JobView, PodScheduling, PodSetInfo};
 use sluice_api::v1beta2::{PodSetAssignment, WorkloadStatus};
@@ -71,6 +71,14 @@ impl Engine {
             merge_tolerations(&mut add.tolerations, &update.tolerations);
         }
         let workload = object.metadata.name.clone().unwrap_or_default();
+        if self.is_elastic(view) {
+            let first = object.metadata.annotations.as_ref();
+            let first = first.and_then(|all| all.get(labels::WORKLOAD_SLICE_NAME)).unwrap_or(&workload);
+            add.annotations.insert(labels::WORKLOAD_SLICE_NAME.to_owned(), first.clone());
+            add.labels.insert(labels::POD_SET.to_owned(), name.clone());
+            let gate = PodSchedulingGate { name: labels::ELASTIC_JOB_SCHEDULING_GATE.to_owned() };
+            add.scheduling_gates.push(gate);
+        }
         add.annotations.insert(labels::WORKLOAD.to_owned(), workload);
         if self.config.on(Gate::AssignQueueLabelsForPods) {
             let mut label = |key: &str, value: &str| {

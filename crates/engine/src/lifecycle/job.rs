@@ -16,6 +16,7 @@ use super::body::strict_patch;
 use super::create::owner_reference;
 use super::infos::{by_position, restore_infos};
 use super::matching::{OwnWorkload, matches};
+use super::slices::is_superseded;
 use super::transition;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
@@ -106,6 +107,7 @@ impl Engine {
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),
             (Some(name), None) => self.prebuilt(key, &view, name),
+            (None, None) if self.is_elastic(&view) => self.slice_workload(key, &view),
             (None, None) => self.own_workload(key, &view),
         };
         match workload {
@@ -159,31 +161,17 @@ impl Engine {
         let partial = self.config.on(Gate::PartialAdmission);
         let own = owned.iter().find(|w| {
             let entry = &self.world.workloads[*w];
-            matches(view, &entry.object, entry.status(), partial) || is(entry.status(), Type::Finished)
+            matches(view, &entry.object, entry.status(), partial)
+                || is(entry.status(), Type::Finished) && !is_superseded(entry)
         });
         let own = own.cloned();
         let mut rest: Vec<_> = owned.into_iter().filter(|w| Some(w) != own.as_ref()).collect();
         if own.is_none()
             && let [only] = &rest[..]
+            && let only = only.clone()
+            && self.keeps_mismatched(key, view, &only)
         {
-            let entry = &self.world.workloads[only];
-            if view.suspended && !view.stopping && !reserved(entry.status()) {
-                if !entry.retry.waits(self.now) {
-                    let only = only.clone();
-                    self.update_workload(key, view, &only);
-                }
-                return OwnWorkload::Wait;
-            }
-            // The templates are restored from the Workload that no longer matches, before it goes.
-            if !view.suspended && view.finished.is_none() {
-                let note = "No matching Workload; restoring pod templates according to existent Workload";
-                let infos = restore_infos(&entry.object);
-                self.stop_job(key, view, infos, note, &[]);
-                return OwnWorkload::Wait;
-            }
-            if self.is_active(key) {
-                return OwnWorkload::Wait;
-            }
+            return OwnWorkload::Wait;
         }
         let waits = own.is_none() && !rest.is_empty();
         for workload in rest.drain(..) {
@@ -247,7 +235,7 @@ impl Engine {
 
     /// Finds back a Workload that lost its owner reference; says whether there is more to do first. One that was declared finished for
     /// it, while its job goes on, makes room for another.
-    fn find_back(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> bool {
+    pub(super) fn find_back(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[workload];
         if entry.controller_uid().is_some() {
             return false;
@@ -278,11 +266,8 @@ impl Engine {
             return;
         }
         match self.priority_of(view) {
-            Ok(priority) => self.create_workload(key, view, priority),
-            Err(trouble) if view.workload_priority_class.is_some() => {
-                self.report_job(key, view, EventType::Warning, "WorkloadPriorityClassNotFound", &trouble);
-            }
-            Err(trouble) => self.report_job(key, view, EventType::Warning, "ErrWorkloadCompose", &trouble),
+            Ok(priority) => self.create_workload(key, view, priority, None),
+            Err(trouble) => self.report_uncomposed(key, view, &trouble),
         }
     }
 
@@ -306,7 +291,9 @@ impl Engine {
         if let Some(finished) = &view.finished {
             return self.job_finished(key, view, workload, finished);
         }
-        if self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload) {
+        // While pods of the job wait for a slice, it is the slice before that is ready.
+        let waits = self.has_waiting_pods(view, workload);
+        if self.sync_reclaimable(view, workload) || !waits && self.sync_pods_ready(view, workload) {
             return;
         }
         let entry = &self.world.workloads[workload];
@@ -347,6 +334,12 @@ impl Engine {
             }
             return;
         }
+        if self.is_elastic(view) {
+            self.ungate_pods(key, view, workload);
+            if self.world.workloads[workload].open.is_some() {
+                return;
+            }
+        }
         if key.kind.integration().resumes_parts_as_made {
             let entry = &self.world.workloads[workload];
             let infos = self.start_infos(&entry.object, entry.status(), view);
@@ -357,7 +350,7 @@ impl Engine {
 
     /// Reads a Workload that a former leader admitted before its job starts; says whether it must be waited for. An eviction that the
     /// former leader sent last may have come after our list, and no version connects it with the job.
-    fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
+    pub(super) fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
         let Some(entry) = self.world.workloads.get_mut(workload).filter(|entry| entry.inherited) else {
             return false;
         };
@@ -447,7 +440,7 @@ impl Engine {
     }
 
     /// Keeps queue, priority class and admission gates of a Workload as its job says.
-    fn sync_spec(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
+    pub(super) fn sync_spec(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let (spec, status) = (&entry.object.spec, entry.status());
         let reported = |note: String| vec![normal(self.about_job(key, view), "UpdatedWorkload", note)];

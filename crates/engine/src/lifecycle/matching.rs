@@ -61,6 +61,20 @@ fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) 
     named && (view.on_hold == Some(true) || has_quota || sets.iter().zip(&view.pod_sets).all(same))
 }
 
+/// Whether the pod sets, and the longest execution time, are those of the job, but for the numbers of pods.
+pub(crate) fn is_slice_of(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) -> bool {
+    if object.spec.maximum_execution_time_seconds != view.maximum_execution_time_seconds {
+        return false;
+    }
+    let compare_tolerations = view.suspended && !view.stopping && !reserved(status);
+    let same = |set: &slim::PodSet, job: &JobPodSet| {
+        set.name == job.name
+            && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
+    };
+    let count = |at: usize, set: &slim::PodSet| view.pod_sets.get(at).map_or(set.count, |job| job.count);
+    pod_sets_match(view, object, count, same)
+}
+
 /// The number of pods that the pod set of a running job has.
 fn assigned_count(status: &WorkloadStatus, at: usize, set: &slim::PodSet) -> i32 {
     if set.min_count.is_none() {

@@ -117,7 +117,7 @@ impl Engine {
         let status = entry.status();
         let known =
             |name: &str| status.reclaimable_pods.iter().find(|r| r.name == name).map_or(0, |r| r.count);
-        let held = reserved(status);
+        let (held, elastic) = (reserved(status), self.is_elastic(view));
         let wanted: Vec<_> = view
             .pod_sets
             .iter()
@@ -125,7 +125,14 @@ impl Engine {
             .filter_map(|(of_job, set)| {
                 let reported =
                     view.reclaimable.iter().find(|(name, _)| *name == of_job.name).map_or(0, |(_, n)| *n);
-                let count = if held { reported.max(known(&set.name)) } else { reported };
+                // Of an elastic job the numbers are of all its pods, of which some may wait for another slice.
+                let count = if elastic {
+                    set.count.saturating_sub(of_job.count.saturating_sub(reported))
+                } else if held {
+                    reported.max(known(&set.name))
+                } else {
+                    reported
+                };
                 let count = count.clamp(0, set.count.max(0));
                 (count > 0).then(|| ReclaimablePod { name: set.name.clone(), count })
             })

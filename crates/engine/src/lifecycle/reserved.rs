@@ -63,8 +63,9 @@ impl Engine {
             return true;
         }
         let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
-        let Some(job) = job.filter(|job| job.view.suspended) else { return false };
-        let stops = job.view.active || job.open.is_some();
+        let unused = self.is_unused_slice(key);
+        let Some(job) = job.filter(|job| job.view.suspended || unused) else { return false };
+        let stops = !unused && (job.view.active || job.open.is_some());
         if !self.was_overtaken(key) {
             if let Some(entry) = self.world.workloads.get_mut(key) {
                 entry.unchecked = false;
@@ -116,7 +117,7 @@ impl Engine {
         }
         let message = if let Some(queue) = view.queue_name.as_ref().filter(|_| self.is_moving(key)) {
             format!("The job was moved to the LocalQueue {queue}")
-        } else if needs_more(view, entry.status()) {
+        } else if !self.is_elastic(view) && needs_more(view, entry.status()) {
             "The job needs more pods than were admitted: pods that had ended are to run again".to_owned()
         } else {
             return false;

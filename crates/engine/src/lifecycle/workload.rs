@@ -29,8 +29,23 @@ impl Engine {
         }
     }
 
-    /// Gives a Workload to the core as far as it is written; what the core itself assumed stays.
+    /// Gives a Workload to the core as far as it is written; what the core itself assumed stays. What slices of one job hold hangs together.
     pub(crate) fn sync_core(&mut self, key: &WorkloadKey) {
+        self.sync_alone(key);
+        for other in self.replacing(key).into_iter().chain(self.replaced_by(key)) {
+            self.sync_alone(&other);
+        }
+    }
+
+    /// The core forgets what it assumed of a reservation.
+    pub(crate) fn reservation_failed(&mut self, key: &WorkloadKey) {
+        self.scheduler.admission_failed(key, time(self.now));
+        if let Some(old) = self.replaced_by(key) {
+            self.sync_alone(&old);
+        }
+    }
+
+    fn sync_alone(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let reserving = entry.uncertain
             || matches!(entry.decision, Some(Decision::Reserve { .. }))
@@ -40,6 +55,7 @@ impl Engine {
         }
         let around = self.world.around(&key.namespace, &self.config);
         let mut spec = ingested::spec(&entry.object, &entry.object.status, around, &self.config);
+        spec.replaces = self.replaced_slice(key);
         if !entry.object.spec.active && self.job_is_gone(&entry.object) {
             // It runs nothing, and no job will give its quota back.
             spec.state = WorkloadState::Inactive;
@@ -48,7 +64,8 @@ impl Engine {
             spec.state = WorkloadState::Inactive;
         }
         match &mut spec.state {
-            WorkloadState::Reserved { evicted, .. } => {
+            WorkloadState::Reserved { evicted, admission, .. } => {
+                self.leave_to_others(key, admission);
                 *evicted |=
                     is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..)));
             }

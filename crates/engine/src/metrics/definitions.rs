@@ -129,6 +129,8 @@ metrics! {
     EVICTED_WORKLOADS_ONCE_TOTAL = "kueue_evicted_workloads_once_total" Counter ["cluster_queue", "reason", "underlying_cause", "priority_class"];
     /// Workloads that were preempted, by the ClusterQueue that preempts and the reason.
     PREEMPTED_WORKLOADS_TOTAL = "kueue_preempted_workloads_total" Counter ["preempting_cluster_queue", "reason"];
+    /// Slices of elastic jobs of a ClusterQueue that another slice took over from.
+    REPLACED_WORKLOAD_SLICES_TOTAL = "kueue_replaced_workload_slices_total" Counter ["cluster_queue"];
     /// Seconds from the eviction of a workload until its quota is free.
     WORKLOAD_EVICTION_LATENCY_SECONDS = "kueue_workload_eviction_latency_seconds" Histogram14 ["cluster_queue", "reason"];
     /// Workloads of a ClusterQueue that finished.

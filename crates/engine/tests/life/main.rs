@@ -11,6 +11,7 @@ mod checks;
 mod children;
 mod contract;
 mod custom_labels;
+mod elastic;
 mod failure_recovery;
 mod found_again;
 mod gathered_pods;

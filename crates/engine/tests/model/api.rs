@@ -8,12 +8,13 @@ use json_patch::merge;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
-use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling, PodSetInfo};
+use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
-use sluice_engine::{Input, Kind, Object, ObjectRef, Write, WriteError, WriteRequest};
+use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
+use super::played::{start, stop};
 use super::pods::is_pod;
 
 /// A job and its pods.
@@ -23,7 +24,7 @@ pub struct JobState {
     /// Its pods are being stopped.
     pub stopping_pods: bool,
     /// Its controller, for which no test speaks, has answered the stop.
-    answered: bool,
+    pub(super) answered: bool,
     /// The user unsuspended it; the engine has not yet had a chance.
     pub started_by_user: bool,
     /// The templates as the user wrote them, for comparison.
@@ -92,6 +93,7 @@ impl Api {
                 Kind::Namespace => Object::Namespace(Box::new(decode(value))),
                 Kind::Node => Object::Node(Box::new(decode(value))),
                 Kind::Pod => Object::Pod(Box::new(decode(value))),
+                Kind::JobPod => Object::JobPod(Box::new(decode(value))),
                 Kind::LimitRange => Object::LimitRange(Box::new(decode(value))),
                 Kind::RuntimeClass => Object::RuntimeClass(Box::new(decode(value))),
                 Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(Box::new(decode(value))),
@@ -414,6 +416,10 @@ impl Api {
                 job.answered |= job.view.suspended_condition.is_none();
                 job.view.suspended_condition = Some((job.answered, *at));
             })?,
+            Write::Patch(patch) => {
+                self.step(reference, &PodStep::Patch(patch.clone()))?;
+                return Ok(self.object(reference));
+            }
             Write::Pod(steps) => {
                 for step in steps {
                     self.step(reference, step)?;
@@ -456,41 +462,6 @@ impl Api {
         change(&mut job);
         self.store_job(reference, job);
         Ok(())
-    }
-}
-
-fn start(job: &mut JobState, infos: &[PodSetInfo]) {
-    assert!(job.view.suspended, "{} is started twice", job.view.job.name);
-    job.view.suspended = false;
-    job.view.generation += 1;
-    if std::mem::take(&mut job.answered) {
-        job.view.suspended_condition = None;
-    }
-    // Where its controller has a say, the test speaks for that.
-    job.view.active = job.view.suspended_condition.is_none();
-    for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {
-        // Pods that ended are in no admitted number, and do not change the job's.
-        if set.min_count.is_some() {
-            set.count = info.count;
-        }
-        set.scheduling.labels.extend(info.scheduling.labels.clone());
-        set.scheduling.annotations.extend(info.scheduling.annotations.clone());
-        set.scheduling.node_selector.extend(info.scheduling.node_selector.clone());
-        set.scheduling.tolerations.extend(info.scheduling.tolerations.clone());
-        set.scheduling.affinity = info.scheduling.affinity.clone().or(set.scheduling.affinity.take());
-    }
-}
-
-fn stop(job: &mut JobState, infos: &[PodSetInfo]) {
-    job.started_by_user = false;
-    job.view.suspended = true;
-    job.view.generation += 1;
-    (job.view.stopping, job.view.stop_waits) = (false, false);
-    job.view.pods_ready = false;
-    job.stopping_pods = job.view.active;
-    for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {
-        set.count = info.count;
-        set.scheduling = info.scheduling.clone();
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod api;
 pub mod build;
+mod played;
 pub mod pods;
 
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 24] = [
+pub const KINDS: [Kind; 25] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -36,6 +37,7 @@ pub const KINDS: [Kind; 24] = [
     Kind::Namespace,
     Kind::Node,
     Kind::Pod,
+    Kind::JobPod,
     Kind::LimitRange,
     Kind::RuntimeClass,
     Kind::ProvisioningRequestConfig,

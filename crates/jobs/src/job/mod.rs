@@ -14,7 +14,9 @@ use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step, set};
 use crate::review::{Context, Violations};
-use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_merge};
+use crate::scheduling::{
+    StartError, holds_pods_back, merged, paired, restored, still_needed, template_merge,
+};
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
 pub(crate) const GENERATED_LABELS: [&str; 3] =
@@ -67,6 +69,7 @@ impl Adapter for Job {
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
         rules::always(change, violations, context);
         rules::on_update(change, violations, context);
+        rules::elastic(change, violations, context);
     }
 }
 
@@ -243,11 +246,12 @@ fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     let mut body = json!({"spec": {"suspend": false}});
     for (pod_set, info) in pairs {
         let needed = still_needed(view, pod_set);
-        let least = pod_set.min_count.map_or(needed, |least| least.min(needed));
+        let elastic = holds_pods_back(info);
+        let least = if elastic { 0 } else { pod_set.min_count.map_or(needed, |least| least.min(needed)) };
         if !(least..=pod_set.count).contains(&info.count) {
             return Err(StartError::Count { pod_set: pod_set.name.clone(), admitted: info.count, needed });
         }
-        if pod_set.min_count.is_some() {
+        if pod_set.min_count.is_some() && !elastic {
             put_count(&mut body, view, pod_set, info);
             if needed < pod_set.count {
                 // With fewer completions the wrong indexes would be left out: those that ended stay.

@@ -6,7 +6,7 @@ use sluice_api::labels;
 
 use crate::adapter::Change;
 use crate::object::int;
-use crate::review::{Context, Violations, annotation_path};
+use crate::review::{Context, Meta, Violations, annotation_path};
 
 /// Counts and their annotations, if the write sets any of them. A job that runs with fewer pods than it asked for is
 /// not suspended; stopping it first suspends it and restores its counts later: neither may be refused.
@@ -70,5 +70,34 @@ pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, contex
             "spec.parallelism",
             "cannot change when partial admission is enabled and the job is not suspended",
         );
+    }
+}
+
+/// A job that changes its size while it runs neither starts with fewer pods than it asks for, nor has its pods placed together.
+pub(super) fn elastic(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+    let meta = change.meta;
+    let is_elastic = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
+        && meta.annotations.get(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
+    if !is_elastic {
+        return;
+    }
+    let least = |meta: &Meta| meta.annotations.get(labels::JOB_MIN_PARALLELISM).cloned();
+    let unchanged = change.old.is_some_and(|(_, old)| least(old) == least(meta));
+    if context.gates.enabled(Gate::PartialAdmission) && !unchanged && least(meta).is_some() {
+        let message = format!("cannot be used together with the annotation {}", labels::ELASTIC_JOB);
+        violations.forbidden(&annotation_path(labels::JOB_MIN_PARALLELISM), &message);
+    }
+    let pods = |object: &Value| object["spec"]["template"]["metadata"]["annotations"].clone();
+    let annotations = pods(change.object);
+    if change.old.is_some_and(|(old, _)| pods(old) == annotations)
+        || !context.gates.enabled(Gate::TopologyAwareScheduling)
+    {
+        return;
+    }
+    for key in [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY] {
+        if annotations[key].is_string() {
+            let message = format!("cannot be used together with the annotation {}", labels::ELASTIC_JOB);
+            violations.forbidden(&format!("spec.template.{}", annotation_path(key)), &message);
+        }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, may fail a test")]
 
 mod appwrapper;
+mod elastic;
 mod ending;
 mod observe;
 mod plain_pod;

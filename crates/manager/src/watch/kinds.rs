@@ -35,6 +35,7 @@ watched! {
     slim::Namespace => Namespace,
     slim::Node => Node,
     slim::Pod => Pod,
+    slim::JobPod => JobPod,
     slim::LimitRange => LimitRange,
     slim::RuntimeClass => RuntimeClass,
     v1beta2::ProvisioningRequestConfig => ProvisioningRequestConfig,

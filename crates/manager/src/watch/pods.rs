@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube::Client;
-use sluice_api::slim;
+use sluice_api::{labels, slim};
 use sluice_engine::input::{Input, Kind, Object};
 use tokio::sync::watch;
 
@@ -33,8 +33,19 @@ pub struct Need {
     waits: bool,
     /// A node that is not ready, or is gone.
     lost: bool,
+    /// A job that changes its size while it runs.
+    elastic: bool,
     /// All queues.
     listed: bool,
+}
+
+/// Which needs count, as gates and configuration have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    /// Those of ClusterQueues.
+    pub queues: bool,
+    /// Those of elastic jobs.
+    pub elastic: bool,
 }
 
 impl Need {
@@ -42,15 +53,20 @@ impl Need {
         self.reclaims || (self.waits && self.lost)
     }
 
-    /// What an input says about that; queues count only with `hotswap`.
-    fn of(input: &Input, hotswap: bool) -> Self {
+    /// What an input says about that.
+    fn of(input: &Input, noted: Noted) -> Self {
         let mut seen = Self::default();
         match input {
             Input::Applied(Object::ClusterQueue(queue)) => {
                 let reclaim = queue.spec.preemption.reclaim_out_of_cohort.as_ref();
-                seen.reclaims = hotswap && reclaim.is_some_and(|reclaim| reclaim.enable);
+                seen.reclaims = noted.queues && reclaim.is_some_and(|reclaim| reclaim.enable);
             }
-            Input::Applied(Object::Job(job)) => seen.waits = !job.active && job.terminating > 0,
+            Input::Applied(Object::Job(job)) => {
+                seen.waits = !job.active && job.terminating > 0;
+                seen.elastic = noted.elastic
+                    && sluice_jobs::supports_slices(job.job.kind)
+                    && job.annotations.get(labels::ELASTIC_JOB).is_some_and(|value| value == "true");
+            }
             Input::Applied(Object::Node(node)) => seen.lost = node.ready == Some(false),
             Input::Deleted { object, .. } => seen.lost = object.kind == Kind::Node,
             Input::Listed { kind, .. } => seen.listed = *kind == Kind::ClusterQueue,
@@ -64,6 +80,7 @@ impl Need {
             reclaims: self.reclaims || more.reclaims,
             waits: self.waits || more.waits,
             lost: self.lost || more.lost,
+            elastic: self.elastic || more.elastic,
             listed: self.listed || more.listed,
         }
     }
@@ -73,13 +90,15 @@ impl Need {
 const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 /// Bound pods.
 const BOUND: &str = "spec.nodeName!=";
+/// Pods of elastic jobs, among those of others: all have the name of their pod set.
+const OF_POD_SETS: &str = "kueue.x-k8s.io/podset";
 
-/// A sink that notes on the way whether pods are needed; for queues only with `hotswap`.
-pub fn noting(sink: Sink, hotswap: bool) -> (Sink, watch::Receiver<Need>) {
+/// A sink that notes on the way whether pods are needed.
+pub fn noting(sink: Sink, noted: Noted) -> (Sink, watch::Receiver<Need>) {
     let (sender, receiver) = watch::channel(Need::default());
     let noting = move |feed: Feed, place: Slot| {
         let seen = match &feed {
-            Feed::Input(input, _) => Need::of(input, hotswap),
+            Feed::Input(input, _) => Need::of(input, noted),
             Feed::Poison(..) | Feed::Synced(_) => Need::default(),
         };
         // The queues come first: the pods are waited for only if they are needed.
@@ -114,6 +133,18 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
     }
 }
 
+/// Watches the pods of elastic jobs from the moment when there is one.
+pub async fn watch_of_jobs(client: Client, mut need: watch::Receiver<Need>, mut shared: Shared) {
+    shared.selector.labels = Some(OF_POD_SETS);
+    while !need.borrow_and_update().elastic {
+        tokio::select! {
+            changed = need.changed() => if changed.is_err() { return },
+            () = shared.stop.stopped() => return,
+        }
+    }
+    pump::<slim::JobPod>(client, Kind::JobPod, false, shared).await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +154,20 @@ mod tests {
     use sluice_api::job::JobKind;
     use sluice_api::v1beta2::ClusterQueue;
     use sluice_engine::input::ObjectRef;
+
+    const ALL: Noted = Noted { queues: true, elastic: true };
+
+    #[test]
+    fn an_elastic_job_asks_for_the_pods_of_jobs() {
+        let seen = |annotation: &str, noted| {
+            let metadata = json!({"name": "j", "annotations": {"kueue.x-k8s.io/elastic-job": annotation}});
+            let view = sluice_jobs::observe(JobKind::JOB, &json!({"metadata": metadata}));
+            let (sink, need) = noting(Arc::new(|_, _| {}), noted);
+            sink(Feed::Input(Input::Applied(Object::Job(Box::new(view))), None), Slot::default());
+            need.borrow().elastic
+        };
+        assert!(seen("true", ALL) && !seen("false", ALL) && !seen("true", Noted { elastic: false, ..ALL }));
+    }
 
     fn queue(enable: bool) -> Feed {
         let spec = json!({"preemption": {"reclaimOutOfCohort": {"enable": enable}}});
@@ -150,7 +195,7 @@ mod tests {
 
     /// Whether pods are needed after each of these.
     fn needed(feeds: impl IntoIterator<Item = Feed>) -> Vec<bool> {
-        let (sink, need) = noting(Arc::new(|_, _| {}), true);
+        let (sink, need) = noting(Arc::new(|_, _| {}), ALL);
         let told = feeds.into_iter().map(|feed| {
             sink(feed, Slot::default());
             need.borrow().is_needed()
@@ -162,7 +207,7 @@ mod tests {
     fn a_queue_that_reclaims_out_of_its_cohort_asks_for_pods_and_everything_is_passed_on() {
         let passed = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&passed);
-        let (sink, need) = noting(Arc::new(move |_, _| *counted.lock().unwrap() += 1), true);
+        let (sink, need) = noting(Arc::new(move |_, _| *counted.lock().unwrap() += 1), ALL);
         sink(queue(false), Slot::default());
         assert_eq!(*need.borrow(), Need::default());
         let listed = Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None };
@@ -177,7 +222,7 @@ mod tests {
 
     #[test]
     fn without_hotswap_queues_do_not_ask_for_pods() {
-        let (sink, need) = noting(Arc::new(|_, _| {}), false);
+        let (sink, need) = noting(Arc::new(|_, _| {}), Noted { queues: false, ..ALL });
         sink(queue(true), Slot::default());
         assert!(!need.borrow().is_needed());
     }

@@ -83,6 +83,9 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
         Write::AskController { view, at } => {
             Ok(Plan::One(step_call(object, &sluice_jobs::ask_controller(view, *at))))
         }
+        Write::Patch(patch) => {
+            Ok(Plan::One(step_call(object, &Step { subresource: None, patch: patch.clone() })))
+        }
         Write::Pod(steps) => Ok(Plan::Pod(steps.iter().map(|step| pod_call(object, step)).collect())),
         Write::Read => Ok(Plan::One(Call::get(uri(object, version, None)))),
     }
@@ -155,6 +158,7 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::Namespace => Object::Namespace(decode(body)?),
         Kind::Node => Object::Node(decode(body)?),
         Kind::Pod => Object::Pod(decode(body)?),
+        Kind::JobPod => Object::JobPod(decode(body)?),
         Kind::LimitRange => Object::LimitRange(decode(body)?),
         Kind::RuntimeClass => Object::RuntimeClass(decode(body)?),
         Kind::ProvisioningRequestConfig => Object::ProvisioningRequestConfig(decode(body)?),

@@ -76,6 +76,10 @@ impl World {
                 let step = sluice_jobs::ask_controller(view, *at);
                 self.steps(reference, &view.resource_version, &[step])?;
             }
+            Write::Patch(patch) => {
+                let version = patch.version().unwrap_or_default();
+                self.steps(reference, &version, &[Step { subresource: None, patch: patch.clone() }])?;
+            }
             Write::Pod(steps) => {
                 for step in steps {
                     if self.objects.contains_key(reference) {

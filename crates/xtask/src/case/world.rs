@@ -165,6 +165,7 @@ impl<'a> World<'a> {
             }],
             state: WorkloadState::PENDING,
             preemption_gated: false,
+            replaces: None,
         }
     }
 

@@ -217,6 +217,7 @@ pub fn workload(simulation: &Simulation, reference: &ObjectRef, value: &Value) -
         created: time(&metadata["creationTimestamp"]),
         pod_sets: list(&spec["podSets"]).map(|set| pod_set(set, reclaimable(set))).collect(),
         gated: false,
+        replaces: None,
     };
     let finished = is_true(value, "Finished");
     let reserved = is_true(value, "QuotaReserved") && !finished;

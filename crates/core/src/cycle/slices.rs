@@ -1,0 +1,43 @@
+//! Slices of elastic jobs (docs/reference/06-algorithm.md 6.26): one that takes over from another needs only what it has more, in the
+//! same flavors. The other keeps its quota until then, and is no victim of it.
+
+use super::entry::Entry;
+use crate::intern::{FrId, WorkloadId};
+use crate::scheduler::Scheduler;
+use crate::view::Head;
+use crate::workloads::ReservedUsage;
+
+impl Scheduler {
+    /// The slice that a head takes over from, if what that one holds is the head's to have: quota of the same ClusterQueue, which
+    /// is not promised to another that preempts it.
+    pub(super) fn replaced_slice(&self, head: &Head) -> Option<WorkloadId> {
+        let replaces = self.workloads.get(head.workload).replaces.as_ref()?;
+        let id = self.workloads.find(&replaces.key).filter(|&id| id != head.workload)?;
+        let reservation = self.workloads.get(id).reservation()?;
+        (reservation.queue == head.queue && !reservation.evicted).then_some(id)
+    }
+
+    /// An earlier entry of this cycle took the slice that an entry takes over from as its victim.
+    pub(super) fn slice_is_taken(&self, entry: &Entry) -> bool {
+        entry.replaced.is_some_and(|id| self.workloads.get(id).taken_in_cycle == self.cycle)
+    }
+
+    /// What an entry takes of a pair beyond what the slice that it takes over from holds of it.
+    pub(super) fn beyond_replaced(&self, entry: &Entry, pair: FrId, amount: i128) -> i128 {
+        let Some(slice) = entry.replaced else { return amount };
+        let held = self.workloads.usage_of(slice).iter().find(|usage| usage.0 == pair);
+        (amount - held.map_or(0, |usage| usage.2)).max(0)
+    }
+
+    /// A slice is to hold quota from now on: the one that it replaces holds only what it has more of than that.
+    pub(super) fn take_over(&mut self, entry: &Entry, usage: &ReservedUsage) {
+        let Some(old) = entry.replaced else { return };
+        let Some(mut reservation) = self.leave(old) else { return };
+        for (pair, _, amount) in &mut reservation.usage {
+            let taken = usage.iter().find(|taken| taken.0 == *pair).map_or(0, |taken| taken.2);
+            *amount = (*amount - taken).max(0);
+        }
+        self.reserve_quota(old, reservation);
+        self.workloads.get_mut(old).taken_in_cycle = self.cycle;
+    }
+}

@@ -1,0 +1,187 @@
+//! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are let
+//! go as the slice that runs was granted, those with the lowest names first.
+//!
+//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::json;
+use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::job::JobView;
+use sluice_api::{labels, slim};
+use sluice_core::{Name, WorkloadKey};
+use sluice_jobs::Patch;
+
+use crate::effect::{EffectId, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::hotswap::pod::PodKey;
+use crate::ingest::workload::is;
+use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::job_pod::JobPod;
+use crate::outbox::Open;
+use crate::retry::Retry;
+use crate::version::{Seen, compare};
+use crate::world::JobKey;
+
+/// The key of a pod of an elastic job.
+fn pod_key(object: &ObjectRef) -> PodKey {
+    (Arc::clone(&object.namespace), Arc::clone(&object.name))
+}
+
+impl Engine {
+    /// Takes a pod in that may be of an elastic job.
+    pub(crate) fn observe_job_pod(&mut self, object: &ObjectRef, pod: &slim::JobPod) {
+        let key = pod_key(object);
+        // One that was let go is still of its job, whatever it says.
+        let elastic = pod.elastic || self.world.job_pods.contains_key(&key);
+        let Some(job) = pod.controller_uid.as_deref().filter(|_| elastic).map(Name::from) else {
+            return self.drop_job_pod(&key);
+        };
+        let known = self.world.job_pods.get(&key).filter(|known| known.pod.metadata.uid == pod.metadata.uid);
+        let mut next = JobPod { pod: pod.clone(), open: None, retry: Retry::default() };
+        if let Some(known) = known {
+            let version = known.pod.metadata.resource_version.as_deref();
+            if matches!(compare(version, pod.metadata.resource_version.as_deref()), Seen::Same | Seen::Older)
+            {
+                return;
+            }
+            (next.open, next.retry) = (known.open, known.retry.clone());
+            next.retry.seen_newer();
+        }
+        self.drop_job_pod(&key);
+        self.world.job_pods.insert(key.clone(), next);
+        self.world.job_pods_of.entry(Name::clone(&job)).or_default().insert(key);
+        self.dirty.jobs.extend(self.world.job_by_uid.get(&job).cloned());
+    }
+
+    /// A pod is gone.
+    pub(crate) fn forget_job_pod(&mut self, object: &ObjectRef, uid: Option<&str>) {
+        let key = pod_key(object);
+        let known = self.world.job_pods.get(&key);
+        if known.is_some_and(|known| uid.is_none_or(|uid| known.pod.metadata.uid.as_deref() == Some(uid))) {
+            self.drop_job_pod(&key);
+        }
+    }
+
+    /// Marks the jobs with such pods: all of these are known now.
+    pub(crate) fn mark_jobs_of_pods(&mut self) {
+        let jobs = self.world.job_pods_of.keys().filter_map(|job| self.world.job_by_uid.get(job));
+        self.dirty.jobs.extend(jobs.cloned());
+    }
+
+    fn drop_job_pod(&mut self, key: &PodKey) {
+        let Some(known) = self.world.job_pods.remove(key) else { return };
+        let Some(job) = known.pod.controller_uid.as_deref() else { return };
+        if let Some(pods) = self.world.job_pods_of.get_mut(job) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.world.job_pods_of.remove(job);
+            }
+        }
+        self.dirty.jobs.extend(self.world.job_by_uid.get(job).cloned());
+    }
+
+    /// Lets pods of an elastic job be scheduled, as many as its slice was granted.
+    pub(super) fn ungate_pods(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        let usable = self.listed.contains(&Kind::JobPod)
+            && is(status, Type::Admitted)
+            && !is(status, Type::Evicted)
+            && !is(status, Type::Finished)
+            && !entry.unchecked
+            && !entry.uncertain
+            && entry.object.metadata.deletion_timestamp.is_none();
+        let none = BTreeSet::new();
+        let pods = self.world.job_pods_of.get(&view.job.uid).unwrap_or(&none);
+        // A pod elsewhere only claims to be of the job.
+        let pods = pods.iter().filter(|(namespace, _)| *namespace == key.namespace);
+        let pods: Vec<_> = pods.filter_map(|pod| Some((pod, self.world.job_pods.get(pod)?))).collect();
+        if !usable || !pods.iter().any(|(_, pod)| pod.is_waiting()) {
+            return;
+        }
+        let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+        let mut chosen = Vec::new();
+        let mut wake = None;
+        for (set, assignment) in entry.object.spec.pod_sets.iter().zip(assignments) {
+            let granted = assignment.count.unwrap_or(set.count).min(set.count);
+            let only = entry.object.spec.pod_sets.len() == 1;
+            let of_set = |pod: &JobPod| only || pod.pod.pod_set.as_ref() == Some(&set.name);
+            let own = || pods.iter().filter(|(_, pod)| of_set(pod));
+            let free = own().filter(|(_, pod)| pod.is_free()).count();
+            let room = usize::try_from(granted).unwrap_or(0).saturating_sub(free);
+            for (pod, known) in own().filter(|(_, pod)| pod.is_waiting()).take(room) {
+                match known.retry.until.filter(|until| *until > self.now) {
+                    Some(until) => wake = wake.into_iter().chain([until]).min(),
+                    None => chosen.push(((*pod).clone(), *known)),
+                }
+            }
+        }
+        let writes: Vec<_> = chosen.into_iter().map(|(pod, known)| (pod, ungated(&known.pod))).collect();
+        if let Some(until) = wake {
+            self.wake_at(until, Alarm::Job(key.clone()));
+        }
+        if !writes.is_empty() && self.read_inherited(workload) {
+            return;
+        }
+        for (pod, patch) in writes {
+            let object = ObjectRef::namespaced(Kind::JobPod, Arc::clone(&pod.0), Arc::clone(&pod.1));
+            let id = self.outbox.write(object, Purpose::UngatePod, Write::Patch(patch), Vec::new());
+            if let Some(known) = self.world.job_pods.get_mut(&pod) {
+                known.open = Some(id);
+            }
+        }
+    }
+
+    /// A write on a pod of an elastic job was answered.
+    pub(crate) fn job_pod_answered(
+        &mut self,
+        id: EffectId,
+        open: &Open,
+        result: Result<Option<Object>, WriteError>,
+    ) {
+        let key = pod_key(&open.object);
+        let now = self.now;
+        let Some(known) = self.world.job_pods.get_mut(&key).filter(|known| known.open == Some(id)) else {
+            return;
+        };
+        known.open = None;
+        let job = known.pod.controller_uid.clone().unwrap_or_default();
+        let job = self.world.job_by_uid.get(job.as_str()).cloned();
+        match result {
+            Ok(object) => {
+                known.retry.succeeded(open.purpose);
+                if let Some(object @ Object::JobPod(_)) = object {
+                    self.observe_object(object);
+                }
+            }
+            Err(WriteError::NotFound(_)) => self.drop_job_pod(&key),
+            Err(error) => {
+                let until = known.retry.failed(open.purpose, &error, now);
+                let level = if matches!(error, WriteError::Conflict(_)) { Level::Debug } else { Level::Warn };
+                self.outbox.push(self.log(
+                    level,
+                    "write failed",
+                    &[("object", &open.object), ("purpose", &"UngatePod"), ("error", &error)],
+                ));
+                if let Some(job) = &job {
+                    self.wake_at(until, Alarm::Job(job.clone()));
+                }
+            }
+        }
+        self.dirty.jobs.extend(job);
+    }
+}
+
+/// The patch that takes the gate off a pod. Others stay.
+fn ungated(pod: &slim::JobPod) -> Patch {
+    let gates = pod.gates.iter().filter(|gate| *gate != labels::ELASTIC_JOB_SCHEDULING_GATE);
+    let gates: Vec<_> = gates.map(|gate| json!({"name": gate})).collect();
+    let operation = if gates.is_empty() {
+        json!({"op": "remove", "path": "/spec/schedulingGates"})
+    } else {
+        json!({"op": "replace", "path": "/spec/schedulingGates", "value": gates})
+    };
+    Patch::Json(vec![operation]).pinned(pod.metadata.resource_version.as_deref().unwrap_or_default())
+}
