@@ -10,11 +10,15 @@ use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobView, Template, TemplateRef};
 use sluice_api::slim;
 
-use crate::engine::Engine;
+use crate::effect::{Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
+use crate::input::WriteError;
 use crate::lifecycle::infos::restore_infos;
 use crate::lifecycle::matching::matches;
 use crate::world::JobKey;
+
+const OTHER_PODS: &str = "It runs other pods than were admitted";
 
 impl Engine {
     /// Takes a template in.
@@ -117,6 +121,48 @@ impl Engine {
         parts.into_iter().any(|part| {
             !part.suspended && !part.deleting && part.finished.is_none() && self.exceeds_admitted(view, part)
         })
+    }
+
+    /// Deletes such a part, once it is suspended, before the job starts: its controller makes it anew. If that makes the same again, it is deleted
+    /// ever more seldom. The start waits until it is another.
+    pub(crate) fn replace_part(&mut self, key: &JobKey, part: &JobKey) -> bool {
+        let now = self.now;
+        let suspended = self.world.jobs.get(part).filter(|entry| entry.view.suspended);
+        let Some(uid) = suspended.map(|entry| Arc::clone(&entry.view.job.uid)) else { return true };
+        let Some(entry) = self.world.jobs.get_mut(key) else { return true };
+        let until = if entry.retry.waits(now) {
+            entry.retry.until.unwrap_or(now)
+        } else {
+            let write = Write::Delete { uid: Some(uid), grace_period_seconds: None };
+            let until =
+                entry.retry.failed(Purpose::UpdateChild, &WriteError::Transient(OTHER_PODS.to_owned()), now);
+            let then = vec![self.log(
+                Level::Warn,
+                "job with other pods than were admitted deleted",
+                &[("job", &part.object()), ("owner", &key.object())],
+            )];
+            self.write_job(part, Purpose::DeleteChild, write, then);
+            until
+        };
+        self.wake_at(until, Alarm::Job(key.clone()));
+        true
+    }
+
+    /// Stops a job that runs by such a part. It is still admitted, and its controller may let the part go on as it is with each start: the job is
+    /// started again ever more seldom.
+    pub(crate) fn halt_other_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
+        let now = self.now;
+        if let Some(entry) = self.world.jobs.get_mut(key)
+            && !entry.retry.waits(now)
+        {
+            // No write on the job has this purpose: that it was started or stopped does not end the row.
+            let trouble = WriteError::Transient(OTHER_PODS.to_owned());
+            entry.retry.failed(Purpose::UpdateChild, &trouble, now);
+            entry.stop_failed = false;
+        }
+        let owned = self.world.owned(&view.job.uid);
+        let infos = owned.last().map(|w| restore_infos(&self.world.workloads[w].object)).unwrap_or_default();
+        self.stop_job(key, view, infos, OTHER_PODS, &[]);
     }
 }
 

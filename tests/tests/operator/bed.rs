@@ -22,29 +22,31 @@ static BED: OnceCell<Bed> = OnceCell::const_new();
 
 /// The bed, made when the first test asks for it. Each test has a namespace, flavors and queues with names of its own.
 pub async fn bed() -> &'static Bed {
-    BED.get_or_init(|| async {
-        let plane = shared().await.unwrap();
-        let client = plane.client().await.unwrap();
-        nodes::pool("plain", 4).make(&client).await.unwrap();
-        for tool in [
-            Tool::KubeflowControllers,
-            Tool::KubeRayOperator,
-            Tool::AppWrapperController,
-            Tool::SparkOperator,
-            Tool::TrainerControllers,
-        ] {
-            controllers::install_crds(&client, tool).await.unwrap();
-        }
-        let frameworks = JobKind::ALL.map(JobKind::framework);
-        crds::apply(&client, &[declared::crd()]).await.unwrap();
-        let setup = Setup::new(plane).unwrap().with(&json!({
-            "integrations": {"frameworks": frameworks, "declared": [declared::declaration()]},
-            "featureGates": {"SparkApplicationIntegration": true},
-        }));
-        let setup = chart::install(plane, setup, &json!({})).await.unwrap();
-        let manager = Manager::start(plane, setup).await.unwrap();
-        crds::wait_until_converting(&client).await.unwrap();
-        Bed { plane, manager }
-    })
-    .await
+    // On the heap: a test's stack is too small for all of it in a debug build.
+    BED.get_or_init(|| Box::pin(make())).await
+}
+
+async fn make() -> Bed {
+    let plane = shared().await.unwrap();
+    let client = plane.client().await.unwrap();
+    nodes::pool("plain", 4).make(&client).await.unwrap();
+    for tool in [
+        Tool::KubeflowControllers,
+        Tool::KubeRayOperator,
+        Tool::AppWrapperController,
+        Tool::SparkOperator,
+        Tool::TrainerControllers,
+    ] {
+        controllers::install_crds(&client, tool).await.unwrap();
+    }
+    let frameworks = JobKind::ALL.map(JobKind::framework);
+    Box::pin(crds::apply(&client, &[declared::crd()])).await.unwrap();
+    let setup = Setup::new(plane).unwrap().with(&json!({
+        "integrations": {"frameworks": frameworks, "declared": [declared::declaration()]},
+        "featureGates": {"SparkApplicationIntegration": true},
+    }));
+    let setup = chart::install(plane, setup, &json!({})).await.unwrap();
+    let manager = Manager::start(plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+    Bed { plane, manager }
 }

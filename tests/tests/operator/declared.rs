@@ -18,7 +18,6 @@ use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::task::JoinHandle;
 
-use crate::bed::bed;
 use crate::flavors::{POOL, flavors, set_quota, two_flavors};
 
 const GROUP: &str = "declared.sluice.dev";

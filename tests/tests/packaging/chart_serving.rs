@@ -1,7 +1,5 @@
 //! What the chart makes of kinds whose pods wait in their place.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use serde_json::{Value, json};
 
 use crate::chart::{objects, webhooks};

@@ -40,7 +40,9 @@ pub fn requests_hash(spec: &PodSpec) -> u64 {
     let lists = [spec.init_containers.as_deref().unwrap_or_default(), &spec.containers];
     for list in lists {
         hash.update([0x1e]);
-        list.iter().for_each(|container| feed_container(&mut hash, &bare(container)));
+        for container in list {
+            feed_container(&mut hash, &bare(container));
+        }
     }
     feed(&mut hash, "", &pod, false);
     let digest: [u8; 32] = hash.finalize().into();

@@ -38,7 +38,11 @@ impl Engine {
                 continue;
             }
             if view.job.kind.is_played_by(made.job.kind) {
-                waits |= self.sweep_below(key, &child, view, infos);
+                waits |= if self.exceeds_admitted(view, made) {
+                    self.replace_part(key, &child)
+                } else {
+                    self.sweep_below(key, &child, view, infos)
+                };
                 continue;
             }
             // What plays several pod sets is made anew for each start.

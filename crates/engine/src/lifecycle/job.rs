@@ -60,8 +60,11 @@ impl Engine {
             Standing::Part { .. } | Standing::Unmanaged => false,
         };
         // A managed job that is not admitted does not run: this stands before everything that may be wrong with it.
-        if managed && (self.runs_unadmitted(&view) || self.runs_other_pods(key, &view)) {
+        if managed && self.runs_unadmitted(&view) {
             return self.halt(key, &view);
+        }
+        if managed && self.runs_other_pods(key, &view) {
+            return self.halt_other_pods(key, &view);
         }
         if managed {
             self.tend_parts(key, &view);

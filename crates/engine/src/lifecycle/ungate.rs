@@ -163,7 +163,11 @@ impl Engine {
                 self.outbox.push(self.log(
                     level,
                     "write failed",
-                    &[("object", &open.object), ("purpose", &"UngatePod"), ("error", &error)],
+                    &[
+                        ("object", &open.object),
+                        ("purpose", &format!("{:?}", open.purpose)),
+                        ("error", &error),
+                    ],
                 ));
                 if let Some(job) = &job {
                     self.wake_at(until, Alarm::Job(job.clone()));

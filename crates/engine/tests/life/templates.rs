@@ -1,8 +1,8 @@
 //! Jobs whose pods another object decides: TrainJobs and their runtimes.
 
 use serde_json::{Value, json};
-use sluice_api::job::{ControllerRef, JobKind, TemplateKind};
-use sluice_engine::{EngineConfig, Kind, ObjectRef};
+use sluice_api::job::{ControllerRef, JobKind, JobView, TemplateKind};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::{job, pod_set};
 use crate::model::{Cluster, condition};
@@ -117,23 +117,79 @@ fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
     c.api.add_job(view);
 }
 
-#[test]
-fn a_part_with_other_pods_than_were_admitted_does_not_run() {
-    let jobset = ObjectRef::namespaced(Kind::Job(JobKind::JOB_SET), "team-a", "fit");
-    let suspended = |c: &Cluster| c.api.jobs().find(|(of, _)| **of == jobset).unwrap().1.view.suspended;
-    for (count, cpu, runs) in [(2, "1", true), (1, "1", true), (3, "1", false), (2, "2", false)] {
-        let mut c = cluster("2");
-        c.api.put(RUNTIME, runtime("1"));
-        add_trainjob(&mut c);
-        add_jobset(&mut c, count, cpu);
-        c.advance(1);
-        assert_eq!(!suspended(&c), runs, "{count} {cpu}");
-    }
-    // And none at all before the admission.
-    let mut c = cluster("1");
+/// The job of this kind, if it is there.
+fn state(c: &Cluster, kind: JobKind) -> Option<&JobView> {
+    let object = ObjectRef::namespaced(Kind::Job(kind), "team-a", "fit");
+    c.api.jobs().find(|(of, _)| **of == object).map(|(_, job)| &job.view)
+}
+
+fn runs(c: &Cluster, kind: JobKind) -> bool {
+    state(c, kind).is_some_and(|view| !view.suspended)
+}
+
+/// A cluster with an admitted TrainJob of two pods. The model knows jobs by their names alone, and here two have the same.
+fn admitted() -> Cluster {
+    let mut c = cluster("2");
+    c.pods_vanish = false;
     c.api.put(RUNTIME, runtime("1"));
     add_trainjob(&mut c);
-    add_jobset(&mut c, 2, "1");
+    c
+}
+
+#[test]
+fn a_part_with_other_pods_than_were_admitted_is_made_anew_before_the_job_starts() {
+    for (count, cpu, stays) in [(2, "1", true), (1, "1", true), (3, "1", false), (2, "2", false)] {
+        let mut c = admitted();
+        add_jobset(&mut c, count, cpu);
+        c.advance(5);
+        assert_eq!(state(&c, JobKind::JOB_SET).is_some(), stays, "{count} {cpu}");
+        assert_eq!(runs(&c, JobKind::JOB_SET), stays, "{count} {cpu}");
+        assert!(runs(&c, JobKind::TRAIN_JOB), "{count} {cpu}");
+    }
+    // None at all before the admission, and then none but one as admitted.
+    let mut c = cluster("1");
+    c.pods_vanish = false;
+    c.api.put(RUNTIME, runtime("1"));
+    add_trainjob(&mut c);
+    add_jobset(&mut c, 3, "1");
     c.advance(1);
-    assert!(suspended(&c));
+    assert!(!runs(&c, JobKind::JOB_SET) && state(&c, JobKind::JOB_SET).is_some());
+    c.api.simple("2", &json!({}));
+    c.advance(5);
+    assert!(runs(&c, JobKind::TRAIN_JOB) && state(&c, JobKind::JOB_SET).is_none());
+    assert_eq!(c.notes("Stopped"), &[] as &[&str]);
+}
+
+#[test]
+fn a_job_that_runs_by_other_pods_than_were_admitted_is_stopped() {
+    let mut c = admitted();
+    c.settle();
+    add_jobset(&mut c, 3, "1");
+    c.settle();
+    assert!(!runs(&c, JobKind::JOB_SET));
+    assert_eq!(c.notes("Stopped"), ["It runs other pods than were admitted"]);
+}
+
+#[test]
+fn a_part_that_its_controller_makes_with_other_pods_again_and_again_is_deleted_ever_more_seldom() {
+    let mut c = admitted();
+    for _ in 0..600 {
+        if state(&c, JobKind::JOB_SET).is_none() {
+            add_jobset(&mut c, 3, "1");
+        }
+        c.advance(1);
+        assert!(!runs(&c, JobKind::JOB_SET));
+    }
+    let (deletions, starts) = (c.written(Purpose::DeleteChild), c.written(Purpose::StartJob));
+    assert!((5..=18).contains(&deletions) && starts <= 18, "{deletions} deletions, {starts} starts");
+    // Once the part is as admitted, it runs.
+    c.api.edit_job("fit", |job| {
+        assert_eq!(job.view.job.kind, JobKind::JOB_SET);
+        job.view.pod_sets = vec![pod_set("node", 2, "1")];
+    });
+    c.advance(120);
+    assert!(runs(&c, JobKind::TRAIN_JOB));
+    c.api.edit_job("fit", |job| job.view.suspended = false);
+    c.advance(120);
+    assert!(runs(&c, JobKind::JOB_SET) && runs(&c, JobKind::TRAIN_JOB));
 }

@@ -27,9 +27,10 @@ impl Parent {
         let kind = JobKind::named(framework).filter(|kind| kind.gathers_pods())?;
         let owner =
             metadata["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)?;
-        let owned = JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?) == Some(kind);
+        let is_of_kind =
+            JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?) == Some(kind);
         let (name, uid) = (owner["name"].as_str()?, owner["uid"].as_str()?);
-        owned.then(|| Self { kind, name: Arc::from(name), uid: Arc::from(uid) })
+        is_of_kind.then(|| Self { kind, name: Arc::from(name), uid: Arc::from(uid) })
     }
 
     /// The name of the Workload of its pods.

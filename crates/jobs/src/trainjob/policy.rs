@@ -1,7 +1,7 @@
 //! What the policies of a runtime add: the number of nodes, and the variables by which they find one another.
 //!
-//! Left out is what neither quota nor a scheduler asks for: the command of torchtune, the volumes of MPI and Flux, the container that installs
-//! Flux, and the token of the trainer's gate `TrainJobStatus`.
+//! Left out is what neither quota nor a scheduler asks for: the command of torchtune, the volumes of MPI, and the token of the trainer's gate
+//! `TrainJobStatus`.
 
 use serde_json::Value;
 use sluice_quantity::Quantity;
@@ -67,7 +67,9 @@ pub(super) fn enforce(draft: &mut Draft<'_>) {
 /// Puts variables, and the port, into the first container of a node.
 fn add(draft: &mut Draft<'_>, at: usize, variables: &[Value], port: bool) {
     let Some(container) = draft.containers(at, NODE).next() else { return };
-    variables.iter().for_each(|variable| upsert(container, "env", variable));
+    for variable in variables {
+        upsert(container, "env", variable);
+    }
     if port {
         upsert_port(container, PORT);
     }
@@ -111,7 +113,9 @@ fn launch(draft: &mut Draft<'_>) {
     let launchers = draft.jobs.iter().enumerate().filter(|(_, job)| job["name"] == "launcher");
     for at in launchers.map(|(at, _)| at).collect::<Vec<_>>() {
         for container in draft.containers(at, NODE) {
-            added.iter().for_each(|variable| upsert(container, "env", variable));
+            for variable in &added {
+                upsert(container, "env", variable);
+            }
         }
     }
 }

@@ -147,6 +147,14 @@ fn the_launcher_of_mpi_may_be_a_node() {
 }
 
 #[test]
+fn a_runtime_whose_pods_are_not_known_whole_is_refused() {
+    let flux = runtime(&json!({"numNodes": 2, "flux": {}}), &json!([node()]));
+    let view = seen(&trainjob(&json!({})), &flux);
+    assert_eq!(view.invalid.as_deref(), Some("the runtime has the policy flux, which is not supported"));
+    assert!(view.pod_sets.is_empty());
+}
+
+#[test]
 fn initializers_get_what_the_job_says_and_run_once() {
     let dataset =
         step("dataset-initializer", "dataset-initializer", "dataset-initializer", &json!({"replicas": 3}));

@@ -419,6 +419,7 @@ mod tests {
             "ray-io-v1-rayjob",
             "ray-io-v1-rayservice",
             "sparkoperator-k8s-io-v1beta2-sparkapplication",
+            "trainer-kubeflow-org-v1alpha1-trainjob",
             "workload-codeflare-dev-v1beta2-appwrapper",
         ];
         let both = ["mutate", "validate"].map(|what| kinds.map(|kind| format!("/{what}-{kind}")));

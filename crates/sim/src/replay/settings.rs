@@ -8,6 +8,7 @@ use sluice_engine::{EngineConfig, Level, Part};
 /// What the configuration file does not say about the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings")]
 pub struct EngineSettings {
     /// The job kinds that are looked at, by their names in `integrations.frameworks`.
     frameworks: Vec<String>,

@@ -36,6 +36,7 @@ const OTHERS: &[&str] = &[
     "Admit",
     "Admission",
     "Created",
+    "Replaced",
     "ForcefulTermination",
     // Operators and effects.
     "In",

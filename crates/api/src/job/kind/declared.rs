@@ -2,7 +2,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use super::{Integration, JobKind, PLAIN};
+use super::JobKind;
+use super::integration::{Integration, PLAIN};
 
 /// Every kind that there is.
 static KNOWN: RwLock<&'static [JobKind]> = RwLock::new(&JobKind::ALL);

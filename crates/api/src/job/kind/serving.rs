@@ -1,6 +1,6 @@
 //! Kinds that serve: their pods wait for admission in their place (docs/reference/07-integrations.md 7.4).
 
-use super::{Integration, PLAIN};
+use super::integration::{Integration, PLAIN};
 
 /// apps/v1 Deployment. It is done when it is deleted.
 pub(super) static DEPLOYMENT: Integration = Integration {

@@ -1,6 +1,6 @@
 //! The kinds of the job controllers that Kueue knows, but for those whose pods wait in their place.
 
-use super::{Integration, PLAIN, PartNames, Parts};
+use super::integration::{Integration, PLAIN, PartNames, Parts};
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 

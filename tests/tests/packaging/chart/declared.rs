@@ -1,0 +1,58 @@
+//! What the chart makes of kinds that are declared.
+
+use serde_json::{Value, json};
+
+use super::{objects, render, webhooks};
+
+#[test]
+fn a_declared_kind_gets_the_configuration_rights_and_webhooks_that_it_needs() {
+    let objects = objects(&["@tests/tests/packaging/declared-kinds.yaml"]);
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
+    let declared = &configuration.integrations.declared;
+    assert_eq!(declared.len(), 2);
+    assert_eq!((&declared[0].suspend.running, &*declared[0].plural), (&Value::Null, "errands"));
+    let of_kind = |value: &Value| value.to_string().contains("example.com");
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    let hooks: Vec<_> = webhooks(&objects).into_iter().filter(|hook| of_kind(&hook["rules"])).collect();
+    let names: Vec<_> = hooks.iter().map(|hook| hook["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "merrand-errands-example-com.kb.io",
+            "merrand-errands-example-com-without-queue.kb.io",
+            "merrand-other-example-com.kb.io",
+            "merrand-other-example-com-without-queue.kb.io",
+            "verrand-errands-example-com.kb.io",
+            "verrand-errands-example-com-without-queue.kb.io",
+            "verrand-other-example-com.kb.io",
+            "verrand-other-example-com-without-queue.kb.io",
+        ]
+    );
+    assert_eq!(hooks[0]["clientConfig"]["service"]["path"], "/mutate-errands-example-com-v1alpha1-errand");
+    assert_eq!(
+        hooks[2]["rules"],
+        json!([{"apiGroups": ["other.example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["errandz"]}])
+    );
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let rights = |group: &str, resource: &str| {
+        [
+            rule(group, resource, &["delete", "get", "list", "patch", "watch"]),
+            rule(group, &format!("{resource}/status"), &["patch"]),
+            rule(group, &format!("{resource}/finalizers"), &["update"]),
+        ]
+    };
+    let own: Vec<_> = rules.iter().filter(|rule| of_kind(rule)).cloned().collect();
+    let wanted = [rights("errands.example.com", "errands"), rights("other.example.com", "errandz")];
+    assert_eq!(own, wanted.concat());
+    for role in ["errand-errands-example-com-editor", "errand-other-example-com-viewer"] {
+        assert!(objects.contains_key(&format!("ClusterRole/kueue-{role}-role")), "{role}");
+    }
+}
+
+#[test]
+fn a_declared_kind_without_what_it_needs_is_refused() {
+    let error = render(&["managerConfig.declaredKinds[0].group=x.example.com"]).unwrap_err();
+    assert!(error.contains("podSets"), "{error}");
+}
