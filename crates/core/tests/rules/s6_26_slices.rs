@@ -95,7 +95,8 @@ fn s6_26_5_a_slice_whose_predecessor_is_preempted_in_the_cycle_waits() {
         ["first preempts old:InCohortReclamation".to_owned(), format!("new {OVERLAPS}")]
     );
     // What a preempted slice holds is promised already.
-    assert_eq!(world.cycle().last().map(String::as_str), Some("new WaitingForQuota"));
+    let next = world.cycle();
+    assert_eq!(next.last().map(String::as_str), Some("new WaitingForQuota"));
 }
 
 #[test]

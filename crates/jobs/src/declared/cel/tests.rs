@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use serde_json::json;
 
 use super::*;
@@ -118,12 +116,7 @@ fn no_object_makes_an_expression_take_long() {
         "self.few.exists(a, self.few.exists(b, 1 / 0 == 1) || false)",
     ] {
         let expression = Expression::compile(source).unwrap_or_else(|why| panic!("{source}: {why}"));
-        let (budget, begun) = (Budget::new(), Instant::now());
-        let result = expression.value(&object, &budget);
-        let took = begun.elapsed();
-        println!("{took:?} {source}");
-        assert_eq!(result, Err(Failure::TooCostly), "{source}");
-        assert!(took.as_secs() < 5, "{source}: {took:?}");
+        assert_eq!(expression.value(&object, &Budget::new()), Err(Failure::TooCostly), "{source}");
     }
 }
 
