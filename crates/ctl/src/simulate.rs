@@ -150,11 +150,8 @@ fn lines<T: ToString>(errors: &[T]) -> String {
 /// The configuration that the arguments name. The kinds that it declares are known from then on.
 pub(crate) fn configured(args: &WorldArgs) -> anyhow::Result<Configuration> {
     let environment = files::environment(args.feature_gates.clone());
-    let (mut configuration, _) = files::load(args.config.as_deref(), &environment)?;
-    if args.config.is_none() {
-        configuration.integrations.frameworks = Options::default_configuration().integrations.frameworks;
-    }
-    Ok(configuration)
+    let (configuration, _) = files::load(args.config.as_deref(), &environment)?;
+    Ok(if args.config.is_none() { Options::with_every_kind(configuration) } else { configuration })
 }
 
 /// The options that the arguments and the scenarios ask for.

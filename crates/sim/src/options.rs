@@ -35,11 +35,16 @@ impl Options {
     ///
     /// (A manager without a file takes batch Jobs only, as Kueue does; what it is installed with lists more.)
     pub fn default_configuration() -> Configuration {
-        let (mut configuration, _) = Configuration::defaults_in(&Environment::default())
+        let (configuration, _) = Configuration::defaults_in(&Environment::default())
             .expect("the defaults are a valid configuration without feature gates to parse");
-        configuration.integrations.frameworks =
-            JobKind::jobs().map(|kind| kind.framework().to_owned()).collect();
-        for gate in JobKind::ALL.into_iter().filter_map(|kind| kind.integration().gate) {
+        Self::with_every_kind(configuration)
+    }
+
+    /// A configuration that lists every kind of job that Sluice integrates, with the feature gates that these need.
+    pub fn with_every_kind(mut configuration: Configuration) -> Configuration {
+        let kinds = || JobKind::ALL.into_iter().filter(|kind| !kind.integration().pods_are_jobs);
+        configuration.integrations.frameworks = kinds().map(|kind| kind.framework().to_owned()).collect();
+        for gate in kinds().filter_map(|kind| kind.integration().gate) {
             configuration.gates = configuration.gates.with(gate, true);
         }
         configuration

@@ -7,6 +7,7 @@ mod appwrapper;
 mod bad_days;
 mod bed;
 mod declared;
+mod elastic;
 mod examples;
 mod explain;
 mod flavors;

