@@ -153,12 +153,14 @@ pub enum Write {
         /// The whole applied object, with `metadata.resourceVersion` where it must not act on anything newer.
         body: serde_json::Value,
     },
-    /// DELETE with these preconditions, in the background.
+    /// DELETE with these preconditions.
     Delete {
         /// The object's UID.
         uid: Option<Arc<str>>,
         /// How many seconds it has to end; as it says itself if `None`.
         grace_period_seconds: Option<u32>,
+        /// Whether it stays until all that was made of it is gone; else that goes after it, in the background.
+        foreground: bool,
     },
     /// The start patch of a job's adapter; may turn out impossible (`WriteError::Unstartable`).
     StartJob {

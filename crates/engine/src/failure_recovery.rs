@@ -149,7 +149,11 @@ impl Engine {
             });
             (Purpose::FailPod, write, if pod.reported { Vec::new() } else { vec![reported] })
         } else if pod.grace > 0 {
-            let write = Write::Delete { uid: Some(Arc::clone(&pod.uid)), grace_period_seconds: Some(0) };
+            let write = Write::Delete {
+                uid: Some(Arc::clone(&pod.uid)),
+                grace_period_seconds: Some(0),
+                foreground: false,
+            };
             (Purpose::DeletePod, write, Vec::new())
         } else {
             // Only a finalizer holds it.

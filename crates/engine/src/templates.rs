@@ -133,7 +133,7 @@ impl Engine {
         let until = if entry.retry.waits(now) {
             entry.retry.until.unwrap_or(now)
         } else {
-            let write = Write::Delete { uid: Some(uid), grace_period_seconds: None };
+            let write = Write::Delete { uid: Some(uid), grace_period_seconds: None, foreground: true };
             let until =
                 entry.retry.failed(Purpose::UpdateChild, &WriteError::Transient(OTHER_PODS.to_owned()), now);
             let then = vec![self.log(

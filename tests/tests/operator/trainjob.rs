@@ -320,12 +320,13 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
     .await
     .unwrap();
     wait_for_no_pods(place, "fit").await;
-    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet anew.
+    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet anew,
+    // with seven nodes and the watcher of the runtime.
     set_quota(place, [16, 0]).await;
     eventually("the pods of the TrainJob", DEADLINE, || async {
         let running = pods(place, "fit").await.len();
-        assert!(running <= 7, "{running} pods");
-        Ok(progress(running == 7, format!("{running} pods")))
+        assert!(running <= 8, "{running} pods");
+        Ok(progress(running == 8, format!("{running} pods")))
     })
     .await
     .unwrap();

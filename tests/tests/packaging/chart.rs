@@ -142,7 +142,7 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
         .into_iter()
         .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
         .collect();
-    assert_eq!(jobs.len(), 53, "thirteen kinds, mutating and validating, with and without queue name; pods");
+    assert_eq!(jobs.len(), 65, "sixteen kinds, mutating and validating, with and without queue name; pods");
     for webhook in jobs {
         let condition = &webhook["matchConditions"][0]["name"];
         match webhook["failurePolicy"].as_str().unwrap() {
@@ -283,12 +283,14 @@ fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
         all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
     };
     let seen = json!(["pods", ["list", "watch"]]);
-    assert_eq!(json!(rights(&[])), json!([seen]));
+    // Of elastic Jobs: their gate is taken off.
+    let ungated = json!(["pods", ["patch"]]);
+    assert_eq!(json!(rights(&[])), json!([seen, ungated]));
     let gate = "controllerManager.featureGates[0].name=FailureRecoveryPolicy";
     let on = [gate, "controllerManager.featureGates[0].enabled=true"];
-    assert_eq!(json!(rights(&on)), json!([seen, ["pods", ["delete"]], ["pods/status", ["patch"]]]));
+    assert_eq!(json!(rights(&on)), json!([seen, ungated, ["pods", ["delete"]], ["pods/status", ["patch"]]]));
     let off = [gate, "controllerManager.featureGates[0].enabled=false"];
-    assert_eq!(json!(rights(&off)), json!([seen]));
+    assert_eq!(json!(rights(&off)), json!([seen, ungated]));
 }
 
 #[test]
@@ -400,7 +402,7 @@ fn the_values_of_kueues_chart_are_accepted_as_they_are_but_for_the_image() {
     let text =
         objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
     let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
-    assert_eq!(configuration.refused_frameworks().len(), 2);
+    assert_eq!(configuration.refused_frameworks().len(), 1);
     for viz in ["enableKueueViz=true", "enableCertManager=true"] {
         assert!(render(&[KUEUES_VALUES, IMAGE[0], viz]).is_err(), "{viz}");
     }
@@ -421,7 +423,7 @@ fn what_names_a_queue_and_is_not_queued_is_refused_by_a_policy() {
     // Every listed kind, and no other: each is one resource.
     let rules = kueues[&both[0]]["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
     let resources: usize = rules.iter().map(|rule| rule["resources"].as_array().unwrap().len()).sum();
-    assert_eq!(resources, 2);
+    assert_eq!(resources, 1);
     let (group, kind) = (json!(["leaderworkerset.x-k8s.io"]), json!(["leaderworkersets"]));
     assert!(rules.iter().any(|rule| rule["apiGroups"] == group && rule["resources"] == kind));
     // The manager may see whether they are there, and nothing else of the kind.

@@ -80,7 +80,7 @@ impl Engine {
             "job of a former admission deleted",
             &[("job", &child.object()), ("owner", &key.object())],
         )];
-        let write = Write::Delete { uid: Some(uid), grace_period_seconds: None };
+        let write = Write::Delete { uid: Some(uid), grace_period_seconds: None, foreground: false };
         self.write_job(child, Purpose::DeleteChild, write, then);
         true
     }
@@ -155,7 +155,7 @@ impl Engine {
             } else {
                 let then = vec![self.log(Level::Info, "job of a former admission deleted", &about)];
                 let uid = Some(Arc::clone(&part.job.uid));
-                let write = Write::Delete { uid, grace_period_seconds: None };
+                let write = Write::Delete { uid, grace_period_seconds: None, foreground: false };
                 self.write_job(&child, Purpose::DeleteChild, write, then);
             }
         }

@@ -50,7 +50,7 @@ impl Engine {
             self.delete_pods(key);
             return true;
         }
-        let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None };
+        let write = Write::Delete { uid: Some(uid.clone()), grace_period_seconds: None, foreground: false };
         self.write_job(key, Purpose::DeleteJob, write, then);
         true
     }

@@ -104,7 +104,7 @@ impl Engine {
         if entry.object.metadata.deletion_timestamp.is_some() {
             return;
         }
-        let write = Write::Delete { uid: Some(entry.uid()), grace_period_seconds: None };
+        let write = Write::Delete { uid: Some(entry.uid()), grace_period_seconds: None, foreground: false };
         let id = self.outbox.write(workload_ref(key), Purpose::DeleteWorkload, write, then);
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);

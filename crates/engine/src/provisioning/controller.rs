@@ -207,6 +207,7 @@ impl Engine {
             let write = Write::Delete {
                 uid: request.metadata.uid.as_deref().map(Arc::from),
                 grace_period_seconds: None,
+                foreground: false,
             };
             let object = request_ref(&request_key);
             let then = vec![self.log(

@@ -58,8 +58,9 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             let query = format!("?fieldManager={field_manager}&force=true");
             one(Method::PATCH, *subresource, query, Content::ApplyPatch, body)
         }
-        Write::Delete { uid, grace_period_seconds } => {
-            let mut options = json!({"propagationPolicy": "Background"});
+        Write::Delete { uid, grace_period_seconds, foreground } => {
+            let policy = if *foreground { "Foreground" } else { "Background" };
+            let mut options = json!({"propagationPolicy": policy});
             if let Some(seconds) = grace_period_seconds {
                 options["gracePeriodSeconds"] = json!(seconds);
             }
@@ -257,17 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_names_the_uid_and_runs_in_the_background() {
-        let call = only(
-            plan(
-                &workload(),
-                "v1beta2",
-                &Write::Delete { uid: Some(Arc::from("u1")), grace_period_seconds: None },
-            )
-            .unwrap(),
-        );
-        let body: Value = serde_json::from_slice(&call.body).unwrap();
-        assert_eq!(body, json!({"propagationPolicy": "Background", "preconditions": {"uid": "u1"}}));
+    fn a_deletion_names_the_uid_and_what_was_made_of_it_goes_after_it_or_before() {
+        for (foreground, policy) in [(false, "Background"), (true, "Foreground")] {
+            let write = Write::Delete { uid: Some(Arc::from("u1")), grace_period_seconds: None, foreground };
+            let call = only(plan(&workload(), "v1beta2", &write).unwrap());
+            let body: Value = serde_json::from_slice(&call.body).unwrap();
+            assert_eq!(body, json!({"propagationPolicy": policy, "preconditions": {"uid": "u1"}}));
+        }
     }
 
     #[test]

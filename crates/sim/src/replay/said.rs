@@ -36,10 +36,11 @@ fn write(request: &WriteRequest) -> String {
             let subresource = subresource.map(|s| format!("{s} ")).unwrap_or_default();
             write!(text, "APPLY {subresource}as {field_manager} {}", json(body))
         }
-        Write::Delete { uid, grace_period_seconds } => {
+        Write::Delete { uid, grace_period_seconds, foreground } => {
             let grace =
                 grace_period_seconds.map(|seconds| format!(" within {seconds} s")).unwrap_or_default();
-            write!(text, "DELETE {}{grace}", uid.as_deref().unwrap_or_default())
+            let after = if *foreground { " after all that was made of it" } else { "" };
+            write!(text, "DELETE {}{grace}{after}", uid.as_deref().unwrap_or_default())
         }
         Write::StartJob { view, infos } => {
             write!(text, "start as of {} with {infos:?}", view.resource_version)
