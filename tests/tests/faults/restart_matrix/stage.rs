@@ -11,7 +11,6 @@ use sluice_testkit::{
 };
 use sluice_tests::history::History;
 use sluice_tests::place::{DEADLINE, Place, create};
-use tokio::sync::OnceCell;
 
 use super::PATIENCE;
 use super::outcome::{self, Outcome};
@@ -24,26 +23,21 @@ pub struct Bed {
     setup: Setup,
 }
 
-static BED: OnceCell<Bed> = OnceCell::const_new();
-
-/// The bed on which all is played.
+/// A bed of its own for a test. It is never dropped; the watchdog stops everything when the test process ends.
 pub async fn bed() -> &'static Bed {
-    BED.get_or_init(|| async {
-        let plane = ControlPlane::builder().complete().start().await.unwrap();
-        let served = autoscaler::Served::Both;
-        let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
-        let jobsets = jobset::Controller::start(&plane).await.unwrap();
-        let client = plane.client().await.unwrap();
-        nodes::pool("plain", 8).make(&client).await.unwrap();
-        // Without an election, so that each start leads at once.
-        let alone = json!({"leaderElection": {"leaderElect": false}});
-        let setup = Setup::new(&plane).unwrap().with(&alone);
-        let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
-        let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
-        create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
-        Bed { plane, _controllers: (autoscaler, jobsets), setup }
-    })
-    .await
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    let served = autoscaler::Served::Both;
+    let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
+    let jobsets = jobset::Controller::start(&plane).await.unwrap();
+    let client = plane.client().await.unwrap();
+    nodes::pool("plain", 8).make(&client).await.unwrap();
+    // Without an election, so that each start leads at once.
+    let alone = json!({"leaderElection": {"leaderElect": false}});
+    let setup = Setup::new(&plane).unwrap().with(&alone);
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
+    create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
+    Box::leak(Box::new(Bed { plane, _controllers: (autoscaler, jobsets), setup }))
 }
 
 /// A manager behind a proxy.
