@@ -58,10 +58,24 @@ pub(super) fn check(
     if old.is_some_and(|old| requests(&self::templates(kind, old)) == requests(&templates)) {
         return;
     }
+    let slices = super::is_elastic(kind, &super::meta(kind, object), context);
     for template in &templates {
         alone(template, violations, context);
+        if slices {
+            without_slices(template, violations);
+        }
     }
     groups(&templates, violations);
+}
+
+/// The pods of a job that changes its size while it runs are not placed together.
+fn without_slices(template: &Template, violations: &mut Violations) {
+    for key in [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY] {
+        if template.get(key).is_some() {
+            let message = format!("cannot be used together with the annotation {}", labels::ELASTIC_JOB);
+            violations.forbidden(&template.path(key), &message);
+        }
+    }
 }
 
 /// The same for a pod, of which its group has so many.
