@@ -26,11 +26,10 @@ const GROUPS: [&str; 2] = ["small", "large"];
 
 /// An elastic job of the kind with Ray's autoscaler and so many workers of each group. The head asks for two processors, any other pod for one.
 fn elastic(kind: JobKind, workers: [u32; 2]) -> DynamicObject {
-    let group = |(name, replicas): (&str, u32)| {
-        json!({"groupName": name, "replicas": replicas, "minReplicas": 0, "maxReplicas": 9, "template": template()})
-    };
+    let group = |(name, replicas): (&str, u32)| json!({"groupName": name, "replicas": replicas, "minReplicas": 0, "maxReplicas": 9, "template": template()});
     let groups: Vec<_> = GROUPS.into_iter().zip(workers).map(group).collect();
-    let requests = json!({"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}});
+    let requests =
+        json!({"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}});
     let cluster = json!({
         "enableInTreeAutoscaling": true,
         "autoscalerOptions": {"resources": requests},
@@ -293,8 +292,7 @@ async fn forge(place: &Place<'_>, stands: &str) {
     let replaces = format!("{}/{old}", place.name);
     let annotations = json!({ELASTIC: "true", "kueue.x-k8s.io/workload-slice-name": old,
         "kueue.x-k8s.io/workload-slice-replacement-for": replaces});
-    forged["metadata"] =
-        json!({"name": "forged", "ownerReferences": owners, "annotations": annotations});
+    forged["metadata"] = json!({"name": "forged", "ownerReferences": owners, "annotations": annotations});
     forged["spec"]["podSets"][1]["count"] = json!(9);
     forged.as_object_mut().unwrap().remove("status");
     create(&place.workloads(), forged).await.unwrap();

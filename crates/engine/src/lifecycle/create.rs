@@ -113,7 +113,12 @@ impl Engine {
     }
 
     /// The name of a new slice: none that another one has which is not over. A part that is made anew begins its generations again.
-    fn free_slice_name(&self, key: &JobKey, view: &JobView, named: impl Fn(Option<&str>) -> String) -> String {
+    fn free_slice_name(
+        &self,
+        key: &JobKey,
+        view: &JobView,
+        named: impl Fn(Option<&str>) -> String,
+    ) -> String {
         let generation = self.slice_generation(key, view);
         let is_taken = |name: &String| {
             let key = WorkloadKey::new(Arc::clone(&view.job.namespace), name.as_str());

@@ -60,11 +60,7 @@ impl Engine {
     }
 
     /// The parts whose numbers of pods are those of their job.
-    fn sizing_parts<'a>(
-        &'a self,
-        key: &'a JobKey,
-        view: &'a JobView,
-    ) -> impl Iterator<Item = &'a JobView> {
+    fn sizing_parts<'a>(&'a self, key: &'a JobKey, view: &'a JobView) -> impl Iterator<Item = &'a JobView> {
         let parts = self.playing_parts(key, view).map(|(part, _)| part);
         parts.filter(|part| {
             let runs = !part.suspended && !part.deleting && part.finished.is_none();

@@ -408,7 +408,10 @@ fn a_slice_that_waits_asks_for_the_pods_that_can_still_run() {
 fn a_job_that_waits_near_its_end_asks_for_what_is_left() {
     let mut c = running("4", &json!({}));
     ask(&mut c, 3, 2);
-    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.api.edit(
+        &ObjectRef::cluster(Kind::ClusterQueue, "cq"),
+        &json!({"spec": {"stopPolicy": "HoldAndDrain"}}),
+    );
     c.settle();
     assert!(c.api.job("a").view.suspended);
     ask(&mut c, 8, 7);

@@ -112,7 +112,8 @@ fn leaves(c: &mut Cluster, pod: &str) {
 /// The pods that may be scheduled.
 fn free(c: &Cluster) -> Vec<String> {
     let pods = c.api.names(Kind::JobPod);
-    let gated = |pod: &ObjectRef| c.api.json(pod).unwrap()["spec"]["schedulingGates"].to_string().contains(GATE);
+    let gated =
+        |pod: &ObjectRef| c.api.json(pod).unwrap()["spec"]["schedulingGates"].to_string().contains(GATE);
     pods.iter().filter(|pod| !gated(pod)).map(|pod| pod.name.to_string()).collect()
 }
 
@@ -122,7 +123,8 @@ fn slices(c: &Cluster) -> Vec<String> {
     of.sort_by_key(|w| w.metadata.creation_timestamp.clone().map(|time| time.0));
     let line = |w: &sluice_api::v1beta2::Workload| {
         let finished = told(w, "Finished");
-        let state = match (finished.split([':', '/']).nth(1).unwrap_or_default(), &*condition(w, "Admitted")) {
+        let state = match (finished.split([':', '/']).nth(1).unwrap_or_default(), &*condition(w, "Admitted"))
+        {
             ("", "True") => "runs",
             ("", _) => "waits",
             (reason, _) => reason,
@@ -417,7 +419,10 @@ fn a_slice_that_a_user_makes_is_finished() {
         c.api.put(Kind::Workload, forged);
         c.settle();
         c.advance(5);
-        let told = told(&c.api.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(name)).unwrap(), "Finished");
+        let told = told(
+            &c.api.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(name)).unwrap(),
+            "Finished",
+        );
         assert!(told.contains("OutOfSync"), "{name}: {told}");
         assert_eq!((used(&c).as_str(), free(&c).len()), ("2", 2), "{name}");
     }

@@ -140,7 +140,10 @@ fn one_whose_pods_wait_starts_with_fewer_and_gives_back_what_it_got() {
         for small in [0, 1, 2] {
             let started = apply(&object, &start(&view, &additions(&view, small)).unwrap()).unwrap();
             let running = observe(kind, &started);
-            assert!(!running.suspended && running.pod_sets.iter().all(JobPodSet::holds_pods_back), "{kind:?}");
+            assert!(
+                !running.suspended && running.pod_sets.iter().all(JobPodSet::holds_pods_back),
+                "{kind:?}"
+            );
             assert_eq!(running.pod_sets[1].count, 2, "{kind:?}: it asks for what it asked for");
             let steps = stop(&running, &originals(&view));
             let mut stopped = apply(&started, &steps[0].patch).unwrap();
