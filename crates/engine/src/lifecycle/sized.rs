@@ -51,9 +51,9 @@ impl Engine {
         view: &'a JobView,
     ) -> impl Iterator<Item = (&'a JobView, &'a [JobPodSet])> {
         let parts = self.world.children.get(&view.job.uid).into_iter().flatten();
-        let parts = parts.filter(|part| part.namespace == key.namespace);
-        let parts = parts.filter_map(|part| self.world.jobs.get(part)).map(|entry| &*entry.view);
-        parts.filter_map(|part| {
+        let parts = parts.filter(move |part| part.namespace == key.namespace);
+        let parts = parts.filter_map(move |part| self.world.jobs.get(part)).map(|entry| &*entry.view);
+        parts.filter_map(move |part| {
             let sets = self.made(view, part)?;
             (!view.is_exceeded_by(part, true)).then_some((part, sets))
         })
@@ -62,7 +62,7 @@ impl Engine {
     /// The parts whose numbers of pods are those of their job.
     fn sizing_parts<'a>(&'a self, key: &'a JobKey, view: &'a JobView) -> impl Iterator<Item = &'a JobView> {
         let parts = self.playing_parts(key, view).map(|(part, _)| part);
-        parts.filter(|part| {
+        parts.filter(move |part| {
             let runs = !part.suspended && !part.deleting && part.finished.is_none();
             runs && view.job.kind.names_parts_of(part.job.kind)
         })
@@ -113,9 +113,9 @@ impl Engine {
     /// The pods of an elastic job: its own, and those of its parts. Those of one part are sorted by name. A pod elsewhere only claims to be one.
     pub(super) fn pods_of_elastic<'a>(&'a self, key: &'a JobKey, view: &'a JobView) -> Vec<OfElastic<'a>> {
         let own = std::iter::once((view, &view.pod_sets[..]));
-        let all = own.chain(self.playing_parts(key, view)).flat_map(|(of, sets)| {
+        let all = own.chain(self.playing_parts(key, view)).flat_map(move |(of, sets)| {
             let pods = self.world.job_pods_of.get(&of.job.uid).into_iter().flatten();
-            let pods = pods.filter(|(namespace, _)| *namespace == key.namespace);
+            let pods = pods.filter(move |(namespace, _)| *namespace == key.namespace);
             pods.filter_map(move |key| Some(OfElastic { key, pod: self.world.job_pods.get(key)?, sets }))
         });
         all.collect()
