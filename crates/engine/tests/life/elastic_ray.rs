@@ -357,7 +357,7 @@ fn a_cluster_that_does_not_hold_its_pods_back_does_not_run_on_the_quota_of_its_j
 }
 
 #[test]
-fn pods_of_what_is_no_part_are_not_let_go() {
+fn pods_of_what_is_no_part_keep_their_gate() {
     let mut c = running("9", ray(JobKind::RAY_JOB, [3, 0]));
     make_cluster(&mut c, "a-x1");
     scale(&mut c, "a-x1", [1, 0]);

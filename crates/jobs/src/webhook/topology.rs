@@ -43,9 +43,9 @@ impl Template {
 }
 
 /// An update is checked only if it changes topology annotations: a job that runs with fewer pods than it asked for, or
-/// that was made before a rule existed, must still be written by controllers.
+/// that was made before a rule existed, must still be written by controllers. Of some jobs workload `slices` are made.
 pub(super) fn check(
-    kind: JobKind,
+    (kind, slices): (JobKind, bool),
     object: &Value,
     old: Option<&Value>,
     violations: &mut Violations,
@@ -58,7 +58,6 @@ pub(super) fn check(
     if old.is_some_and(|old| requests(&self::templates(kind, old)) == requests(&templates)) {
         return;
     }
-    let slices = super::is_elastic(kind, &super::meta(kind, object), context);
     for template in &templates {
         alone(template, violations, context);
         if slices {
