@@ -176,9 +176,10 @@ fn a_template_that_says_no_pod_set_any_more_holds_nothing_back() {
         let mut c = running("9", ray(JobKind::RAY_CLUSTER, [1, 0]));
         c.api.edit_job("a", |job| {
             let scheduling = &mut job.view.pod_sets[1].scheduling;
-            match lost {
-                "gate" => scheduling.scheduling_gates.clear(),
-                _ => scheduling.labels.clear(),
+            if lost == "gate" {
+                scheduling.scheduling_gates.clear();
+            } else {
+                scheduling.labels.clear();
             }
             job.view.pod_sets[1].count = 3;
             job.view.generation += 1;
@@ -232,8 +233,9 @@ fn a_cluster_that_is_made_anew_takes_no_name_of_a_slice_that_runs() {
     };
     let second = name(&c);
     // A user deletes it, and KubeRay makes another one of the name, of what the job says.
-    let pods: Vec<_> = c.api.names(Kind::JobPod);
-    pods.iter().for_each(|pod| c.api.delete(pod));
+    for pod in c.api.names(Kind::JobPod) {
+        c.api.delete(&pod);
+    }
     c.api.delete_job("a-x1");
     c.settle();
     make_cluster(&mut c, "a-x1");
