@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, T
 pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts};
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
+use crate::labels;
 use crate::v1beta2::PodSetTopologyRequest;
 
 /// Names one job object for good: a namesake created later has another `uid`.
@@ -210,6 +211,8 @@ pub struct JobView {
     /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]); or the pod that makes
     /// the others.
     pub part_names: Vec<String>,
+    /// Whether its own autoscaler says which of its pods end: those beyond its numbers run on until it has.
+    pub autoscaled: bool,
     /// The template object that says what pods it has, for a kind whose jobs name one. Without it the pod sets are missing.
     pub template: Option<TemplateUse>,
     /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
@@ -218,6 +221,15 @@ pub struct JobView {
     pub on_hold: Option<bool>,
     /// Set if the object cannot become a Workload, and why (too many pod sets, a malformed template, …).
     pub invalid: Option<String>,
+}
+
+impl JobPodSet {
+    /// Whether its pods wait until a slice has room for them, and say of which pod set they are (docs/reference/06-algorithm.md 6.26).
+    pub fn holds_pods_back(&self) -> bool {
+        let gates = &self.scheduling.scheduling_gates;
+        gates.iter().any(|gate| gate.name == labels::ELASTIC_JOB_SCHEDULING_GATE)
+            && self.scheduling.labels.get(labels::POD_SET) == Some(&self.name)
+    }
 }
 
 impl JobView {

@@ -71,6 +71,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         pod_sets: Vec::new(),
         skipped: false,
         part_names: Vec::new(),
+        autoscaled: false,
         template: None,
         on_hold: None,
         invalid: None,

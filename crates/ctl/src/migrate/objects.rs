@@ -133,8 +133,12 @@ fn workload(workload: &Value) -> Vec<String> {
     }
     let owners = workload["metadata"]["ownerReferences"].as_array();
     let elastic = workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true";
-    if elastic && owners.into_iter().flatten().any(|owner| owner["kind"] != "Job") {
-        found.push("only batch Jobs change their size while they run (elastic jobs)".to_owned());
+    let has_slices = |owner: &Value| {
+        let [api_version, kind] = ["apiVersion", "kind"].map(|key| owner[key].as_str().unwrap_or_default());
+        JobKind::from_owner(api_version, kind).is_some_and(sluice_jobs::supports_slices)
+    };
+    if elastic && !owners.into_iter().flatten().all(has_slices) {
+        found.push("jobs of its kind do not change their size while they run (elastic jobs)".to_owned());
     }
     found
 }

@@ -156,7 +156,9 @@ impl Engine {
         let cleans_up =
             parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
         // One with more pods than the job above has quota for is none that its controller made.
-        let exceeds = |parent: &JobView| parent.is_exceeded_by(view) || self.exceeds_admitted(parent, view);
+        let exceeds = |parent: &JobView| {
+            parent.is_exceeded_by(view, self.is_elastic(parent)) || self.exceeds_admitted(parent, view)
+        };
         let admitted = admitted && !parent.is_some_and(|parent| exceeds(&parent.view));
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {

@@ -41,6 +41,7 @@ impl Engine {
         let waits = entry.retry.until.filter(|until| *until > self.now);
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
         let view = Arc::clone(&entry.view);
+        let view = self.sized(key, view);
         if let Some(until) = waits {
             self.wake_at(until, Alarm::Job(key.clone()));
             if stop_failed {

@@ -93,6 +93,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         pod_sets: vec![pod_set("main", count, cpu)],
         skipped: false,
         part_names: Vec::new(),
+        autoscaled: false,
         template: None,
         on_hold: None,
         invalid: None,

@@ -112,6 +112,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         pod_sets: Vec::new(),
         skipped: false,
         part_names: Vec::new(),
+        autoscaled: false,
         template: None,
         on_hold: None,
         invalid: None,

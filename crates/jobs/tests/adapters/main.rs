@@ -11,6 +11,7 @@ mod pods;
 mod pods_counted;
 mod pods_seen;
 mod ray;
+mod ray_elastic;
 mod ray_writes;
 mod replica_specs;
 mod serving;
