@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
 
 use crate::flavors::{POOL, flavors, set_quota};
 use crate::pods::{delete, pods, states, wait_until_gone};
@@ -294,8 +294,11 @@ async fn forge(place: &Place<'_>, stands: &str) {
         "kueue.x-k8s.io/workload-slice-replacement-for": replaces});
     forged["metadata"] = json!({"name": "forged", "ownerReferences": owners, "annotations": annotations});
     forged["spec"]["podSets"][1]["count"] = json!(9);
+    forged["apiVersion"] = json!("kueue.x-k8s.io/v1beta2");
+    forged["kind"] = json!("Workload");
     forged.as_object_mut().unwrap().remove("status");
-    create(&place.workloads(), forged).await.unwrap();
+    let forged = serde_json::from_value(forged).unwrap();
+    place.workloads().create(&PostParams::default(), &forged).await.unwrap();
 }
 
 #[tokio::test]
