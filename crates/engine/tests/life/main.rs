@@ -15,6 +15,7 @@ mod elastic;
 mod failure_recovery;
 mod found_again;
 mod gathered_pods;
+mod grouped_pods;
 mod memory;
 mod metrics;
 mod moved;
