@@ -308,7 +308,7 @@ fn the_stateful_sets_that_it_makes_are_not_queued() {
     let worlds = [World::default(), World { manage_all: true, ..World::default() }];
     let worker = made(&set(1, 3))["spec"]["leaderWorkerTemplate"]["workerTemplate"].clone();
     let stateful = |labels: Value, template: &Value| {
-        json!({"metadata": {"name": "web-0", "namespace": "team-a", "labels": labels},
+        json!({"metadata": {"name": "web-0", "namespace": "team-a", "resourceVersion": "1", "labels": labels},
             "spec": {"replicas": 2, "template": template}})
     };
     for world in worlds {
