@@ -124,19 +124,6 @@ declares. Kinds of different groups may have the same name. Kinds that suspend p
 {{- toYaml $enabled -}}
 {{- end }}
 
-{{/* The listed frameworks that are not built, as a YAML map API group → resources. */}}
-{{- define "sluice.notBuiltKinds" -}}
-{{- $config := fromYaml (include "sluice.config" .) -}}
-{{- $known := fromYaml (include "sluice.knownNotBuilt" .) -}}
-{{- $groups := dict -}}
-{{- range dig "integrations" "frameworks" list $config -}}
-{{- with get $known . -}}
-{{- $_ := set $groups .group (append (get $groups .group | default list) .resource) -}}
-{{- end -}}
-{{- end -}}
-{{- toYaml $groups -}}
-{{- end }}
-
 {{- define "sluice.image" -}}
 {{- $image := .Values.controllerManager.manager.image -}}
 {{- if $image.digest -}}

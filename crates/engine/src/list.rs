@@ -90,6 +90,9 @@ impl Engine {
                 .keys()
                 .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
                 .collect(),
+            Kind::Job(k) if k.has_groups() => {
+                world.sets.keys().filter(|j| j.kind == k).map(JobKey::object).collect()
+            }
             Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
             Kind::LocalQueue => world
                 .local_queues

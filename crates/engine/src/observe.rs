@@ -17,7 +17,7 @@ use crate::input::{Kind, Object, ObjectRef};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::outbox::{About, warning};
 use crate::version::{Seen, compare};
-use crate::world::JobKey;
+use crate::world::{JobKey, job_key};
 
 /// The annotation (of jobs: label) that makes the engine panic, where the configuration allows it.
 const INJECT_PANIC: &str = "sluice.dev/inject-panic";
@@ -256,6 +256,9 @@ impl Engine {
         if !self.config.frameworks.contains(&view.job.kind) && !self.is_child(&view) {
             return self.drop_job(&key);
         }
+        if key.kind.has_groups() {
+            return self.observe_set(view);
+        }
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             let same = entry.view.job.uid == view.job.uid;
             let has_more = view.pod_sets.iter().any(|p| p.template.is_some());
@@ -305,8 +308,9 @@ impl Engine {
                 }
             }
             Kind::Job(kind) if kind.integration().of_pods => self.forget_member(object, uid),
-            Kind::Job(kind) => {
-                let key = JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(name) };
+            Kind::Job(kind) if kind.has_groups() => self.forget_set(object, uid),
+            Kind::Job(_) => {
+                let Some(key) = job_key(object) else { return };
                 let same = |e: &crate::world::JobEntry| uid.is_none_or(|u| *e.view.job.uid == *u);
                 if self.world.jobs.get(&key).is_some_and(same) {
                     self.drop_job(&key);
@@ -430,11 +434,11 @@ impl Engine {
             Kind::Job(kind) if kind.integration().of_pods => {
                 self.world.member(object).map(|(_, member)| member.resource_version.clone())
             }
-            Kind::Job(kind) => {
-                let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-                let entry = self.world.jobs.get(&JobKey { kind, namespace, name });
-                entry.map(|e| e.view.resource_version.clone())
-            }
+            Kind::Job(_) => job_key(object).and_then(|key| {
+                let set = || self.world.sets.get(&key);
+                let view = self.world.jobs.get(&key).map(|entry| &entry.view).or_else(set)?;
+                Some(view.resource_version.clone())
+            }),
             _ => None,
         };
         self.forget_object(object, None);

@@ -18,13 +18,15 @@ use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
+use crate::pod_jobs::component::of_group;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
 
 /// The key of a reference to a job.
 pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
     let Kind::Job(kind) = object.kind else { return None };
-    Some(JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(&object.name) })
+    let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+    Some(JobKey { kind, namespace, name, group: None })
 }
 
 /// Names a job by where it is.
@@ -36,12 +38,15 @@ pub(crate) struct JobKey {
     pub namespace: Name,
     /// Its name.
     pub name: Name,
+    /// Which group of the object's pods it is, if each of them is a job.
+    pub group: Option<u32>,
 }
 
 impl JobKey {
     /// The key of a job.
     pub fn of(job: &JobRef) -> Self {
-        Self { kind: job.kind, namespace: Arc::clone(&job.namespace), name: Arc::clone(&job.name) }
+        let (namespace, name) = (Arc::clone(&job.namespace), Arc::clone(&job.name));
+        Self { kind: job.kind, namespace, name, group: job.group }
     }
 
     /// The reference to the job's object.
@@ -157,9 +162,9 @@ fn job_uid(object: &slim::Workload) -> Option<Cow<'_, str>> {
         return Some(group_uid(metadata.namespace.as_deref()?, metadata.name.as_deref()?).into());
     }
     if object.metadata.owner_references.iter().flatten().next().is_some() {
-        return controller(object).map(|owner| owner.uid.as_str().into());
+        return controller(object).map(|owner| of_group(object, Some(owner), &owner.uid));
     }
-    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| uid.as_str().into())
+    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| of_group(object, None, uid))
 }
 
 /// A job and what is under way with it.
@@ -219,6 +224,8 @@ pub(crate) struct World {
     pub templates: BTreeMap<TemplateRef, Template>,
     /// Jobs by the template that they name.
     pub by_template: BTreeMap<TemplateRef, BTreeSet<JobKey>>,
+    /// Objects whose groups of pods are jobs, as they were seen last.
+    pub sets: BTreeMap<JobKey, Arc<JobView>>,
     /// What those of them are made of that are made of pods.
     pub pod_jobs: BTreeMap<JobKey, PodJob>,
     /// The job that each of these pods is in.
@@ -468,7 +475,7 @@ impl World {
     /// The keys of a namespace's jobs.
     pub fn jobs_in(&self, namespace: &Name) -> impl Iterator<Item = &JobKey> {
         JobKind::all().iter().flat_map(move |&kind| {
-            let first = JobKey { kind, namespace: Arc::clone(namespace), name: "".into() };
+            let first = JobKey { kind, namespace: Arc::clone(namespace), name: "".into(), group: None };
             let of_kind = self.jobs.range(first..).map(|(key, _)| key);
             of_kind.take_while(move |key| key.kind == kind && key.namespace == *namespace)
         })

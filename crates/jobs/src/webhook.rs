@@ -19,7 +19,7 @@ use crate::patch::{Patch, escape};
 use crate::registry;
 use crate::review::Meta;
 
-pub use crate::review::{Context, Denied, Violation};
+pub use crate::review::{Context, Denied, Gatherer, Violation};
 pub use plain_pod::{PodSelectors, mutate_plain_pod, suspending_parent, validate_plain_pod};
 pub use pod::mutate_pod;
 pub use validate::validate;

@@ -21,7 +21,6 @@ pub mod events;
 pub mod explain;
 #[cfg(test)]
 mod fake_api;
-mod frameworks;
 pub mod health;
 pub mod intake;
 pub mod lease;

@@ -29,7 +29,6 @@ use crate::controllers::{Controller, Controllers};
 use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
 use crate::explain::Explainer;
-use crate::frameworks::Policy;
 use crate::intake::{Intake, Slot};
 use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
@@ -141,7 +140,6 @@ impl Parts {
         let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
-        let gives_up = fatal.clone();
         let supervisor = &Supervisor::new(fatal.clone(), self.stop.clone());
         let (sink, events) = events::start(supervisor, self.client.clone(), &lease::identity());
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
@@ -203,10 +201,6 @@ impl Parts {
         if let Some(limit) = self.configuration.controller.cache_sync_timeout() {
             let waiting = end_unless_synced(Arc::clone(&sync), limit, supervisor.clone(), self.stop.clone());
             tasks.push(supervisor.spawn_finite("limit of the lists", waiting));
-        }
-        if let Some(policy) = Policy::of(&self.configuration) {
-            let guard = policy.guard(self.client.clone(), gives_up, self.stop.clone());
-            tasks.push(supervisor.spawn_finite("guard of the admission policy", guard));
         }
         let certs = self.webhooks(supervisor, &facts, &mut tasks)?;
         let (release, released) = pair();

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
-use sluice_api::config::{NOT_BUILT, NotBuilt};
 use sluice_api::job::{Integration, JobKind};
 use sluice_testkit::assets::{self, Tool};
 
@@ -103,11 +102,11 @@ fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool, drift: &mu
     Ok(())
 }
 
-/// The job kinds, as the chart's templates read them: those that are built, and those of Kueue's that are not.
+/// The job kinds, as the chart's templates read them.
 fn integrations() -> String {
     let mut text = "{{/* Written by `cargo xtask manifests` from the registry of job kinds. */}}\n\
          {{/* The job kinds, as a YAML map framework → facts. A framework that managerConfig lists and that is not here gets no webhook and\n\
-         no right; the manager refuses it, or, in Kueue's default list, relies on the policy of notBuiltKinds. */}}\n\
+         no right; the manager refuses it. */}}\n\
          {{- define \"sluice.jobKinds\" -}}\n"
         .to_owned();
     for kind in JobKind::ALL {
@@ -127,11 +126,6 @@ fn integrations() -> String {
             templates.map(|it| format!("{{group: {}, resource: {}}}", it.group(), it.plural())).collect();
         let more = format!("{more}, templates: [{}]", templates.join(", "));
         text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
-    }
-    text += "{{- end }}\n\n{{/* The frameworks of Kueue that are not built. */}}\n{{- define \"sluice.knownNotBuilt\" -}}\n";
-    for NotBuilt { framework, group, resource } in NOT_BUILT {
-        let group = in_quotes_if_empty(group);
-        text.extend([framework, ": {group: ", group, ", resource: ", resource, "}\n"]);
     }
     text + "{{- end }}\n"
 }

@@ -36,6 +36,7 @@ async fn make() -> Bed {
         Tool::AppWrapperController,
         Tool::SparkOperator,
         Tool::TrainerControllers,
+        Tool::LwsControllers,
     ] {
         controllers::install_crds(&client, tool).await.unwrap();
     }

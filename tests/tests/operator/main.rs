@@ -17,6 +17,7 @@ mod hotswap;
 mod job_ends;
 mod jobset_controller;
 mod kubeflow;
+mod leader_worker_sets;
 mod manager;
 mod manager_flags;
 mod metrics;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decode::KUBE_SYSTEM;
 use super::endpoints;
-use super::frameworks::{self, Framework};
+use super::frameworks;
 use super::reader::{Errors, report};
 use super::types::{
     Configuration, CustomLabel, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
@@ -73,40 +73,20 @@ fn leader_election(election: &LeaderElection, errors: &Errors) {
 
 fn integrations(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
     let integrations = &configuration.integrations;
-    // Objects of these kinds that name a queue are refused by the API server. Where those without a queue name were to be queued, too,
-    // nothing keeps them.
-    let refused = frameworks::is_default(&integrations.frameworks);
-    let unqueued = configuration.manage_jobs_without_queue_name;
     let mut seen = BTreeSet::new();
     for (index, name) in integrations.frameworks.iter().enumerate() {
         let path = format!("integrations.frameworks[{index}]");
         if !seen.insert(name) {
             report(errors, &path, format!("duplicate value {name:?}"));
         }
-        match frameworks::find(name) {
-            Framework::Built(kind) => {
-                let off = kind.integration().gate.filter(|gate| !configuration.gates.enabled(*gate));
-                if let Some(gate) = off {
-                    let message =
-                        format!("{name:?} is an alpha feature: it needs the feature gate {}", gate.name());
-                    report(errors, &path, message);
-                }
-            }
-            Framework::NotBuilt if refused && !unqueued => {
-                warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() });
-            }
-            Framework::NotBuilt => {
-                let which = if refused { " without a queue name (manageJobsWithoutQueueName)" } else { "" };
-                let message = format!(
-                    "unsupported value {name:?}: this build of Sluice does not queue this kind, and its objects{which} would run \
-                     without quota; leave it out: {}",
-                    frameworks::supported()
-                );
-                report(errors, &path, message);
-            }
-            Framework::Unknown => {
-                report(errors, &path, format!("unsupported value {name:?}: {}", frameworks::supported()));
-            }
+        let Some(kind) = frameworks::find(name) else {
+            report(errors, &path, format!("unsupported value {name:?}: {}", frameworks::supported()));
+            continue;
+        };
+        let off = kind.integration().gate.filter(|gate| !configuration.gates.enabled(*gate));
+        if let Some(gate) = off {
+            let message = format!("{name:?} is an alpha feature: it needs the feature gate {}", gate.name());
+            report(errors, &path, message);
         }
     }
     let mut seen = BTreeSet::new();

@@ -191,7 +191,6 @@ impl Gate {
                 | Self::KueueDRAIntegrationConsumableCapacity
                 | Self::KueueDRAIntegrationExtendedResource
                 | Self::KueueDRAIntegrationPartitionableDevices
-                | Self::LWSImmutableGroupSize
                 | Self::MultiKueue
                 | Self::MultiKueueAdaptersForCustomJobs
                 | Self::MultiKueueClusterProfile

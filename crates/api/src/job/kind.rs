@@ -36,6 +36,9 @@ impl JobKind {
     /// `kubeflow.org/v1` XGBoostJob.
     pub const XGBOOST_JOB: Self = Self(&table::XGBOOST_JOB);
 
+    /// `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet.
+    pub const LEADER_WORKER_SET: Self = Self(&serving::LEADER_WORKER_SET);
+
     /// `v1` Pod, alone or in a group.
     pub const POD: Self = Self(&table::POD);
 
@@ -57,7 +60,7 @@ impl JobKind {
     pub const APP_WRAPPER: Self = Self(&table::APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::JOB,
         Self::DEPLOYMENT,
         Self::JOB_SET,
@@ -67,6 +70,7 @@ impl JobKind {
         Self::PYTORCH_JOB,
         Self::TF_JOB,
         Self::XGBOOST_JOB,
+        Self::LEADER_WORKER_SET,
         Self::POD,
         Self::RAY_CLUSTER,
         Self::RAY_JOB,
@@ -82,9 +86,14 @@ impl JobKind {
         Self::all().iter().copied().filter(|kind| !kind.0.pods_are_jobs)
     }
 
-    /// Whether its pods wait for admission in its place, all of them as one job.
+    /// Whether its pods wait for admission in its place, all of them, or those of each group, as one job.
     pub const fn gathers_pods(self) -> bool {
         self.0.suspends_pods && !self.0.pods_are_jobs
+    }
+
+    /// Whether its pods are in groups, each of which is a job.
+    pub const fn has_groups(self) -> bool {
+        self.0.group_label.is_some()
     }
 
     /// What is known of it.

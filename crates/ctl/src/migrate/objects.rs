@@ -236,8 +236,8 @@ mod tests {
         );
         tally
             .look("admissionchecks", &json!({"metadata": {"name": "own"}, "spec": {"controllerName": "me"}}));
-        let group = "leaderworkerset.x-k8s.io/v1";
-        let owner = json!([{"apiVersion": group, "kind": "LeaderWorkerSet", "name": "a", "uid": "u"}]);
+        let group = "example.com/v1";
+        let owner = json!([{"apiVersion": group, "kind": "Other", "name": "a", "uid": "u"}]);
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let spec = json!({"podSets": [{"name": "main", "count": 1, "template": template}]});
         let mut served = json!({
@@ -254,7 +254,7 @@ mod tests {
             [
                 "admission checks of kueue.x-k8s.io/multikueue stay pending: Sluice has no such controller: \
                  admissionchecks remote",
-                "jobs of kind LeaderWorkerSet are neither started nor stopped: workloads ns/w",
+                "jobs of kind Other are neither started nor stopped: workloads ns/w",
                 "pods are not placed by topology: resourceflavors f0, resourceflavors f1, resourceflavors f2 and 2 more",
             ]
         );

@@ -128,7 +128,7 @@ impl Engine {
                 return none(found);
             };
             let namespace = Arc::clone(&view.job.namespace);
-            let key = JobKey { kind, namespace, name: owner.name.as_str().into() };
+            let key = JobKey { kind, namespace, name: owner.name.as_str().into(), group: None };
             let above = self.world.jobs.get(&key).map(|entry| &entry.view);
             let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) else {
                 return if found.is_some() { none(found) } else { Ancestor::Unknown };

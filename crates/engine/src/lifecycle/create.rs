@@ -45,7 +45,7 @@ pub(crate) fn owner_reference(view: &JobView) -> OwnerReference {
         api_version: view.job.kind.api_version().to_owned(),
         kind: view.job.kind.kind().to_owned(),
         name: view.job.name.to_string(),
-        uid: view.job.uid.to_string(),
+        uid: view.job.object_uid().to_owned(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
@@ -154,7 +154,7 @@ impl Engine {
         let mut annotations = inherited_annotations(view, gated, keys);
         let mut owners = vec![owner_reference(view)];
         let named = |extra: Option<&str>| {
-            workload_name(kind.kind(), kind.group(), &view.job.name, &view.job.uid, extra, longest)
+            workload_name(kind.kind(), kind.group(), &view.job.full_name(), view.job.object_uid(), extra, longest)
         };
         let mut name = if elastic { self.free_slice_name(key, view, named) } else { named(None) };
         if kind.gathers_pods() {
@@ -164,6 +164,8 @@ impl Engine {
                 (labels::JOB_OWNER_NAME, view.job.name.to_string()),
             ];
             annotations.extend(of.map(|(key, value)| (key.to_owned(), value)));
+            let index = view.job.group.map(|group| group.to_string());
+            annotations.extend(index.map(|index| (labels::COMPONENT_WORKLOAD_INDEX.to_owned(), index)));
             for owner in &mut owners {
                 (owner.controller, owner.block_owner_deletion) = (None, None);
             }
@@ -182,7 +184,11 @@ impl Engine {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(view.job.namespace.to_string()),
-                labels: Some(workload_labels(&view.labels, &view.job.uid, &self.config.label_keys_to_copy)),
+                labels: Some(workload_labels(
+                    &view.labels,
+                    view.job.object_uid(),
+                    &self.config.label_keys_to_copy,
+                )),
                 annotations: Some(annotations).filter(|a| !a.is_empty()),
                 finalizers: Some(vec![labels::RESOURCE_IN_USE_FINALIZER.to_owned()]),
                 owner_references: Some(owners),
@@ -243,6 +249,9 @@ impl Engine {
 
     /// Asks for a job in full: its templates were dropped when its Workload existed.
     pub(crate) fn read_job(&mut self, key: &JobKey) {
+        if key.group.is_some() {
+            return self.renew_group(key);
+        }
         if self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none()) {
             return self.read_pod_templates(key);
         }
@@ -259,6 +268,9 @@ impl Engine {
 
     /// Drops the templates of a job whose Workload exists.
     pub(crate) fn drop_templates(&mut self, key: &JobKey) {
+        if key.group.is_some() {
+            return;
+        }
         self.world.drop_pod_templates(key);
         if let Some(entry) = self.world.jobs.get_mut(key)
             && entry.view.pod_sets.iter().any(|p| p.template.is_some())

@@ -51,7 +51,7 @@ impl Engine {
         if uncertain && waits.is_none() {
             return self.read_job(key);
         }
-        if self.read_uncertain_pods(key) {
+        if self.read_uncertain_pods(key) || self.tend_left_over(key, &view) {
             return;
         }
         let standing = self.standing(&view);

@@ -19,6 +19,8 @@ use crate::world::{JobKey, World, job_key};
 pub(crate) struct PodJob {
     /// The object whose pods these are, as it was seen last, if it was. Its Workload is made of it.
     pub parent: Option<Arc<JobView>>,
+    /// Whether that object does not have this group of pods any more, or never had it.
+    pub left_over: bool,
     /// The name of the group, if it is one.
     pub group: Option<Name>,
     /// Its pods.
@@ -47,6 +49,7 @@ impl PodJob {
     fn new(group: Option<Name>, copied_labels: &[String]) -> Self {
         Self {
             parent: None,
+            left_over: false,
             group,
             pods: Group::new(copied_labels),
             open: BTreeMap::new(),
@@ -86,13 +89,13 @@ pub(crate) fn job_of(kinds: &BTreeSet<JobKind>, member: &Member) -> JobKey {
     let kind = PODS;
     if let Some(parent) = member.parent.as_ref().filter(|parent| kinds.contains(&parent.kind)) {
         let (namespace, name) = (Arc::clone(&member.namespace), Arc::clone(&parent.name));
-        return JobKey { kind: parent.kind, namespace, name };
+        return JobKey { kind: parent.kind, namespace, name, group: parent.group };
     }
     let name = match &member.group {
         Some(group) => Arc::from(format!("group/{group}")),
         None => Arc::clone(&member.name),
     };
-    JobKey { kind, namespace: Arc::clone(&member.namespace), name }
+    JobKey { kind, namespace: Arc::clone(&member.namespace), name, group: None }
 }
 
 /// The key of a pod that is written to as a job, or a part of one.
@@ -158,6 +161,7 @@ impl World {
     pub fn put_parent(&mut self, key: &JobKey, parent: Arc<JobView>) {
         let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(None, &[]));
         job.slim = true;
+        job.left_over = false;
         job.parent = Some(parent);
     }
 
@@ -185,7 +189,8 @@ impl World {
 
     /// Drops the templates of a job whose Workload exists.
     pub fn drop_pod_templates(&mut self, key: &JobKey) {
-        let Some(job) = self.pod_jobs.get_mut(key) else { return };
+        // Groups share those of their object.
+        let Some(job) = self.pod_jobs.get_mut(key).filter(|_| key.group.is_none()) else { return };
         if !job.slim {
             job.slim = true;
             job.pods.drop_templates();

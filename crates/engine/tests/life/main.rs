@@ -16,6 +16,7 @@ mod elastic_ray;
 mod failure_recovery;
 mod found_again;
 mod gathered_pods;
+mod grouped_pods;
 mod memory;
 mod metrics;
 mod moved;

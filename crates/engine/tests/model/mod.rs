@@ -24,7 +24,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 25] = [
+pub const KINDS: [Kind; 26] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -50,6 +50,7 @@ pub const KINDS: [Kind; 25] = [
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
     Kind::Job(sluice_api::job::JobKind::POD),
     Kind::Job(sluice_api::job::JobKind::STATEFUL_SET),
+    Kind::Job(sluice_api::job::JobKind::LEADER_WORKER_SET),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.

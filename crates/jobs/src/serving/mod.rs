@@ -4,16 +4,21 @@
 //! own, or as one of those that are admitted together.
 
 mod deployment;
+mod leader_worker_set;
 mod stateful_set;
 
 use std::borrow::Cow;
 
+use k8s_openapi::api::core::v1::PodSpec;
+use serde::Deserialize as _;
 use serde_json::Value;
-use sluice_api::labels;
+use sluice_api::job::JobKind;
+use sluice_api::{labels, names};
 
 pub(crate) use self::deployment::Deployment;
+pub(crate) use self::leader_worker_set::LeaderWorkerSet;
 pub(crate) use self::stateful_set::StatefulSet;
-use crate::adapter::{Change, PodGroup};
+use crate::adapter::{Change, PodGroup, path_of};
 use crate::object::int;
 use crate::review::{Violations, label_path};
 
@@ -48,5 +53,27 @@ fn stays_queued(change: &Change<'_>, violations: &mut Violations) {
     let Some((_, before)) = change.old else { return };
     if change.meta.suspended && before.queue_name().is_some() && change.meta.queue_name().is_none() {
         violations.immutable(&label_path(labels::QUEUE_NAME), "");
+    }
+}
+
+/// The framework that the pods of the template at a JSON pointer name as that of the object which suspends them.
+fn marked_for<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].as_str()
+}
+
+/// Whether the pods of the template at a JSON pointer wait for admission in the place of an object of this kind.
+fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
+    marked_for(object, pointer) == Some(kind.framework())
+}
+
+/// What quota depends on stays as it was in the template at a JSON pointer.
+fn keeps_shape((old, new): (&Value, &Value), pointer: &str, violations: &mut Violations) {
+    let shape = |object: &Value| {
+        let spec = PodSpec::deserialize(&object.pointer(pointer)?["spec"]).ok()?;
+        Some(names::role_hash(&spec))
+    };
+    if shape(old) != shape(new) {
+        let message = "requests, ports and scheduling of the pods are immutable, unless replicas is 0";
+        violations.forbidden(&format!("{}.spec", path_of(pointer)), message);
     }
 }

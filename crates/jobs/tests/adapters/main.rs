@@ -5,6 +5,7 @@
 mod appwrapper;
 mod elastic;
 mod ending;
+mod leader_worker_sets;
 mod observe;
 mod plain_pod;
 mod pods;

@@ -46,6 +46,7 @@ impl World {
             default_local_queue: self.default_local_queue,
             default_priority_class: self.default_priority_class,
             managed_owner: self.managed_owner,
+            gatherer: None,
             gates: self.gates,
         }
     }

@@ -31,6 +31,10 @@ pub struct Owner {
     pub uid: Arc<str>,
     /// Whether it has a queue name: then its child Jobs are its to start and stop.
     pub queued: bool,
+    /// Its LocalQueue.
+    pub queue_name: Option<String>,
+    /// Its WorkloadPriorityClass.
+    pub priority_class: Option<String>,
     /// The parts that it names, where its controller thinks of their names; or the pod that makes the others.
     pub part_names: Vec<String>,
     /// Kind, name and UID of the job that controls it.
@@ -147,6 +151,8 @@ impl Facts {
                 });
                 let owner = Owner {
                     uid: Arc::clone(&view.job.uid),
+                    queue_name: view.queue_name.clone(),
+                    priority_class: view.workload_priority_class.clone(),
                     queued: view.queue_name.is_some() && !view.skipped,
                     part_names: view.part_names.clone(),
                     above,

@@ -12,13 +12,14 @@ use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
+use sluice_jobs::pods::Parent;
 use sluice_jobs::webhook::{
-    Context, Denied, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind,
+    Context, Denied, Gatherer, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind,
     suspending_parent, validate, validate_plain_pod,
 };
 use tracing::info;
 
-use super::facts::{FactStore, Facts};
+use super::facts::{FactStore, Facts, Owner};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
 
@@ -84,6 +85,7 @@ impl Reviewers {
             default_local_queue: facts.default_queues.contains(&request.namespace),
             default_priority_class: facts.default_priority_class,
             managed_owner: self.has_managed_owner(kind, &request, &facts),
+            gatherer: gatherer(kind, &request, &facts),
             gates: self.gates,
         };
         let of_pods = kind.integration().of_pods;
@@ -154,6 +156,10 @@ impl Reviewers {
             let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
             let known = owner.filter(|owner| self.kinds.contains(&kind) && *owner.uid == *uid);
             let Some(owner) = known else { return false };
+            // What it makes is told by the marks of its pod templates.
+            if kind.has_groups() {
+                return false;
+            }
             if kind.names_parts_of(part.0) && !owner.part_names.iter().any(|name| *name == part.1) {
                 return false;
             }
@@ -165,6 +171,14 @@ impl Reviewers {
         }
         false
     }
+}
+
+/// The object whose pods a new pod says to be one of, if it was seen.
+fn gatherer<'a>(kind: JobKind, request: &Request, facts: &'a Facts) -> Option<Gatherer<'a>> {
+    let parent = Parent::of(&request.object["metadata"]).filter(|_| kind.integration().of_pods)?;
+    let key = (parent.kind, request.namespace.clone(), parent.name.to_string());
+    let Owner { uid, queue_name, priority_class, .. } = facts.owners.get(&key)?;
+    Some(Gatherer { uid, queue_name: queue_name.as_deref(), priority_class: priority_class.as_deref() })
 }
 
 /// What a check says.
@@ -415,6 +429,7 @@ mod tests {
             "kubeflow-org-v1-tfjob",
             "kubeflow-org-v1-xgboostjob",
             "kubeflow-org-v2beta1-mpijob",
+            "leaderworkerset-x-k8s-io-v1-leaderworkerset",
             "ray-io-v1-raycluster",
             "ray-io-v1-rayjob",
             "ray-io-v1-rayservice",

@@ -102,6 +102,7 @@ impl Simulation {
             default_local_queue: self.world.get(&default_queue).is_some(),
             default_priority_class: self.world.get(&default_class).is_some(),
             managed_owner: false,
+            gatherer: None,
             gates: configuration.gates,
         };
         // One that was read from a cluster is as its webhooks left it.

@@ -63,6 +63,8 @@ pub struct Integration {
     pub pods_are_jobs: bool,
     /// The label with the number of a pod among those of the object, of a kind whose pods make one job together.
     pub pod_index: Option<&'static str>,
+    /// The label with the object's name on all its pods, of a kind whose pods are in groups, each of which is a job of its own.
+    pub group_label: Option<&'static str>,
     /// What its Workload says while its controller, or its user, holds it back.
     pub on_hold: &'static str,
     /// The jobs that the kind's controller makes, each of which has its pods.
@@ -117,6 +119,7 @@ pub(super) const PLAIN: Integration = Integration {
     suspends_pods: false,
     pods_are_jobs: false,
     pod_index: None,
+    group_label: None,
     on_hold: "Job is on hold",
     parts: &[],
     gate: None,
