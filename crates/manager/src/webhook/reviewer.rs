@@ -389,6 +389,43 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pod_of_a_deployment_costs_does_not_depend_on_how_many_there_are() {
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                    integrations: {frameworks: [batch/job, deployment, statefulset, pod]}\n";
+        let configuration = Configuration::parse(text).unwrap().0;
+        let facts = Arc::new(FactStore::of(&configuration.job_kinds()));
+        let reviewers = Reviewers::new(&configuration, Arc::clone(&facts));
+        let pod = |number: usize| {
+            let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}]);
+            let metadata = json!({
+                "name": format!("web-{number:05}"), "namespace": "ns", "ownerReferences": owner,
+                "labels": {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/managed": "true"},
+                "annotations": {"kueue.x-k8s.io/pod-suspending-parent": "deployment"},
+            });
+            json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        };
+        let cost = |number: usize| {
+            let pod = pod(number);
+            let mut answers = [Value::Null, Value::Null];
+            let cost = allocation_counter::measure(|| {
+                answers = ["/mutate--v1-pod", "/validate--v1-pod"].map(|path| post(&reviewers, path, &pod));
+            });
+            assert!(answers[0]["response"]["patch"].is_string(), "{answers:?}");
+            assert_eq!(answers[1]["response"]["allowed"], true);
+            cost.count_total
+        };
+        let first = cost(0);
+        for number in 0..5_000 {
+            let seen = sluice_jobs::pods::Member::observe(&pod(number), &configuration.gates);
+            facts.note(&Input::Applied(Object::QueuedPod(Box::new(seen))));
+            let metadata = json!({"name": format!("job-{number:05}"), "namespace": "ns", "uid": "u"});
+            let view = sluice_jobs::observe(JobKind::JOB, &json!({"metadata": metadata, "spec": {}}));
+            facts.note(&Input::Applied(Object::Job(Box::new(view))));
+        }
+        assert_eq!(cost(1), first);
+    }
+
+    #[test]
     fn a_bad_queue_name_is_refused() {
         let (reviewers, _) = reviewers();
         let answer = post(
