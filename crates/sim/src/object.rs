@@ -34,7 +34,10 @@ const KINDS: [Kind; 15] = [
 
 /// Every kind that the engine sees, in an order in which what is named comes before what names it.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    KINDS.into_iter().chain(TemplateKind::ALL.map(Kind::Template)).chain(JobKind::all().iter().copied().map(Kind::Job))
+    KINDS
+        .into_iter()
+        .chain(TemplateKind::ALL.map(Kind::Template))
+        .chain(JobKind::all().iter().copied().map(Kind::Job))
 }
 
 /// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.

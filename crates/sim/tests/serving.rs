@@ -84,7 +84,11 @@ fn what_serves_makes_way_comes_back_is_scaled_and_is_deleted() {
     assert_eq!((count("preempted", "db"), count("admitted", "db"), count("deleted", "db")), (1, 2, 1));
     assert_eq!((count("admitted", "web-2"), count("admitted", "web-3")), (1, 1), "it was scaled");
     let report = report(&simulation);
-    assert_eq!((report.totals.running, report.totals.waiting, report.totals.refused), (4, 0, 0), "{report:#?}");
+    assert_eq!(
+        (report.totals.running, report.totals.waiting, report.totals.refused),
+        (4, 0, 0),
+        "{report:#?}"
+    );
     let web: Vec<_> = (0..4).map(|number| (format!("web-{number}"), true)).collect();
     assert_eq!(pods(&simulation), web);
     let used = series::steps(record, simulation.lasted());
@@ -93,11 +97,16 @@ fn what_serves_makes_way_comes_back_is_scaled_and_is_deleted() {
 
 #[test]
 fn a_deployment_runs_as_many_pods_as_there_is_quota_for_and_a_statefulset_all_or_none() {
-    let documents = [object("Deployment", "web", Some("main"), 3), object("StatefulSet", "db", Some("main"), 3)];
+    let documents =
+        [object("Deployment", "web", Some("main"), 3), object("StatefulSet", "db", Some("main"), 3)];
     let simulation = played(world(2, &documents), 5);
     let totals = report(&simulation).totals;
     // Nobody waits for them to end.
-    assert_eq!((totals.submitted, totals.running, totals.waiting, totals.finished), (4, 2, 2, 0), "{totals:?}");
+    assert_eq!(
+        (totals.submitted, totals.running, totals.waiting, totals.finished),
+        (4, 2, 2, 0),
+        "{totals:?}"
+    );
     let free: Vec<_> = pods(&simulation).into_iter().filter(|(_, free)| *free).collect();
     assert_eq!(free, [("web-0".to_owned(), true), ("web-1".to_owned(), true)]);
     assert_eq!(pods(&simulation).len(), 6);

@@ -20,7 +20,8 @@ const WEBHOOKS: &str = "validator.training-operator.kubeflow.org";
 
 /// Starts the controllers and installs their webhooks, and waits until jobs can be made. When they end, only MPIJobs can be made.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
-    let (mut controllers, port) = Controllers::start_with_webhooks(plane, Tool::KubeflowControllers, "kubeflow").await?;
+    let (mut controllers, port) =
+        Controllers::start_with_webhooks(plane, Tool::KubeflowControllers, "kubeflow").await?;
     let client = plane.client().await?;
     install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?).await?;
     wait_until_they_answer(&mut controllers, &client).await?;

@@ -23,7 +23,8 @@ const VALIDATOR: &str = "validator.trainer.kubeflow.org";
 
 /// Starts the controllers and installs their webhooks, and waits until runtimes can be made.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
-    let (mut controllers, port) = Controllers::start_with_webhooks(plane, Tool::TrainerControllers, "trainer").await?;
+    let (mut controllers, port) =
+        Controllers::start_with_webhooks(plane, Tool::TrainerControllers, "trainer").await?;
     let client = plane.client().await?;
     install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?).await?;
     wait_until_they_answer(&mut controllers, &client).await?;

@@ -113,7 +113,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
         let steps: BTreeMap<String, Step> =
             serde_json::from_slice(&output.stdout).context("the figures of a world")?;
         for (step, cost) in &steps {
-            let most = budget.step.get(step).with_context(|| format!("pods {name}: a budget of the step {step}"))?;
+            let most =
+                budget.step.get(step).with_context(|| format!("pods {name}: a budget of the step {step}"))?;
             let counts = [
                 ("allocations", cost.allocations, most.allocations),
                 ("writes", cost.writes, most.writes),

@@ -42,7 +42,8 @@ impl Engine {
     }
 
     fn gathered_to_start(&mut self, key: &JobKey, workload: &WorkloadKey) -> Vec<Name> {
-        let (Some(job), Some(entry)) = (self.world.pod_jobs.get(key), self.world.workloads.get(workload)) else {
+        let (Some(job), Some(entry)) = (self.world.pod_jobs.get(key), self.world.workloads.get(workload))
+        else {
             return Vec::new();
         };
         let sizes = self.sizes(entry);

@@ -65,7 +65,8 @@ impl Adapter for Pod {
     /// A pod of an object that serves, or of a group that never finishes, runs until it is deleted.
     fn ends(&self, object: &Value) -> bool {
         let annotations = &object["metadata"]["annotations"];
-        annotations[labels::POD_SUSPENDING_PARENT].is_null() && annotations[labels::POD_GROUP_SERVING] != "true"
+        annotations[labels::POD_SUSPENDING_PARENT].is_null()
+            && annotations[labels::POD_GROUP_SERVING] != "true"
     }
 
     fn schemas(&self, _object: &Value) -> Vec<(String, Schema)> {

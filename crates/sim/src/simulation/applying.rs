@@ -109,7 +109,13 @@ impl Simulation {
         };
         check_number(kind, value)?;
         let of_pods = kind.integration().of_pods;
-        let changed = || if of_pods { self.queued_pod(value, &context) } else { mutate(kind, Operation::Create, value, &context) };
+        let changed = || {
+            if of_pods {
+                self.queued_pod(value, &context)
+            } else {
+                mutate(kind, Operation::Create, value, &context)
+            }
+        };
         // One that was read from a cluster is as its webhooks left it.
         if old.is_none()
             && text(&value["metadata"]["uid"]).is_empty()

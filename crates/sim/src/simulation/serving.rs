@@ -59,7 +59,10 @@ pub(super) fn check_number(kind: JobKind, object: &Value) -> Result<(), FieldErr
     if !kind.integration().suspends_pods || pods <= MOST_PODS {
         return Ok(());
     }
-    Err(FieldError::new("spec.replicas", format!("expected at most {MOST_PODS} pods to simulate, found {pods}")))
+    Err(FieldError::new(
+        "spec.replicas",
+        format!("expected at most {MOST_PODS} pods to simulate, found {pods}"),
+    ))
 }
 
 impl Simulation {
