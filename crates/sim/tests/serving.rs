@@ -127,16 +127,17 @@ fn without_a_queue_pods_run_at_once_and_hold_no_quota() {
 
 #[test]
 fn a_pod_that_runs_alone_ends_and_one_that_is_deleted_does_not_come_back() {
-    let pod = |name: &str, seconds: &str| {
+    let pod = |name: &str, seconds: &str, after: &str| {
         let mut pod = object("Pod", name, Some("main"), 0);
         pod["apiVersion"] = json!("v1");
         pod["spec"] = pod["spec"]["template"]["spec"].take();
-        pod["metadata"]["annotations"] = json!({"sluice.dev/run-seconds": seconds});
+        pod["metadata"]["annotations"] =
+            json!({"sluice.dev/run-seconds": seconds, "sluice.dev/submit-after-seconds": after});
         pod
     };
     let scenario = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "Scenario", "spec": {
         "events": [{"at": "1m", "delete": {"kind": "Pod", "namespace": "t", "name": "long"}}]}});
-    let documents = [pod("short", "30"), pod("long", "3000"), pod("next", "60"), scenario];
+    let documents = [pod("short", "30", "0"), pod("long", "3000", "0"), pod("next", "60", "5"), scenario];
     let simulation = played(world(2, &documents), 1);
     let outcome = |name: &str| {
         let job = simulation.record().job_named(&format!("t/{name}")).unwrap();
