@@ -30,6 +30,7 @@ use crate::play::Play;
 use crate::pods::Pods;
 use crate::record::Record;
 use crate::replay::{self, Sink};
+use crate::serving::Serving;
 use crate::world::{Change, World};
 
 pub use error::SimError;
@@ -50,7 +51,7 @@ pub struct Simulation {
     pub(crate) play: Play,
     pub(crate) machines: Machines,
     pub(crate) autoscaler: Autoscaler,
-    pub(crate) serving: serving::Serving,
+    pub(crate) serving: Serving,
     record: Record,
     now: Timestamp,
     /// When something last happened that was not one of the engine's timers.
@@ -105,7 +106,7 @@ impl Simulation {
             play: Play::default(),
             machines: Machines::default(),
             autoscaler: Autoscaler::default(),
-            serving: serving::Serving::default(),
+            serving: Serving::default(),
             record: Record::new(start),
             now: start,
             last_event: start,

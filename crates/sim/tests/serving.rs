@@ -101,7 +101,7 @@ fn a_deployment_runs_as_many_pods_as_there_is_quota_for_and_a_statefulset_all_or
         [object("Deployment", "web", Some("main"), 3), object("StatefulSet", "db", Some("main"), 3)];
     let simulation = played(world(2, &documents), 5);
     let totals = report(&simulation).totals;
-    // Nobody waits for them to end.
+    // They do not end.
     assert_eq!(
         (totals.submitted, totals.running, totals.waiting, totals.finished),
         (4, 2, 2, 0),

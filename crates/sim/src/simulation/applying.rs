@@ -13,13 +13,13 @@ use sluice_jobs::webhook::{
     Context, Operation, PodSelectors, mutate, mutate_plain_pod, validate, validate_plain_pod,
 };
 
-use super::serving::check_number;
 use super::{SimError, Simulation};
 use crate::agenda::{Action, after};
 use crate::json::{self, text};
 use crate::manifest::Manifest;
 use crate::object::FieldError;
 use crate::pods::SUBMIT_AFTER_SECONDS;
+use crate::serving::check_number;
 
 impl Simulation {
     /// Notes something that was refused.

@@ -1,9 +1,6 @@
 //! Plays the controllers of objects whose pods wait for admission in their place (docs/reference/07-integrations.md 7.4): they make as many pods as the
 //! object asks for, and another one for each that is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
@@ -13,58 +10,9 @@ use sluice_jobs::webhook::suspending_parent;
 
 use super::Simulation;
 use crate::json::text;
-use crate::object::FieldError;
 
 /// The kind of the pods.
 const PODS: Kind = Kind::Job(JobKind::POD);
-/// An object with more pods is refused: each is played by itself.
-const MOST_PODS: i64 = 20_000;
-
-/// The pods of one object.
-#[derive(Clone, Debug, Default)]
-struct Made {
-    /// UID and generation of the object that they were made of last.
-    of: (String, i64),
-    /// By their numbers.
-    pods: BTreeMap<usize, ObjectRef>,
-    ready: BTreeSet<usize>,
-    /// Since when some of them run.
-    since: Option<Timestamp>,
-}
-
-/// The pods that controllers of such objects made.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Serving {
-    objects: BTreeMap<ObjectRef, Made>,
-    /// The object that has a pod, and the pod's number there.
-    homes: BTreeMap<ObjectRef, (ObjectRef, usize)>,
-}
-
-impl Serving {
-    /// The object that has a pod.
-    pub fn object_of(&self, pod: &ObjectRef) -> Option<&ObjectRef> {
-        self.homes.get(pod).map(|(object, _)| object)
-    }
-
-    fn put(&mut self, object: &ObjectRef, number: usize, pod: ObjectRef) {
-        self.homes.insert(pod.clone(), (object.clone(), number));
-        self.objects.entry(object.clone()).or_default().pods.insert(number, pod);
-    }
-}
-
-/// Says no to an object with more pods than are played.
-pub(super) fn check_number(kind: JobKind, object: &Value) -> Result<(), FieldError> {
-    let groups = sluice_jobs::pod_groups(kind, object);
-    let pods: i64 = groups.iter().map(|group| i64::from(group.count())).sum();
-    if !kind.integration().suspends_pods || pods <= MOST_PODS {
-        return Ok(());
-    }
-    Err(FieldError::new(
-        "spec.replicas",
-        format!("expected at most {MOST_PODS} pods to simulate, found {pods}"),
-    ))
-}
-
 impl Simulation {
     /// An object is new or different: it has the pods that it asks for.
     pub(super) fn make_pods(&mut self, object: &ObjectRef, kind: JobKind) {
