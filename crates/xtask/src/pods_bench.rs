@@ -14,13 +14,9 @@ use sluice_api::job::JobKind;
 use sluice_engine::EngineConfig;
 
 use crate::case::stopwatch::Stopwatch;
-
-#[path = "../../engine/tests/model/mod.rs"]
-mod model;
-
-use model::Cluster;
-use model::build::job;
-use model::pods::{member, pod};
+use crate::model::Cluster;
+use crate::model::build::job;
+use crate::model::pods::{member, pod};
 
 /// Measure jobs that are made of so many pods, as JSON.
 #[derive(clap::Args)]
