@@ -61,6 +61,7 @@ impl Engine {
         let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
         let summary = LimitSummary::of(ranges);
         self.world.limits.insert(Arc::clone(namespace), summary);
+        self.world.measure_pods_anew();
         self.mark_pending_workloads(Some(namespace));
         self.hotswap_stale();
     }

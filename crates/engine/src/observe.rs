@@ -139,6 +139,7 @@ impl Engine {
             }
             Object::RuntimeClass(class) => {
                 self.world.runtime_classes.insert(name, *class);
+                self.world.measure_pods_anew();
                 self.mark_pending_workloads(None);
                 self.hotswap_stale();
             }
@@ -378,6 +379,7 @@ impl Engine {
             }
             Kind::RuntimeClass => {
                 self.world.runtime_classes.remove(name);
+                self.world.measure_pods_anew();
                 self.mark_pending_workloads(None);
                 self.hotswap_stale();
             }

@@ -155,6 +155,16 @@ pub fn is_simulated(kind: JobKind) -> bool {
     registry::of(kind).is_simulated()
 }
 
+/// Whether the job of an object ends by itself, some time after it began to run.
+pub fn ends(kind: JobKind, object: &Value) -> bool {
+    registry::of(kind).ends(object)
+}
+
+/// The pod of this number, from 0, as the controller of an object makes it whose pods wait for admission in its place. None beyond the last.
+pub fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
+    registry::of(kind).made_pod(object, number)
+}
+
 /// From when to when the job of an object ran, if it succeeded and says so.
 pub fn ran(kind: JobKind, object: &Value) -> Option<(Timestamp, Timestamp)> {
     registry::of(kind).ran(object)

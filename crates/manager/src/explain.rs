@@ -140,7 +140,8 @@ impl Explainer {
             let client = client.clone();
             async move { list::objects(&client, &place, query).await }
         };
-        let reading = live::read(Extent::Around { namespace, local_queue }, list);
+        let kinds = self.configuration.job_kinds();
+        let reading = live::read(Extent::Around { namespace, local_queue }, &kinds, list);
         match tokio::time::timeout(READING, reading).await {
             Ok(Ok(live)) => Ok(live),
             Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),

@@ -34,7 +34,10 @@ const KINDS: [Kind; 15] = [
 
 /// Every kind that the engine sees, in an order in which what is named comes before what names it.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    KINDS.into_iter().chain(TemplateKind::ALL.map(Kind::Template)).chain(JobKind::jobs().map(Kind::Job))
+    KINDS
+        .into_iter()
+        .chain(TemplateKind::ALL.map(Kind::Template))
+        .chain(JobKind::all().iter().copied().map(Kind::Job))
 }
 
 /// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.
@@ -194,7 +197,8 @@ mod tests {
     #[test]
     fn kinds_are_found_as_users_name_them() {
         assert_eq!(kind_of("kueue.x-k8s.io/v1beta1", "LocalQueue"), Some(Kind::LocalQueue));
-        assert_eq!(kind_of("apps/v1", "Deployment"), None);
+        assert_eq!(kind_of("apps/v1", "Deployment"), Some(Kind::Job(JobKind::DEPLOYMENT)));
+        assert_eq!(kind_of("apps/v1", "DaemonSet"), None);
         assert_eq!(kind_named("ClusterQueues"), Some(Kind::ClusterQueue));
         assert_eq!(kind_named("jobset"), Some(Kind::Job(JobKind::JOB_SET)));
     }

@@ -15,7 +15,7 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::task::JoinHandle;
 
 use crate::flavors::{POOL, flavors, set_quota, two_flavors};
@@ -203,11 +203,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": NAME}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", PODS, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent(NAME, PODS).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     wait_until_on(&place, "first", None).await;
     place.wait_until("urgent", true).await.unwrap();

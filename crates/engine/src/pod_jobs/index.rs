@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::pods::{Group, Member};
@@ -13,6 +13,11 @@ use crate::hotswap::pod::PodKey;
 use crate::input::{Kind, ObjectRef};
 use crate::retry::Retry;
 use crate::world::{JobKey, World, job_key};
+
+/// A group with more pods is large.
+const MANY: usize = 100;
+/// The time between two writes that make pods of a large group owners of its Workload.
+const OWNERS_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 
 /// A pod alone, a group, or the pods of an object that gathers them.
 #[derive(Clone, Debug)]
@@ -33,6 +38,12 @@ pub(crate) struct PodJob {
     pub fares: BTreeMap<Name, Fare>,
     /// Pods that may not own the group's Workload yet.
     pub unowned: BTreeSet<Name>,
+    /// When pods were last made owners of the group's Workload.
+    pub owned_at: Option<Timestamp>,
+    /// The version of the Workload whose owners were looked at last.
+    pub owners_of: Option<String>,
+    /// The version of its object's Workload that pods were too large for which were set back.
+    pub measured_against: Option<String>,
     /// Whether its Workload exists, so that templates are dropped.
     pub slim: bool,
 }
@@ -56,6 +67,9 @@ impl PodJob {
             starting: 0,
             fares: BTreeMap::new(),
             unowned: BTreeSet::new(),
+            owned_at: None,
+            owners_of: None,
+            measured_against: None,
             slim: false,
         }
     }
@@ -68,6 +82,13 @@ impl PodJob {
     /// Whether a write on a pod is not to be tried again yet, and until when.
     pub fn waits(&self, pod: &str, now: Timestamp) -> Option<Timestamp> {
         self.fares.get(pod)?.retry.until.filter(|until| *until > now)
+    }
+
+    /// When pods that came may be made owners of the group's Workload, if not now. That write has all owners in it: in a large group there is one a
+    /// second at most.
+    pub fn owners_wait(&self, now: Timestamp) -> Option<Timestamp> {
+        let last = self.owned_at.filter(|_| self.pods.len() > MANY)?;
+        last.checked_add(OWNERS_PERIOD).ok().filter(|until| *until > now)
     }
 
     /// Whether it is not known of some pod if it was let run.
@@ -163,6 +184,13 @@ impl World {
         job.slim = true;
         job.left_over = false;
         job.parent = Some(parent);
+    }
+
+    /// What pods ask for is worked out in another way than before.
+    pub fn measure_pods_anew(&mut self) {
+        for job in self.pod_jobs.values_mut() {
+            job.measured_against = None;
+        }
     }
 
     /// Takes such an object out. Pods that it leaves behind wait for another of its name.

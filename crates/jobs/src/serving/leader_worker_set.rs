@@ -8,10 +8,10 @@ use sluice_api::job::{JobKind, JobPodSet, JobView, MAX_GROUPS, PodSetInfo};
 use sluice_api::labels;
 use sluice_api::v1beta2::PodSetTopologyRequest;
 
-use super::{is_marked, keeps_shape, ready, replicas, stays_queued};
+use super::{is_marked, keeps_shape, ready, replicas, stays_queued, untouched};
 use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
 use crate::object::{self, int};
-use crate::patch::{Patch, Step};
+use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 
@@ -43,11 +43,7 @@ impl Adapter for LeaderWorkerSet {
 
     /// The pods of its groups are started, and it is left as it is.
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-        Ok(Patch::Json(Vec::new()).pinned(&view.resource_version))
-    }
-
-    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
-        Vec::new()
+        Ok(untouched(view))
     }
 
     /// The pods of one group.

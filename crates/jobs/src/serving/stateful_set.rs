@@ -1,14 +1,17 @@
 //! The adapter of apps/v1 StatefulSet: its pods are one job, which is admitted as a whole.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
 use sluice_api::v1beta2::PodSetTopologyRequest;
 
-use super::{TEMPLATE, is_marked, keeps_shape, marked_for, one_group, ready, replicas, stays_queued};
+use super::{
+    TEMPLATE, is_marked, keeps_shape, made_pod, marked_for, one_group, ready, replicas, status, stays_queued,
+    untouched,
+};
 use crate::adapter::{Adapter, Change, PodGroup, State};
 use crate::object::{self, int};
-use crate::patch::{Patch, Step};
+use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 
@@ -33,13 +36,8 @@ impl Adapter for StatefulSet {
         view
     }
 
-    /// Its pods are started, and it is left as it is.
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-        Ok(Patch::Json(Vec::new()).pinned(&view.resource_version))
-    }
-
-    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
-        Vec::new()
+        Ok(untouched(view))
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
@@ -47,10 +45,11 @@ impl Adapter for StatefulSet {
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
-        let running = matches!(state, State::Running { .. });
-        let ready = matches!(state, State::Running { ready: true, .. });
-        let count = |counts: bool| if counts { replicas(object) } else { 0 };
-        json!({"replicas": count(running), "readyReplicas": count(ready)})
+        status(object, state)
+    }
+
+    fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        made_pod(self.kind(), object, number)
     }
 
     /// Its queue is fixed as soon as one of its pods is ready.
