@@ -90,7 +90,10 @@ impl Engine {
                 .keys()
                 .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
                 .collect(),
-            Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
+            Kind::Job(k) => {
+                let keys = world.jobs.keys().chain(world.external.keys());
+                keys.filter(|j| j.kind == k).map(JobKey::object).collect()
+            }
             Kind::LocalQueue => world
                 .local_queues
                 .keys()

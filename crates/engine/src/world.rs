@@ -12,6 +12,7 @@ use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
+use crate::external::ExternalParents;
 use crate::hotswap::pod::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
@@ -215,6 +216,8 @@ pub(crate) struct World {
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
+    /// Objects above jobs that others manage.
+    pub external: ExternalParents,
     /// What jobs name to say what pods they have.
     pub templates: BTreeMap<TemplateRef, Template>,
     /// Jobs by the template that they name.

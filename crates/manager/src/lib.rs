@@ -32,6 +32,7 @@ pub mod outlet;
 mod probe;
 pub mod random;
 pub mod record;
+mod rights;
 pub mod run;
 pub mod serve;
 pub mod shutdown;

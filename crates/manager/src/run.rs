@@ -55,7 +55,7 @@ use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
 use crate::writer::{Answering, Answers, Poison, Server, Writer};
-use crate::{health, metrics, webhook};
+use crate::{health, metrics, rights, webhook};
 
 /// Runs the manager until it is told to stop or must end. The process's exit code.
 pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
@@ -138,7 +138,8 @@ impl Parts {
             Registry::new(metrics::definitions(&self.engine_config().custom_labels), role)
                 .context("setting up metrics")?,
         );
-        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions())));
+        let external = self.configuration.external_kinds();
+        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), &external, self.provisions())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
         let gives_up = fatal.clone();
@@ -179,10 +180,12 @@ impl Parts {
         // Set once, here.
         let _ = answers_to.set(engine.clone());
 
-        let facts = Arc::new(FactStore::of(&self.configuration.job_kinds()));
+        let kinds = self.configuration.job_kinds();
+        let facts = Arc::new(FactStore::of(&kinds, external.clone()));
         let crds = Arc::new(Crds::default());
         let wanted = Wanted {
             jobs: self.jobs(),
+            external,
             provisioning: self.provisions().then(|| versions.clone()),
             pods: self.pods(),
             elastic: self.configuration.gates.enabled(Gate::ElasticJobsViaWorkloadSlices),
@@ -204,6 +207,13 @@ impl Parts {
             let waiting = end_unless_synced(Arc::clone(&sync), limit, supervisor.clone(), self.stop.clone());
             tasks.push(supervisor.spawn_finite("limit of the lists", waiting));
         }
+        let guard = rights::guard(
+            self.client.clone(),
+            rights::needs(&self.jobs()),
+            supervisor.clone(),
+            self.stop.clone(),
+        );
+        tasks.push(supervisor.spawn_finite("guard of the rights", guard));
         if let Some(policy) = Policy::of(&self.configuration) {
             let guard = policy.guard(self.client.clone(), gives_up, self.stop.clone());
             tasks.push(supervisor.spawn_finite("guard of the admission policy", guard));

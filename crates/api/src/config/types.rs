@@ -1,6 +1,6 @@
 //! The configuration after defaulting: the shape of v1beta2 (docs/reference/01-api.md 1.12).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
@@ -276,7 +276,8 @@ pub struct ClientConnection {
 pub struct Integrations {
     /// Names of the job kinds (docs/reference/07-integrations.md).
     pub frameworks: Vec<String>,
-    /// Kinds that others manage, as `Kind.version.group`.
+    /// Kinds that others manage, as `Kind.version.group`: jobs that their objects control have no quota of their own, and run on that which
+    /// the others got.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub external_frameworks: Vec<String>,
     /// Labels that a Workload gets from its job at creation.
@@ -311,6 +312,18 @@ impl Integrations {
         let implied = self.implies_pods();
         let served = |kind: &JobKind| self.lists(*kind) || implied && kind.integration().of_pods;
         JobKind::all().iter().copied().filter(served).collect()
+    }
+
+    /// The kinds that others manage. One that is listed in several versions has the first; one that is served here is none.
+    pub fn external_kinds(&self) -> BTreeSet<JobKind> {
+        let mut kinds = BTreeSet::new();
+        for kind in self.external_frameworks.iter().filter_map(|entry| JobKind::external(entry)) {
+            if !self.lists(kind) {
+                // One that is there already stays.
+                kinds.insert(kind);
+            }
+        }
+        kinds
     }
 }
 

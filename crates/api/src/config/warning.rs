@@ -16,13 +16,6 @@ pub enum Warning {
         /// The job kind.
         name: String,
     },
-    /// A kind that a controller of its own makes Workloads of.
-    ExternalFramework {
-        /// Path of the entry.
-        path: String,
-        /// The job kind.
-        name: String,
-    },
     /// A field that changes nothing.
     NoEffect {
         /// Its path.
@@ -45,11 +38,6 @@ impl fmt::Display for Warning {
             Self::FrameworkNotBuilt { path, name } => {
                 write!(f, "{path}: {name:?} is not built: objects of this kind that name a queue are refused")
             }
-            Self::ExternalFramework { path, name } => write!(
-                f,
-                "{path}: {name:?}: Workloads that its controller makes are admitted like others; a Job that it makes is queued by \
-                 itself if it names a queue"
-            ),
             Self::NoEffect { path, why } => write!(f, "{path} has no effect: {why}"),
         }
     }

@@ -12,6 +12,7 @@ mod children;
 mod contract;
 mod custom_labels;
 mod elastic;
+mod external;
 mod failure_recovery;
 mod found_again;
 mod gathered_pods;

@@ -20,7 +20,7 @@ pub struct Facts {
     pub default_queues: BTreeSet<String>,
     /// Whether a WorkloadPriorityClass named `default` exists.
     pub default_priority_class: bool,
-    /// Jobs of kinds that make others, or, where pods are queued themselves, of all kinds: by kind, namespace and name.
+    /// Jobs of kinds that make others, objects that others manage, or, where pods are queued themselves, of all kinds: by kind, namespace and name.
     pub owners: BTreeMap<(JobKind, String, String), Owner>,
 }
 
@@ -43,13 +43,15 @@ pub struct FactStore {
     current: RwLock<Facts>,
     /// Pods are queued themselves: every job may own some.
     pods: bool,
+    /// Kinds that others manage: their objects may own jobs.
+    external: BTreeSet<JobKind>,
 }
 
 impl FactStore {
-    /// Without facts. With these kinds jobs are queued.
-    pub fn of(kinds: &[JobKind]) -> Self {
+    /// Without facts. With these kinds jobs are queued; others manage the external ones.
+    pub fn of(kinds: &[JobKind], external: BTreeSet<JobKind>) -> Self {
         let pods = kinds.iter().any(|kind| kind.integration().of_pods);
-        Self { current: RwLock::default(), pods }
+        Self { current: RwLock::default(), pods, external }
     }
 
     /// The facts now.
@@ -62,7 +64,7 @@ impl FactStore {
         if !self.concerns(input) {
             return;
         }
-        self.current.write().unwrap_or_else(PoisonError::into_inner).take_in(input);
+        self.current.write().unwrap_or_else(PoisonError::into_inner).take_in(input, &self.external);
     }
 
     /// Cheap sorting out: most inputs are about jobs, Workloads and nodes.
@@ -85,7 +87,8 @@ impl FactStore {
     /// Whether jobs of a kind may own what the webhooks look at.
     fn may_own(&self, kind: Kind) -> bool {
         let Kind::Job(kind) = kind else { return false };
-        kind.makes_jobs() || self.pods && !kind.integration().of_pods
+        let makes_jobs = kind.makes_jobs() || self.external.contains(&kind);
+        makes_jobs || self.pods && !kind.integration().of_pods
     }
 }
 
@@ -109,9 +112,9 @@ impl Facts {
     }
 
     /// Whether anything changed.
-    fn take_in(&mut self, input: &Input) -> bool {
+    fn take_in(&mut self, input: &Input, external: &BTreeSet<JobKind>) -> bool {
         match input {
-            Input::Applied(object) => self.applied(object),
+            Input::Applied(object) => self.applied(object, external),
             Input::Deleted { object, .. } => self.remove(object),
             Input::Listed { kind, present, .. } => {
                 let present: BTreeSet<_> = present.iter().collect();
@@ -122,7 +125,7 @@ impl Facts {
         }
     }
 
-    fn applied(&mut self, object: &Object) -> bool {
+    fn applied(&mut self, object: &Object, external: &BTreeSet<JobKind>) -> bool {
         match object {
             Object::Namespace(namespace) => {
                 let labels = namespace.metadata.labels.clone().unwrap_or_default();
@@ -142,7 +145,7 @@ impl Facts {
             Object::Job(view) => {
                 let key = (view.job.kind, view.job.namespace.to_string(), view.job.name.to_string());
                 let above = view.controller.as_ref().and_then(|owner| {
-                    let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+                    let kind = JobKind::from_owner_or(external, &owner.api_version, &owner.kind)?;
                     Some((kind, owner.name.clone(), owner.uid.clone()))
                 });
                 let owner = Owner {
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn driver_and_executors_of_a_queued_application_are_known_by_their_label() {
         const KIND: JobKind = JobKind::SPARK_APPLICATION;
-        let store = FactStore::of(&[JobKind::POD, KIND]);
+        let store = FactStore::of(&[JobKind::POD, KIND], BTreeSet::new());
         let application = |queue: Option<&str>| {
             let labels = queue.map(|queue| json!({"kueue.x-k8s.io/queue-name": queue}));
             let metadata = json!({"name": "pi", "namespace": "ns", "uid": "u", "labels": labels});

@@ -98,6 +98,8 @@ pub struct Integration {
     pub confirms_stops: bool,
     /// Whether the configuration describes it, and nothing is built in for it.
     pub declared: bool,
+    /// Whether others manage it: its objects are parents of jobs, and no jobs.
+    pub external: bool,
 }
 
 /// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
@@ -135,4 +137,5 @@ pub(super) const PLAIN: Integration = Integration {
     counts_terminating: false,
     confirms_stops: false,
     declared: false,
+    external: false,
 };
