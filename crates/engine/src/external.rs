@@ -43,7 +43,7 @@ impl From<&JobView> for ExternalParent {
 }
 
 /// All that were seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ExternalParents {
     all: BTreeMap<JobKey, ExternalParent>,
     by_uid: BTreeMap<Name, JobKey>,

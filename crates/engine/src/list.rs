@@ -80,7 +80,7 @@ impl Engine {
                 world.provisioning_requests.keys().map(crate::provisioning::seen::request_ref).collect()
             }
             Kind::Template(k) => {
-                world.templates.keys().filter(|t| t.kind == k).map(ObjectRef::of_template).collect()
+                world.templates.names().filter(|t| t.kind == k).map(ObjectRef::of_template).collect()
             }
             // Never watched, so never listed.
             Kind::PodTemplate => Vec::new(),

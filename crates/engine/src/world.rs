@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use sluice_api::job::{JobKind, JobRef, JobView, Template, TemplateRef};
+use sluice_api::job::{JobKind, JobRef, JobView, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
@@ -21,6 +21,7 @@ use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
+use crate::templates::kept::Templates;
 
 /// The key of a reference to a job.
 pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
@@ -174,6 +175,8 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
+    /// How often it ran, or was to run, by other pods than were admitted.
+    pub other_pods: Retry,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
@@ -219,7 +222,7 @@ pub(crate) struct World {
     /// Objects above jobs that others manage.
     pub external: ExternalParents,
     /// What jobs name to say what pods they have.
-    pub templates: BTreeMap<TemplateRef, Template>,
+    pub templates: Templates,
     /// Jobs by the template that they name.
     pub by_template: BTreeMap<TemplateRef, BTreeSet<JobKey>>,
     /// What those of them are made of that are made of pods.
@@ -364,6 +367,7 @@ impl World {
                 open: None,
                 uncertain: false,
                 retry: Retry::default(),
+                other_pods: Retry::default(),
                 stop_failed: false,
                 reported: None,
                 reported_checks: String::new(),

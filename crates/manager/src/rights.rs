@@ -76,7 +76,7 @@ fn of_jobs(kind: JobKind) -> Need {
     add(named(kind), "", &["delete", "get", "list", "patch", "watch"]);
     add(named(kind), "status", &["patch"]);
     for template in kind.templates() {
-        add((template.group(), template.plural()), "", &["list", "watch"]);
+        add((template.group(), template.plural()), "", &["get", "list", "watch"]);
     }
     for part in kind.descendants() {
         add(named(part), "", &["delete", "list", "watch"]);

@@ -47,6 +47,7 @@ use crate::shutdown::{Stop, Stopper, pair};
 use crate::supervise::Supervisor;
 use crate::takeover::{self, Takeover};
 use crate::watch::document;
+use crate::watch::makers;
 use crate::watch::pods::Pods;
 use crate::watch::pump::{Feed, Selector, Shared, Sink};
 use crate::watch::sync::{SyncTracker, end_unless_synced};
@@ -296,6 +297,10 @@ impl Parts {
         let Some(listen) = address("webhook.host", &listen)? else { return Ok(None) };
         let listener = bind("webhook.port", listen)?;
         let serving = Serving::provisional(self.tls())?;
+        for labels in makers::selectors(&self.configuration.job_kinds()) {
+            let watch = makers::watch(self.client.clone(), labels, Arc::clone(facts), self.stop.clone());
+            tasks.push(supervisor.spawn("watch of pods that make others", watch));
+        }
         let reviewers = Arc::new(Reviewers::new(&self.configuration, Arc::clone(facts)));
         let tls = serving.config.clone();
         let reviews =

@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are.
-    pub(super) fn manages_itself(&self, view: &JobView) -> bool {
+    pub(crate) fn manages_itself(&self, view: &JobView) -> bool {
         !view.skipped && self.manages(view.queue_name.is_some(), &view.job.namespace)
     }
 

@@ -127,7 +127,7 @@ fn runs(c: &Cluster, kind: JobKind) -> bool {
     state(c, kind).is_some_and(|view| !view.suspended)
 }
 
-/// A cluster with an admitted TrainJob of two pods. The model knows jobs by their names alone, and here two have the same.
+/// A cluster with an admitted TrainJob of two pods.
 fn admitted() -> Cluster {
     let mut c = cluster("2");
     c.pods_vanish = false;
@@ -192,4 +192,102 @@ fn a_part_that_its_controller_makes_with_other_pods_again_and_again_is_deleted_e
     c.api.edit_job("fit", |job| job.view.suspended = false);
     c.advance(120);
     assert!(runs(&c, JobKind::JOB_SET) && runs(&c, JobKind::TRAIN_JOB));
+}
+
+#[test]
+fn a_job_that_is_held_back_for_other_pods_reacts_to_all_else_at_once() {
+    let mut c = admitted();
+    for _ in 0..300 {
+        if state(&c, JobKind::JOB_SET).is_none() {
+            add_jobset(&mut c, 3, "1");
+        }
+        c.advance(1);
+    }
+    assert!(!runs(&c, JobKind::TRAIN_JOB), "it is held back, for up to a minute");
+    assert_eq!(condition(&c.workload("fit"), "Admitted"), "True");
+    // A priority class that comes is its Workload's after a moment; then its queue is emptied.
+    let policy = |policy: &str| json!({"spec": {"stopPolicy": policy}});
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &policy("HoldAndDrain"));
+    c.advance(1);
+    assert_eq!(condition(&c.workload("fit"), "Admitted"), "False", "its quota is given back at once");
+    c.api.edit(&queue, &policy("None"));
+    c.advance(1);
+    assert_eq!(condition(&c.workload("fit"), "Admitted"), "True");
+    assert!(!runs(&c, JobKind::TRAIN_JOB), "and it is still held back");
+    c.advance(90);
+    assert!(runs(&c, JobKind::TRAIN_JOB));
+    assert!(c.written(Purpose::ReplacePart) > 3 && c.written(Purpose::UpdateChild) == 0);
+}
+
+/// A runtime of this name, of so many bytes, whose nodes ask for a processor.
+fn large_runtime(name: &str, bytes: usize) -> Value {
+    let mut runtime = runtime("1");
+    runtime["metadata"]["name"] = json!(name);
+    let job = &mut runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "x".repeat(bytes)}]);
+    runtime
+}
+
+/// A TrainJob that names it.
+fn user(c: &mut Cluster, name: &str, queue: &str, runtime: &str) {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "team-a", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {"suspend": true, "runtimeRef": {"kind": "TrainingRuntime", "name": runtime}},
+    });
+    c.api.add_job(sluice_jobs::observe(JobKind::TRAIN_JOB, &object));
+}
+
+#[test]
+fn templates_that_no_managed_job_names_take_no_room_from_those_that_one_does() {
+    let mut c = cluster("4");
+    for number in 0..4_200 {
+        let name = format!("unused-{number:04}");
+        c.api.put(RUNTIME, json!({"metadata": {"name": name, "namespace": "team-a"}, "spec": {}}));
+    }
+    // That it is named by a job without a queue makes no difference.
+    user(&mut c, "unmanaged", "", "unused-4199");
+    c.api.put(RUNTIME, runtime("1"));
+    c.settle();
+    add_trainjob(&mut c);
+    assert!(!c.api.job("fit").view.suspended, "it was read when a job named it");
+    let reads = |c: &Cluster| c.notes("ErrWorkloadCompose").len();
+    assert_eq!(reads(&c), 1, "{:?}", c.notes("ErrWorkloadCompose"));
+    assert!(c.notes("ErrWorkloadCompose")[0].contains("is not known: it does not exist, or it is beyond the 4096"));
+    // It is kept, and its changes are seen.
+    c.restart();
+    c.settle();
+    assert_eq!(asks(&c), "1");
+    assert!(!c.api.job("fit").view.suspended);
+    // One that does not exist is looked for once in a while.
+    user(&mut c, "lost", "lq", "nothing");
+    c.settle();
+    assert!(c.notes("ErrWorkloadCompose").last().unwrap().contains("nothing is not known"));
+    c.advance(600);
+    assert!(c.api.job("lost").view.suspended);
+    c.api.put(RUNTIME, large_runtime("nothing", 1));
+    c.advance(61);
+    assert!(!c.api.job("lost").view.suspended);
+}
+
+#[test]
+fn jobs_that_name_more_bytes_of_templates_than_are_kept_say_so_and_follow_when_there_is_room() {
+    const BYTES: usize = 250 << 10;
+    let mut c = cluster("999");
+    let names: Vec<_> = (0..70).map(|number| format!("fit-{number}")).collect();
+    for name in &names {
+        user(&mut c, name, "lq", name);
+        c.api.put(RUNTIME, large_runtime(name, BYTES));
+        c.settle();
+    }
+    let waiting = |c: &Cluster| names.iter().filter(|name| c.api.job(name).view.suspended).count();
+    assert_eq!(waiting(&c), 70 - (16 << 20) / (BYTES + 1_000), "so many are beyond 16 MiB");
+    let last = c.notes("ErrWorkloadCompose").last().unwrap().to_string();
+    assert!(last.contains("TrainingRuntime team-a/fit-69 is not known") && last.contains("16777216 bytes"), "{last}");
+    for name in &names[..10] {
+        c.api.finish_job(name, true);
+        c.api.delete(&ObjectRef::namespaced(RUNTIME, "team-a", name.as_str()));
+    }
+    c.settle();
+    assert_eq!(waiting(&c), 0);
 }

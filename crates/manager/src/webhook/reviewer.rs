@@ -19,6 +19,7 @@ use sluice_jobs::webhook::{
 use tracing::info;
 
 use super::facts::{FactStore, Facts};
+use super::owners::{ControllerName, Rules};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
 
@@ -144,31 +145,20 @@ impl Reviewers {
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
             && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        let rules = Rules { kinds: &self.kinds, external: &self.external, all };
         let of_pods = kind.integration().of_pods;
-        if of_pods && facts.knows_pod(&self.kinds, &request.namespace, &request.object, all) {
+        if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
             return true;
         }
-        let Some((name, uid)) = controller(&request.object) else { return false };
-        let mut above = owner_kind(&request.object, &self.external).map(|kind| (kind, name, uid));
-        let mut part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
-        for _ in 0..MAX_NESTING {
-            let Some((kind, name, uid)) = above else { return false };
-            // Only kinds that make jobs are known.
-            let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
-            let external = self.external.contains(&kind);
-            let counts = external || self.kinds.contains(&kind);
-            let Some(owner) = owner.filter(|owner| counts && *owner.uid == *uid) else { return false };
-            // What the controllers of others make is not known.
-            if !external && kind.names_parts_of(part.0) && !owner.part_names.iter().any(|name| *name == part.1) {
-                return false;
-            }
-            if owner.queued || all {
-                return true;
-            }
-            part = (kind, name);
-            above = owner.above.as_ref().map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
+        let Some(owner) = ControllerName::of(&request.object) else { return false };
+        let Some(above) = owner_kind(&request.object, &self.external) else { return false };
+        if of_pods && above.integration().pods_tell_by_label {
+            // Then it is none of its pods.
+            return false;
         }
-        false
+        let part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
+        let controller = (above, owner.name, owner.uid);
+        !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
     }
 }
 
@@ -186,16 +176,6 @@ fn patched(patch: Patch) -> Verdict {
         // The API server takes no other kind of patch from a webhook.
         Patch::Merge(_) | Patch::Strategic(_) => Verdict::Allowed,
     }
-}
-
-/// How many owners are looked at.
-const MAX_NESTING: usize = 10;
-
-/// Name and UID of an object's controller.
-fn controller(object: &Value) -> Option<(&str, &str)> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    Some((owner["name"].as_str()?, owner["uid"].as_str()?))
 }
 
 /// Upstream's path scheme: `/mutate-<group with dashes>-<version>-<kind>`.

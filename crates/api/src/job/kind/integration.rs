@@ -80,6 +80,8 @@ pub struct Integration {
     /// Whether a new pod tells its job by that label alone: the job is not its controller, or becomes so later. Its name, or that of the pod
     /// that controls it, is one that the job names.
     pub pods_tell_by_label: bool,
+    /// Where they do: the label selector of the pods that make the others.
+    pub maker_pods: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
     /// Whether its jobs end by themselves.
@@ -128,6 +130,7 @@ pub(super) const PLAIN: Integration = Integration {
     part_label: None,
     pod_label: None,
     pods_tell_by_label: false,
+    maker_pods: None,
     managed_by: None,
     ends: true,
     succeeded: "",
