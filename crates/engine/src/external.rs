@@ -98,17 +98,13 @@ impl ExternalParents {
     }
 
     /// The UIDs of an object and of those below it.
-    fn with_those_below(&self, uid: &Name) -> Vec<Name> {
-        let mut found = vec![Arc::clone(uid)];
-        let mut level = found.clone();
+    fn with_those_below(&self, uid: &Name) -> BTreeSet<Name> {
+        let mut found = BTreeSet::from([Arc::clone(uid)]);
+        let mut level = vec![Arc::clone(uid)];
         for _ in 0..MAX_NESTING {
             let keys = level.iter().filter_map(|uid| self.below.get(uid)).flatten();
             let uids = keys.filter_map(|key| Some(Arc::clone(&self.all.get(key)?.uid)));
-            level = uids.filter(|uid| !found.contains(uid)).collect();
-            if level.is_empty() {
-                break;
-            }
-            found.extend(level.iter().cloned());
+            level = uids.filter(|uid| found.insert(Arc::clone(uid))).collect();
         }
         found
     }

@@ -70,7 +70,7 @@ pub fn needs(jobs: &[JobKind]) -> Vec<Need> {
 fn of_jobs(kind: JobKind) -> Need {
     let mut rights = BTreeSet::new();
     let mut add = |(group, resource): (&'static str, &'static str), subresource, verbs: &[&'static str]| {
-        rights.extend(verbs.iter().map(|verb| Right { group, resource, subresource, verb }));
+        rights.extend(verbs.iter().map(|&verb| Right { group, resource, subresource, verb }));
     };
     let named = |kind: JobKind| (kind.group(), kind.plural());
     add(named(kind), "", &["delete", "get", "list", "patch", "watch"]);

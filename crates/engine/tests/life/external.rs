@@ -84,7 +84,7 @@ fn workload(c: &mut Cluster, namespace: &str, name: &str, uid: &str) -> ObjectRe
 }
 
 fn let_go(c: &mut Cluster, name: &str) {
-    c.api.edit_job(name, |job| job.view.suspended = false);
+    c.api.edit_job(name, |job| (job.view.suspended, job.started_by_user) = (false, true));
     c.settle();
 }
 

@@ -153,7 +153,7 @@ impl Facts {
             }
             part = (kind, name);
             let Some((above, its_name, its_uid)) = &owner.above else { break };
-            (kind, name, uid) = (*above, its_name, its_uid);
+            (kind, name, uid) = (*above, its_name.as_str(), its_uid.as_str());
         }
         found
     }
