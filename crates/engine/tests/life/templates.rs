@@ -132,7 +132,6 @@ fn runs(c: &Cluster, kind: JobKind) -> bool {
 /// A cluster with an admitted TrainJob of two pods.
 fn admitted() -> Cluster {
     let mut c = cluster("2");
-    c.pods_vanish = false;
     c.api.put(RUNTIME, runtime("1"));
     add_trainjob(&mut c);
     c
@@ -150,7 +149,6 @@ fn a_part_with_other_pods_than_were_admitted_is_made_anew_before_the_job_starts(
     }
     // None at all before the admission, and then none but one as admitted.
     let mut c = cluster("1");
-    c.pods_vanish = false;
     c.api.put(RUNTIME, runtime("1"));
     add_trainjob(&mut c);
     add_jobset(&mut c, 3, "1");
