@@ -41,12 +41,14 @@ impl Engine {
             return;
         }
         let changed = known.is_none_or(|known| known.content != template.content);
-        if self.make_room(&template) {
+        let kept = self.make_room(&template);
+        if kept {
             self.world.templates.put(template);
-        } else if self.world.templates.leave_out(&object).is_none() {
-            return;
+        } else {
+            self.world.templates.leave_out(&object);
         }
-        if changed {
+        // Jobs that name one that is not kept say so.
+        if changed || !kept {
             self.template_changed(&object);
         }
     }

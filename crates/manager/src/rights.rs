@@ -238,7 +238,7 @@ mod tests {
             ) && !text.contains("batch/job"),
             "{text}"
         );
-        let asked = asked.lock().unwrap();
+        let asked = asked.lock().unwrap().clone();
         let once: BTreeSet<_> = asked.iter().collect();
         assert_eq!(once.len(), asked.len(), "nothing is asked twice");
         assert!(missing(&server(&[]).0, &needs(&JobKind::ALL)).await.unwrap().is_empty());
