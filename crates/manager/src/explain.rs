@@ -85,8 +85,7 @@ impl Explainer {
             let kind = match asked.kind.as_deref() {
                 None => None,
                 Some(word) => Some(
-                    explained(word)
-                        .ok_or_else(|| Refused(StatusCode::BAD_REQUEST, not_explained(word)))?,
+                    explained(word).ok_or_else(|| Refused(StatusCode::BAD_REQUEST, not_explained(word)))?,
                 ),
             };
             let turn = tokio::time::timeout(TURN, Arc::clone(&self.turn).acquire_owned()).await;

@@ -154,10 +154,9 @@ async fn missing(client: &Client, needs: &[Need]) -> Result<Vec<Need>, CallError
     let answers = iter(all).map(|right| async move { may(client, right).await.map(|may| (right, may)) });
     let answers: Vec<_> = answers.buffered(AT_ONCE).try_collect().await?;
     let lacking: BTreeSet<_> = answers.into_iter().filter(|(_, may)| !may).map(|(right, _)| right).collect();
-    let cut = needs.iter().map(|need| Need {
-        rights: need.rights.intersection(&lacking).copied().collect(),
-        ..need.clone()
-    });
+    let cut = needs
+        .iter()
+        .map(|need| Need { rights: need.rights.intersection(&lacking).copied().collect(), ..need.clone() });
     Ok(cut.filter(|need| !need.rights.is_empty()).collect())
 }
 
@@ -228,7 +227,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_missing_is_said_with_its_verb_its_resource_and_what_grants_it() {
-        let (client, asked) = server(&["list jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io/status"]);
+        let (client, asked) =
+            server(&["list jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io/status"]);
         let lacking = missing(&client, &needs(&[JobKind::JOB, JobKind::JOB_SET])).await.unwrap();
         let text = told(&lacking);
         assert!(
@@ -261,10 +261,7 @@ mod tests {
         assert!(texts(of_jobs(JobKind::POD)).contains(&"delete pods".to_owned()));
         let external = of_external(JobKind::external("Errand.v1.rights.example.com").unwrap());
         assert_eq!(external.entry, "integrations.externalFrameworks \"Errand.v1.rights.example.com\"");
-        assert_eq!(
-            texts(external),
-            ["list errands.rights.example.com", "watch errands.rights.example.com"]
-        );
+        assert_eq!(texts(external), ["list errands.rights.example.com", "watch errands.rights.example.com"]);
     }
 
     #[tokio::test]

@@ -261,7 +261,11 @@ async fn external(discovery: Arc<Discovery>, client: Client, kind: JobKind, mut 
             Some(None) => {
                 if !std::mem::replace(&mut reported, true) {
                     let (kind, api_version) = (kind.kind(), kind.api_version());
-                    warn!(kind, api_version, "no CRD of this kind in integrations.externalFrameworks yet: it is looked for");
+                    warn!(
+                        kind,
+                        api_version,
+                        "no CRD of this kind in integrations.externalFrameworks yet: it is looked for"
+                    );
                 }
                 absent(Kind::Job(kind), &shared);
                 Ended::Gone

@@ -185,7 +185,8 @@ async fn plugin_says(words: &[&str]) -> String {
         Command::new(plugin().unwrap()).args(&words).args(["--kubeconfig", &kubeconfig]).output().unwrap()
     });
     let output = ran.await.unwrap();
-    let (said, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (said, errors) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{said}{errors}");
     said
 }

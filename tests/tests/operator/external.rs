@@ -36,11 +36,7 @@ pub fn crd() -> CustomResourceDefinition {
 
 fn tours(place: &Place<'_>) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(GROUP, "v1", "Tour");
-    Api::namespaced_with(
-        place.client.clone(),
-        &place.name,
-        &ApiResource::from_gvk_with_plural(&kind, PLURAL),
-    )
+    Api::namespaced_with(place.client.clone(), &place.name, &ApiResource::from_gvk_with_plural(&kind, PLURAL))
 }
 
 /// Makes a tour, in a queue or in none; its UID.

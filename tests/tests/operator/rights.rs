@@ -35,7 +35,10 @@ async fn a_framework_without_its_rights_is_an_error_at_start() {
     let wanted = "integrations.frameworks \"jobset.x-k8s.io/jobset\" needs: delete jobsets.jobset.x-k8s.io, \
                   get jobsets.jobset.x-k8s.io, list jobsets.jobset.x-k8s.io";
     assert!(log.contains(wanted), "{log}");
-    assert!(log.contains("managerConfig.controllerManagerConfigYaml") && !log.contains("list jobs.batch"), "{log}");
+    assert!(
+        log.contains("managerConfig.controllerManagerConfigYaml") && !log.contains("list jobs.batch"),
+        "{log}"
+    );
 
     // A kind that others manage is waited for. From the moment that it is there, it must be seen.
     let integrations = json!({"externalFrameworks": [external::ENTRY]});

@@ -248,7 +248,8 @@ async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &V
         "metadata": {"name": name, "labels": {NAME: application, "spark-role": "driver"}, "ownerReferences": owners},
         "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0},
     });
-    let made = pods_api(place).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let made =
+        pods_api(place).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     made.spec.unwrap().scheduling_gates.unwrap_or_default().len()
 }
 
@@ -281,7 +282,9 @@ async fn what_only_looks_like_a_driver_or_an_executor_is_queued() {
     let most = u32::try_from(PODS).unwrap();
     set_quota(place, [most, 0]).await;
     wait_until_it_runs_on(place, "pi", &old).await;
-    for (name, owners) in [("forged-2", Value::Null), ("forged-3", of("00000000-0000-0000-0000-000000000000"))] {
+    for (name, owners) in
+        [("forged-2", Value::Null), ("forged-3", of("00000000-0000-0000-0000-000000000000"))]
+    {
         assert_ne!(look_alike(place, "pi", name, &owners).await, 0, "{name}");
     }
     assert_eq!(look_alike(place, "pi", "executor", &of(&uid_of(place, "pi-driver").await)).await, 0);

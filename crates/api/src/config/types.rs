@@ -1,6 +1,6 @@
 //! The configuration after defaulting: the shape of v1beta2 (docs/reference/01-api.md 1.12).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
@@ -292,7 +292,7 @@ pub struct Integrations {
 }
 
 impl Integrations {
-    fn lists(&self, kind: JobKind) -> bool {
+    pub(super) fn lists(&self, kind: JobKind) -> bool {
         let framework = kind.framework();
         self.frameworks.iter().any(|name| name == framework)
             || self.declared.iter().any(|declared| declared.framework() == framework)
@@ -312,18 +312,6 @@ impl Integrations {
         let implied = self.implies_pods();
         let served = |kind: &JobKind| self.lists(*kind) || implied && kind.integration().of_pods;
         JobKind::all().iter().copied().filter(served).collect()
-    }
-
-    /// The kinds that others manage. One that is listed in several versions has the first; one that is served here is none.
-    pub fn external_kinds(&self) -> BTreeSet<JobKind> {
-        let mut kinds = BTreeSet::new();
-        for kind in self.external_frameworks.iter().filter_map(|entry| JobKind::external(entry)) {
-            if !self.lists(kind) {
-                // One that is there already stays.
-                kinds.insert(kind);
-            }
-        }
-        kinds
     }
 }
 

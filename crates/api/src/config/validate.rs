@@ -130,12 +130,14 @@ fn external_frameworks(integrations: &Integrations, errors: &Errors) {
         };
         let listed = |queued: &JobKind| {
             let names = [queued.kind(), queued.version(), queued.group()];
-            names == [kind, version, group] && integrations.frameworks.iter().any(|one| one == queued.framework())
+            names == [kind, version, group]
+                && integrations.frameworks.iter().any(|one| one == queued.framework())
         };
         if !seen.insert(name) {
             report(errors, &path, format!("duplicate value {name:?}"));
         } else if let Some(queued) = JobKind::ALL.into_iter().find(listed) {
-            let message = format!("duplicate value {name:?}: integrations.frameworks lists {:?}", queued.framework());
+            let message =
+                format!("duplicate value {name:?}: integrations.frameworks lists {:?}", queued.framework());
             report(errors, &path, message);
         } else if declared.iter().any(|declared| declared.group == group && declared.kind == kind) {
             report(errors, &path, format!("duplicate value {name:?}: integrations.declared has this kind"));

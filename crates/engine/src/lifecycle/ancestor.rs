@@ -165,7 +165,8 @@ impl Engine {
     /// Whether what controls an object that others manage may have made it: another one of these, or a job that wraps it.
     fn is_below_its_maker(&self, key: &JobKey, parent: &ExternalParent) -> bool {
         let Some(owner) = &parent.controller else { return false };
-        let external = self.config.external.iter().any(|kind| kind.is_named_by(&owner.api_version, &owner.kind));
+        let external =
+            self.config.external.iter().any(|kind| kind.is_named_by(&owner.api_version, &owner.kind));
         let above = self.world.job_by_uid.get(owner.uid.as_str()).and_then(|key| self.world.jobs.get(key));
         external || above.is_some_and(|above| above.view.wraps_object(key.kind, &key.name))
     }

@@ -220,7 +220,8 @@ fn what_becomes_of_a_parent_is_seen() {
     let mut late = bare(errand(), "team-a", "big", "lq");
     late.job.uid = "uid-0100".into();
     late.resource_version = "900".to_owned();
-    let seen = |view: &JobView| sluice_engine::Input::Applied(sluice_engine::Object::Job(Box::new(view.clone())));
+    let seen =
+        |view: &JobView| sluice_engine::Input::Applied(sluice_engine::Object::Job(Box::new(view.clone())));
     c.engine.apply(c.now, seen(&late));
     c.settle();
     assert!(held(&c, "child") && c.api.workloads().is_empty(), "now it has none");

@@ -225,7 +225,8 @@ fn large_runtime(name: &str, bytes: usize) -> Value {
     let mut runtime = runtime("1");
     runtime["metadata"]["name"] = json!(name);
     let job = &mut runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
-    job["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "x".repeat(bytes)}]);
+    job["spec"]["template"]["spec"]["containers"][0]["env"] =
+        json!([{"name": "A", "value": "x".repeat(bytes)}]);
     runtime
 }
 
@@ -253,7 +254,10 @@ fn templates_that_no_managed_job_names_take_no_room_from_those_that_one_does() {
     assert!(!c.api.job("fit").view.suspended, "it was read when a job named it");
     let reads = |c: &Cluster| c.notes("ErrWorkloadCompose").len();
     assert_eq!(reads(&c), 1, "{:?}", c.notes("ErrWorkloadCompose"));
-    assert!(c.notes("ErrWorkloadCompose")[0].contains("is not known: it does not exist, or it is beyond the 4096"));
+    assert!(
+        c.notes("ErrWorkloadCompose")[0]
+            .contains("is not known: it does not exist, or it is beyond the 4096")
+    );
     // It is kept, and its changes are seen.
     c.restart();
     c.settle();

@@ -295,7 +295,9 @@ impl Api {
 
     /// The same for one of several of that name.
     pub fn edit_job_at(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut JobState)) {
-        let Some(Stored::Job(job)) = self.objects.get(reference) else { unreachable!("jobs are kept as views") };
+        let Some(Stored::Job(job)) = self.objects.get(reference) else {
+            unreachable!("jobs are kept as views")
+        };
         let mut job = (**job).clone();
         change(&mut job);
         self.store_job(reference, job);

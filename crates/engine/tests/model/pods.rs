@@ -135,8 +135,7 @@ impl Api {
 
     /// Pods that were stopped are gone now. Says whether there were any.
     pub fn pods_vanish(&mut self) -> bool {
-        let stopping: Vec<_> =
-            self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.clone()).collect();
+        let stopping: Vec<_> = self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.clone()).collect();
         for reference in &stopping {
             self.edit_job_at(reference, |job| {
                 job.stopping_pods = false;

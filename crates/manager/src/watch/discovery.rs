@@ -85,7 +85,9 @@ impl Discovery {
         }
         match resources(&self.client, group, version).await {
             // Subresources have a slash in their names.
-            Ok(all) => Some(all.into_iter().find(|one| one.kind == kind && !one.name.contains('/')).map(|one| one.name)),
+            Ok(all) => Some(
+                all.into_iter().find(|one| one.kind == kind && !one.name.contains('/')).map(|one| one.name),
+            ),
             Err(error) => {
                 debug!(error = %Chain(&error), "a CRD cannot be looked up");
                 None

@@ -107,12 +107,20 @@ mod tests {
                 take_in(event, &facts, &mut present);
             }
             let facts = facts.now();
-            facts.makers.iter().map(|((_, name), maker)| (name.clone(), maker.uid.clone())).collect::<Vec<_>>()
+            facts
+                .makers
+                .iter()
+                .map(|((_, name), maker)| (name.clone(), maker.uid.clone()))
+                .collect::<Vec<_>>()
         };
         let of = |name: &str, uid: &str| (name.to_owned(), uid.to_owned());
-        let listed = [Event::Init, Event::InitApply(pod("a", "1")), Event::InitApply(pod("b", "2")), Event::InitDone];
+        let listed =
+            [Event::Init, Event::InitApply(pod("a", "1")), Event::InitApply(pod("b", "2")), Event::InitDone];
         assert_eq!(tell(listed.into()), [of("a", "1"), of("b", "2")]);
-        assert_eq!(tell(vec![Event::Apply(pod("c", "3")), Event::Delete(pod("a", "1"))]), [of("b", "2"), of("c", "3")]);
+        assert_eq!(
+            tell(vec![Event::Apply(pod("c", "3")), Event::Delete(pod("a", "1"))]),
+            [of("b", "2"), of("c", "3")]
+        );
         let anew = [Event::Init, Event::InitApply(pod("c", "4")), Event::InitDone];
         assert_eq!(tell(anew.into()), [of("c", "4")]);
         let maker = &facts.now().makers[&of("ns", "c")];

@@ -145,7 +145,10 @@ impl Facts {
             let counts = external || rules.kinds.contains(&kind);
             let Some(owner) = owner.filter(|owner| counts && *owner.uid == *uid) else { break };
             // What the controllers of others make is not known.
-            if !external && kind.names_parts_of(part.0) && !owner.part_names.iter().any(|name| *name == part.1) {
+            if !external
+                && kind.names_parts_of(part.0)
+                && !owner.part_names.iter().any(|name| *name == part.1)
+            {
                 break;
             }
             if owner.queued || rules.all {

@@ -22,8 +22,7 @@ pub fn parse_external(entry: &str) -> Option<[&str; 3]> {
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.len() <= MAX_KIND
         && kind.chars().all(|letter| letter.is_ascii_alphanumeric());
-    let right =
-        is_kind && dns1123_label_error(version).is_none() && dns1123_subdomain_error(group).is_none();
+    let right = is_kind && dns1123_label_error(version).is_none() && dns1123_subdomain_error(group).is_none();
     right.then_some(names)
 }
 

@@ -79,7 +79,10 @@ fn driver_and_executors_of_an_admitted_application_are_known() {
     assert!(known(&store, &bare) && !known_with(&store, "other", &bare, false));
     let rules = Rules { kinds: &[JobKind::POD], external: &BTreeSet::new(), all: true };
     assert!(!store.now().knows_pod(rules, "ns", &bare), "its kind is not managed");
-    assert!(known(&store, &pod("pi", "pi-driver", &of_application("u"))), "the operator's webhook came first");
+    assert!(
+        known(&store, &pod("pi", "pi-driver", &of_application("u"))),
+        "the operator's webhook came first"
+    );
     let executor = pod("pi", "pi-exec-1", &owner("v1", "Pod", "pi-driver", "d"));
     assert!(!known(&store, &executor), "its driver was not seen");
     driver(&store, "d", &of_application("u"));

@@ -8,8 +8,7 @@ fn reviewers() -> (Reviewers, Arc<FactStore>) {
     let facts = Arc::new(FactStore::default());
     let mut namespace = slim::Namespace::default();
     namespace.metadata.name = Some("ns".to_owned());
-    namespace.metadata.labels =
-        Some([("kubernetes.io/metadata.name".to_owned(), "ns".to_owned())].into());
+    namespace.metadata.labels = Some([("kubernetes.io/metadata.name".to_owned(), "ns".to_owned())].into());
     facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
                 integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, workload.codeflare.dev/appwrapper]}\n";
@@ -164,11 +163,8 @@ fn a_pod_that_asks_for_node_affinity_gets_it() {
 #[test]
 fn a_bad_queue_name_is_refused() {
     let (reviewers, _) = reviewers();
-    let answer = post(
-        &reviewers,
-        "/validate-batch-v1-job",
-        &job(&json!({"kueue.x-k8s.io/queue-name": "A_b"}), None),
-    );
+    let answer =
+        post(&reviewers, "/validate-batch-v1-job", &job(&json!({"kueue.x-k8s.io/queue-name": "A_b"}), None));
     assert_eq!(answer["response"]["allowed"], false, "{answer}");
 }
 
@@ -269,7 +265,8 @@ fn jobs_of_a_parent_that_others_manage_are_left_to_it() {
             {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
         let mut pod = job.clone();
         pod["spec"] = job["spec"]["template"]["spec"].clone();
-        let patched = |path: &str, object: &Value| post(&reviewers, path, object)["response"]["patch"].is_string();
+        let patched =
+            |path: &str, object: &Value| post(&reviewers, path, object)["response"]["patch"].is_string();
         [!patched("/mutate-batch-v1-job", &job), !patched("/mutate--v1-pod", &pod)]
     };
     assert_eq!(left_alone(V1, "Errand", "queued", "u"), [true; 2]);
