@@ -1,5 +1,5 @@
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::slim;
 use sluice_api::v1beta2::LocalQueue;
 use sluice_engine::input::{Input, Object};
