@@ -19,6 +19,8 @@ mod types;
 mod validate;
 mod warning;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -100,6 +102,11 @@ impl Configuration {
     /// The job kinds that are served, in the reference's order: those that are listed, and those that these imply.
     pub fn job_kinds(&self) -> Vec<JobKind> {
         self.integrations.job_kinds()
+    }
+
+    /// The kinds that others manage.
+    pub fn external_kinds(&self) -> BTreeSet<JobKind> {
+        self.integrations.external_kinds()
     }
 }
 

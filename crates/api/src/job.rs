@@ -16,7 +16,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
-pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts};
+pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts, parse_external};
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
 use crate::labels;

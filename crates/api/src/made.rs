@@ -60,14 +60,16 @@ impl JobView {
 
     /// Whether another job is an object that this one wraps, by kind and name.
     pub fn wraps(&self, child: &Self) -> bool {
+        self.wraps_object(child.job.kind, &child.job.name)
+    }
+
+    /// The same of an object of any kind.
+    pub fn wraps_object(&self, kind: JobKind, name: &str) -> bool {
         let wrapped = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
         wrapped.into_iter().any(|object| {
-            let named = if object.generates_name {
-                child.job.name.starts_with(&object.name)
-            } else {
-                *child.job.name == *object.name
-            };
-            named && JobKind::from_owner(&object.api_version, &object.kind) == Some(child.job.kind)
+            let named =
+                if object.generates_name { name.starts_with(&object.name) } else { *name == *object.name };
+            named && kind.is_named_by(&object.api_version, &object.kind)
         })
     }
 

@@ -19,6 +19,7 @@ mod debug;
 mod edges;
 pub mod effect;
 mod engine;
+mod external;
 mod failure_recovery;
 mod failures;
 mod hotswap;

@@ -254,6 +254,9 @@ impl Engine {
         }
         self.slim_job(&mut view);
         let key = JobKey::of(&view.job);
+        if self.config.external.contains(&key.kind) {
+            self.observe_external(&view);
+        }
         if !self.config.frameworks.contains(&view.job.kind) && !self.is_child(&view) {
             return self.drop_job(&key);
         }
@@ -316,6 +319,7 @@ impl Engine {
                 if self.world.jobs.get(&key).is_some_and(same) {
                     self.drop_job(&key);
                 }
+                self.forget_external(&key, uid);
             }
             Kind::ResourceFlavor => {
                 let old = self.world.flavors.remove(name);
@@ -400,6 +404,9 @@ impl Engine {
 
     fn drop_workload(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.take_workload(key) else { return };
+        if let Some(parent) = self.external_owner(&entry.object) {
+            self.mark_below(&parent);
+        }
         self.unreleased.remove(key);
         self.unlisted.remove(key);
         if let Some(job) = self.world.job_of(&entry) {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use sluice_api::job::{JobKind, JobRef, JobView, Template, TemplateRef};
+use sluice_api::job::{JobKind, JobRef, JobView, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
+use crate::external::ExternalParents;
 use crate::hotswap::pod::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
@@ -21,6 +22,7 @@ use crate::lifecycle::transition::Eviction;
 use crate::pod_jobs::component::of_group;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
+use crate::templates::kept::Templates;
 
 /// The key of a reference to a job.
 pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
@@ -178,6 +180,8 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
+    /// How often it ran, or was to run, by other pods than were admitted.
+    pub other_pods: Retry,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
@@ -220,8 +224,10 @@ pub(crate) struct World {
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
+    /// Objects above jobs that others manage.
+    pub external: ExternalParents,
     /// What jobs name to say what pods they have.
-    pub templates: BTreeMap<TemplateRef, Template>,
+    pub templates: Templates,
     /// Jobs by the template that they name.
     pub by_template: BTreeMap<TemplateRef, BTreeSet<JobKey>>,
     /// Objects whose groups of pods are jobs, as they were seen last.
@@ -368,6 +374,7 @@ impl World {
                 open: None,
                 uncertain: false,
                 retry: Retry::default(),
+                other_pods: Retry::default(),
                 stop_failed: false,
                 reported: None,
                 reported_checks: String::new(),

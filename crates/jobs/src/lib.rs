@@ -41,8 +41,11 @@ pub use declared::{declare, declare_kinds};
 pub use patch::{Patch, Step};
 pub use scheduling::StartError;
 
-/// A job as the engine sees it.
+/// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
+    if kind.is_external() {
+        return object::from_metadata(kind, object);
+    }
     registry::of(kind).observe(object)
 }
 

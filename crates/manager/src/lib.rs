@@ -31,6 +31,7 @@ pub mod outlet;
 mod probe;
 pub mod random;
 pub mod record;
+mod rights;
 pub mod run;
 pub mod serve;
 pub mod shutdown;

@@ -48,10 +48,10 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
 
 /// The kind that a decision log names: also those that are not simulated.
 pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
-    let more = [Kind::Pod, Kind::PodTemplate];
+    let external = JobKind::named_externals().into_iter().map(Kind::Job);
+    let mut more = [Kind::Pod, Kind::PodTemplate].into_iter().chain(external);
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let found = more.into_iter().find(|k| k.group() == group && k.as_str() == kind);
-    kind_of(api_version, kind).or(found)
+    kind_of(api_version, kind).or_else(|| more.find(|k| k.group() == group && k.as_str() == kind))
 }
 
 /// The kind that a user names, as kubectl takes it: `clusterqueue`, `clusterqueues`, `ClusterQueue`.

@@ -111,13 +111,13 @@ fn integrations() -> String {
         .to_owned();
     for kind in JobKind::ALL {
         let Integration { framework, group, version, plural, .. } = kind.integration();
-        let Integration { resumes_parts_as_made, leaves_parts, confirms_stops, .. } = kind.integration();
+        let confirms_stops = kind.integration().confirms_stops;
         let Integration { of_pods, suspends_pods, pods_are_jobs, .. } = kind.integration();
         let group = in_quotes_if_empty(group);
         let name = kind.kind().to_lowercase();
         let parts: Vec<_> = kind.descendants().into_iter().map(JobKind::framework).collect();
         let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
-        let changes = *resumes_parts_as_made || *leaves_parts || kind.names_parts();
+        let changes = kind.changes_parts();
         let more = format!("parts: {parts:?}, changesParts: {changes}, confirmsStops: {confirms_stops}");
         let more =
             format!("{more}, ofPods: {of_pods}, suspendsPods: {suspends_pods}, podsAreJobs: {pods_are_jobs}");

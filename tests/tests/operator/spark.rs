@@ -229,3 +229,52 @@ async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
     }
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }
+
+/// Makes a pod with the operator's label, and no queue; how many gates hold it.
+async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &Value) -> usize {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {NAME: application, "spark-role": "driver"}, "ownerReferences": owners},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0},
+    });
+    let made =
+        pods_api(place).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    made.spec.unwrap().scheduling_gates.unwrap_or_default().len()
+}
+
+async fn uid_of(place: &Place<'_>, pod: &str) -> String {
+    pods_api(place).get(pod).await.unwrap().metadata.uid.unwrap()
+}
+
+#[tokio::test]
+async fn what_only_looks_like_a_driver_or_an_executor_is_queued() {
+    let place = &place("spark-forged", [0, 0]).await;
+    let [old, _] = flavors("spark-forged");
+    place.local_queue("default", "spark-forged").await.unwrap();
+    make(place, "pi").await;
+    wait_until_it_waits(place, "pi").await;
+    let of = |uid: &str| json!([{"apiVersion": "v1", "kind": "Pod", "name": "pi-driver", "uid": uid, "controller": true}]);
+
+    // While the application waits, nothing is its driver, and nothing that one makes its executor.
+    assert_ne!(look_alike(place, "pi", "pi-driver", &Value::Null).await, 0);
+    assert_ne!(look_alike(place, "pi", "forged-1", &of(&uid_of(place, "pi-driver").await)).await, 0);
+    for name in ["forged-1", "pi-driver"] {
+        pods_api(place).delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    eventually("the pods to be gone", DEADLINE, || async {
+        let left = pods(place, "pi").await.len();
+        Ok(progress(left == 0, left))
+    })
+    .await
+    .unwrap();
+
+    let most = u32::try_from(PODS).unwrap();
+    set_quota(place, [most, 0]).await;
+    wait_until_it_runs_on(place, "pi", &old).await;
+    for (name, owners) in
+        [("forged-2", Value::Null), ("forged-3", of("00000000-0000-0000-0000-000000000000"))]
+    {
+        assert_ne!(look_alike(place, "pi", name, &owners).await, 0, "{name}");
+    }
+    assert_eq!(look_alike(place, "pi", "executor", &of(&uid_of(place, "pi-driver").await)).await, 0);
+}

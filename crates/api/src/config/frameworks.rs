@@ -1,6 +1,23 @@
 //! The job kinds that `integrations.frameworks` may name (docs/reference/07-integrations.md).
 
+use std::collections::BTreeSet;
+
+use super::types::Integrations;
 use crate::job::JobKind;
+
+impl Integrations {
+    /// The kinds that others manage. One that is listed in several versions has the first; one that is served here is none.
+    pub fn external_kinds(&self) -> BTreeSet<JobKind> {
+        let mut kinds = BTreeSet::new();
+        for kind in self.external_frameworks.iter().filter_map(|entry| JobKind::external(entry)) {
+            if !self.lists(kind) {
+                // One that is there already stays.
+                kinds.insert(kind);
+            }
+        }
+        kinds
+    }
+}
 
 /// The kind that a name stands for.
 pub(super) fn find(name: &str) -> Option<JobKind> {

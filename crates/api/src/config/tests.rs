@@ -171,7 +171,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("a framework whose gate is off", "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}"),
     (
         "external frameworks",
-        "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com]}",
+        "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com, Job.v1.batch, Job.v2.batch, Foo.v1.a/b]}",
     ),
     ("label keys", "integrations: {labelKeysToCopy: [\"a b\", ok]}"),
     ("selector matches a system namespace", "managedJobsNamespaceSelector: {}"),
@@ -402,12 +402,23 @@ fn a_strategy_for_undeclared_resources_is_ignored_while_its_gate_is_off() {
 #[test]
 fn what_is_not_built_is_warned_of() {
     let (_, warnings) = v1beta2(
-        "integrations: {externalFrameworks: [Foo.v1.example.com]}\n\
-         visibilityServer: {bindPort: 1}\ntls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}",
+        "visibilityServer: {bindPort: 1}\ntls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}",
     )
     .unwrap();
     insta::assert_snapshot!(texts(&warnings).join("\n"));
     assert!(warnings.iter().any(|warning| matches!(warning, Warning::Gate(GateWarning::NotBuilt(_)))));
+}
+
+#[test]
+fn kinds_that_others_manage_are_those_that_are_not_served_each_in_the_version_that_comes_first() {
+    let (file, _) = v1beta2(
+        "integrations: {externalFrameworks: [B.v2.external.example.com, B.v1.external.example.com, Job.v2.batch, \
+         JobSet.v1alpha2.jobset.x-k8s.io]}",
+    )
+    .unwrap();
+    let kinds: Vec<_> = file.external_kinds().iter().map(|kind| (kind.kind(), kind.version())).collect();
+    assert_eq!(kinds, [("B", "v2"), ("JobSet", "v1alpha2")], "jobs are served");
+    assert_eq!(file.job_kinds(), [JobKind::JOB]);
 }
 
 proptest::proptest! {

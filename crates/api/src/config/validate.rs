@@ -7,11 +7,12 @@ use super::endpoints;
 use super::frameworks;
 use super::reader::{Errors, report};
 use super::types::{
-    Configuration, CustomLabel, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
+    Configuration, CustomLabel, Integrations, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
 };
 use super::warning::Warning;
 use super::{Duration, declared, selector};
 use crate::gates::Gate;
+use crate::job::{JobKind, parse_external};
 use crate::labels;
 use crate::names::qualified_name_error;
 
@@ -20,7 +21,7 @@ pub(super) fn check(configuration: &Configuration, errors: &Errors, warnings: &m
     managed_namespaces(configuration, errors);
     endpoints::check(configuration, errors);
     leader_election(&configuration.leader_election, errors);
-    integrations(configuration, errors, warnings);
+    integrations(configuration, errors);
     declared::check(&configuration.integrations.declared, errors);
     custom_labels(configuration, errors, warnings);
     if let Some(tls) = &configuration.tls {
@@ -71,7 +72,7 @@ fn leader_election(election: &LeaderElection, errors: &Errors) {
     }
 }
 
-fn integrations(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
+fn integrations(configuration: &Configuration, errors: &Errors) {
     let integrations = &configuration.integrations;
     let mut seen = BTreeSet::new();
     for (index, name) in integrations.frameworks.iter().enumerate() {
@@ -89,21 +90,37 @@ fn integrations(configuration: &Configuration, errors: &Errors, warnings: &mut V
             report(errors, &path, message);
         }
     }
-    let mut seen = BTreeSet::new();
-    for (index, name) in integrations.external_frameworks.iter().enumerate() {
-        let path = format!("integrations.externalFrameworks[{index}]");
-        if name.splitn(3, '.').filter(|part| !part.is_empty()).count() != 3 {
-            report(errors, &path, format!("invalid value {name:?}: must be of the form Kind.version.group"));
-        } else if seen.insert(name) {
-            warnings.push(Warning::ExternalFramework { path, name: name.clone() });
-        } else {
-            report(errors, &path, format!("duplicate value {name:?}"));
-        }
-    }
+    external_frameworks(integrations, errors);
     for (index, key) in integrations.label_keys_to_copy.iter().enumerate() {
         if let Some(error) = qualified_name_error(key) {
             let path = format!("integrations.labelKeysToCopy[{index}]");
             report(errors, &path, format!("invalid value {key:?}: {error}"));
+        }
+    }
+}
+
+fn external_frameworks(integrations: &Integrations, errors: &Errors) {
+    let mut seen = BTreeSet::new();
+    let declared = &integrations.declared;
+    for (index, name) in integrations.external_frameworks.iter().enumerate() {
+        let path = format!("integrations.externalFrameworks[{index}]");
+        let Some([kind, version, group]) = parse_external(name) else {
+            report(errors, &path, format!("invalid value {name:?}: must be of the form Kind.version.group"));
+            continue;
+        };
+        let listed = |queued: &JobKind| {
+            let names = [queued.kind(), queued.version(), queued.group()];
+            names == [kind, version, group]
+                && integrations.frameworks.iter().any(|one| one == queued.framework())
+        };
+        if !seen.insert(name) {
+            report(errors, &path, format!("duplicate value {name:?}"));
+        } else if let Some(queued) = JobKind::ALL.into_iter().find(listed) {
+            let message =
+                format!("duplicate value {name:?}: integrations.frameworks lists {:?}", queued.framework());
+            report(errors, &path, message);
+        } else if declared.iter().any(|declared| declared.group == group && declared.kind == kind) {
+            report(errors, &path, format!("duplicate value {name:?}: integrations.declared has this kind"));
         }
     }
 }

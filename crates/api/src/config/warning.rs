@@ -9,13 +9,6 @@ use crate::gates::GateWarning;
 pub enum Warning {
     /// About feature gates.
     Gate(GateWarning),
-    /// A kind that a controller of its own makes Workloads of.
-    ExternalFramework {
-        /// Path of the entry.
-        path: String,
-        /// The job kind.
-        name: String,
-    },
     /// A field that changes nothing.
     NoEffect {
         /// Its path.
@@ -35,11 +28,6 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gate(warning) => warning.fmt(f),
-            Self::ExternalFramework { path, name } => write!(
-                f,
-                "{path}: {name:?}: Workloads that its controller makes are admitted like others; a Job that it makes is queued by \
-                 itself if it names a queue"
-            ),
             Self::NoEffect { path, why } => write!(f, "{path} has no effect: {why}"),
         }
     }

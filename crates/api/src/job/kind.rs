@@ -1,6 +1,7 @@
 //! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
 
 mod declared;
+mod external;
 mod integration;
 mod order;
 mod serving;
@@ -9,6 +10,7 @@ mod table;
 use super::template::TemplateKind;
 
 pub use declared::DeclaredNames;
+pub use external::parse_external;
 pub use integration::{Integration, PartNames, Parts};
 
 /// A job kind. Ordered by the names of the frameworks.
@@ -183,6 +185,11 @@ impl JobKind {
         self.has_parts() || self.0.wraps_objects
     }
 
+    /// Whether jobs that its controller makes are changed besides the job itself.
+    pub fn changes_parts(self) -> bool {
+        self.0.resumes_parts_as_made || self.0.leaves_parts || self.names_parts()
+    }
+
     /// The kind with this name of a framework.
     pub fn named(framework: &str) -> Option<Self> {
         Self::all().iter().copied().find(|kind| kind.framework() == framework)
@@ -190,8 +197,7 @@ impl JobKind {
 
     /// The kind that an owner reference names, if it is one of ours (any version of the group).
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        Self::all().iter().copied().find(|k| k.group() == group && k.kind() == kind)
+        Self::all().iter().copied().find(|k| k.is_named_by(api_version, kind))
     }
 }
 

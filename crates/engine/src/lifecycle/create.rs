@@ -154,7 +154,14 @@ impl Engine {
         let mut annotations = inherited_annotations(view, gated, keys);
         let mut owners = vec![owner_reference(view)];
         let named = |extra: Option<&str>| {
-            workload_name(kind.kind(), kind.group(), &view.job.full_name(), view.job.object_uid(), extra, longest)
+            workload_name(
+                kind.kind(),
+                kind.group(),
+                &view.job.full_name(),
+                view.job.object_uid(),
+                extra,
+                longest,
+            )
         };
         let mut name = if elastic { self.free_slice_name(key, view, named) } else { named(None) };
         if kind.gathers_pods() {

@@ -13,6 +13,7 @@ mod contract;
 mod custom_labels;
 mod elastic;
 mod elastic_ray;
+mod external;
 mod failure_recovery;
 mod found_again;
 mod gathered_pods;

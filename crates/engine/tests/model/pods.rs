@@ -144,10 +144,9 @@ impl Api {
 
     /// Pods that were stopped are gone now. Says whether there were any.
     pub fn pods_vanish(&mut self) -> bool {
-        let stopping: Vec<_> =
-            self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.name.to_string()).collect();
-        for name in &stopping {
-            self.edit_job(name, |job| {
+        let stopping: Vec<_> = self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.clone()).collect();
+        for reference in &stopping {
+            self.edit_job_at(reference, |job| {
                 job.stopping_pods = false;
                 job.view.active = false;
             });

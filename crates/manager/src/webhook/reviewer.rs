@@ -1,11 +1,10 @@
 //! Which review goes where: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`);
 //! here they get what they must know, from memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::Value;
 use sluice_api::config::{Configuration, PodOptions, selector_matches};
 use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
@@ -20,6 +19,7 @@ use sluice_jobs::webhook::{
 use tracing::info;
 
 use super::facts::{FactStore, Facts, Owner};
+use super::owners::{ControllerName, Rules};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
 
@@ -42,6 +42,8 @@ pub struct Reviewers {
     pod_options: PodOptions,
     implied_pods: bool,
     kinds: Vec<JobKind>,
+    /// Kinds that others manage.
+    external: BTreeSet<JobKind>,
     job_hooks: BTreeMap<String, JobHook>,
 }
 
@@ -62,6 +64,7 @@ impl Reviewers {
             pod_options: configuration.integrations.pod_options.clone(),
             implied_pods: configuration.integrations.implies_pods(),
             kinds,
+            external: configuration.external_kinds(),
             job_hooks,
         }
     }
@@ -143,33 +146,20 @@ impl Reviewers {
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
             && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        let rules = Rules { kinds: &self.kinds, external: &self.external, all };
         let of_pods = kind.integration().of_pods;
-        if of_pods && facts.knows_pod(&self.kinds, &request.namespace, &request.object, all) {
+        if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
             return true;
         }
-        let Some((name, uid)) = controller(&request.object) else { return false };
-        let mut above = owner_kind(&request.object).map(|kind| (kind, name, uid));
-        let mut part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
-        for _ in 0..MAX_NESTING {
-            let Some((kind, name, uid)) = above else { return false };
-            // Only kinds that make jobs are known.
-            let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
-            let known = owner.filter(|owner| self.kinds.contains(&kind) && *owner.uid == *uid);
-            let Some(owner) = known else { return false };
-            // What it makes is told by the marks of its pod templates.
-            if kind.has_groups() {
-                return false;
-            }
-            if kind.names_parts_of(part.0) && !owner.part_names.iter().any(|name| *name == part.1) {
-                return false;
-            }
-            if owner.queued || all {
-                return true;
-            }
-            part = (kind, name);
-            above = owner.above.as_ref().map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
+        let Some(owner) = ControllerName::of(&request.object) else { return false };
+        let Some(above) = owner_kind(&request.object, &self.external) else { return false };
+        if of_pods && above.integration().pods_tell_by_label {
+            // Then it is none of its pods.
+            return false;
         }
-        false
+        let part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
+        let controller = (above, owner.name, owner.uid);
+        !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
     }
 }
 
@@ -195,16 +185,6 @@ fn patched(patch: Patch) -> Verdict {
         // The API server takes no other kind of patch from a webhook.
         Patch::Merge(_) | Patch::Strategic(_) => Verdict::Allowed,
     }
-}
-
-/// How many owners are looked at.
-const MAX_NESTING: usize = 10;
-
-/// Name and UID of an object's controller.
-fn controller(object: &Value) -> Option<(&str, &str)> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    Some((owner["name"].as_str()?, owner["uid"].as_str()?))
 }
 
 /// Upstream's path scheme: `/mutate-<group with dashes>-<version>-<kind>`.

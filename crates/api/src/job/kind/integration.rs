@@ -82,6 +82,8 @@ pub struct Integration {
     /// Whether a new pod tells its job by that label alone: the job is not its controller, or becomes so later. Its name, or that of the pod
     /// that controls it, is one that the job names.
     pub pods_tell_by_label: bool,
+    /// Where they do: the label selector of the pods that make the others.
+    pub maker_pods: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
     /// Whether its jobs end by themselves.
@@ -100,6 +102,8 @@ pub struct Integration {
     pub confirms_stops: bool,
     /// Whether the configuration describes it, and nothing is built in for it.
     pub declared: bool,
+    /// Whether others manage it: its objects are parents of jobs, and no jobs.
+    pub external: bool,
 }
 
 /// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
@@ -129,6 +133,7 @@ pub(super) const PLAIN: Integration = Integration {
     part_label: None,
     pod_label: None,
     pods_tell_by_label: false,
+    maker_pods: None,
     managed_by: None,
     ends: true,
     succeeded: "",
@@ -138,4 +143,5 @@ pub(super) const PLAIN: Integration = Integration {
     counts_terminating: false,
     confirms_stops: false,
     declared: false,
+    external: false,
 };

@@ -1,7 +1,7 @@
 //! What the reviewers answer.
 
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::slim;
 use sluice_api::v1beta2::LocalQueue;
 use sluice_engine::input::{Input, Object};
@@ -167,7 +167,7 @@ fn what_a_pod_of_a_deployment_costs_does_not_depend_on_how_many_there_are() {
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
                 integrations: {frameworks: [batch/job, deployment, statefulset, pod]}\n";
     let configuration = Configuration::parse(text).unwrap().0;
-    let facts = Arc::new(FactStore::of(&configuration.job_kinds()));
+    let facts = Arc::new(FactStore::of(&configuration.job_kinds(), configuration.external_kinds()));
     let reviewers = Reviewers::new(&configuration, Arc::clone(&facts));
     let pod = |number: usize| {
         let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}]);
@@ -275,4 +275,55 @@ fn conversions_are_answered() {
     let answer = reviewers.review("/convert", review.to_string().as_bytes()).unwrap().unwrap();
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(answer["response"]["convertedObjects"][0]["spec"]["cohortName"], "c");
+}
+
+#[test]
+fn jobs_of_a_parent_that_others_manage_are_left_to_it() {
+    const V1: &str = "hooks.example.com/v1";
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                integrations: {frameworks: [batch/job, pod], externalFrameworks: [Errand.v1.hooks.example.com]}\n";
+    let configuration = Configuration::parse(text).unwrap().0;
+    let external = configuration.external_kinds();
+    let errand = *external.first().unwrap();
+    let facts = Arc::new(FactStore::of(&configuration.job_kinds(), external));
+    let reviewers = Reviewers::new(&configuration, Arc::clone(&facts));
+    let see = |namespace: &str, name: &str, uid: &str, queue: Option<&str>| {
+        let labels = queue.map(|queue| json!({"kueue.x-k8s.io/queue-name": queue}));
+        let metadata = json!({"name": name, "namespace": namespace, "uid": uid, "labels": labels});
+        let view = sluice_jobs::observe(errand, &json!({"metadata": metadata, "spec": "anything"}));
+        facts.note(&Input::Applied(Object::Job(Box::new(view))));
+    };
+    see("ns", "queued", "u", Some("q"));
+    see("ns", "plain", "p", None);
+    see("other", "elsewhere", "e", Some("q"));
+    let mut namespace = slim::Namespace::default();
+    namespace.metadata.name = Some("ns".to_owned());
+    facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
+    let left_alone = |api_version: &str, kind: &str, name: &str, uid: &str| {
+        let mut job = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), None);
+        job["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        let mut pod = job.clone();
+        pod["spec"] = job["spec"]["template"]["spec"].clone();
+        let patched =
+            |path: &str, object: &Value| post(&reviewers, path, object)["response"]["patch"].is_string();
+        [!patched("/mutate-batch-v1-job", &job), !patched("/mutate--v1-pod", &pod)]
+    };
+    assert_eq!(left_alone(V1, "Errand", "queued", "u"), [true; 2]);
+    for (api_version, kind, name, uid) in [
+        (V1, "Errand", "plain", "p"),
+        (V1, "Errand", "queued", "p"),
+        (V1, "Errand", "queued", "e"),
+        (V1, "Errand", "elsewhere", "e"),
+        (V1, "Errand", "made-up", "u"),
+        (V1, "Other", "queued", "u"),
+        ("hooks.example.com", "Errand", "queued", "u"),
+        ("other.example.com/v1", "Errand", "queued", "u"),
+        ("v1", "Errand", "queued", "u"),
+    ] {
+        assert_eq!(left_alone(api_version, kind, name, uid), [false; 2], "{api_version} {kind} {name} {uid}");
+    }
+    // A version that is not served names the same object, or none.
+    assert_eq!(left_alone("hooks.example.com/v9", "Errand", "queued", "u"), [true; 2]);
+    assert_eq!(left_alone("hooks.example.com/v9", "Errand", "queued", "x"), [false; 2]);
 }
