@@ -27,6 +27,7 @@ mod in_use;
 mod ingest;
 pub mod input;
 mod job_pod;
+mod keys;
 mod lifecycle;
 mod list;
 mod logging;

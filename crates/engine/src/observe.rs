@@ -313,14 +313,7 @@ impl Engine {
             }
             Kind::Job(kind) if kind.integration().of_pods => self.forget_member(object, uid),
             Kind::Job(kind) if kind.has_groups() => self.forget_set(object, uid),
-            Kind::Job(_) => {
-                let Some(key) = job_key(object) else { return };
-                let same = |e: &crate::world::JobEntry| uid.is_none_or(|u| *e.view.job.uid == *u);
-                if self.world.jobs.get(&key).is_some_and(same) {
-                    self.drop_job(&key);
-                }
-                self.forget_external(&key, uid);
-            }
+            Kind::Job(_) => self.forget_job(object, uid),
             Kind::ResourceFlavor => {
                 let old = self.world.flavors.remove(name);
                 self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));

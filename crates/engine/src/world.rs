@@ -7,55 +7,23 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use sluice_api::job::{JobKind, JobRef, JobView, TemplateRef};
+use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
-use crate::external::ExternalParents;
+use crate::external::parents::ExternalParents;
 use crate::hotswap::pod::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};
+pub(crate) use crate::keys::{JobKey, job_key};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
 use crate::pod_jobs::component::of_group;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
-
-/// The key of a reference to a job.
-pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
-    let Kind::Job(kind) = object.kind else { return None };
-    let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-    Some(JobKey { kind, namespace, name, group: None })
-}
-
-/// Names a job by where it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct JobKey {
-    /// Its kind.
-    pub kind: JobKind,
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its name.
-    pub name: Name,
-    /// Which group of the object's pods it is, if each of them is a job.
-    pub group: Option<u32>,
-}
-
-impl JobKey {
-    /// The key of a job.
-    pub fn of(job: &JobRef) -> Self {
-        let (namespace, name) = (Arc::clone(&job.namespace), Arc::clone(&job.name));
-        Self { kind: job.kind, namespace, name, group: job.group }
-    }
-
-    /// The reference to the job's object.
-    pub fn object(&self) -> ObjectRef {
-        ObjectRef::namespaced(Kind::Job(self.kind), Arc::clone(&self.namespace), Arc::clone(&self.name))
-    }
-}
 
 /// The reference to a Workload's object.
 pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {

@@ -74,7 +74,7 @@ async fn workload(place: &Place<'_>, name: &str, uid: &str) {
     create(&place.workloads(), json!({"metadata": metadata, "spec": spec})).await.unwrap();
 }
 
-async fn let_go(place: &Place<'_>, name: &str) {
+async fn resume(place: &Place<'_>, name: &str) {
     place.patch_job(name, json!({"spec": {"suspend": false}})).await.unwrap();
 }
 
@@ -120,13 +120,13 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     workload(&place, "grand", &of).await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
     // What its controller lets go too early is held again.
-    let_go(&place, "plain").await;
+    resume(&place, "plain").await;
     place.wait_until("plain", false).await.unwrap();
 
     set_quota(&place, [1, 0]).await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();
     for name in both {
-        let_go(&place, name).await;
+        resume(&place, name).await;
         wait_until_active(&place, name).await;
     }
 

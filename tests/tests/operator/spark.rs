@@ -238,12 +238,12 @@ async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &V
         "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0},
     });
     let made =
-        pods_api(place).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        place.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     made.spec.unwrap().scheduling_gates.unwrap_or_default().len()
 }
 
 async fn uid_of(place: &Place<'_>, pod: &str) -> String {
-    pods_api(place).get(pod).await.unwrap().metadata.uid.unwrap()
+    place.pods().get(pod).await.unwrap().metadata.uid.unwrap()
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn what_only_looks_like_a_driver_or_an_executor_is_queued() {
     assert_ne!(look_alike(place, "pi", "pi-driver", &Value::Null).await, 0);
     assert_ne!(look_alike(place, "pi", "forged-1", &of(&uid_of(place, "pi-driver").await)).await, 0);
     for name in ["forged-1", "pi-driver"] {
-        pods_api(place).delete(name, &DeleteParams::default()).await.unwrap();
+        place.pods().delete(name, &DeleteParams::default()).await.unwrap();
     }
     eventually("the pods to be gone", DEADLINE, || async {
         let left = pods(place, "pi").await.len();

@@ -13,7 +13,7 @@ use sluice_core::Name;
 use super::workload::later;
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::external::ExternalParent;
+use crate::external::parents::ExternalParent;
 use crate::ingest::workload::is;
 use crate::outbox::normal;
 use crate::world::JobKey;

@@ -1,5 +1,5 @@
 //! Parents that others manage (docs/reference/07-integrations.md 7.2, "External frameworks"): jobs below them have no Workload of their own, and do
-//! not run before that of the parent is admitted. Whoever only names a parent is a job like any other.
+//! not run before that of the parent is admitted. What only names a parent is a job like any other.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind, JobView};
@@ -83,7 +83,7 @@ fn workload(c: &mut Cluster, namespace: &str, name: &str, uid: &str) -> ObjectRe
     made
 }
 
-fn let_go(c: &mut Cluster, name: &str) {
+fn resume(c: &mut Cluster, name: &str) {
     c.api.edit_job(name, |job| (job.view.suspended, job.started_by_user) = (false, true));
     c.settle();
 }
@@ -106,14 +106,14 @@ fn jobs_below_run_while_the_workload_of_their_parent_is_admitted_and_have_none()
 
     let made = workload(&mut c, "team-a", "big", &of);
     for name in both {
-        let_go(&mut c, name);
+        resume(&mut c, name);
     }
     assert!(both.iter().all(|name| held(&c, name)), "it waits for quota");
 
     quota(&mut c, "1");
     assert_eq!(condition(&c.workload("big"), "Admitted"), "True");
     for name in both {
-        let_go(&mut c, name);
+        resume(&mut c, name);
     }
     assert!(both.iter().all(|name| !held(&c, name)));
     assert_eq!(c.api.workloads().len(), 1);
@@ -278,7 +278,7 @@ fn the_highest_managed_parent_counts_and_only_what_may_have_made_the_others() {
     c.settle();
     let top = uid(&c, "top");
     let made = workload(&mut c, "team-a", "top", &top);
-    let_go(&mut c, "child");
+    resume(&mut c, "child");
     assert!(!held(&c, "child"));
     c.api.delete(&made);
     c.settle();
