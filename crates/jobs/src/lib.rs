@@ -185,7 +185,7 @@ pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
 
 /// Whether workload slices can be made of jobs of the kind (annotation `elastic-job`).
 pub fn supports_slices(kind: JobKind) -> bool {
-    registry::of(kind).is_elastic()
+    !kind.is_external() && registry::of(kind).is_elastic()
 }
 
 /// What an object must look like, part by part, each with its JSON pointer.

@@ -142,7 +142,7 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
         .into_iter()
         .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
         .collect();
-    assert_eq!(jobs.len(), 65, "sixteen kinds, mutating and validating, with and without queue name; pods");
+    assert_eq!(jobs.len(), 69, "seventeen kinds, mutating and validating, with and without queue name; pods");
     for webhook in jobs {
         let condition = &webhook["matchConditions"][0]["name"];
         match webhook["failurePolicy"].as_str().unwrap() {
