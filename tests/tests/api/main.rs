@@ -10,6 +10,7 @@ mod bounds;
 mod config;
 mod control_plane;
 mod crds;
+mod frameworks;
 mod generated;
 mod rules;
 mod test_bed;

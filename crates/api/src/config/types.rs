@@ -276,8 +276,7 @@ pub struct ClientConnection {
 pub struct Integrations {
     /// Names of the job kinds (docs/reference/07-integrations.md).
     pub frameworks: Vec<String>,
-    /// Kinds that others manage, as `Kind.version.group`: jobs that their objects control have no quota of their own, and run on that which
-    /// the others got.
+    /// Kinds that others manage, as `Kind.version.group`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub external_frameworks: Vec<String>,
     /// Labels that a Workload gets from its job at creation.
@@ -292,7 +291,7 @@ pub struct Integrations {
 }
 
 impl Integrations {
-    pub(super) fn lists(&self, kind: JobKind) -> bool {
+    fn lists(&self, kind: JobKind) -> bool {
         let framework = kind.framework();
         self.frameworks.iter().any(|name| name == framework)
             || self.declared.iter().any(|declared| declared.framework() == framework)

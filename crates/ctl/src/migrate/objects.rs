@@ -133,12 +133,8 @@ fn workload(workload: &Value) -> Vec<String> {
     }
     let owners = workload["metadata"]["ownerReferences"].as_array();
     let elastic = workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true";
-    let has_slices = |owner: &Value| {
-        let [api_version, kind] = ["apiVersion", "kind"].map(|key| owner[key].as_str().unwrap_or_default());
-        JobKind::from_owner(api_version, kind).is_some_and(sluice_jobs::supports_slices)
-    };
-    if elastic && !owners.into_iter().flatten().all(has_slices) {
-        found.push("jobs of its kind do not change their size while they run (elastic jobs)".to_owned());
+    if elastic && owners.into_iter().flatten().any(|owner| owner["kind"] != "Job") {
+        found.push("only batch Jobs change their size while they run (elastic jobs)".to_owned());
     }
     found
 }
@@ -236,8 +232,8 @@ mod tests {
         );
         tally
             .look("admissionchecks", &json!({"metadata": {"name": "own"}, "spec": {"controllerName": "me"}}));
-        let group = "example.com/v1";
-        let owner = json!([{"apiVersion": group, "kind": "Other", "name": "a", "uid": "u"}]);
+        let group = "leaderworkerset.x-k8s.io/v1";
+        let owner = json!([{"apiVersion": group, "kind": "LeaderWorkerSet", "name": "a", "uid": "u"}]);
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let spec = json!({"podSets": [{"name": "main", "count": 1, "template": template}]});
         let mut served = json!({
@@ -254,7 +250,7 @@ mod tests {
             [
                 "admission checks of kueue.x-k8s.io/multikueue stay pending: Sluice has no such controller: \
                  admissionchecks remote",
-                "jobs of kind Other are neither started nor stopped: workloads ns/w",
+                "jobs of kind LeaderWorkerSet are neither started nor stopped: workloads ns/w",
                 "pods are not placed by topology: resourceflavors f0, resourceflavors f1, resourceflavors f2 and 2 more",
             ]
         );

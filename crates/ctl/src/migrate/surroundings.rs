@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
-use sluice_api::config::{Configuration, Environment};
+use sluice_api::config::{Configuration, Environment, Warning};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::WEBHOOKS;
@@ -98,7 +98,11 @@ async fn configuration(
     match read {
         Ok((configuration, warnings)) => {
             for warning in warnings {
-                report.notes.push(format!("configuration: {warning}"));
+                let line = format!("configuration: {warning}");
+                match warning {
+                    Warning::FrameworkNotBuilt { .. } => report.unsupported.push(line),
+                    _ => report.notes.push(line),
+                }
             }
             Ok(Some(configuration))
         }
@@ -230,7 +234,7 @@ mod tests {
             ("mjob.kb.io", &ours),
             ("mjobset-without-queue.kb.io", &ours),
             ("mpod.kb.io", &ours),
-            ("mother.kb.io", &ours),
+            ("mleaderworkerset.kb.io", &ours),
             ("mpod.kb.io", &theirs),
         ];
         let metadata = ObjectMeta { name: Some("hooks".to_owned()), ..ObjectMeta::default() };
@@ -244,7 +248,7 @@ mod tests {
         );
         assert_eq!(
             report.obstacles,
-            ["remove Kueue's webhooks, which no server would answer (mother.kb.io): \
+            ["remove Kueue's webhooks, which no server would answer (mleaderworkerset.kb.io): \
               kubectl delete mutatingwebhookconfiguration hooks"]
         );
     }

@@ -2,7 +2,6 @@
 
 pub mod bounds;
 pub mod facts;
-pub mod owners;
 pub mod review;
 pub mod reviewer;
 pub mod server;
