@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -72,6 +73,27 @@ impl<'a> Place<'a> {
     /// The API of the Jobs here.
     pub fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// The API of the pods here.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// The pods here that a selector of labels selects.
+    pub async fn pods_with(&self, labels: &str) -> Result<Vec<Value>> {
+        let pods = self.pods().list(&ListParams::default().labels(labels)).await.context("listing pods")?;
+        pods.iter().map(|pod| serde_json::to_value(pod).context("reading a pod")).collect()
+    }
+
+    /// Makes the Job `urgent` of one pod that asks for `cpu` processors, and the priority class of this name, by which it matters more than
+    /// others.
+    pub async fn make_urgent(&self, class: &str, cpu: u32) -> Result<()> {
+        let object = json!({"metadata": {"name": class}, "value": 1_000});
+        create(&self.global("WorkloadPriorityClass", "workloadpriorityclasses"), object).await?;
+        let mut urgent = job("urgent", "lq", cpu, 1, 3_600);
+        urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+        self.make_job(&urgent).await
     }
 
     /// Makes a flavor.

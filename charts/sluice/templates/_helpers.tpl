@@ -124,17 +124,26 @@ declares. Kinds of different groups may have the same name. Kinds that suspend p
 {{- toYaml $enabled -}}
 {{- end }}
 
-{{/* The listed frameworks that are not built, as a YAML map API group → resources. */}}
-{{- define "sluice.notBuiltKinds" -}}
+{{/*
+The kinds in integrations.externalFrameworks, as a YAML map entry → API group and resource. A CRD whose plural is not the usual one is named in
+managerConfig.externalPlurals.
+*/}}
+{{- define "sluice.externalKinds" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
-{{- $known := fromYaml (include "sluice.knownNotBuilt" .) -}}
-{{- $groups := dict -}}
-{{- range dig "integrations" "frameworks" list $config -}}
-{{- with get $known . -}}
-{{- $_ := set $groups .group (append (get $groups .group | default list) .resource) -}}
+{{- $plurals := .Values.managerConfig.externalPlurals | default dict -}}
+{{- $kinds := dict -}}
+{{- range $entry := dig "integrations" "externalFrameworks" list $config -}}
+{{- $parts := splitn "." 3 $entry -}}
+{{- $name := lower $parts._0 -}}
+{{- $usual := printf "%ss" $name -}}
+{{- if hasSuffix "s" $name -}}
+{{- $usual = printf "%ses" $name -}}
+{{- else if hasSuffix "y" $name -}}
+{{- $usual = printf "%sies" (trimSuffix "y" $name) -}}
 {{- end -}}
+{{- $_ := set $kinds $entry (dict "group" $parts._2 "resource" (get $plurals $entry | default $usual)) -}}
 {{- end -}}
-{{- toYaml $groups -}}
+{{- toYaml $kinds -}}
 {{- end }}
 
 {{- define "sluice.image" -}}

@@ -19,6 +19,8 @@ mod types;
 mod validate;
 mod warning;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,7 +30,6 @@ pub use declared::{
 pub use duration::Duration;
 pub use environment::Environment;
 pub use errors::{ConfigErrors, FieldError};
-pub use frameworks::{NOT_BUILT, NotBuilt};
 pub use hotswap::Hotswap;
 pub use selector::matches as selector_matches;
 pub use types::*;
@@ -46,14 +47,6 @@ pub const KIND: &str = "Configuration";
 
 /// Largest file that is read, in bytes: far above any real one.
 const MAX_BYTES: usize = 1 << 20;
-
-impl Configuration {
-    /// The listed job kinds that are not built: Kueue's default list was taken over. Their objects that name a queue have to be refused.
-    pub fn refused_frameworks(&self) -> Vec<&str> {
-        let not_built = |name: &&str| frameworks::find(name) == frameworks::Framework::NotBuilt;
-        self.integrations.frameworks.iter().map(String::as_str).filter(not_built).collect()
-    }
-}
 
 impl Configuration {
     /// Reads a file, in an environment without a service account and flags.
@@ -109,6 +102,11 @@ impl Configuration {
     /// The job kinds that are served, in the reference's order: those that are listed, and those that these imply.
     pub fn job_kinds(&self) -> Vec<JobKind> {
         self.integrations.job_kinds()
+    }
+
+    /// The kinds that others manage.
+    pub fn external_kinds(&self) -> BTreeSet<JobKind> {
+        self.integrations.external_kinds()
     }
 }
 

@@ -9,18 +9,20 @@
 mod kind;
 mod template;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 
-pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts};
+pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts, parse_external};
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
+use crate::labels;
 use crate::v1beta2::PodSetTopologyRequest;
 
-/// Names one job object for good: a namesake created later has another `uid`.
+/// Names one job for good: a namesake created later has another `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
     /// The kind.
@@ -29,9 +31,43 @@ pub struct JobRef {
     pub namespace: Arc<str>,
     /// The object's name.
     pub name: Arc<str>,
-    /// The object's UID.
+    /// Which group of the object's pods it is, if each of them is a job.
+    pub group: Option<u32>,
+    /// The object's UID; of a group, that and its number.
     pub uid: Arc<str>,
 }
+
+impl JobRef {
+    /// The job that a group of the object's pods is.
+    #[must_use]
+    pub fn of_group(&self, group: u32) -> Self {
+        Self { group: Some(group), uid: group_uid(&self.uid, group).into(), ..self.clone() }
+    }
+
+    /// The UID of the object.
+    pub fn object_uid(&self) -> &str {
+        match self.group {
+            Some(_) => self.uid.rsplit_once('/').map_or(&*self.uid, |(uid, _)| uid),
+            None => &self.uid,
+        }
+    }
+
+    /// The name from which that of its Workload is made: a group has its number in it.
+    pub fn full_name(&self) -> Cow<'_, str> {
+        match self.group {
+            Some(group) => Cow::Owned(format!("{}-{group}", self.name)),
+            None => Cow::Borrowed(&self.name),
+        }
+    }
+}
+
+/// The UID that stands for a group of the pods of the object with this UID.
+pub fn group_uid(uid: &str, group: u32) -> String {
+    format!("{uid}/{group}")
+}
+
+/// Most groups of pods that one object may have.
+pub const MAX_GROUPS: u32 = 5_000;
 
 /// The controller of an object (the owner reference with `controller: true`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,11 +241,15 @@ pub struct JobView {
     pub pods_ready: bool,
     /// Pods per pod set that ended well and will not come again (reclaimable), empty when none.
     pub reclaimable: Vec<(String, i32)>,
-    /// The pod sets, in the job's order; at most 18.
+    /// The pod sets, in the job's order; at most 18. Of an object whose groups of pods are jobs, those of one group.
     pub pod_sets: Vec<JobPodSet>,
+    /// How many groups of pods an object has, if each of them is a job; at most [`MAX_GROUPS`].
+    pub groups: Option<u32>,
     /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]); or the pod that makes
     /// the others.
     pub part_names: Vec<String>,
+    /// Whether its own autoscaler says which of its pods end: those beyond its numbers run on until it has.
+    pub autoscaled: bool,
     /// The template object that says what pods it has, for a kind whose jobs name one. Without it the pod sets are missing.
     pub template: Option<TemplateUse>,
     /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
@@ -218,6 +258,15 @@ pub struct JobView {
     pub on_hold: Option<bool>,
     /// Set if the object cannot become a Workload, and why (too many pod sets, a malformed template, …).
     pub invalid: Option<String>,
+}
+
+impl JobPodSet {
+    /// Whether its pods wait until a slice has room for them, and say of which pod set they are (docs/reference/06-algorithm.md 6.26).
+    pub fn holds_pods_back(&self) -> bool {
+        let gates = &self.scheduling.scheduling_gates;
+        gates.iter().any(|gate| gate.name == labels::ELASTIC_JOB_SCHEDULING_GATE)
+            && self.scheduling.labels.get(labels::POD_SET) == Some(&self.name)
+    }
 }
 
 impl JobView {

@@ -39,15 +39,19 @@ impl JobView {
         }
     }
 
-    /// Whether a part that plays pod sets of this job, by their names, has more pods than they, or other ones.
-    pub fn is_exceeded_by(&self, part: &Self) -> bool {
+    /// Whether a part that plays pod sets of this job, by their names, has more pods than they, or other ones, or cannot be read.
+    ///
+    /// It may have any number of pods where those of the job are `held_back` until there is quota for them, and its own are so, too.
+    pub fn is_exceeded_by(&self, part: &Self, held_back: bool) -> bool {
         let own = |theirs: &JobPodSet| {
             self.pod_set(&theirs.name).is_some_and(|set| {
                 let hash = set.part_hash.unwrap_or(set.containers_hash);
-                theirs.count <= set.count && theirs.containers_hash == hash
+                let as_many = if held_back { theirs.holds_pods_back() } else { theirs.count <= set.count };
+                as_many && theirs.containers_hash == hash
             })
         };
-        self.job.kind.names_parts_of(part.job.kind) && !part.pod_sets.iter().all(own)
+        let exceeds = part.invalid.is_some() || !part.pod_sets.iter().all(own);
+        self.job.kind.names_parts_of(part.job.kind) && exceeds
     }
 
     fn pod_set(&self, name: &str) -> Option<&JobPodSet> {
@@ -56,14 +60,16 @@ impl JobView {
 
     /// Whether another job is an object that this one wraps, by kind and name.
     pub fn wraps(&self, child: &Self) -> bool {
+        self.wraps_object(child.job.kind, &child.job.name)
+    }
+
+    /// The same of an object of any kind.
+    pub fn wraps_object(&self, kind: JobKind, name: &str) -> bool {
         let wrapped = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
         wrapped.into_iter().any(|object| {
-            let named = if object.generates_name {
-                child.job.name.starts_with(&object.name)
-            } else {
-                *child.job.name == *object.name
-            };
-            named && JobKind::from_owner(&object.api_version, &object.kind) == Some(child.job.kind)
+            let named =
+                if object.generates_name { name.starts_with(&object.name) } else { *name == *object.name };
+            named && kind.is_named_by(&object.api_version, &object.kind)
         })
     }
 

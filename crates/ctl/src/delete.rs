@@ -198,6 +198,12 @@ mod tests {
             targets(&json!({"metadata": {"name": "w", "ownerReferences": [owner]}})),
             ["job.v1.batch/a"]
         );
+        // Of a kind that the plugin does not know.
+        let owner = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "a"});
+        assert_eq!(
+            targets(&json!({"metadata": {"name": "w", "ownerReferences": [owner]}})),
+            ["workflow.v1alpha1.argoproj.io/a"]
+        );
         assert_eq!(targets(&json!({"metadata": {"name": "w"}})), ["workloads.kueue.x-k8s.io/w"]);
     }
 

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use sluice_sim::Kind;
 use sluice_sim::duration;
 use sluice_sim::explain::{Patience, Question};
-use sluice_sim::resource::explained;
+use sluice_sim::resource::{explained, not_explained};
 
 use crate::connection::ClusterArgs;
 use crate::simulate::{self, WorldArgs};
@@ -47,7 +47,7 @@ pub struct ExplainArgs {
 /// What the user means, and the paths that remain.
 fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>, String, Vec<PathBuf>)> {
     if let Some((word, name)) = target.split_once('/') {
-        let Some(kind) = explained(word) else { bail!("expected workload, job or jobset, found {word}") };
+        let Some(kind) = explained(word) else { bail!("{}", not_explained(word)) };
         return Ok((Some(kind), name.to_owned(), paths));
     }
     if let Some(kind) = explained(target).filter(|_| !paths.is_empty()) {

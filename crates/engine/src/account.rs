@@ -110,6 +110,9 @@ impl Engine {
         let of_job = |kind: JobKind| {
             let object = ObjectRef::namespaced(Kind::Job(kind), Name::clone(namespace), Name::clone(name));
             let key = self.world.job_key(&object)?;
+            if kind.has_groups() {
+                return self.workload_of_set(&key);
+            }
             let uid = &self.world.jobs.get(&key)?.view.job.uid;
             self.world.owned(uid).pop()
         };

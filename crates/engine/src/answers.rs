@@ -114,7 +114,7 @@ impl Engine {
         {
             entry.uncertain = false;
         }
-        if open.purpose == Purpose::DeleteChild
+        if matches!(open.purpose, Purpose::DeleteChild | Purpose::ReplacePart)
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
         {
             // Until its watch reports the deletion.
@@ -206,7 +206,7 @@ impl Engine {
         {
             entry.uncertain = true;
         }
-        if matches!(open.purpose, Purpose::DeleteChild | Purpose::UpdateChild) {
+        if matches!(open.purpose, Purpose::DeleteChild | Purpose::UpdateChild | Purpose::ReplacePart) {
             self.touch_parent(&open.object);
         }
         match error {

@@ -37,6 +37,8 @@ pub struct EngineConfig {
     pub managed_jobs_namespace_selector: Option<LabelSelector>,
     /// The job kinds in `integrations.frameworks` whose objects are jobs, and those that these imply.
     pub frameworks: BTreeSet<JobKind>,
+    /// The kinds in `integrations.externalFrameworks`: jobs below their objects run on the Workloads of these.
+    pub external: BTreeSet<JobKind>,
     /// Whether only those pods are queued that another object suspends (docs/reference/07-integrations.md 7.1 "Implied").
     pub implied_pods: bool,
     /// `integrations.labelKeysToCopy`.
@@ -131,6 +133,7 @@ impl Default for EngineConfig {
             manage_jobs_without_queue_name: false,
             managed_jobs_namespace_selector: None,
             frameworks: JobKind::jobs().collect(),
+            external: BTreeSet::new(),
             implied_pods: false,
             label_keys_to_copy: Vec::new(),
             annotation_keys_to_copy: Vec::new(),
@@ -192,6 +195,7 @@ impl From<&file::Configuration> for EngineConfig {
         let file::Integrations {
             frameworks: _,
             declared: _,
+            // By name; the kinds are asked for below.
             external_frameworks: _,
             label_keys_to_copy,
             pod_options: _,
@@ -228,6 +232,7 @@ impl From<&file::Configuration> for EngineConfig {
             manage_jobs_without_queue_name: *manage_jobs_without_queue_name,
             managed_jobs_namespace_selector: Some(managed_jobs_namespace_selector.clone()),
             frameworks: kinds.filter(|kind| !kind.integration().pods_are_jobs).collect(),
+            external: integrations.external_kinds(),
             implied_pods: integrations.implies_pods(),
             label_keys_to_copy,
             annotation_keys_to_copy,

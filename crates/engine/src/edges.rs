@@ -14,8 +14,11 @@ use crate::input::{Kind, ObjectRef};
 impl Engine {
     /// Marks a Workload, and the job that it belongs to.
     pub(crate) fn touch_workload(&mut self, key: &WorkloadKey) {
-        if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
-            self.dirty.jobs.insert(job);
+        if let Some(entry) = self.world.workloads.get(key) {
+            self.dirty.jobs.extend(self.world.job_of(entry));
+            if let Some(parent) = self.external_owner(&entry.object) {
+                self.mark_below(&parent);
+            }
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.dirty.workloads.insert(key.clone());
@@ -61,6 +64,7 @@ impl Engine {
         let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
         let summary = LimitSummary::of(ranges);
         self.world.limits.insert(Arc::clone(namespace), summary);
+        self.world.measure_pods_anew();
         self.mark_pending_workloads(Some(namespace));
         self.hotswap_stale();
     }

@@ -95,6 +95,8 @@ pub enum Purpose {
     DeleteChild,
     /// Bring the templates of a job that another job's controller made before the start up to date.
     UpdateChild,
+    /// Remove a job that another job's controller made with other pods than were admitted: it makes it anew.
+    ReplacePart,
     /// The status of a queue.
     QueueStatus,
     /// Hold or release an object that is being deleted.

@@ -33,6 +33,7 @@ pub(crate) mod report;
 pub(crate) mod requeue;
 pub(crate) mod reserved;
 pub(crate) mod seen_by_controller;
+pub(crate) mod sized;
 pub(crate) mod slices;
 pub(crate) mod stopped;
 pub(crate) mod transition;

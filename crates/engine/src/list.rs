@@ -80,7 +80,7 @@ impl Engine {
                 world.provisioning_requests.keys().map(crate::provisioning::seen::request_ref).collect()
             }
             Kind::Template(k) => {
-                world.templates.keys().filter(|t| t.kind == k).map(ObjectRef::of_template).collect()
+                world.templates.names().filter(|t| t.kind == k).map(ObjectRef::of_template).collect()
             }
             // Never watched, so never listed.
             Kind::PodTemplate => Vec::new(),
@@ -90,7 +90,13 @@ impl Engine {
                 .keys()
                 .map(|(ns, n)| ObjectRef::namespaced(kind, Arc::clone(ns), Arc::clone(n)))
                 .collect(),
-            Kind::Job(k) => world.jobs.keys().filter(|j| j.kind == k).map(JobKey::object).collect(),
+            Kind::Job(k) if k.has_groups() => {
+                world.sets.keys().filter(|j| j.kind == k).map(JobKey::object).collect()
+            }
+            Kind::Job(k) => {
+                let keys = world.jobs.keys().chain(world.external.keys());
+                keys.filter(|j| j.kind == k).map(JobKey::object).collect()
+            }
             Kind::LocalQueue => world
                 .local_queues
                 .keys()

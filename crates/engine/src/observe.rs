@@ -17,7 +17,7 @@ use crate::input::{Kind, Object, ObjectRef};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::outbox::{About, warning};
 use crate::version::{Seen, compare};
-use crate::world::JobKey;
+use crate::world::{JobKey, job_key};
 
 /// The annotation (of jobs: label) that makes the engine panic, where the configuration allows it.
 const INJECT_PANIC: &str = "sluice.dev/inject-panic";
@@ -139,6 +139,7 @@ impl Engine {
             }
             Object::RuntimeClass(class) => {
                 self.world.runtime_classes.insert(name, *class);
+                self.world.measure_pods_anew();
                 self.mark_pending_workloads(None);
                 self.hotswap_stale();
             }
@@ -253,8 +254,14 @@ impl Engine {
         }
         self.slim_job(&mut view);
         let key = JobKey::of(&view.job);
+        if self.config.external.contains(&key.kind) {
+            self.observe_external(&view);
+        }
         if !self.config.frameworks.contains(&view.job.kind) && !self.is_child(&view) {
             return self.drop_job(&key);
+        }
+        if key.kind.has_groups() {
+            return self.observe_set(view);
         }
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             let same = entry.view.job.uid == view.job.uid;
@@ -305,13 +312,8 @@ impl Engine {
                 }
             }
             Kind::Job(kind) if kind.integration().of_pods => self.forget_member(object, uid),
-            Kind::Job(kind) => {
-                let key = JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(name) };
-                let same = |e: &crate::world::JobEntry| uid.is_none_or(|u| *e.view.job.uid == *u);
-                if self.world.jobs.get(&key).is_some_and(same) {
-                    self.drop_job(&key);
-                }
-            }
+            Kind::Job(kind) if kind.has_groups() => self.forget_set(object, uid),
+            Kind::Job(_) => self.forget_job(object, uid),
             Kind::ResourceFlavor => {
                 let old = self.world.flavors.remove(name);
                 self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));
@@ -374,6 +376,7 @@ impl Engine {
             }
             Kind::RuntimeClass => {
                 self.world.runtime_classes.remove(name);
+                self.world.measure_pods_anew();
                 self.mark_pending_workloads(None);
                 self.hotswap_stale();
             }
@@ -394,6 +397,9 @@ impl Engine {
 
     fn drop_workload(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.take_workload(key) else { return };
+        if let Some(parent) = self.external_owner(&entry.object) {
+            self.mark_below(&parent);
+        }
         self.unreleased.remove(key);
         self.unlisted.remove(key);
         if let Some(job) = self.world.job_of(&entry) {
@@ -430,11 +436,11 @@ impl Engine {
             Kind::Job(kind) if kind.integration().of_pods => {
                 self.world.member(object).map(|(_, member)| member.resource_version.clone())
             }
-            Kind::Job(kind) => {
-                let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-                let entry = self.world.jobs.get(&JobKey { kind, namespace, name });
-                entry.map(|e| e.view.resource_version.clone())
-            }
+            Kind::Job(_) => job_key(object).and_then(|key| {
+                let set = || self.world.sets.get(&key);
+                let view = self.world.jobs.get(&key).map(|entry| &entry.view).or_else(set)?;
+                Some(view.resource_version.clone())
+            }),
             _ => None,
         };
         self.forget_object(object, None);

@@ -5,11 +5,14 @@
 //!
 //! * [`index`]: which pods there are, and which job each is in; [`observe`]: how they come and go; [`view`]: the job that they make.
 //! * [`workload`]: the Workload of a group; [`tend`]: pods that are too many, or were replaced.
-//! * [`gathered`]: pods of an object that has a Workload for all of them.
+//! * [`gathered`]: pods of an object that has a Workload for all of them; [`groups`]: of one that has a Workload for each
+//!   group of them, and [`component`]: which that is.
 //! * [`writes`]: what is written to pods, and [`answered`]: what became of it.
 
 pub(crate) mod answered;
+pub(crate) mod component;
 pub(crate) mod gathered;
+pub(crate) mod groups;
 pub(crate) mod index;
 pub(crate) mod observe;
 pub(crate) mod tend;

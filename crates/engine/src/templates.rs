@@ -2,9 +2,15 @@
 //!
 //! A job that waits follows its template: when that comes, changes or goes, its Workload does. A job that runs keeps the pods that its Workload
 //! was admitted with.
+//!
+//! Only so many are [kept]: those that managed jobs name before others. A job that names another one says so; that is read, and kept once there is
+//! room.
+
+pub(crate) mod kept;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobView, Template, TemplateRef};
@@ -13,21 +19,36 @@ use sluice_api::slim;
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
-use crate::input::WriteError;
+use crate::input::{ObjectRef, WriteError};
 use crate::lifecycle::infos::restore_infos;
 use crate::lifecycle::matching::matches;
-use crate::world::JobKey;
+use crate::lifecycle::workload::later;
+use crate::version::{Seen, compare};
+use crate::world::{JobEntry, JobKey};
 
 const OTHER_PODS: &str = "It runs other pods than were admitted";
+/// For so many seconds a template that is not kept is not read again.
+const ASK_SECONDS: i64 = 60;
 
 impl Engine {
     /// Takes a template in.
     pub(crate) fn observe_template(&mut self, template: Template) {
         let object = template.object.clone();
         let known = self.world.templates.get(&object);
+        let versions = known.map(|known| known.resource_version.as_str());
+        if versions.is_some() && compare(versions, Some(&template.resource_version)) == Seen::Older {
+            // It was read before the watch has shown the newer one.
+            return;
+        }
         let changed = known.is_none_or(|known| known.content != template.content);
-        self.world.templates.insert(object.clone(), template);
-        if changed {
+        let kept = self.make_room(&template);
+        if kept {
+            self.world.templates.put(template);
+        } else {
+            self.world.templates.leave_out(&object);
+        }
+        // Jobs that name one that is not kept say so.
+        if changed || !kept {
             self.template_changed(&object);
         }
     }
@@ -36,15 +57,72 @@ impl Engine {
     pub(crate) fn forget_template(&mut self, object: &TemplateRef) {
         if self.world.templates.remove(object).is_some() {
             self.template_changed(object);
+            self.fill_room();
         }
+    }
+
+    /// Whether a managed job names a template.
+    fn is_named(&self, object: &TemplateRef) -> bool {
+        let users = self.world.by_template.get(object).into_iter().flatten();
+        let views = users.filter_map(|key| self.world.jobs.get(key)).map(|entry| &entry.view);
+        views.into_iter().any(|view| view.finished.is_none() && self.manages_itself(view))
+    }
+
+    /// Makes room for a template, if a managed job names it, at the cost of those that none names; says whether there is room.
+    fn make_room(&mut self, template: &Template) -> bool {
+        let object = &template.object;
+        while !self.world.templates.has_room(template) {
+            if !self.is_named(object) {
+                return false;
+            }
+            let is_unused = |other: &&TemplateRef| *other != object && !self.is_named(other);
+            let unused = self.world.templates.names().rev().find(is_unused).cloned();
+            let Some(unused) = unused else { return false };
+            self.world.templates.leave_out(&unused);
+        }
+        true
+    }
+
+    /// There is room again: the jobs that name a template that is not kept ask for it.
+    fn fill_room(&mut self) {
+        let templates = &self.world.templates;
+        let lacking = self.world.by_template.iter().filter(|(object, _)| templates.may_lack(object));
+        let jobs: Vec<_> = lacking.flat_map(|(_, jobs)| jobs).cloned().collect();
+        if !jobs.is_empty() {
+            self.world.templates.ask_anew();
+            self.dirty.jobs.extend(jobs);
+        }
+    }
+
+    /// Reads the template of a managed job that may be there and is not kept: now it is one that is named.
+    pub(crate) fn ask_for_template(&mut self, key: &JobKey, view: &JobView) {
+        let Some(object) = view.template.as_ref().map(|used| &used.object) else { return };
+        if !self.world.templates.may_lack(object) {
+            return;
+        }
+        let next = self.world.templates.asked(object).map(|asked| later(asked, ASK_SECONDS));
+        if let Some(next) = next.filter(|next| *next > self.now) {
+            return self.wake_at(next, Alarm::Job(key.clone()));
+        }
+        let by_template = &self.world.by_template;
+        self.world.templates.ask(object, self.now, |object| by_template.contains_key(object));
+        self.read_again(&ObjectRef::of_template(object));
+        self.wake_at(later(self.now, ASK_SECONDS), Alarm::Job(key.clone()));
     }
 
     /// The job with what its template says, or lacks.
     pub(crate) fn with_template(&self, view: JobView) -> JobView {
-        match &view.template {
-            None => view,
-            Some(used) => sluice_jobs::filled(&view, self.world.templates.get(&used.object)),
+        let Some(object) = view.template.as_ref().map(|used| &used.object) else { return view };
+        let templates = &self.world.templates;
+        let mut filled = sluice_jobs::filled(&view, templates.get(object));
+        if filled.invalid.is_some() && templates.may_lack(object) {
+            filled.invalid = Some(format!(
+                "{object} is not known: it does not exist, or it is beyond the {} template objects, or {} bytes of them, that are kept",
+                kept::MOST,
+                kept::MOST_BYTES
+            ));
         }
+        filled
     }
 
     fn template_changed(&mut self, object: &TemplateRef) {
@@ -124,24 +202,23 @@ impl Engine {
     }
 
     /// Deletes such a part, once it is suspended, before the job starts: its controller makes it anew. If that makes the same again, it is deleted
-    /// ever more seldom. The start waits until it is another.
+    /// ever more seldom. The start waits until it is another; all else goes on.
     pub(crate) fn replace_part(&mut self, key: &JobKey, part: &JobKey) -> bool {
         let now = self.now;
         let suspended = self.world.jobs.get(part).filter(|entry| entry.view.suspended);
         let Some(uid) = suspended.map(|entry| Arc::clone(&entry.view.job.uid)) else { return true };
         let Some(entry) = self.world.jobs.get_mut(key) else { return true };
-        let until = if entry.retry.waits(now) {
-            entry.retry.until.unwrap_or(now)
+        let until = if let Some(until) = entry.held_until(now) {
+            until
         } else {
             let write = Write::Delete { uid: Some(uid), grace_period_seconds: None, foreground: true };
-            let until =
-                entry.retry.failed(Purpose::UpdateChild, &WriteError::Transient(OTHER_PODS.to_owned()), now);
+            let until = entry.hold_back(now);
             let then = vec![self.log(
                 Level::Warn,
                 "job with other pods than were admitted deleted",
                 &[("job", &part.object()), ("owner", &key.object())],
             )];
-            self.write_job(part, Purpose::DeleteChild, write, then);
+            self.write_job(part, Purpose::ReplacePart, write, then);
             until
         };
         self.wake_at(until, Alarm::Job(key.clone()));
@@ -153,16 +230,25 @@ impl Engine {
     pub(crate) fn halt_other_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let now = self.now;
         if let Some(entry) = self.world.jobs.get_mut(key)
-            && !entry.retry.waits(now)
+            && entry.held_until(now).is_none()
         {
-            // No write on the job has this purpose: that it was started or stopped does not end the row.
-            let trouble = WriteError::Transient(OTHER_PODS.to_owned());
-            entry.retry.failed(Purpose::UpdateChild, &trouble, now);
-            entry.stop_failed = false;
+            entry.hold_back(now);
         }
         let owned = self.world.owned(&view.job.uid);
         let infos = owned.last().map(|w| restore_infos(&self.world.workloads[w].object)).unwrap_or_default();
         self.stop_job(key, view, infos, OTHER_PODS, &[]);
+    }
+}
+
+impl JobEntry {
+    /// Until when the job is not started because of other pods than were admitted.
+    pub(crate) fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.other_pods.until.filter(|until| *until > now)
+    }
+
+    /// Holds it back for a while, each time for longer.
+    fn hold_back(&mut self, now: Timestamp) -> Timestamp {
+        self.other_pods.failed(Purpose::ReplacePart, &WriteError::Transient(OTHER_PODS.to_owned()), now)
     }
 }
 

@@ -7,48 +7,23 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use sluice_api::job::{JobKind, JobRef, JobView, Template, TemplateRef};
+use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
+use crate::external::parents::ExternalParents;
 use crate::hotswap::pod::{Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};
+pub(crate) use crate::keys::{JobKey, job_key};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
+use crate::pod_jobs::component::of_group;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
-
-/// The key of a reference to a job.
-pub(crate) fn job_key(object: &ObjectRef) -> Option<JobKey> {
-    let Kind::Job(kind) = object.kind else { return None };
-    Some(JobKey { kind, namespace: Arc::clone(&object.namespace), name: Arc::clone(&object.name) })
-}
-
-/// Names a job by where it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct JobKey {
-    /// Its kind.
-    pub kind: JobKind,
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its name.
-    pub name: Name,
-}
-
-impl JobKey {
-    /// The key of a job.
-    pub fn of(job: &JobRef) -> Self {
-        Self { kind: job.kind, namespace: Arc::clone(&job.namespace), name: Arc::clone(&job.name) }
-    }
-
-    /// The reference to the job's object.
-    pub fn object(&self) -> ObjectRef {
-        ObjectRef::namespaced(Kind::Job(self.kind), Arc::clone(&self.namespace), Arc::clone(&self.name))
-    }
-}
+use crate::templates::kept::Templates;
 
 /// The reference to a Workload's object.
 pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {
@@ -157,9 +132,9 @@ fn job_uid(object: &slim::Workload) -> Option<Cow<'_, str>> {
         return Some(group_uid(metadata.namespace.as_deref()?, metadata.name.as_deref()?).into());
     }
     if object.metadata.owner_references.iter().flatten().next().is_some() {
-        return controller(object).map(|owner| owner.uid.as_str().into());
+        return controller(object).map(|owner| of_group(object, Some(owner), &owner.uid));
     }
-    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| uid.as_str().into())
+    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| of_group(object, None, uid))
 }
 
 /// A job and what is under way with it.
@@ -173,6 +148,8 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
+    /// How often it ran, or was to run, by other pods than were admitted.
+    pub other_pods: Retry,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
@@ -215,10 +192,14 @@ pub(crate) struct World {
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
+    /// Objects above jobs that others manage.
+    pub external: ExternalParents,
     /// What jobs name to say what pods they have.
-    pub templates: BTreeMap<TemplateRef, Template>,
+    pub templates: Templates,
     /// Jobs by the template that they name.
     pub by_template: BTreeMap<TemplateRef, BTreeSet<JobKey>>,
+    /// Objects whose groups of pods are jobs, as they were seen last.
+    pub sets: BTreeMap<JobKey, Arc<JobView>>,
     /// What those of them are made of that are made of pods.
     pub pod_jobs: BTreeMap<JobKey, PodJob>,
     /// The job that each of these pods is in.
@@ -361,6 +342,7 @@ impl World {
                 open: None,
                 uncertain: false,
                 retry: Retry::default(),
+                other_pods: Retry::default(),
                 stop_failed: false,
                 reported: None,
                 reported_checks: String::new(),
@@ -468,7 +450,7 @@ impl World {
     /// The keys of a namespace's jobs.
     pub fn jobs_in(&self, namespace: &Name) -> impl Iterator<Item = &JobKey> {
         JobKind::all().iter().flat_map(move |&kind| {
-            let first = JobKey { kind, namespace: Arc::clone(namespace), name: "".into() };
+            let first = JobKey { kind, namespace: Arc::clone(namespace), name: "".into(), group: None };
             let of_kind = self.jobs.range(first..).map(|(key, _)| key);
             of_kind.take_while(move |key| key.kind == kind && key.namespace == *namespace)
         })

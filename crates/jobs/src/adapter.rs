@@ -125,8 +125,10 @@ pub(crate) trait Adapter: Sync {
     /// The patch that starts it: see [`crate::start`].
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError>;
 
-    /// The writes that stop it: see [`crate::stop`].
-    fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step>;
+    /// The writes that stop it: see [`crate::stop`]. None where the engine deletes its pods.
+    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
+        Vec::new()
+    }
 
     /// Its pods, in the order of its pod sets.
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>>;
@@ -137,6 +139,17 @@ pub(crate) trait Adapter: Sync {
     /// Whether it is known what its controller writes down: [`status`](Self::status).
     fn is_simulated(&self) -> bool {
         true
+    }
+
+    /// Whether it ends by itself, some time after it began to run.
+    fn ends(&self, _object: &Value) -> bool {
+        self.kind().integration().ends
+    }
+
+    /// The pod of this number, from 0, as its controller makes it where its pods wait for admission in its place: for the simulator. None beyond
+    /// the last.
+    fn made_pod(&self, _object: &Value, _number: usize) -> Option<Value> {
+        None
     }
 
     /// The field that suspends it.

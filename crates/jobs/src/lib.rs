@@ -41,8 +41,11 @@ pub use declared::{declare, declare_kinds};
 pub use patch::{Patch, Step};
 pub use scheduling::StartError;
 
-/// A job as the engine sees it.
+/// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
+    if kind.is_external() {
+        return object::from_metadata(kind, object);
+    }
     registry::of(kind).observe(object)
 }
 
@@ -155,6 +158,16 @@ pub fn is_simulated(kind: JobKind) -> bool {
     registry::of(kind).is_simulated()
 }
 
+/// Whether the job of an object ends by itself, some time after it began to run.
+pub fn ends(kind: JobKind, object: &Value) -> bool {
+    registry::of(kind).ends(object)
+}
+
+/// The pod of this number, from 0, as the controller of an object makes it whose pods wait for admission in its place. None beyond the last.
+pub fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
+    registry::of(kind).made_pod(object, number)
+}
+
 /// From when to when the job of an object ran, if it succeeded and says so.
 pub fn ran(kind: JobKind, object: &Value) -> Option<(Timestamp, Timestamp)> {
     registry::of(kind).ran(object)
@@ -172,7 +185,7 @@ pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
 
 /// Whether workload slices can be made of jobs of the kind (annotation `elastic-job`).
 pub fn supports_slices(kind: JobKind) -> bool {
-    registry::of(kind).is_elastic()
+    !kind.is_external() && registry::of(kind).is_elastic()
 }
 
 /// What an object must look like, part by part, each with its JSON pointer.

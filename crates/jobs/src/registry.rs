@@ -11,7 +11,7 @@ use crate::patch::{Patch, Step, nested};
 use crate::pods::Pod;
 use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
 use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
-use crate::serving::{Deployment, StatefulSet};
+use crate::serving::{Deployment, LeaderWorkerSet, StatefulSet};
 use crate::spark::SparkApplication;
 use crate::trainjob::TrainJob;
 
@@ -26,6 +26,7 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
     &PYTORCH_JOB,
     &TF_JOB,
     &XGBOOST_JOB,
+    &LeaderWorkerSet,
     &Pod,
     &RAY_CLUSTER,
     &RAY_JOB,
@@ -93,6 +94,8 @@ mod tests {
             for field in ["rayClusterSpec", "rayClusterConfig"] {
                 value["spec"][field] = cluster.clone();
             }
+            value["spec"]["leaderWorkerTemplate"] =
+                json!({"size": 2, "workerTemplate": job["spec"]["template"]});
             value["spec"]["runtimeRef"] = json!({"name": "x"});
             let runtime = json!({"spec": {"template": {"spec": value["spec"]}}});
             let value = of(kind).with_template(&value, &runtime);

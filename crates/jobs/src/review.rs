@@ -28,8 +28,21 @@ pub struct Context<'a> {
     /// Whether the object's controller is a job that is managed itself, and was seen: by name, in the object's namespace, with that UID. What is
     /// only claimed does not count.
     pub managed_owner: bool,
+    /// The object whose pods a pod says to be one of, where the pod itself does not name its UID. It was seen.
+    pub gatherer: Option<Gatherer<'a>>,
     /// The gates in force.
     pub gates: Gates,
+}
+
+/// An object whose pods wait for admission in its place, as far as they are told.
+#[derive(Clone, Copy, Debug)]
+pub struct Gatherer<'a> {
+    /// Its UID.
+    pub uid: &'a str,
+    /// Its LocalQueue.
+    pub queue_name: Option<&'a str>,
+    /// Its WorkloadPriorityClass.
+    pub priority_class: Option<&'a str>,
 }
 
 impl Context<'_> {

@@ -9,6 +9,8 @@ mod pod_marks;
 mod topology;
 mod validate;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
@@ -19,7 +21,7 @@ use crate::patch::{Patch, escape};
 use crate::registry;
 use crate::review::Meta;
 
-pub use crate::review::{Context, Denied, Violation};
+pub use crate::review::{Context, Denied, Gatherer, Violation};
 pub use plain_pod::{PodSelectors, mutate_plain_pod, suspending_parent, validate_plain_pod};
 pub use pod::mutate_pod;
 pub use validate::validate;
@@ -135,9 +137,10 @@ fn suspension(path: &[&str], suspended: &Value, object: &Value) -> Vec<Value> {
     operations
 }
 
-/// The kind of the job's controller, if it is one that Sluice integrates: only then can [`Context::managed_owner`] be true.
-pub fn owner_kind(object: &Value) -> Option<JobKind> {
+/// The kind of the job's controller, if it is one that Sluice integrates, or one of these that others manage: only then can
+/// [`Context::managed_owner`] be true.
+pub fn owner_kind(object: &Value, external: &BTreeSet<JobKind>) -> Option<JobKind> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?)
+    JobKind::from_owner_or(external, owner["apiVersion"].as_str()?, owner["kind"].as_str()?)
 }

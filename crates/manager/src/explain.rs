@@ -19,7 +19,7 @@ use sluice_client::list;
 use sluice_engine::{Account, Accounting, Engine};
 use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question};
 use sluice_sim::live::{self, Extent, Live};
-use sluice_sim::resource::explained;
+use sluice_sim::resource::{explained, not_explained};
 use sluice_sim::{Manifests, Options};
 use tokio::sync::Semaphore;
 use tracing::warn;
@@ -43,7 +43,7 @@ pub struct Asked {
     pub output: Format,
     /// Whether names of other namespaces are shown.
     pub all: bool,
-    /// What the name is one of: workload, job, jobset. Without it, a Workload of that name comes first.
+    /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.
     pub kind: Option<String>,
 }
 
@@ -84,12 +84,9 @@ impl Explainer {
         Box::pin(async move {
             let kind = match asked.kind.as_deref() {
                 None => None,
-                Some(word) => Some(explained(word).ok_or_else(|| {
-                    Refused(
-                        StatusCode::BAD_REQUEST,
-                        format!("expected workload, job or jobset, found {word}"),
-                    )
-                })?),
+                Some(word) => Some(
+                    explained(word).ok_or_else(|| Refused(StatusCode::BAD_REQUEST, not_explained(word)))?,
+                ),
             };
             let turn = tokio::time::timeout(TURN, Arc::clone(&self.turn).acquire_owned()).await;
             let Ok(Ok(turn)) = turn else {
@@ -140,7 +137,8 @@ impl Explainer {
             let client = client.clone();
             async move { list::objects(&client, &place, query).await }
         };
-        let reading = live::read(Extent::Around { namespace, local_queue }, list);
+        let kinds = self.configuration.job_kinds();
+        let reading = live::read(Extent::Around { namespace, local_queue }, &kinds, list);
         match tokio::time::timeout(READING, reading).await {
             Ok(Ok(live)) => Ok(live),
             Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),

@@ -21,7 +21,6 @@ pub mod events;
 pub mod explain;
 #[cfg(test)]
 mod fake_api;
-mod frameworks;
 pub mod health;
 pub mod intake;
 pub mod lease;
@@ -32,6 +31,7 @@ pub mod outlet;
 mod probe;
 pub mod random;
 pub mod record;
+mod rights;
 pub mod run;
 pub mod serve;
 pub mod shutdown;

@@ -29,7 +29,6 @@ use crate::controllers::{Controller, Controllers};
 use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
 use crate::explain::Explainer;
-use crate::frameworks::Policy;
 use crate::intake::{Intake, Slot};
 use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
@@ -47,6 +46,7 @@ use crate::shutdown::{Stop, Stopper, pair};
 use crate::supervise::Supervisor;
 use crate::takeover::{self, Takeover};
 use crate::watch::document;
+use crate::watch::makers;
 use crate::watch::pods::Pods;
 use crate::watch::pump::{Feed, Selector, Shared, Sink};
 use crate::watch::sync::{SyncTracker, end_unless_synced};
@@ -55,7 +55,7 @@ use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
 use crate::writer::{Answering, Answers, Poison, Server, Writer};
-use crate::{health, metrics, webhook};
+use crate::{health, metrics, rights, webhook};
 
 /// Runs the manager until it is told to stop or must end. The process's exit code.
 pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
@@ -138,10 +138,10 @@ impl Parts {
             Registry::new(metrics::definitions(&self.engine_config().custom_labels), role)
                 .context("setting up metrics")?,
         );
-        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), self.provisions())));
+        let external = self.configuration.external_kinds();
+        let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), &external, self.provisions())));
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
-        let gives_up = fatal.clone();
         let supervisor = &Supervisor::new(fatal.clone(), self.stop.clone());
         let (sink, events) = events::start(supervisor, self.client.clone(), &lease::identity());
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
@@ -179,10 +179,12 @@ impl Parts {
         // Set once, here.
         let _ = answers_to.set(engine.clone());
 
-        let facts = Arc::new(FactStore::of(&self.configuration.job_kinds()));
+        let kinds = self.configuration.job_kinds();
+        let facts = Arc::new(FactStore::of(&kinds, external.clone()));
         let crds = Arc::new(Crds::default());
         let wanted = Wanted {
             jobs: self.jobs(),
+            external,
             provisioning: self.provisions().then(|| versions.clone()),
             pods: self.pods(),
             elastic: self.configuration.gates.enabled(Gate::ElasticJobsViaWorkloadSlices),
@@ -204,10 +206,13 @@ impl Parts {
             let waiting = end_unless_synced(Arc::clone(&sync), limit, supervisor.clone(), self.stop.clone());
             tasks.push(supervisor.spawn_finite("limit of the lists", waiting));
         }
-        if let Some(policy) = Policy::of(&self.configuration) {
-            let guard = policy.guard(self.client.clone(), gives_up, self.stop.clone());
-            tasks.push(supervisor.spawn_finite("guard of the admission policy", guard));
-        }
+        let guard = rights::guard(
+            self.client.clone(),
+            rights::needs(&self.jobs()),
+            supervisor.clone(),
+            self.stop.clone(),
+        );
+        tasks.push(supervisor.spawn_finite("guard of the rights", guard));
         let certs = self.webhooks(supervisor, &facts, &mut tasks)?;
         let (release, released) = pair();
         let (loss, losses) = mpsc::unbounded_channel();
@@ -286,6 +291,10 @@ impl Parts {
         let Some(listen) = address("webhook.host", &listen)? else { return Ok(None) };
         let listener = bind("webhook.port", listen)?;
         let serving = Serving::provisional(self.tls())?;
+        for labels in makers::selectors(&self.configuration.job_kinds()) {
+            let watch = makers::watch(self.client.clone(), labels, Arc::clone(facts), self.stop.clone());
+            tasks.push(supervisor.spawn("watch of pods that make others", watch));
+        }
         let reviewers = Arc::new(Reviewers::new(&self.configuration, Arc::clone(facts)));
         let tls = serving.config.clone();
         let reviews =

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::intake::Slot;
+use crate::rights;
 use crate::watch::discovery::{Discovery, missing, served};
 use crate::watch::kinds::{self, OlderProvisioningRequest, RawJob, RawTemplate};
 use crate::watch::pods::{self, Noted, Pods};
@@ -57,6 +58,8 @@ const MANAGED_PODS: &str = "kueue.x-k8s.io/managed=true";
 pub struct Wanted {
     /// Jobs of these kinds.
     pub jobs: Vec<JobKind>,
+    /// Objects of these kinds, which others manage.
+    pub external: BTreeSet<JobKind>,
     /// ProvisioningRequests; the version that is served is noted here.
     pub provisioning: Option<Versions>,
     /// What may need pods.
@@ -65,8 +68,12 @@ pub struct Wanted {
     pub elastic: bool,
 }
 
-/// The kinds that are watched with these job kinds, with or without the controller of provisioning checks.
-pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item = Kind> {
+/// The kinds that are watched with these job kinds and those that others manage, with or without the controller of provisioning checks.
+pub fn watched_kinds(
+    jobs: &[JobKind],
+    external: &BTreeSet<JobKind>,
+    provisioning: bool,
+) -> impl Iterator<Item = Kind> {
     let provisioning = kinds::PROVISIONING.into_iter().filter(move |_| provisioning);
     kinds::OWN
         .into_iter()
@@ -74,7 +81,7 @@ pub fn watched_kinds(jobs: &[JobKind], provisioning: bool) -> impl Iterator<Item
         .chain(provisioning)
         .chain([Kind::Pod])
         .chain(templates(jobs).into_iter().map(Kind::Template))
-        .chain(with_parts(jobs).into_iter().map(Kind::Job))
+        .chain(with_parts(jobs).into_iter().chain(external.iter().copied()).map(Kind::Job))
 }
 
 /// These kinds, and those of their parts, which know of the pods.
@@ -130,7 +137,9 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
     }
     for kind in with_parts(&wanted.jobs) {
         let managed = wanted.jobs.contains(&kind);
-        let labels = if !managed {
+        let labels = if wanted.external.contains(&kind) {
+            None
+        } else if !managed {
             label_of_parts(&wanted.jobs, kind)
         } else if kind.integration().of_pods {
             // Most pods are none of ours.
@@ -151,6 +160,11 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
             );
             tasks.push(supervisor.spawn(kind.plural(), jobs));
         }
+    }
+    let parts = with_parts(&wanted.jobs);
+    for kind in wanted.external.into_iter().filter(|kind| !parts.contains(kind)) {
+        let watch = external(Arc::clone(&discovery), client.clone(), kind, shared.clone());
+        tasks.push(supervisor.spawn(kind.framework(), watch));
     }
     if wait_for_crds(&client, &crds, &mut shared).await {
         own_kinds(&client, &shared, &mut tasks);
@@ -221,6 +235,39 @@ where
             Some(true) => while_it_exists::<K>(&client, kind, &shared).await,
             Some(false) => {
                 absent(kind, &shared);
+                Ended::Gone
+            }
+            None => Ended::Gone,
+        };
+        if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
+            return;
+        }
+    }
+}
+
+/// Watches the objects of a kind that others manage, as far as every object says of itself who it is. Its CRD may come and go, and names the
+/// kind's plural.
+async fn external(discovery: Arc<Discovery>, client: Client, kind: JobKind, mut shared: Shared) {
+    shared.selector.metadata_only = true;
+    let mut reported = false;
+    loop {
+        let ended = match discovery.plural(kind.group(), kind.version(), kind.kind()).await {
+            Some(Some(plural)) => {
+                let kind = if plural == kind.plural() { kind } else { kind.with_plural(&plural) };
+                let need = vec![rights::of_external(kind)];
+                rights::guard(client.clone(), need, shared.supervisor.clone(), shared.stop.clone()).await;
+                while_it_exists::<RawJob>(&client, Kind::Job(kind), &shared).await
+            }
+            Some(None) => {
+                if !std::mem::replace(&mut reported, true) {
+                    let (kind, api_version) = (kind.kind(), kind.api_version());
+                    warn!(
+                        kind,
+                        api_version,
+                        "no CRD of this kind in integrations.externalFrameworks yet: it is looked for"
+                    );
+                }
+                absent(Kind::Job(kind), &shared);
                 Ended::Gone
             }
             None => Ended::Gone,

@@ -35,6 +35,7 @@ pub mod resource;
 pub mod scenario;
 mod schema;
 pub mod series;
+mod serving;
 mod setup;
 mod simulation;
 pub mod whatif;

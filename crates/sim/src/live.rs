@@ -24,8 +24,19 @@ const SETTINGS: [Kind; 12] = [
     Kind::RuntimeClass,
 ];
 /// The kinds that are queued. Workloads come first: a job whose Workload is not there yet would get a second one.
-fn queued() -> impl Iterator<Item = Kind> {
-    [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(JobKind::jobs().map(Kind::Job))
+fn queued(kinds: &[JobKind]) -> impl Iterator<Item = Kind> {
+    let jobs = kinds.iter().copied().map(Kind::Job);
+    [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(jobs)
+}
+
+/// Which objects of a kind are read, as a selector in a URL. Most pods, and most objects that serve, are none that are queued.
+fn selected(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pod => BOUND,
+        Kind::Job(job) if job.integration().of_pods => "&labelSelector=kueue.x-k8s.io%2Fmanaged%3Dtrue",
+        Kind::Job(job) if job.integration().suspends_pods => "&labelSelector=kueue.x-k8s.io%2Fqueue-name",
+        _ => "",
+    }
 }
 
 /// Pods that are bound and have not ended, as a field selector in a URL.
@@ -58,20 +69,26 @@ pub struct Live {
     pub observed: Vec<Observed>,
 }
 
-/// Reads the objects of the simulated kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), and
+/// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), and
 /// finds none of a kind that the cluster does not have.
 ///
 /// # Errors
 /// When listing fails.
-pub async fn read<E, F>(extent: Extent<'_>, list: impl Fn(String, &'static str) -> F) -> Result<Live, E>
+pub async fn read<E, F>(
+    extent: Extent<'_>,
+    kinds: &[JobKind],
+    list: impl Fn(String, &'static str) -> F,
+) -> Result<Live, E>
 where
     F: Future<Output = Result<Vec<Value>, E>>,
 {
     let list = |kind: Kind, namespace: Option<&str>| {
-        list(kind.collection(kind.version(), namespace), if kind == Kind::Pod { BOUND } else { "" })
+        list(kind.collection(kind.version(), namespace), selected(kind))
     };
     let mut live = Live::default();
-    for kind in SETTINGS.into_iter().chain(TemplateKind::ALL.map(Kind::Template)) {
+    let named = |template: &TemplateKind| kinds.iter().any(|kind| kind.templates().contains(template));
+    let templates = TemplateKind::ALL.into_iter().filter(named);
+    for kind in SETTINGS.into_iter().chain(templates.map(Kind::Template)) {
         live.take(kind, list(kind, None).await?);
     }
     let queues = match extent {
@@ -83,7 +100,10 @@ where
     };
     let namespaces: Option<BTreeSet<&str>> =
         queues.as_ref().map(|q| q.iter().map(|(ns, _)| ns.as_str()).collect());
-    for kind in queued() {
+    // A manager has no right to read objects whose pods are the jobs: it knows the pods.
+    let around = queues.is_some();
+    let of_pods = |kind: &Kind| matches!(kind, Kind::Job(job) if job.integration().pods_are_jobs);
+    for kind in queued(kinds).filter(|kind| !around || !of_pods(kind)) {
         let mut found = Vec::new();
         match &namespaces {
             Some(few) if few.len() <= MOST_NAMESPACES => {

@@ -34,7 +34,10 @@ const KINDS: [Kind; 15] = [
 
 /// Every kind that the engine sees, in an order in which what is named comes before what names it.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    KINDS.into_iter().chain(TemplateKind::ALL.map(Kind::Template)).chain(JobKind::jobs().map(Kind::Job))
+    KINDS
+        .into_iter()
+        .chain(TemplateKind::ALL.map(Kind::Template))
+        .chain(JobKind::all().iter().copied().map(Kind::Job))
 }
 
 /// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.
@@ -45,10 +48,10 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
 
 /// The kind that a decision log names: also those that are not simulated.
 pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
-    let more = [Kind::Pod, Kind::PodTemplate];
+    let external = JobKind::named_externals().into_iter().map(Kind::Job);
+    let mut more = [Kind::Pod, Kind::PodTemplate].into_iter().chain(external);
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let found = more.into_iter().find(|k| k.group() == group && k.as_str() == kind);
-    kind_of(api_version, kind).or(found)
+    kind_of(api_version, kind).or_else(|| more.find(|k| k.group() == group && k.as_str() == kind))
 }
 
 /// The kind that a user names, as kubectl takes it: `clusterqueue`, `clusterqueues`, `ClusterQueue`.
@@ -194,7 +197,8 @@ mod tests {
     #[test]
     fn kinds_are_found_as_users_name_them() {
         assert_eq!(kind_of("kueue.x-k8s.io/v1beta1", "LocalQueue"), Some(Kind::LocalQueue));
-        assert_eq!(kind_of("apps/v1", "Deployment"), None);
+        assert_eq!(kind_of("apps/v1", "Deployment"), Some(Kind::Job(JobKind::DEPLOYMENT)));
+        assert_eq!(kind_of("apps/v1", "DaemonSet"), None);
         assert_eq!(kind_named("ClusterQueues"), Some(Kind::ClusterQueue));
         assert_eq!(kind_named("jobset"), Some(Kind::Job(JobKind::JOB_SET)));
     }

@@ -42,9 +42,9 @@ impl Options {
 
     /// A configuration that lists every kind of job that Sluice integrates, with the feature gates that these need.
     pub fn with_every_kind(mut configuration: Configuration) -> Configuration {
-        let kinds = || JobKind::ALL.into_iter().filter(|kind| !kind.integration().pods_are_jobs);
-        configuration.integrations.frameworks = kinds().map(|kind| kind.framework().to_owned()).collect();
-        for gate in kinds().filter_map(|kind| kind.integration().gate) {
+        let kinds = JobKind::ALL.into_iter();
+        configuration.integrations.frameworks = kinds.map(|kind| kind.framework().to_owned()).collect();
+        for gate in JobKind::ALL.into_iter().filter_map(|kind| kind.integration().gate) {
             configuration.gates = configuration.gates.with(gate, true);
         }
         configuration

@@ -41,6 +41,10 @@ pub struct Record {
     /// Quotas over time.
     pub quotas: Vec<QuotaChange>,
     by_ref: BTreeMap<ObjectRef, usize>,
+    /// Groups of pods, by namespace and name: the job, and how many of the pods are there.
+    groups: BTreeMap<(Arc<str>, Arc<str>), (usize, usize)>,
+    /// Pods of jobs that have others, and the group that each is in, if it is one.
+    members: BTreeMap<ObjectRef, Option<Arc<str>>>,
     by_uid: BTreeMap<Arc<str>, usize>,
     seen: BTreeMap<ObjectRef, Seen>,
     texts: BTreeSet<Arc<str>>,
@@ -124,6 +128,36 @@ impl Record {
 
     /// A job, or a Workload without one, was created.
     pub(crate) fn submitted(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) {
+        let index = self.added(now, reference, value);
+        self.known_as(reference, value, index);
+    }
+
+    /// A pod of the job that another object is.
+    pub(crate) fn joined(&mut self, reference: &ObjectRef, value: &Value, whole: &ObjectRef) {
+        let Some(&index) = self.by_ref.get(whole) else { return };
+        self.known_as(reference, value, index);
+        self.members.insert(reference.clone(), None);
+    }
+
+    /// A pod of a group, which is one job.
+    pub(crate) fn joined_group(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value, group: &str) {
+        let name = self.text(group);
+        let key = (Arc::clone(&reference.namespace), Arc::clone(&name));
+        let (index, pods) = match self.groups.get(&key) {
+            Some(known) => *known,
+            None => (self.added(now, &ObjectRef { name: Arc::clone(&name), ..reference.clone() }, value), 0),
+        };
+        self.groups.insert(key, (index, pods + 1));
+        self.known_as(reference, value, index);
+        self.members.insert(reference.clone(), Some(name));
+    }
+
+    fn known_as(&mut self, reference: &ObjectRef, value: &Value, index: usize) {
+        self.by_ref.insert(reference.clone(), index);
+        self.by_uid.insert(text(&value["metadata"]["uid"]).into(), index);
+    }
+
+    fn added(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) -> usize {
         let index = self.jobs.len();
         let local_queue = self.text(queue_of(value));
         let key = (Arc::clone(&reference.namespace), Arc::clone(&local_queue));
@@ -139,6 +173,7 @@ impl Record {
             admitted: None,
             finished: None,
             success: false,
+            deleted: None,
             managed: false,
             holds: Vec::new(),
             preempted: 0,
@@ -146,9 +181,8 @@ impl Record {
             lost: 0,
             waits_for: None,
         });
-        self.by_ref.insert(reference.clone(), index);
-        self.by_uid.insert(text(&value["metadata"]["uid"]).into(), index);
         self.push(now, Some(index), TimelineEvent::Submitted);
+        index
     }
 
     /// The API server refused an object.
@@ -189,15 +223,42 @@ impl Record {
             let open = self.jobs[seen.job].holds.last_mut().filter(|h| h.to.is_none());
             if let Some(hold) = open {
                 hold.to = Some(at);
-                hold.end = HoldEnd::Evicted;
+                if hold.end == HoldEnd::Open {
+                    hold.end = HoldEnd::Evicted;
+                }
             }
         }
-        if self.by_uid.contains_key(uid) && self.by_ref.contains_key(reference) {
+        if let Some(group) = self.members.remove(reference) {
+            let index = self.by_ref.remove(reference);
+            self.by_uid.remove(uid);
+            let last = group.is_some_and(|group| self.left_group(&reference.namespace, group));
+            if let Some(index) = index.filter(|_| last) {
+                self.deleted(now, index);
+            }
+        } else if self.by_uid.contains_key(uid) && self.by_ref.contains_key(reference) {
             let index = self.by_ref.remove(reference).unwrap_or_default();
             self.by_uid.remove(uid);
-            if self.jobs[index].finished.is_none() {
-                self.push(now, Some(index), TimelineEvent::Deleted);
-            }
+            self.deleted(now, index);
+        }
+    }
+
+    /// A pod of a group is gone; says whether it was the last.
+    fn left_group(&mut self, namespace: &Arc<str>, group: Arc<str>) -> bool {
+        let key = (Arc::clone(namespace), group);
+        let Some((_, pods)) = self.groups.get_mut(&key) else { return false };
+        *pods -= 1;
+        let last = *pods == 0;
+        if last {
+            self.groups.remove(&key);
+        }
+        last
+    }
+
+    /// A job is gone.
+    fn deleted(&mut self, now: Timestamp, index: usize) {
+        if self.jobs[index].finished.is_none() {
+            self.jobs[index].deleted = Some(self.millis(now));
+            self.push(now, Some(index), TimelineEvent::Deleted);
         }
     }
 
@@ -250,11 +311,13 @@ impl Record {
 
     fn job_of(&self, reference: &ObjectRef, workload: &slim::Workload) -> Option<usize> {
         let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
-        let owner = owners.iter().find(|o| o.controller == Some(true));
-        match owner {
-            Some(owner) => self.by_uid.get(owner.uid.as_str()).copied(),
-            None => self.by_ref.get(reference).copied(),
+        let controller = owners.iter().find(|o| o.controller == Some(true));
+        // Several pods may own a Workload, and what gathers its pods does not control it.
+        let mut of = controller.map_or(owners, std::slice::from_ref).iter();
+        if owners.is_empty() {
+            return self.by_ref.get(reference).copied();
         }
+        of.find_map(|owner| self.by_uid.get(owner.uid.as_str()).copied())
     }
 
     fn transitions(&mut self, now: Timestamp, workload: &slim::Workload, seen: &mut Seen) {

@@ -233,11 +233,12 @@ impl Record {
 }
 
 fn waits(job: &JobRecord) -> bool {
-    job.managed && job.finished.is_none() && job.holds.last().is_none_or(|h| h.to.is_some())
+    let is_there = job.finished.is_none() && job.deleted.is_none();
+    job.managed && is_there && job.holds.last().is_none_or(|h| h.to.is_some())
 }
 
 fn runs(job: &JobRecord) -> bool {
-    job.managed && job.finished.is_none() && !waits(job)
+    job.managed && job.finished.is_none() && job.holds.last().is_some_and(|h| h.to.is_none())
 }
 
 /// How long a job waited for its first admission, or has waited for it up to the end. Nothing of one that ended without it.

@@ -30,11 +30,23 @@ pub fn named(word: &str) -> Option<Kind> {
     })
 }
 
-/// The kind that a word names, if it is one that is explained.
+/// The kind that a word names, if it is one that is explained: a Workload, or a job of a kind that is known, as `job`, `jobs` or `jobs.batch`.
 pub fn explained(word: &str) -> Option<Kind> {
     let word = word.to_ascii_lowercase();
-    let job = JobKind::jobs().find(|k| k.kind().eq_ignore_ascii_case(&word) || k.plural() == word);
-    job.map(Kind::Job).or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
+    let (name, group) = word.split_once('.').map_or((&*word, None), |(name, group)| (name, Some(group)));
+    let is = |kind: &JobKind| {
+        let named = kind.kind().eq_ignore_ascii_case(name) || kind.plural() == name;
+        let own = kind.group();
+        let versioned = |group: &str| group.split_once('.').is_some_and(|(_, group)| group == own);
+        named && group.is_none_or(|group| group == own || versioned(group))
+    };
+    JobKind::jobs().find(is).map(Kind::Job).or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
+}
+
+/// What is said of a word that names no kind that is explained.
+pub fn not_explained(word: &str) -> String {
+    let kinds: Vec<_> = JobKind::jobs().map(|kind| kind.kind().to_ascii_lowercase()).collect();
+    format!("expected workload or a kind of jobs ({}), found {word}", kinds.join(", "))
 }
 
 #[cfg(test)]
@@ -57,6 +69,13 @@ mod tests {
             }
         }
         assert_eq!((named("pods"), named("workloads.example.com")), (None, None));
+        for word in ["job", "Jobs", "jobs.batch", "job.v1.batch"] {
+            assert_eq!(explained(word), Some(Kind::Job(JobKind::JOB)), "{word}");
+        }
+        assert_eq!(explained("wl"), Some(Kind::Workload));
+        assert_eq!(explained("workloads.kueue.x-k8s.io"), Some(Kind::Workload));
+        assert_eq!((explained("jobs.example.com"), explained("node"), explained("")), (None, None, None));
+        assert!(not_explained("node").contains(" jobset, "), "{}", not_explained("node"));
     }
 
     /// The definitions that the chart installs say which short names there are.

@@ -3,10 +3,12 @@
 mod adopting;
 mod applying;
 mod controllers;
+mod error;
 #[cfg(feature = "faults")]
 mod faulty;
 mod machines;
 mod provisioning;
+mod serving;
 #[cfg(not(feature = "faults"))]
 mod without_faults;
 mod writes;
@@ -28,51 +30,15 @@ use crate::play::Play;
 use crate::pods::Pods;
 use crate::record::Record;
 use crate::replay::{self, Sink};
+use crate::serving::Serving;
 use crate::world::{Change, World};
+
+pub use error::SimError;
 
 /// Rounds at one instant after which something is wrong with the engine or with us.
 const MOST_ROUNDS: usize = 2_000_000;
 /// How long the engine's own timers are followed when nothing else is left to happen.
 const PATIENCE: SignedDuration = SignedDuration::from_hours(24);
-
-/// Why a simulation cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SimError {
-    /// An object was refused, as the API server would.
-    #[error("{object}: {}{}{message}", path, if path.is_empty() { "" } else { ": " })]
-    Refused {
-        /// Which.
-        object: String,
-        /// The field, if it is known.
-        path: String,
-        /// Why.
-        message: String,
-    },
-    /// The engine's incremental state is not what its objects say.
-    #[error("at {at}: the engine's state differs from its objects: {}", differences.join("; "))]
-    Audit {
-        /// When.
-        at: Timestamp,
-        /// Where.
-        differences: Vec<String>,
-    },
-    /// A safety rule is broken.
-    #[error("step {step}, at {at}: {}", wrong.join("; "))]
-    Unsafe {
-        /// The step: rounds of the engine from the beginning.
-        step: u64,
-        /// When.
-        at: Timestamp,
-        /// What.
-        wrong: Vec<String>,
-    },
-    /// The engine does not come to rest.
-    #[error("at {at}: the engine does not come to rest")]
-    Restless {
-        /// When.
-        at: Timestamp,
-    },
-}
 
 /// A cluster that exists only here.
 #[derive(Debug)]
@@ -85,6 +51,7 @@ pub struct Simulation {
     pub(crate) play: Play,
     pub(crate) machines: Machines,
     pub(crate) autoscaler: Autoscaler,
+    pub(crate) serving: Serving,
     record: Record,
     now: Timestamp,
     /// When something last happened that was not one of the engine's timers.
@@ -139,6 +106,7 @@ impl Simulation {
             play: Play::default(),
             machines: Machines::default(),
             autoscaler: Autoscaler::default(),
+            serving: Serving::default(),
             record: Record::new(start),
             now: start,
             last_event: start,
@@ -169,6 +137,7 @@ impl Simulation {
             play: self.play.clone(),
             machines: self.machines.clone(),
             autoscaler: self.autoscaler.clone(),
+            serving: self.serving.clone(),
             record: self.record.clone(),
             now: self.now,
             last_event: self.last_event,
@@ -288,13 +257,16 @@ impl Simulation {
                 match change {
                     Change::Applied(reference) => self.deliver_applied(&reference),
                     Change::Deleted(object, uid) => {
+                        self.lost_with(&object);
                         self.record.gone(self.now, &object, &uid);
                         match object.kind {
                             Kind::Node => self.nodes_gone(&[Arc::clone(&object.name)]),
                             Kind::Job(_) | Kind::Workload => self.end_pods(&object),
                             _ => {}
                         }
-                        self.feed_event(Input::Deleted { object, uid: Some(uid) });
+                        self.feed_event(Input::Deleted { object: object.clone(), uid: Some(uid) });
+                        self.made_pod_gone(&object);
+                        self.serving_gone(&object);
                     }
                 }
             }
@@ -306,9 +278,13 @@ impl Simulation {
         match reference.kind {
             Kind::Job(kind) => {
                 if self.record.job(reference).is_none() {
-                    self.record.submitted(self.now, reference, value);
+                    self.note_submitted(reference, kind);
                 }
-                self.sync_job(reference, kind);
+                if kind.integration().suspends_pods {
+                    self.make_pods(reference, kind);
+                } else {
+                    self.sync_job(reference, kind);
+                }
             }
             Kind::Workload if self.record.job(reference).is_none() => {
                 let owners = value["metadata"]["ownerReferences"].as_array();

@@ -318,8 +318,11 @@ impl World {
         let uid: Arc<str> = text(&value["metadata"]["uid"]).into();
         self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
         self.gone.insert(Arc::clone(&uid));
-        for workload in self.owned(&uid) {
-            self.delete(&workload);
+        for owned in self.owned(&uid) {
+            let owners = self.objects.get(&owned).map(owner_uids).unwrap_or_default();
+            if owners.iter().all(|owner| self.gone.contains(owner)) {
+                self.delete(&owned);
+            }
         }
     }
 

@@ -30,6 +30,8 @@ const RAY_OPERATOR: &str = "github.com/ray-project/kuberay/ray-operator";
 const APP_WRAPPER: &str = "github.com/project-codeflare/appwrapper";
 /// The Go module with the Spark operator.
 const SPARK_OPERATOR: &str = "github.com/kubeflow/spark-operator/v2";
+/// The Go module with the controllers of LeaderWorkerSets.
+const LWS: &str = "sigs.k8s.io/lws";
 /// The Go module with the trainer, which looks after TrainJobs.
 const TRAINER: &str = "github.com/kubeflow/trainer/v2";
 
@@ -62,6 +64,8 @@ pub enum Tool {
     SparkOperator,
     /// The trainer's controllers.
     TrainerControllers,
+    /// The controllers of LeaderWorkerSets.
+    LwsControllers,
 }
 
 /// Where a program comes from.
@@ -88,7 +92,7 @@ struct Companion {
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 13] = [
+    pub const ALL: [Tool; 14] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -102,6 +106,7 @@ impl Tool {
         Tool::AppWrapperController,
         Tool::SparkOperator,
         Tool::TrainerControllers,
+        Tool::LwsControllers,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -120,6 +125,7 @@ impl Tool {
             Tool::AppWrapperController => "appwrapper-controller",
             Tool::SparkOperator => "spark-operator",
             Tool::TrainerControllers => "trainer-controllers",
+            Tool::LwsControllers => "lws-controllers",
         }
     }
 
@@ -151,6 +157,10 @@ impl Tool {
             Tool::TrainerControllers => {
                 let package = "sluice.test/control-plane/trainer";
                 Source { own: &["main.go"], ..of("trainer", TRAINER, package) }
+            }
+            Tool::LwsControllers => {
+                let package = "sluice.test/control-plane/lws";
+                Source { own: &["main.go"], ..of("lws", LWS, package) }
             }
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
@@ -206,6 +216,11 @@ impl Tool {
                 source: "config/crd/bases/workload.codeflare.dev_appwrappers.yaml",
                 name: "appwrappers-crd.yaml",
             }],
+            Tool::LwsControllers => &[Companion {
+                module: LWS,
+                source: "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+                name: "leaderworkersets-crd.yaml",
+            }],
             Tool::SparkOperator => {
                 const {
                     &[
@@ -254,7 +269,8 @@ impl Tool {
             | Tool::KubeRayOperator
             | Tool::AppWrapperController
             | Tool::SparkOperator
-            | Tool::TrainerControllers => String::new(),
+            | Tool::TrainerControllers
+            | Tool::LwsControllers => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),

@@ -9,8 +9,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 
 use crate::assets::{self, Tool};
+use crate::certs::WEBHOOK;
 use crate::plane::ControlPlane;
 use crate::plane_parts::program;
+use crate::ports::free_ports;
 use crate::process::Program;
 use crate::wait::{Progress, eventually};
 
@@ -34,6 +36,17 @@ pub async fn install_crds(client: &Client, tool: Tool) -> Result<()> {
     crate::crds::apply(client, &crds(tool).await?).await
 }
 
+/// Makes a folder of the plane that has the certificate and the key of webhooks as controllers look for them.
+pub(crate) fn certificate_folder(plane: &ControlPlane, name: &str) -> Result<PathBuf> {
+    let folder = plane.folder().join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("making the folder {name}"))?;
+    for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
+        fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
+            .context("copying the webhooks' certificate")?;
+    }
+    Ok(folder)
+}
+
 /// Running controllers. They are killed when this is dropped, and their webhooks answer no more.
 #[derive(Debug)]
 pub struct Controllers {
@@ -44,6 +57,18 @@ impl Controllers {
     /// Installs the CustomResourceDefinitions and starts the program with the administrator's rights.
     pub async fn start(plane: &ControlPlane, tool: Tool, arguments: &[&str]) -> Result<Self> {
         Self::start_with(plane, tool, arguments, &[]).await
+    }
+
+    /// The same of a program that takes the folder of its webhooks' certificate, called so, and their port. Gives the port.
+    pub(crate) async fn start_with_webhooks(
+        plane: &ControlPlane,
+        tool: Tool,
+        folder: &str,
+    ) -> Result<(Self, u16)> {
+        let folder = certificate_folder(plane, folder)?.display().to_string();
+        let port = free_ports(1)?[0];
+        let arguments = ["--cert-dir", &folder, "--webhook-port", &port.to_string()];
+        Ok((Self::start(plane, tool, &arguments).await?, port))
     }
 
     /// The same with these variables in the program's environment.

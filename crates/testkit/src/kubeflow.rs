@@ -11,10 +11,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 
 use crate::assets::Tool;
-use crate::certs::WEBHOOK;
 use crate::controllers::Controllers;
 use crate::plane::ControlPlane;
-use crate::ports::free_ports;
 use crate::wait::Progress;
 
 /// The training operator's webhooks.
@@ -22,16 +20,8 @@ const WEBHOOKS: &str = "validator.training-operator.kubeflow.org";
 
 /// Starts the controllers and installs their webhooks, and waits until jobs can be made. When they end, only MPIJobs can be made.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
-    let folder = plane.folder().join("kubeflow");
-    fs::create_dir_all(&folder).context("making the folder of Kubeflow's controllers")?;
-    for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
-        fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
-            .context("copying the webhooks' certificate")?;
-    }
-    let port = free_ports(1)?[0];
-    let (folder, given) = (folder.display().to_string(), port.to_string());
-    let arguments = ["--cert-dir", &folder, "--webhook-port", &given];
-    let mut controllers = Controllers::start(plane, Tool::KubeflowControllers, &arguments).await?;
+    let (mut controllers, port) =
+        Controllers::start_with_webhooks(plane, Tool::KubeflowControllers, "kubeflow").await?;
     let client = plane.client().await?;
     install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?).await?;
     wait_until_they_answer(&mut controllers, &client).await?;

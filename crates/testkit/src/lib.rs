@@ -33,6 +33,7 @@ pub mod jobset;
 mod kubeconfig;
 pub mod kubectl;
 pub mod kubeflow;
+pub mod lws;
 mod manager;
 pub mod metrics;
 pub mod nodes;

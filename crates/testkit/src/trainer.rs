@@ -13,10 +13,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 
 use crate::assets::Tool;
-use crate::certs::WEBHOOK;
 use crate::controllers::Controllers;
 use crate::plane::ControlPlane;
-use crate::ports::free_ports;
 use crate::wait::Progress;
 
 /// The trainer's webhooks.
@@ -25,16 +23,8 @@ const VALIDATOR: &str = "validator.trainer.kubeflow.org";
 
 /// Starts the controllers and installs their webhooks, and waits until runtimes can be made.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
-    let folder = plane.folder().join("trainer");
-    fs::create_dir_all(&folder).context("making the trainer's folder")?;
-    for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
-        fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
-            .context("copying the webhooks' certificate")?;
-    }
-    let port = free_ports(1)?[0];
-    let (folder, given) = (folder.display().to_string(), port.to_string());
-    let arguments = ["--cert-dir", &folder, "--webhook-port", &given];
-    let mut controllers = Controllers::start(plane, Tool::TrainerControllers, &arguments).await?;
+    let (mut controllers, port) =
+        Controllers::start_with_webhooks(plane, Tool::TrainerControllers, "trainer").await?;
     let client = plane.client().await?;
     install_webhooks(&client, port, &fs::read(plane.ca_path()).context("reading the plane's CA")?).await?;
     wait_until_they_answer(&mut controllers, &client).await?;

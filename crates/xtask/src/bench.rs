@@ -50,6 +50,9 @@ pub struct Budgets {
     /// The search for room when node pools fail, by name.
     #[serde(default)]
     hotswap: BTreeMap<String, crate::hotswap_bench::Budget>,
+    /// Jobs that are made of many pods, by name.
+    #[serde(default)]
+    pods: BTreeMap<String, crate::pods_bench::Budget>,
 }
 
 /// What one case is measured against.
@@ -160,6 +163,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         crate::engine_bench::table(&budgets.engine, &mut failures)?;
         println!();
         crate::hotswap_bench::table(&budgets.hotswap, &mut failures)?;
+        println!();
+        crate::pods_bench::table(&budgets.pods, &mut failures)?;
     }
     if !args.no_scale && args.only.is_empty() {
         println!();
@@ -299,6 +304,12 @@ fn check_instructions(
         let queues = queues.to_string();
         let counted = collected(&ENGINE_TOGGLE, &[OsStr::new("engine"), OsStr::new(&queues)])?;
         counts.push((format!("engine, {name}"), budget, counted));
+    }
+    if only.is_empty() {
+        crate::pods_bench::check_growth(&budgets.pods, failures, |arguments| {
+            let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
+            collected(&ENGINE_TOGGLE, &arguments)
+        })?;
     }
     for (name, budget, counted) in counts {
         let most = budget.instructions + budget.instructions * budget.tolerance_percent / 100;

@@ -10,6 +10,7 @@ mod engine_bench;
 mod hotswap_bench;
 mod manifests;
 mod mutants;
+mod pods_bench;
 mod scale;
 mod sim;
 mod test;
@@ -56,6 +57,8 @@ enum Command {
     Manifests(manifests::Args),
     /// Change the core on purpose, and see whether a test notices.
     Mutants(mutants::Args),
+    /// Measure jobs that are made of many pods.
+    Pods(pods_bench::Args),
     /// Measure one world of the table of sizes.
     Scale(scale::Args),
     /// Play seeded worlds on bad days, and check what must hold after each step.
@@ -77,6 +80,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Docs(args) => docs::run(&args),
         Command::Engine(args) => engine_bench::run(&args),
         Command::Hotswap(args) => hotswap_bench::run(&args),
+        Command::Pods(args) => pods_bench::run(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Scale(args) => scale::run(&args),

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
-use sluice_api::config::{NOT_BUILT, NotBuilt};
 use sluice_api::job::{Integration, JobKind};
 use sluice_testkit::assets::{self, Tool};
 
@@ -103,22 +102,22 @@ fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool, drift: &mu
     Ok(())
 }
 
-/// The job kinds, as the chart's templates read them: those that are built, and those of Kueue's that are not.
+/// The job kinds, as the chart's templates read them.
 fn integrations() -> String {
     let mut text = "{{/* Written by `cargo xtask manifests` from the registry of job kinds. */}}\n\
          {{/* The job kinds, as a YAML map framework → facts. A framework that managerConfig lists and that is not here gets no webhook and\n\
-         no right; the manager refuses it, or, in Kueue's default list, relies on the policy of notBuiltKinds. */}}\n\
+         no right; the manager refuses it. */}}\n\
          {{- define \"sluice.jobKinds\" -}}\n"
         .to_owned();
     for kind in JobKind::ALL {
         let Integration { framework, group, version, plural, .. } = kind.integration();
-        let Integration { resumes_parts_as_made, leaves_parts, confirms_stops, .. } = kind.integration();
+        let confirms_stops = kind.integration().confirms_stops;
         let Integration { of_pods, suspends_pods, pods_are_jobs, .. } = kind.integration();
         let group = in_quotes_if_empty(group);
         let name = kind.kind().to_lowercase();
         let parts: Vec<_> = kind.descendants().into_iter().map(JobKind::framework).collect();
         let facts = format!("name: {name}, group: {group}, version: {version}, resource: {plural}");
-        let changes = *resumes_parts_as_made || *leaves_parts || kind.names_parts();
+        let changes = kind.changes_parts();
         let more = format!("parts: {parts:?}, changesParts: {changes}, confirmsStops: {confirms_stops}");
         let more =
             format!("{more}, ofPods: {of_pods}, suspendsPods: {suspends_pods}, podsAreJobs: {pods_are_jobs}");
@@ -127,11 +126,6 @@ fn integrations() -> String {
             templates.map(|it| format!("{{group: {}, resource: {}}}", it.group(), it.plural())).collect();
         let more = format!("{more}, templates: [{}]", templates.join(", "));
         text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
-    }
-    text += "{{- end }}\n\n{{/* The frameworks of Kueue that are not built. */}}\n{{- define \"sluice.knownNotBuilt\" -}}\n";
-    for NotBuilt { framework, group, resource } in NOT_BUILT {
-        let group = in_quotes_if_empty(group);
-        text.extend([framework, ": {group: ", group, ", resource: ", resource, "}\n"]);
     }
     text + "{{- end }}\n"
 }

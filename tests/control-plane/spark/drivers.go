@@ -1,14 +1,16 @@
-// A stand-in for the end of drivers: a driver that ends or is told to stop deletes its executors, as Spark does where nothing else is said.
-// The executors of one that succeeded have no other reason to go.
+// A stand-in for what runs in drivers: one that runs makes its executors, which it owns; one that ends or is told to stop deletes them, as Spark
+// does where nothing else is said. The executors of one that succeeded have no other reason to go.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -34,6 +36,23 @@ func drivers(kubeconfig string) error {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
+	made := map[types.UID]bool{}
+	runs := func(driver *corev1.Pod) {
+		executors := []*corev1.Pod{}
+		if err := json.Unmarshal([]byte(driver.Annotations[executorsKey]), &executors); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		for _, executor := range executors {
+			name := driver.Labels["sparkoperator.k8s.io/app-name"]
+			executor.Name = fmt.Sprintf("%s-%s-%s", name, driver.UID[:8], executor.Name)
+			controls := true
+			owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: driver.Name, UID: driver.UID, Controller: &controls}
+			executor.OwnerReferences = append(executor.OwnerReferences, owner)
+			if _, err := client.CoreV1().Pods(driver.Namespace).Create(context.Background(), executor, metav1.CreateOptions{}); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}
 	look := func(object any) {
 		driver, is := object.(*corev1.Pod)
 		if !is {
@@ -42,6 +61,9 @@ func drivers(kubeconfig string) error {
 		ended := driver.Status.Phase == corev1.PodSucceeded || driver.Status.Phase == corev1.PodFailed
 		if ended || driver.DeletionTimestamp != nil {
 			over(driver)
+		} else if driver.Status.Phase == corev1.PodRunning && driver.Annotations[executorsKey] != "" && !made[driver.UID] {
+			made[driver.UID] = true
+			runs(driver)
 		}
 	}
 	_, err = all.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -1,6 +1,6 @@
 // The Spark operator as one program of the test bed: its controllers (`controller start`) and its webhooks (`webhook start`) are its own.
 //
-// Called as `spark-submit` it stands in for that, and `drivers` for what drivers do at their end. `certificates FOLDER` writes what the webhooks need, which take no keys but RSA's.
+// Called as `spark-submit` it stands in for that, and `drivers` for what runs in drivers. `certificates FOLDER` writes what the webhooks need, which take no keys but RSA's.
 package main
 
 import (

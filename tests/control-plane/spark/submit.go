@@ -1,12 +1,12 @@
-// A stand-in for spark-submit and for the driver that it starts, as far as others see pods of them: Spark itself needs a Java machine, and no
-// process runs in the test bed's pods.
+// A stand-in for spark-submit, as far as others see pods of it: Spark itself needs a Java machine, and no process runs in the test bed's pods.
 //
-// It takes the command line that the Spark operator gives to spark-submit, and makes the driver's pod of it and at once those of its
-// executors, which the driver owns, as Spark does on Kubernetes in cluster mode.
+// It takes the command line that the Spark operator gives to spark-submit, and makes the driver's pod of it, as Spark does on Kubernetes in
+// cluster mode. The driver is told which executors it makes once it runs.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -25,6 +25,9 @@ const (
 	overheadFactor = 0.4
 	leastOverhead  = 384 << 20
 )
+
+// The annotation of a driver with the pods that it makes.
+const executorsKey = "sluice.dev/executors"
 
 type conf map[string]string
 
@@ -63,30 +66,34 @@ func submit(args []string) error {
 	}
 	driver.Name = settings["spark.kubernetes.driver.pod.name"]
 	driver.Spec.RestartPolicy = corev1.RestartPolicyNever
-	driver, err = pods.Create(context.Background(), driver, metav1.CreateOptions{})
+	executors, err := settings.executors(application)
 	if err != nil {
 		return err
 	}
-	executors, err := strconv.Atoi(settings.get("spark.executor.instances", "2"))
+	driver.Annotations[executorsKey] = executors
+	_, err = pods.Create(context.Background(), driver, metav1.CreateOptions{})
+	return err
+}
+
+// executors says which pods the driver makes once it runs.
+func (c conf) executors(application string) (string, error) {
+	count, err := strconv.Atoi(c.get("spark.executor.instances", "2"))
 	if err != nil {
-		return err
+		return "", err
 	}
-	for number := 1; number <= executors; number++ {
-		executor, err := settings.pod("executor", application)
+	pods := []*corev1.Pod{}
+	for number := 1; number <= count; number++ {
+		executor, err := c.pod("executor", application)
 		if err != nil {
-			return err
+			return "", err
 		}
-		executor.Name = fmt.Sprintf("%s-%s-exec-%d", settings["--name"], driver.UID[:8], number)
+		executor.Name = fmt.Sprintf("exec-%d", number)
 		executor.Labels["spark-exec-id"] = strconv.Itoa(number)
 		executor.Spec.RestartPolicy = corev1.RestartPolicyNever
-		controls := true
-		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: driver.Name, UID: driver.UID, Controller: &controls}
-		executor.OwnerReferences = append(executor.OwnerReferences, owner)
-		if _, err := pods.Create(context.Background(), executor, metav1.CreateOptions{}); err != nil {
-			return err
-		}
+		pods = append(pods, executor)
 	}
-	return nil
+	text, err := json.Marshal(pods)
+	return string(text), err
 }
 
 func (c conf) get(key, otherwise string) string {

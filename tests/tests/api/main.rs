@@ -10,7 +10,6 @@ mod bounds;
 mod config;
 mod control_plane;
 mod crds;
-mod frameworks;
 mod generated;
 mod rules;
 mod test_bed;

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
@@ -13,7 +12,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -78,14 +77,8 @@ async fn get(place: &Place<'_>, name: &str) -> Value {
     serde_json::to_value(api(place).get(name).await.unwrap()).unwrap()
 }
 
-fn pods_api(place: &Place<'_>) -> Api<Pod> {
-    Api::namespaced(place.client.clone(), &place.name)
-}
-
 async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
-    let list = ListParams::default().labels(&format!("{NAME}={name}"));
-    let pods = pods_api(place).list(&list).await.unwrap();
-    pods.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+    place.pods_with(&format!("{NAME}={name}")).await.unwrap()
 }
 
 /// Waits until all its pods run on the nodes of this flavor, and nothing that was made of it names another.
@@ -138,7 +131,7 @@ async fn end(place: &Place<'_>, name: &str) {
     for pod in pods(place, name).await {
         let status = json!({"status": {"phase": "Succeeded"}});
         let name = pod["metadata"]["name"].as_str().unwrap();
-        pods_api(place).patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        place.pods().patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
     place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
 }
@@ -164,11 +157,7 @@ async fn an_appwrapper_lives_through_everything_that_can_become_of_it() {
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": "wrapped"}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("wrapped");
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent("wrapped", most).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     wait_until_it_waits(place, "first").await;
     place.wait_until("urgent", true).await.unwrap();

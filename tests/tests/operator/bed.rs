@@ -8,7 +8,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
-use crate::declared;
+use crate::{declared, external};
 
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
 pub struct Bed {
@@ -36,16 +36,22 @@ async fn make() -> Bed {
         Tool::AppWrapperController,
         Tool::SparkOperator,
         Tool::TrainerControllers,
+        Tool::LwsControllers,
     ] {
         controllers::install_crds(&client, tool).await.unwrap();
     }
     let frameworks = JobKind::ALL.map(JobKind::framework);
-    Box::pin(crds::apply(&client, &[declared::crd()])).await.unwrap();
+    Box::pin(crds::apply(&client, &[declared::crd(), external::crd()])).await.unwrap();
     let setup = Setup::new(plane).unwrap().with(&json!({
-        "integrations": {"frameworks": frameworks, "declared": [declared::declaration()]},
+        "integrations": {
+            "frameworks": frameworks,
+            "declared": [declared::declaration()],
+            "externalFrameworks": [external::ENTRY],
+        },
         "featureGates": {"SparkApplicationIntegration": true},
     }));
-    let setup = chart::install(plane, setup, &json!({})).await.unwrap();
+    let plurals = json!({"managerConfig": {"externalPlurals": {external::ENTRY: external::PLURAL}}});
+    let setup = chart::install(plane, setup, &plurals).await.unwrap();
     let manager = Manager::start(plane, setup).await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
     Bed { plane, manager }

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -14,10 +15,12 @@ use kube::api::{
     PostParams,
 };
 use serde_json::{Value, json};
+use sluice_testkit::plugin;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::task::JoinHandle;
 
+use crate::bed::bed;
 use crate::flavors::{POOL, flavors, set_quota, two_flavors};
 
 const GROUP: &str = "declared.sluice.dev";
@@ -174,6 +177,38 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
     .unwrap();
 }
 
+/// What `kubectl kueue` says.
+async fn plugin_says(words: &[&str]) -> String {
+    let kubeconfig = bed().await.plane.kubeconfig_path().display().to_string();
+    let words: Vec<_> = words.iter().map(ToString::to_string).collect();
+    let ran = tokio::task::spawn_blocking(move || {
+        Command::new(plugin().unwrap()).args(&words).args(["--kubeconfig", &kubeconfig]).output().unwrap()
+    });
+    let output = ran.await.unwrap();
+    let (said, errors) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{said}{errors}");
+    said
+}
+
+/// The plugin has no configuration of its own: of the kind, only the manager knows.
+async fn the_plugin_knows_it(place: &Place<'_>, workload: &str) {
+    let manager = format!("http://127.0.0.1:{}", bed().await.manager.setup().health);
+    let namespace = place.name.as_str();
+    for word in ["errand/first", "errands.declared.sluice.dev/first"] {
+        let words = ["explain", word, "-n", namespace, "-o", "json", "--manager-url", &manager];
+        let explained: Value = serde_json::from_str(&plugin_says(&words).await).unwrap();
+        assert_eq!(explained["state"], "waiting", "{explained}");
+    }
+    let words = ["list", "workload", "--for", "errand.declared.sluice.dev/first", "-n", namespace];
+    let listed = plugin_says(&words).await;
+    assert!(listed.contains(workload) && listed.contains("errand"), "{listed}");
+    plugin_says(&["stop", "workload", workload, "-n", namespace]).await;
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+    plugin_says(&["resume", "workload", workload, "-n", namespace]).await;
+    place.wait_for_counts([1, 0, 0]).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     const NAME: &str = "declared";
@@ -186,6 +221,8 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     place.wait_for_counts([1, 0, 0]).await.unwrap();
     let workload = place.workload("first").await.unwrap();
     assert_eq!(workload["spec"]["podSets"][0]["count"], PODS);
+
+    the_plugin_knows_it(&place, workload["metadata"]["name"].as_str().unwrap()).await;
 
     // One that its user lets go without quota is held again.
     let go = Patch::Merge(json!({"spec": {"state": "Going"}}));
@@ -203,11 +240,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": NAME}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", PODS, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent(NAME, PODS).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     wait_until_on(&place, "first", None).await;
     place.wait_until("urgent", true).await.unwrap();

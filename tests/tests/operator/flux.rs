@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::flux;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 
 use crate::flavors::{POOL, flavors, set_quota, two_flavors};
 
@@ -123,11 +123,7 @@ async fn a_minicluster_is_queued_as_its_job() {
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": "flux"}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("flux");
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent("flux", most).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     wait_until_it_waits(place, "first").await;
     place.wait_until("urgent", true).await.unwrap();

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
@@ -12,7 +11,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::kubeflow;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -124,14 +123,8 @@ impl Bench<'_> {
         self.api().delete(name, &DeleteParams::background()).await.unwrap();
     }
 
-    fn pods_api(&self) -> Api<Pod> {
-        Api::namespaced(self.place.client.clone(), &self.place.name)
-    }
-
     async fn pods(&self, name: &str) -> Vec<Value> {
-        let list = ListParams::default().labels(&format!("{JOB_NAME}={name}"));
-        let pods = self.pods_api().list(&list).await.unwrap();
-        pods.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+        self.place.pods_with(&format!("{JOB_NAME}={name}")).await.unwrap()
     }
 
     /// Waits until all pods of a job run, and there is none of it but on the nodes of this flavor; nothing that its controller made
@@ -195,7 +188,7 @@ impl Bench<'_> {
             let status = json!({"status": {"phase": "Succeeded", "containerStatuses": [container]}});
             let name = pod["metadata"]["name"].as_str().unwrap();
             let params = PatchParams::default();
-            self.pods_api().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+            self.place.pods().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
         }
         self.place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
     }
@@ -223,11 +216,7 @@ async fn whole_life(name: &'static str, kind: TestKind) {
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": name}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(name);
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent(name, most).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     bench.wait_until_it_waits("first").await;
     place.wait_until("urgent", true).await.unwrap();

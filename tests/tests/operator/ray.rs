@@ -32,7 +32,7 @@ const NEEDS: u32 = 4;
 static OPERATOR: OnceCell<Controllers> = OnceCell::const_new();
 
 /// A template whose pods ask for one processor and run until they are deleted.
-fn template() -> Value {
+pub fn template() -> Value {
     json!({
         "metadata": {"annotations": {"sluice.dev/run-seconds": "3600"}},
         "spec": {
@@ -62,24 +62,24 @@ fn object(kind: JobKind, name: &str) -> DynamicObject {
 }
 
 /// A namespace with two flavors of one node pool each, and the jobs of a kind in it.
-struct Bench<'a> {
-    place: &'a Place<'a>,
-    kind: JobKind,
+pub struct Bench<'a> {
+    pub place: &'a Place<'a>,
+    pub kind: JobKind,
 }
 
-async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     OPERATOR.get_or_try_init(|| async { ray::start(bed().await.plane).await }).await.unwrap();
     two_flavors(name, quota).await
 }
 
 impl Bench<'_> {
-    fn api_of(&self, kind: JobKind) -> Api<DynamicObject> {
+    pub fn api_of(&self, kind: JobKind) -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk(kind.group(), kind.version(), kind.kind());
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         Api::namespaced_with(self.place.client.clone(), &self.place.name, &resource)
     }
 
-    fn api(&self) -> Api<DynamicObject> {
+    pub fn api(&self) -> Api<DynamicObject> {
         self.api_of(self.kind)
     }
 
@@ -87,11 +87,11 @@ impl Bench<'_> {
         self.api().create(&PostParams::default(), &object(self.kind, name)).await.unwrap();
     }
 
-    async fn delete(&self, name: &str) {
+    pub async fn delete(&self, name: &str) {
         self.api().delete(name, &DeleteParams::background()).await.unwrap();
     }
 
-    async fn get(&self, name: &str) -> Value {
+    pub async fn get(&self, name: &str) -> Value {
         serde_json::to_value(self.api().get(name).await.unwrap()).unwrap()
     }
 
@@ -159,7 +159,7 @@ impl Bench<'_> {
     }
 
     /// Waits until a job is suspended and has no pods.
-    async fn wait_until_it_waits(&self, name: &str) {
+    pub async fn wait_until_it_waits(&self, name: &str) {
         eventually(&format!("{}/{name} to wait", self.place.name), DEADLINE, || async {
             let job = self.get(name).await;
             let suspended = sluice_jobs::is_suspended(self.kind, &job);
@@ -177,7 +177,7 @@ impl Bench<'_> {
     }
 
     /// Answers for the dashboard that the work of a RayJob is done.
-    async fn end(&self, name: &str) {
+    pub async fn end(&self, name: &str) {
         let status = json!({"status": {
             "jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete", "message": "done",
             "endTime": Timestamp::now().to_string(),

@@ -4,16 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-    PostParams,
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_testkit::spark::{self, Operator};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -60,13 +58,8 @@ async fn get(place: &Place<'_>, name: &str) -> Value {
     serde_json::to_value(api(place).get(name).await.unwrap()).unwrap()
 }
 
-fn pods_api(place: &Place<'_>) -> Api<Pod> {
-    Api::namespaced(place.client.clone(), &place.name)
-}
-
 async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
-    let all = pods_api(place).list(&ListParams::default().labels(&format!("{NAME}={name}"))).await.unwrap();
-    all.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+    place.pods_with(&format!("{NAME}={name}")).await.unwrap()
 }
 
 /// Waits until driver and executors run, none of them but on the nodes of this flavor.
@@ -118,7 +111,7 @@ async fn end(place: &Place<'_>, name: &str) {
         if pod["metadata"]["labels"]["spark-role"] == "driver" {
             let status = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
             let name = pod["metadata"]["name"].as_str().unwrap();
-            pods_api(place).patch_status(name, &PatchParams::default(), &status).await.unwrap();
+            place.pods().patch_status(name, &PatchParams::default(), &status).await.unwrap();
         }
     }
     place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
@@ -147,11 +140,7 @@ async fn a_sparkapplication_lives_through_everything_that_can_become_of_it() {
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": "spark"}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("spark");
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent("spark", most).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     wait_until_it_waits(place, "first").await;
     place.wait_until("urgent", true).await.unwrap();
@@ -239,4 +228,53 @@ async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
         api(place).delete(name, &DeleteParams::background()).await.unwrap();
     }
     place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+/// Makes a pod with the operator's label, and no queue; how many gates hold it.
+async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &Value) -> usize {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {NAME: application, "spark-role": "driver"}, "ownerReferences": owners},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0},
+    });
+    let made =
+        place.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    made.spec.unwrap().scheduling_gates.unwrap_or_default().len()
+}
+
+async fn uid_of(place: &Place<'_>, pod: &str) -> String {
+    place.pods().get(pod).await.unwrap().metadata.uid.unwrap()
+}
+
+#[tokio::test]
+async fn what_only_looks_like_a_driver_or_an_executor_is_queued() {
+    let place = &place("spark-forged", [0, 0]).await;
+    let [old, _] = flavors("spark-forged");
+    place.local_queue("default", "spark-forged").await.unwrap();
+    make(place, "pi").await;
+    wait_until_it_waits(place, "pi").await;
+    let of = |uid: &str| json!([{"apiVersion": "v1", "kind": "Pod", "name": "pi-driver", "uid": uid, "controller": true}]);
+
+    // While the application waits, nothing is its driver, and nothing that one makes its executor.
+    assert_ne!(look_alike(place, "pi", "pi-driver", &Value::Null).await, 0);
+    assert_ne!(look_alike(place, "pi", "forged-1", &of(&uid_of(place, "pi-driver").await)).await, 0);
+    for name in ["forged-1", "pi-driver"] {
+        place.pods().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    eventually("the pods to be gone", DEADLINE, || async {
+        let left = pods(place, "pi").await.len();
+        Ok(progress(left == 0, left))
+    })
+    .await
+    .unwrap();
+
+    let most = u32::try_from(PODS).unwrap();
+    set_quota(place, [most, 0]).await;
+    wait_until_it_runs_on(place, "pi", &old).await;
+    for (name, owners) in
+        [("forged-2", Value::Null), ("forged-3", of("00000000-0000-0000-0000-000000000000"))]
+    {
+        assert_ne!(look_alike(place, "pi", name, &owners).await, 0, "{name}");
+    }
+    assert_eq!(look_alike(place, "pi", "executor", &of(&uid_of(place, "pi-driver").await)).await, 0);
 }

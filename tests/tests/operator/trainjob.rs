@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
@@ -16,7 +15,7 @@ use sluice_api::job::{JobKind, TemplateKind};
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::trainer;
 use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -99,14 +98,8 @@ fn trainjob(name: &str, runtime: &str) -> Value {
     })
 }
 
-fn pods_api(place: &Place<'_>) -> Api<Pod> {
-    Api::namespaced(place.client.clone(), &place.name)
-}
-
 async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
-    let list = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={name}"));
-    let pods = pods_api(place).list(&list).await.unwrap();
-    pods.iter().map(|pod| serde_json::to_value(pod).unwrap()).collect()
+    place.pods_with(&format!("jobset.sigs.k8s.io/jobset-name={name}")).await.unwrap()
 }
 
 /// Waits until all its pods run on the nodes of this flavor, and nothing that was made of it names another.
@@ -163,7 +156,7 @@ async fn end(place: &Place<'_>, name: &str) {
     for pod in pods(place, name).await {
         let status = json!({"status": {"phase": "Succeeded"}});
         let name = pod["metadata"]["name"].as_str().unwrap();
-        pods_api(place).patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        place.pods().patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
     place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
 }
@@ -228,11 +221,7 @@ async fn a_trainjob_lives_through_everything_that_can_become_of_it() {
         .await;
 
     // A job that matters more takes its place; then there is room on the other flavor.
-    let class = json!({"metadata": {"name": "trained"}, "value": 1_000});
-    create(&place.global("WorkloadPriorityClass", "workloadpriorityclasses"), class).await.unwrap();
-    let mut urgent = sluice_tests::place::job("urgent", "lq", most, 1, 3_600);
-    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("trained");
-    place.make_job(&urgent).await.unwrap();
+    place.make_urgent("trained", most).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     wait_until_it_waits(place, "first").await;
     place.wait_until("urgent", true).await.unwrap();

@@ -142,7 +142,7 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
         .into_iter()
         .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
         .collect();
-    assert_eq!(jobs.len(), 65, "sixteen kinds, mutating and validating, with and without queue name; pods");
+    assert_eq!(jobs.len(), 69, "seventeen kinds, mutating and validating, with and without queue name; pods");
     for webhook in jobs {
         let condition = &webhook["matchConditions"][0]["name"];
         match webhook["failurePolicy"].as_str().unwrap() {
@@ -223,6 +223,25 @@ fn the_pods_of_the_system_and_our_own_are_never_looked_at_whatever_namespaces_ar
     assert!(["delete", "patch"].iter().all(|verb| verbs.contains(&&json!(verb))), "{verbs:?}");
     let editor = &objects["ClusterRole/kueue-pod-editor-role"]["rules"][0];
     assert_eq!((&editor["apiGroups"], &editor["resources"]), (&json!([""]), &json!(["pods"])));
+}
+
+/// Such a pod may not name its queue: its object does.
+#[test]
+fn no_pod_that_another_object_suspends_is_made_while_no_webhook_answers() {
+    for (framework, entries) in [("pod", 2), ("leaderworkerset.x-k8s.io/leaderworkerset", 2)] {
+        let config = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: [{framework}]}}\n"
+        );
+        let objects = objects(&[&format!("managerConfig.controllerManagerConfigYaml={config}")]);
+        let of_pods = webhooks(&objects);
+        let of_pods = of_pods.iter().filter(|webhook| webhook["rules"][0]["resources"] == json!(["pods"]));
+        let must: Vec<_> = of_pods.filter(|webhook| webhook["failurePolicy"] == "Fail").collect();
+        assert_eq!(must.len(), entries, "{framework}");
+        for webhook in must {
+            let condition = webhook["matchConditions"][0]["expression"].as_str().unwrap();
+            assert!(condition.contains("'kueue.x-k8s.io/pod-suspending-parent' in object"), "{condition}");
+        }
+    }
 }
 
 #[test]
@@ -401,38 +420,10 @@ fn the_values_of_kueues_chart_are_accepted_as_they_are_but_for_the_image() {
     assert!(!objects.keys().any(|name| name.contains("kueueviz")));
     let text =
         objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
-    let (configuration, _) = sluice_api::config::Configuration::parse(text).unwrap();
-    assert_eq!(configuration.refused_frameworks().len(), 1);
+    sluice_api::config::Configuration::parse(text).unwrap();
     for viz in ["enableKueueViz=true", "enableCertManager=true"] {
         assert!(render(&[KUEUES_VALUES, IMAGE[0], viz]).is_err(), "{viz}");
     }
-}
-
-#[test]
-fn what_names_a_queue_and_is_not_queued_is_refused_by_a_policy() {
-    let name = "kueue-frameworks-not-built";
-    let policies = |objects: &BTreeMap<String, Value>| -> Vec<String> {
-        objects.keys().filter(|key| key.starts_with("ValidatingAdmission")).cloned().collect()
-    };
-    let own = objects(&[]);
-    assert_eq!(policies(&own), [""; 0]);
-    let kueues = objects(&[KUEUES_VALUES, IMAGE[0]]);
-    let both =
-        ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(|k| format!("{k}/{name}"));
-    assert_eq!(policies(&kueues), both);
-    // Every listed kind, and no other: each is one resource.
-    let rules = kueues[&both[0]]["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
-    let resources: usize = rules.iter().map(|rule| rule["resources"].as_array().unwrap().len()).sum();
-    assert_eq!(resources, 1);
-    let (group, kind) = (json!(["leaderworkerset.x-k8s.io"]), json!(["leaderworkersets"]));
-    assert!(rules.iter().any(|rule| rule["apiGroups"] == group && rule["resources"] == kind));
-    // The manager may see whether they are there, and nothing else of the kind.
-    let right = |objects: &BTreeMap<String, Value>| -> Vec<Value> {
-        let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
-        let of = |rule: &&Value| rule["resources"].to_string().contains("validatingadmissionpolic");
-        rules.iter().filter(of).map(|rule| json!([rule["resourceNames"], rule["verbs"]])).collect()
-    };
-    assert_eq!((right(&own), right(&kueues)), (vec![], vec![json!([[name], ["get"]])]));
 }
 
 #[test]

@@ -84,8 +84,12 @@ block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPo
 {{- define "sluice.jobKindWebhooks" -}}
 {{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version (.job.path | default .job.name) -}}
 {{- $queued := include "sluice.queued" . -}}
+{{- if .job.ofPods -}}
+{{- /* What another object suspends would run without these: its queue may be known to that object alone. */ -}}
+{{- $queued = printf "%s || %s" $queued (include "sluice.suspendedByParent" .) -}}
+{{- end -}}
 {{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" .root.Values.webhooks.timeoutSeconds "condition" "has-queue-name" "expression" $queued) -}}
-{{- if .root.Values.webhooks.jobsWithoutQueueName -}}
+{{- if and .root.Values.webhooks.jobsWithoutQueueName (not .job.impliedPods) -}}
 {{- $entries = append $entries (dict "suffix" "-without-queue" "policy" "Ignore" "seconds" 2 "condition" "has-no-queue-name" "expression" (printf "!(%s)" $queued)) -}}
 {{- end -}}
 {{- $context := . -}}

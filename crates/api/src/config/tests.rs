@@ -168,14 +168,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "waitForPodsReady: {requeuingStrategy: {timestamp: Never, backoffLimitCount: -1, backoffBaseSeconds: -1}}",
     ),
     ("frameworks", "integrations: {frameworks: [batch/jobs, batch/job, batch/job]}"),
-    (
-        "a framework that is not built",
-        "integrations: {frameworks: [batch/job, leaderworkerset.x-k8s.io/leaderworkerset]}",
-    ),
     ("a framework whose gate is off", "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}"),
     (
         "external frameworks",
-        "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com]}",
+        "integrations: {externalFrameworks: [Foo, Foo.v1.example.com, Foo.v1.example.com, Job.v1.batch, Job.v2.batch, Foo.v1.a/b]}",
     ),
     ("label keys", "integrations: {labelKeysToCopy: [\"a b\", ok]}"),
     ("selector matches a system namespace", "managedJobsNamespaceSelector: {}"),
@@ -269,32 +265,12 @@ const KUEUES_DEFAULT: &str = include_str!("../../tests/data/config/kueue-default
 
 #[test]
 fn kueues_default_configuration_is_accepted_as_it_is() {
-    let (file, warnings) = parse(KUEUES_DEFAULT).unwrap();
+    let (file, _) = parse(KUEUES_DEFAULT).unwrap();
     let kinds: Vec<_> = file.job_kinds().iter().map(|kind| kind.framework()).collect();
     let extensions = [JobKind::RAY_SERVICE, JobKind::SPARK_APPLICATION];
     let built = JobKind::ALL.into_iter().filter(|kind| !extensions.contains(kind));
     let built: Vec<_> = built.map(JobKind::framework).collect();
     assert_eq!(kinds, built, "Kueue's list has all that are built but extensions");
-    assert_eq!(file.refused_frameworks().len(), 1);
-    let said = r#"integrations.frameworks[15]: "leaderworkerset.x-k8s.io/leaderworkerset" is not built: objects of this kind that name a queue are refused"#;
-    assert!(texts(&warnings).iter().any(|text| text == said), "{warnings:?}");
-}
-
-#[test]
-fn a_framework_that_is_not_built_is_refused_where_somebody_asked_for_it() {
-    let refused = |text: &str| parse(text).unwrap_err().to_string();
-    // One more, one less, and the default list where objects without a queue name are to be queued, too.
-    let older = KUEUES_DEFAULT.replace("  - deployment\n", "");
-    assert_ne!(older, KUEUES_DEFAULT);
-    let unbuilt = r#"unsupported value "leaderworkerset.x-k8s.io/leaderworkerset": this build of Sluice does not queue this kind"#;
-    assert!(refused(&older).contains(unbuilt), "{}", refused(&older));
-    let unnamed = refused(&format!("{KUEUES_DEFAULT}manageJobsWithoutQueueName: true\n"));
-    assert!(unnamed.contains(unbuilt) && unnamed.contains("manageJobsWithoutQueueName"), "{unnamed}");
-    let list = "integrations: {frameworks: [batch/job, leaderworkerset.x-k8s.io/leaderworkerset]}";
-    let asked = v1beta2(list).unwrap_err().to_string();
-    let told = r#"integrations.frameworks[1]: unsupported value "leaderworkerset.x-k8s.io/leaderworkerset""#;
-    let available = r#"supported values: "batch/job", "deployment", "jobset.x-k8s.io/jobset""#;
-    assert!(asked.contains(told) && asked.contains(available), "{asked}");
 }
 
 #[test]
@@ -314,6 +290,7 @@ fn a_kind_that_suspends_its_pods_implies_them_and_them_alone() {
         ("pod", vec![JobKind::POD], false),
         ("deployment", vec![JobKind::DEPLOYMENT, JobKind::POD], true),
         ("statefulset", vec![JobKind::POD, JobKind::STATEFUL_SET], true),
+        ("leaderworkerset.x-k8s.io/leaderworkerset", vec![JobKind::LEADER_WORKER_SET, JobKind::POD], true),
         ("deployment, pod", vec![JobKind::DEPLOYMENT, JobKind::POD], false),
     ] {
         let file = read(list);
@@ -425,12 +402,23 @@ fn a_strategy_for_undeclared_resources_is_ignored_while_its_gate_is_off() {
 #[test]
 fn what_is_not_built_is_warned_of() {
     let (_, warnings) = v1beta2(
-        "integrations: {externalFrameworks: [Foo.v1.example.com]}\n\
-         visibilityServer: {bindPort: 1}\ntls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}",
+        "visibilityServer: {bindPort: 1}\ntls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}",
     )
     .unwrap();
     insta::assert_snapshot!(texts(&warnings).join("\n"));
     assert!(warnings.iter().any(|warning| matches!(warning, Warning::Gate(GateWarning::NotBuilt(_)))));
+}
+
+#[test]
+fn kinds_that_others_manage_are_those_that_are_not_served_each_in_the_version_that_comes_first() {
+    let (file, _) = v1beta2(
+        "integrations: {externalFrameworks: [B.v2.external.example.com, B.v1.external.example.com, Job.v2.batch, \
+         JobSet.v1alpha2.jobset.x-k8s.io]}",
+    )
+    .unwrap();
+    let kinds: Vec<_> = file.external_kinds().iter().map(|kind| (kind.kind(), kind.version())).collect();
+    assert_eq!(kinds, [("B", "v2"), ("JobSet", "v1alpha2")], "jobs are served");
+    assert_eq!(file.job_kinds(), [JobKind::JOB]);
 }
 
 proptest::proptest! {

@@ -276,7 +276,8 @@ pub struct ClientConnection {
 pub struct Integrations {
     /// Names of the job kinds (docs/reference/07-integrations.md).
     pub frameworks: Vec<String>,
-    /// Kinds that others manage, as `Kind.version.group`.
+    /// Kinds that others manage, as `Kind.version.group`: jobs that their objects control have no quota of their own, and run on that which
+    /// the others got.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub external_frameworks: Vec<String>,
     /// Labels that a Workload gets from its job at creation.
@@ -291,7 +292,7 @@ pub struct Integrations {
 }
 
 impl Integrations {
-    fn lists(&self, kind: JobKind) -> bool {
+    pub(super) fn lists(&self, kind: JobKind) -> bool {
         let framework = kind.framework();
         self.frameworks.iter().any(|name| name == framework)
             || self.declared.iter().any(|declared| declared.framework() == framework)

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decode::KUBE_SYSTEM;
 use super::endpoints;
-use super::frameworks::{self, Framework};
+use super::frameworks;
 use super::reader::{Errors, report};
 use super::types::{
-    Configuration, CustomLabel, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
+    Configuration, CustomLabel, Integrations, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
 };
 use super::warning::Warning;
 use super::{Duration, declared, selector};
 use crate::gates::Gate;
+use crate::job::{JobKind, parse_external};
 use crate::labels;
 use crate::names::qualified_name_error;
 
@@ -20,7 +21,7 @@ pub(super) fn check(configuration: &Configuration, errors: &Errors, warnings: &m
     managed_namespaces(configuration, errors);
     endpoints::check(configuration, errors);
     leader_election(&configuration.leader_election, errors);
-    integrations(configuration, errors, warnings);
+    integrations(configuration, errors);
     declared::check(&configuration.integrations.declared, errors);
     custom_labels(configuration, errors, warnings);
     if let Some(tls) = &configuration.tls {
@@ -71,59 +72,55 @@ fn leader_election(election: &LeaderElection, errors: &Errors) {
     }
 }
 
-fn integrations(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {
+fn integrations(configuration: &Configuration, errors: &Errors) {
     let integrations = &configuration.integrations;
-    // Objects of these kinds that name a queue are refused by the API server. Where those without a queue name were to be queued, too,
-    // nothing keeps them.
-    let refused = frameworks::is_default(&integrations.frameworks);
-    let unqueued = configuration.manage_jobs_without_queue_name;
     let mut seen = BTreeSet::new();
     for (index, name) in integrations.frameworks.iter().enumerate() {
         let path = format!("integrations.frameworks[{index}]");
         if !seen.insert(name) {
             report(errors, &path, format!("duplicate value {name:?}"));
         }
-        match frameworks::find(name) {
-            Framework::Built(kind) => {
-                let off = kind.integration().gate.filter(|gate| !configuration.gates.enabled(*gate));
-                if let Some(gate) = off {
-                    let message =
-                        format!("{name:?} is an alpha feature: it needs the feature gate {}", gate.name());
-                    report(errors, &path, message);
-                }
-            }
-            Framework::NotBuilt if refused && !unqueued => {
-                warnings.push(Warning::FrameworkNotBuilt { path, name: name.clone() });
-            }
-            Framework::NotBuilt => {
-                let which = if refused { " without a queue name (manageJobsWithoutQueueName)" } else { "" };
-                let message = format!(
-                    "unsupported value {name:?}: this build of Sluice does not queue this kind, and its objects{which} would run \
-                     without quota; leave it out: {}",
-                    frameworks::supported()
-                );
-                report(errors, &path, message);
-            }
-            Framework::Unknown => {
-                report(errors, &path, format!("unsupported value {name:?}: {}", frameworks::supported()));
-            }
+        let Some(kind) = frameworks::find(name) else {
+            report(errors, &path, format!("unsupported value {name:?}: {}", frameworks::supported()));
+            continue;
+        };
+        let off = kind.integration().gate.filter(|gate| !configuration.gates.enabled(*gate));
+        if let Some(gate) = off {
+            let message = format!("{name:?} is an alpha feature: it needs the feature gate {}", gate.name());
+            report(errors, &path, message);
         }
     }
-    let mut seen = BTreeSet::new();
-    for (index, name) in integrations.external_frameworks.iter().enumerate() {
-        let path = format!("integrations.externalFrameworks[{index}]");
-        if name.splitn(3, '.').filter(|part| !part.is_empty()).count() != 3 {
-            report(errors, &path, format!("invalid value {name:?}: must be of the form Kind.version.group"));
-        } else if seen.insert(name) {
-            warnings.push(Warning::ExternalFramework { path, name: name.clone() });
-        } else {
-            report(errors, &path, format!("duplicate value {name:?}"));
-        }
-    }
+    external_frameworks(integrations, errors);
     for (index, key) in integrations.label_keys_to_copy.iter().enumerate() {
         if let Some(error) = qualified_name_error(key) {
             let path = format!("integrations.labelKeysToCopy[{index}]");
             report(errors, &path, format!("invalid value {key:?}: {error}"));
+        }
+    }
+}
+
+fn external_frameworks(integrations: &Integrations, errors: &Errors) {
+    let mut seen = BTreeSet::new();
+    let declared = &integrations.declared;
+    for (index, name) in integrations.external_frameworks.iter().enumerate() {
+        let path = format!("integrations.externalFrameworks[{index}]");
+        let Some([kind, version, group]) = parse_external(name) else {
+            report(errors, &path, format!("invalid value {name:?}: must be of the form Kind.version.group"));
+            continue;
+        };
+        let listed = |queued: &JobKind| {
+            let names = [queued.kind(), queued.version(), queued.group()];
+            names == [kind, version, group]
+                && integrations.frameworks.iter().any(|one| one == queued.framework())
+        };
+        if !seen.insert(name) {
+            report(errors, &path, format!("duplicate value {name:?}"));
+        } else if let Some(queued) = JobKind::ALL.into_iter().find(listed) {
+            let message =
+                format!("duplicate value {name:?}: integrations.frameworks lists {:?}", queued.framework());
+            report(errors, &path, message);
+        } else if declared.iter().any(|declared| declared.group == group && declared.kind == kind) {
+            report(errors, &path, format!("duplicate value {name:?}: integrations.declared has this kind"));
         }
     }
 }

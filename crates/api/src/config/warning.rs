@@ -9,20 +9,6 @@ use crate::gates::GateWarning;
 pub enum Warning {
     /// About feature gates.
     Gate(GateWarning),
-    /// A kind of Kueue's default list is not served: its objects that name a queue are refused.
-    FrameworkNotBuilt {
-        /// Path of the entry.
-        path: String,
-        /// The job kind.
-        name: String,
-    },
-    /// A kind that a controller of its own makes Workloads of.
-    ExternalFramework {
-        /// Path of the entry.
-        path: String,
-        /// The job kind.
-        name: String,
-    },
     /// A field that changes nothing.
     NoEffect {
         /// Its path.
@@ -42,14 +28,6 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gate(warning) => warning.fmt(f),
-            Self::FrameworkNotBuilt { path, name } => {
-                write!(f, "{path}: {name:?} is not built: objects of this kind that name a queue are refused")
-            }
-            Self::ExternalFramework { path, name } => write!(
-                f,
-                "{path}: {name:?}: Workloads that its controller makes are admitted like others; a Job that it makes is queued by \
-                 itself if it names a queue"
-            ),
             Self::NoEffect { path, why } => write!(f, "{path} has no effect: {why}"),
         }
     }

@@ -101,7 +101,7 @@ gates! {
     VectorizedResourceRequests: Beta, true, "0.19", [], "requests as vectors";
     SchedulerLibraryIntegration: Alpha, false, "0.19", [], "node fit by the scheduler's library";
     TASValidateWorkloadSliceSize: Beta, true, "0.20", [], "check slice sizes of Workloads";
-    ElasticJobsViaWorkloadSlices: Beta, true, "0.18", [], "batch Jobs that change size while they run (no other kinds yet)";
+    ElasticJobsViaWorkloadSlices: Beta, true, "0.18", [], "batch Jobs and the kinds of Ray that change size while they run";
     ElasticJobsViaWorkloadSlicesWithTAS: Alpha, false, "0.17", [Gate::ElasticJobsViaWorkloadSlices, Gate::TopologyAwareScheduling], "elastic jobs with topology";
     ManagedJobsNamespaceSelectorAlwaysRespected: Locked, true, "0.19", [], "the namespace selector holds for every job";
     KueueDRAIntegration: Beta, true, "0.18", [], "quota for dynamic resource allocation";
@@ -191,7 +191,6 @@ impl Gate {
                 | Self::KueueDRAIntegrationConsumableCapacity
                 | Self::KueueDRAIntegrationExtendedResource
                 | Self::KueueDRAIntegrationPartitionableDevices
-                | Self::LWSImmutableGroupSize
                 | Self::MultiKueue
                 | Self::MultiKueueAdaptersForCustomJobs
                 | Self::MultiKueueClusterProfile

@@ -1,6 +1,7 @@
 //! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
 
 mod declared;
+mod external;
 mod integration;
 mod order;
 mod serving;
@@ -9,6 +10,7 @@ mod table;
 use super::template::TemplateKind;
 
 pub use declared::DeclaredNames;
+pub use external::parse_external;
 pub use integration::{Integration, PartNames, Parts};
 
 /// A job kind. Ordered by the names of the frameworks.
@@ -36,6 +38,9 @@ impl JobKind {
     /// `kubeflow.org/v1` XGBoostJob.
     pub const XGBOOST_JOB: Self = Self(&table::XGBOOST_JOB);
 
+    /// `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet.
+    pub const LEADER_WORKER_SET: Self = Self(&serving::LEADER_WORKER_SET);
+
     /// `v1` Pod, alone or in a group.
     pub const POD: Self = Self(&table::POD);
 
@@ -57,7 +62,7 @@ impl JobKind {
     pub const APP_WRAPPER: Self = Self(&table::APP_WRAPPER);
 
     /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::JOB,
         Self::DEPLOYMENT,
         Self::JOB_SET,
@@ -67,6 +72,7 @@ impl JobKind {
         Self::PYTORCH_JOB,
         Self::TF_JOB,
         Self::XGBOOST_JOB,
+        Self::LEADER_WORKER_SET,
         Self::POD,
         Self::RAY_CLUSTER,
         Self::RAY_JOB,
@@ -82,9 +88,14 @@ impl JobKind {
         Self::all().iter().copied().filter(|kind| !kind.0.pods_are_jobs)
     }
 
-    /// Whether its pods wait for admission in its place, all of them as one job.
+    /// Whether its pods wait for admission in its place, all of them, or those of each group, as one job.
     pub const fn gathers_pods(self) -> bool {
         self.0.suspends_pods && !self.0.pods_are_jobs
+    }
+
+    /// Whether its pods are in groups, each of which is a job.
+    pub const fn has_groups(self) -> bool {
+        self.0.group_label.is_some()
     }
 
     /// What is known of it.
@@ -174,6 +185,11 @@ impl JobKind {
         self.has_parts() || self.0.wraps_objects
     }
 
+    /// Whether jobs that its controller makes are changed besides the job itself.
+    pub fn changes_parts(self) -> bool {
+        self.0.resumes_parts_as_made || self.0.leaves_parts || self.names_parts()
+    }
+
     /// The kind with this name of a framework.
     pub fn named(framework: &str) -> Option<Self> {
         Self::all().iter().copied().find(|kind| kind.framework() == framework)
@@ -181,8 +197,7 @@ impl JobKind {
 
     /// The kind that an owner reference names, if it is one of ours (any version of the group).
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        Self::all().iter().copied().find(|k| k.group() == group && k.kind() == kind)
+        Self::all().iter().copied().find(|k| k.is_named_by(api_version, kind))
     }
 }
 

@@ -340,7 +340,7 @@ impl Page<'_> {
             }
             since = to;
         }
-        if job.finished.is_none() && job.holds.last().is_none_or(|h| h.to.is_some()) {
+        if job.finished.or(job.deleted).is_none() && job.holds.last().is_none_or(|h| h.to.is_some()) {
             svg.wait(since, self.end, middle, &self.waiting_tip(index, since, self.end));
         }
     }

@@ -133,8 +133,12 @@ fn workload(workload: &Value) -> Vec<String> {
     }
     let owners = workload["metadata"]["ownerReferences"].as_array();
     let elastic = workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true";
-    if elastic && owners.into_iter().flatten().any(|owner| owner["kind"] != "Job") {
-        found.push("only batch Jobs change their size while they run (elastic jobs)".to_owned());
+    let has_slices = |owner: &Value| {
+        let [api_version, kind] = ["apiVersion", "kind"].map(|key| owner[key].as_str().unwrap_or_default());
+        JobKind::from_owner(api_version, kind).is_some_and(sluice_jobs::supports_slices)
+    };
+    if elastic && !owners.into_iter().flatten().all(has_slices) {
+        found.push("jobs of its kind do not change their size while they run (elastic jobs)".to_owned());
     }
     found
 }
@@ -232,8 +236,8 @@ mod tests {
         );
         tally
             .look("admissionchecks", &json!({"metadata": {"name": "own"}, "spec": {"controllerName": "me"}}));
-        let group = "leaderworkerset.x-k8s.io/v1";
-        let owner = json!([{"apiVersion": group, "kind": "LeaderWorkerSet", "name": "a", "uid": "u"}]);
+        let group = "example.com/v1";
+        let owner = json!([{"apiVersion": group, "kind": "Other", "name": "a", "uid": "u"}]);
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let spec = json!({"podSets": [{"name": "main", "count": 1, "template": template}]});
         let mut served = json!({
@@ -250,7 +254,7 @@ mod tests {
             [
                 "admission checks of kueue.x-k8s.io/multikueue stay pending: Sluice has no such controller: \
                  admissionchecks remote",
-                "jobs of kind LeaderWorkerSet are neither started nor stopped: workloads ns/w",
+                "jobs of kind Other are neither started nor stopped: workloads ns/w",
                 "pods are not placed by topology: resourceflavors f0, resourceflavors f1, resourceflavors f2 and 2 more",
             ]
         );

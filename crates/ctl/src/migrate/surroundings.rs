@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
-use sluice_api::config::{Configuration, Environment, Warning};
+use sluice_api::config::{Configuration, Environment};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::WEBHOOKS;
@@ -98,11 +98,7 @@ async fn configuration(
     match read {
         Ok((configuration, warnings)) => {
             for warning in warnings {
-                let line = format!("configuration: {warning}");
-                match warning {
-                    Warning::FrameworkNotBuilt { .. } => report.unsupported.push(line),
-                    _ => report.notes.push(line),
-                }
+                report.notes.push(format!("configuration: {warning}"));
             }
             Ok(Some(configuration))
         }
@@ -234,7 +230,7 @@ mod tests {
             ("mjob.kb.io", &ours),
             ("mjobset-without-queue.kb.io", &ours),
             ("mpod.kb.io", &ours),
-            ("mleaderworkerset.kb.io", &ours),
+            ("mother.kb.io", &ours),
             ("mpod.kb.io", &theirs),
         ];
         let metadata = ObjectMeta { name: Some("hooks".to_owned()), ..ObjectMeta::default() };
@@ -248,7 +244,7 @@ mod tests {
         );
         assert_eq!(
             report.obstacles,
-            ["remove Kueue's webhooks, which no server would answer (mleaderworkerset.kb.io): \
+            ["remove Kueue's webhooks, which no server would answer (mother.kb.io): \
               kubectl delete mutatingwebhookconfiguration hooks"]
         );
     }

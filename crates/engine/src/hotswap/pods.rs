@@ -149,7 +149,7 @@ impl Engine {
             return above.or(Some(key));
         }
         let name = Arc::clone(pod.jobset.as_ref()?);
-        let key = JobKey { kind: JobKind::JOB_SET, namespace: Arc::clone(namespace), name };
+        let key = JobKey { kind: JobKind::JOB_SET, namespace: Arc::clone(namespace), name, group: None };
         self.world.jobs.get_key_value(&key).map(|(key, _)| key)
     }
 

@@ -102,13 +102,16 @@ impl Engine {
         self.dirty.jobs.insert(key.clone());
     }
 
-    /// Marks the job that controls, or controlled, another that changes to `next`, or goes, if that may change whether it is active.
+    /// Marks the job that controls, or controlled, another that changes to `next`, or goes, if that may change whether it is active, or
+    /// how many pods it has.
     pub(crate) fn mark_parent(&mut self, key: &JobKey, next: Option<&JobView>) {
         let known = self.world.jobs.get(key).map(|entry| &*entry.view);
         let matters = |view: &JobView| {
             let pods = (view.active, view.terminating);
             let stop = (view.suspended, view.suspended_condition, view.deleting, view.finished.is_some());
-            (view.job.uid.clone(), view.controller.clone(), pods, stop)
+            // Its numbers of pods may be those of the job.
+            let spec = (view.generation, view.invalid.is_some());
+            (view.job.uid.clone(), view.controller.clone(), pods, stop, spec)
         };
         if known.map(matters) == next.map(matters) {
             return;

@@ -8,10 +8,12 @@ use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView};
+use sluice_core::Name;
 
 use super::workload::later;
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
+use crate::external::parents::ExternalParent;
 use crate::ingest::workload::is;
 use crate::outbox::normal;
 use crate::world::JobKey;
@@ -25,8 +27,8 @@ const OWNER_WAIT_SECONDS: i64 = 10;
 enum Ancestor {
     /// Nothing that is managed.
     None,
-    /// A managed job.
-    Managed(JobKey),
+    /// A managed job, by its UID.
+    Managed(Name),
     /// An owner of an integrated kind that has not been seen.
     Unknown,
     /// More owners than are looked at.
@@ -41,8 +43,8 @@ pub(super) enum Standing {
     Own,
     /// It runs on the Workload of the job above it.
     Part {
-        /// That job.
-        of: JobKey,
+        /// Its UID.
+        of: Name,
         /// Until then, unless its controller names it before; [`Timestamp::MAX`] if that is no question.
         until: Timestamp,
     },
@@ -73,10 +75,12 @@ impl Engine {
     }
 
     /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are.
-    pub(super) fn manages_itself(&self, view: &JobView) -> bool {
-        let all =
-            || self.config.manage_jobs_without_queue_name && self.manages_namespace(&view.job.namespace);
-        !view.skipped && (view.queue_name.is_some() || all())
+    pub(crate) fn manages_itself(&self, view: &JobView) -> bool {
+        !view.skipped && self.manages(view.queue_name.is_some(), &view.job.namespace)
+    }
+
+    fn manages(&self, queued: bool, namespace: &str) -> bool {
+        queued || self.config.manage_jobs_without_queue_name && self.manages_namespace(namespace)
     }
 
     /// Whether jobs of a namespace are managed.
@@ -89,6 +93,10 @@ impl Engine {
     /// Until when a job passes for a part of the one that controls it: for good if that one makes such jobs. Where its status is to name them,
     /// that may be seen a little later than the job itself.
     fn part_until(&self, view: &JobView) -> Option<Timestamp> {
+        if self.world.external.controller_of(view).is_some() {
+            // What the controllers of others make is not known.
+            return Some(Timestamp::MAX);
+        }
         let above = &self.world.jobs.get(self.parent(view)?)?.view;
         if self.made(above, view).is_some() || above.wraps(view) {
             return Some(Timestamp::MAX);
@@ -119,35 +127,55 @@ impl Engine {
     /// The managed job above a job, if there is one. One that was made by a managed job itself has no Workload: that one has.
     fn ancestor(&self, view: &JobView) -> Ancestor {
         let mut found = None;
-        let none = |found| if let Some(key) = found { Ancestor::Managed(key) } else { Ancestor::None };
+        let none = |found| if let Some(uid) = found { Ancestor::Managed(uid) } else { Ancestor::None };
         let mut controller = view.controller.as_ref();
         for _ in 0..MAX_NESTING {
             let Some(owner) = controller else { return none(found) };
-            let kind = JobKind::from_owner(&owner.api_version, &owner.kind);
-            let Some(kind) = kind.filter(|kind| self.config.knows(*kind)) else {
+            let external = &self.config.external;
+            let kind = JobKind::from_owner_or(external, &owner.api_version, &owner.kind);
+            let Some(kind) = kind.filter(|kind| self.config.knows(*kind) || external.contains(kind)) else {
                 return none(found);
             };
             let namespace = Arc::clone(&view.job.namespace);
-            let key = JobKey { kind, namespace, name: owner.name.as_str().into() };
+            let key = JobKey { kind, namespace, name: owner.name.as_str().into(), group: None };
             let above = self.world.jobs.get(&key).map(|entry| &entry.view);
-            let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) else {
-                return if found.is_some() { none(found) } else { Ancestor::Unknown };
-            };
-            if self.manages_itself(above) {
-                found = Some(key);
-                if self.part_until(above).is_none() {
-                    return none(found);
+            if let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) {
+                if self.manages_itself(above) {
+                    found = Some(Arc::clone(&above.job.uid));
+                    if self.part_until(above).is_none() {
+                        return none(found);
+                    }
                 }
+                controller = above.controller.as_ref();
+            } else if let Some(above) = self.world.external.get(&key, &owner.uid) {
+                if self.manages(above.queued, &key.namespace) {
+                    found = Some(Arc::clone(&above.uid));
+                    if !self.is_below_its_maker(&key, above) {
+                        return none(found);
+                    }
+                }
+                controller = above.controller.as_ref();
+            } else {
+                return if found.is_some() { none(found) } else { Ancestor::Unknown };
             }
-            controller = above.controller.as_ref();
         }
         if found.is_some() { none(found) } else { Ancestor::TooDeep }
     }
 
+    /// Whether what controls an object that others manage may have made it: another one of these, or a job that wraps it.
+    fn is_below_its_maker(&self, key: &JobKey, parent: &ExternalParent) -> bool {
+        let Some(owner) = &parent.controller else { return false };
+        let external =
+            self.config.external.iter().any(|kind| kind.is_named_by(&owner.api_version, &owner.kind));
+        let above = self.world.job_by_uid.get(owner.uid.as_str()).and_then(|key| self.world.jobs.get(key));
+        external || above.is_some_and(|above| above.view.wraps_object(key.kind, &key.name))
+    }
+
     /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
-    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &JobKey) {
-        let above = &self.world.jobs[ancestor].view.job.uid;
-        let admitted = self.world.owned(above).iter().any(|w| {
+    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str) {
+        // Those in other namespaces only claim to be its.
+        let owned = self.world.owned(ancestor);
+        let admitted = owned.iter().filter(|w| w.namespace == key.namespace).any(|w| {
             let status = &self.world.workloads[w].object.status;
             is(status, Type::Admitted) && !is(status, Type::Finished)
         });
@@ -156,7 +184,9 @@ impl Engine {
         let cleans_up =
             parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
         // One with more pods than the job above has quota for is none that its controller made.
-        let exceeds = |parent: &JobView| parent.is_exceeded_by(view) || self.exceeds_admitted(parent, view);
+        let exceeds = |parent: &JobView| {
+            parent.is_exceeded_by(view, self.is_elastic(parent)) || self.exceeds_admitted(parent, view)
+        };
         let admitted = admitted && !parent.is_some_and(|parent| exceeds(&parent.view));
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {

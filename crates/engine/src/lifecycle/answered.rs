@@ -106,11 +106,9 @@ impl Engine {
         });
         let waited_for: Vec<_> = waited_for.collect();
         let until = waited_for.iter().map(|(_, until)| *until).max()?;
-        let asked = waited_for.into_iter().filter_map(|(entry, _)| {
-            let job = &entry.view.job;
-            let key = JobKey { kind: job.kind, namespace: key.namespace.clone(), name: job.name.clone() };
-            Some((key, entry.is_asked_at(decided)?))
-        });
+        let asked = waited_for
+            .into_iter()
+            .filter_map(|(entry, _)| Some((JobKey::of(&entry.view.job), entry.is_asked_at(decided)?)));
         let next = asked.collect::<Vec<_>>().into_iter().filter_map(|(job, at)| self.ask(&job, at)).min();
         if let Some(next) = next {
             self.wake_at(next, Alarm::Job(key.clone()));

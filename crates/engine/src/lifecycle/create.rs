@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::json;
+use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
@@ -15,9 +16,10 @@ use sluice_core::{Name, WorkloadKey};
 use super::body::strict_patch;
 use super::infos::workload_labels;
 use super::priority::Priority;
-use super::slices::first_slice;
+use super::slices::{first_slice, usable};
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::Engine;
+use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
 use crate::metrics;
 use crate::outbox::{normal, observe_with};
@@ -43,7 +45,7 @@ pub(crate) fn owner_reference(view: &JobView) -> OwnerReference {
         api_version: view.job.kind.api_version().to_owned(),
         kind: view.job.kind.kind().to_owned(),
         name: view.job.name.to_string(),
-        uid: view.job.uid.to_string(),
+        uid: view.job.object_uid().to_owned(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
@@ -85,9 +87,11 @@ impl Engine {
             .collect()
     }
 
-    /// What a slice of an elastic job says of itself, and its pod sets as they are without what the start of the job has added to them.
+    /// What a slice of an elastic job says of itself. The pod sets of one that is to take over are as they are without what the start of the
+    /// job has added to them, and have no pods that do not come any more.
     fn annotate_slice(
         &self,
+        view: &JobView,
         workload: &mut v1beta2::Workload,
         replaces: Option<&WorkloadKey>,
         sets: &mut [v1beta2::PodSet],
@@ -100,9 +104,31 @@ impl Engine {
             for (set, known) in sets.iter_mut().zip(&entry.object.spec.pod_sets) {
                 restore(&mut set.template, &known.template);
             }
+            for (set, of_job) in sets.iter_mut().zip(&view.pod_sets) {
+                set.count = usable(view, of_job);
+            }
         }
         annotations.insert(labels::ELASTIC_JOB.to_owned(), "true".to_owned());
         annotations.insert(labels::WORKLOAD_SLICE_NAME.to_owned(), first);
+    }
+
+    /// The name of a new slice: none that another one has which is not over. A part that is made anew begins its generations again.
+    fn free_slice_name(
+        &self,
+        key: &JobKey,
+        view: &JobView,
+        named: impl Fn(Option<&str>) -> String,
+    ) -> String {
+        let generation = self.slice_generation(key, view);
+        let is_taken = |name: &String| {
+            let key = WorkloadKey::new(Arc::clone(&view.job.namespace), name.as_str());
+            self.world.workloads.get(&key).is_some_and(|entry| {
+                entry.controller_uid() != Some(&*view.job.uid) || !is(entry.status(), Type::Finished)
+            })
+        };
+        let more = (1_u32..).map(|number| format!("{generation}.{number}"));
+        let mut names = std::iter::once(generation.clone()).chain(more).map(|extra| named(Some(&extra)));
+        names.find(|name| !is_taken(name)).expect("there is no end of numbers")
     }
 
     /// Creates the Workload of a job; of an elastic one the slice that is to take over from another, if that is said.
@@ -118,7 +144,6 @@ impl Engine {
             return;
         };
         let elastic = self.is_elastic(view);
-        let generation = elastic.then(|| view.generation.to_string());
         let longest = if self.config.on(Gate::ShortWorkloadNames) {
             MAX_SHORT_WORKLOAD_NAME
         } else {
@@ -128,14 +153,17 @@ impl Engine {
         let (gated, keys) = (self.config.on(Gate::AdmissionGatedBy), &self.config.annotation_keys_to_copy);
         let mut annotations = inherited_annotations(view, gated, keys);
         let mut owners = vec![owner_reference(view)];
-        let mut name = workload_name(
-            kind.kind(),
-            kind.group(),
-            &view.job.name,
-            &view.job.uid,
-            generation.as_deref(),
-            longest,
-        );
+        let named = |extra: Option<&str>| {
+            workload_name(
+                kind.kind(),
+                kind.group(),
+                &view.job.full_name(),
+                view.job.object_uid(),
+                extra,
+                longest,
+            )
+        };
+        let mut name = if elastic { self.free_slice_name(key, view, named) } else { named(None) };
         if kind.gathers_pods() {
             let of = [
                 (labels::IS_GROUP_WORKLOAD, "true".to_owned()),
@@ -143,6 +171,8 @@ impl Engine {
                 (labels::JOB_OWNER_NAME, view.job.name.to_string()),
             ];
             annotations.extend(of.map(|(key, value)| (key.to_owned(), value)));
+            let index = view.job.group.map(|group| group.to_string());
+            annotations.extend(index.map(|index| (labels::COMPONENT_WORKLOAD_INDEX.to_owned(), index)));
             for owner in &mut owners {
                 (owner.controller, owner.block_owner_deletion) = (None, None);
             }
@@ -161,7 +191,11 @@ impl Engine {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(view.job.namespace.to_string()),
-                labels: Some(workload_labels(&view.labels, &view.job.uid, &self.config.label_keys_to_copy)),
+                labels: Some(workload_labels(
+                    &view.labels,
+                    view.job.object_uid(),
+                    &self.config.label_keys_to_copy,
+                )),
                 annotations: Some(annotations).filter(|a| !a.is_empty()),
                 finalizers: Some(vec![labels::RESOURCE_IN_USE_FINALIZER.to_owned()]),
                 owner_references: Some(owners),
@@ -179,7 +213,7 @@ impl Engine {
             status: None,
         };
         if elastic {
-            self.annotate_slice(&mut workload, replaces, &mut pod_sets);
+            self.annotate_slice(view, &mut workload, replaces, &mut pod_sets);
         }
         workload.spec.pod_sets = pod_sets;
         let workload_key = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
@@ -222,6 +256,9 @@ impl Engine {
 
     /// Asks for a job in full: its templates were dropped when its Workload existed.
     pub(crate) fn read_job(&mut self, key: &JobKey) {
+        if key.group.is_some() {
+            return self.renew_group(key);
+        }
         if self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none()) {
             return self.read_pod_templates(key);
         }
@@ -238,6 +275,9 @@ impl Engine {
 
     /// Drops the templates of a job whose Workload exists.
     pub(crate) fn drop_templates(&mut self, key: &JobKey) {
+        if key.group.is_some() {
+            return;
+        }
         self.world.drop_pod_templates(key);
         if let Some(entry) = self.world.jobs.get_mut(key)
             && entry.view.pod_sets.iter().any(|p| p.template.is_some())

@@ -23,7 +23,8 @@ impl Engine {
     ) -> bool {
         let Some(seconds) = self.config.retention_after_deactivated_seconds else { return false };
         let entry = &self.world.workloads[workload];
-        if entry.object.spec.active {
+        // Other groups of the object go on.
+        if entry.object.spec.active || key.group.is_some() {
             return false;
         }
         let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());

@@ -41,6 +41,7 @@ impl Engine {
         let waits = entry.retry.until.filter(|until| *until > self.now);
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
         let view = Arc::clone(&entry.view);
+        let view = self.sized(key, view);
         if let Some(until) = waits {
             self.wake_at(until, Alarm::Job(key.clone()));
             if stop_failed {
@@ -50,7 +51,7 @@ impl Engine {
         if uncertain && waits.is_none() {
             return self.read_job(key);
         }
-        if self.read_uncertain_pods(key) {
+        if self.read_uncertain_pods(key) || self.tend_left_over(key, &view) {
             return;
         }
         let standing = self.standing(&view);
@@ -104,6 +105,7 @@ impl Engine {
             return self.report_unmanaged_namespace(key, &view);
         }
         if let Some(trouble) = &view.invalid {
+            self.ask_for_template(key, &view);
             self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
             return self.lost_template(key, &view);
         }
@@ -363,6 +365,9 @@ impl Engine {
 
     /// Starts a job: the flavors' labels and tolerations, and `suspend: false`, in one patch.
     fn start_job(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        if let Some(until) = self.world.jobs.get(key).and_then(|entry| entry.held_until(self.now)) {
+            return self.wake_at(until, Alarm::Job(key.clone()));
+        }
         let entry = &self.world.workloads[workload];
         let status = entry.status();
         let queue = status.admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();

@@ -57,8 +57,14 @@ fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) 
     let same = |(set, job): (&slim::PodSet, &JobPodSet)| {
         set.count == job.count && set.template.containers_hash == job.containers_hash
     };
+    let as_large = |(set, job): (&slim::PodSet, &JobPodSet)| {
+        set.count == job.count && set.template.requests_hash == job.requests_hash
+    };
+    // A group whose pods were all replaced by others that ask for more, or less, is queued anew.
+    let replaced = view.job.group.is_some() && view.suspended && !view.active;
     let has_quota = is(status, Type::Admitted) || reserved(status);
-    named && (view.on_hold == Some(true) || has_quota || sets.iter().zip(&view.pod_sets).all(same))
+    let is_kept = has_quota && (!replaced || sets.iter().zip(&view.pod_sets).all(as_large));
+    named && (view.on_hold == Some(true) || is_kept || sets.iter().zip(&view.pod_sets).all(same))
 }
 
 /// Whether the pod sets, and the longest execution time, are those of the job, but for the numbers of pods.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::json;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
-use sluice_api::job::JobView;
+use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::labels;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Admission, Amount, ReplacedSlice, WorkloadKey};
@@ -35,7 +35,14 @@ enum Size {
     Same,
     /// Fewer pods of some pod set, and of none more.
     Smaller,
+    /// More pods of some pod set than the slice has, of those that are still to come.
     Larger,
+}
+
+/// How many pods of a pod set may still run at a time: those that ended and that no pod follows are not asked for again.
+pub(super) fn usable(view: &JobView, set: &JobPodSet) -> i32 {
+    let ended = view.reclaimable.iter().find(|(name, _)| *name == set.name).map_or(0, |(_, ended)| *ended);
+    set.count.saturating_sub(ended.max(0)).max(0)
 }
 
 /// The slices that a job has.
@@ -67,7 +74,8 @@ pub(crate) fn is_superseded(entry: &WorkloadEntry) -> bool {
 }
 
 impl Engine {
-    /// Whether a job may change its size while it runs. One whose pods run without their gate may not: nothing would hold more of them back.
+    /// Whether a job may change its size while it runs. One whose pods run without their gate, or do not say of which pod set they are, may not:
+    /// nothing would hold more of them back, or let them go.
     pub(crate) fn is_elastic(&self, view: &JobView) -> bool {
         let asks = || {
             let kind = view.job.kind;
@@ -75,12 +83,7 @@ impl Engine {
                 && sluice_jobs::supports_slices(kind)
                 && view.prebuilt_workload.is_none()
         };
-        let gated = || {
-            let is_gate = |gate: &k8s_openapi::api::core::v1::PodSchedulingGate| {
-                gate.name == labels::ELASTIC_JOB_SCHEDULING_GATE
-            };
-            view.pod_sets.iter().all(|set| set.scheduling.scheduling_gates.iter().any(is_gate))
-        };
+        let gated = || view.pod_sets.iter().all(JobPodSet::holds_pods_back);
         self.config.on(Gate::ElasticJobsViaWorkloadSlices)
             && asks()
             && (view.suspended || view.stopping || view.finished.is_some() || gated())
@@ -139,7 +142,7 @@ impl Engine {
         let sets = view.pod_sets.iter().zip(&self.entry(key).object.spec.pod_sets);
         let mut size = Size::Same;
         for (of_job, set) in sets {
-            if of_job.count > set.count {
+            if usable(view, of_job) > set.count {
                 return Size::Larger;
             }
             if of_job.count < set.count {
@@ -240,7 +243,7 @@ impl Engine {
             return OwnWorkload::Wait;
         }
         if size == Size::Smaller || size == Size::Larger && !holds {
-            self.set_counts(view, &current);
+            self.set_counts(view, &current, false);
             return OwnWorkload::Wait;
         }
         if size == Size::Larger {
@@ -283,26 +286,36 @@ impl Engine {
                 transition::release(&mut status, self.at(&entry.object));
                 self.write_status(next, Purpose::ReleaseQuota, status, Vec::new());
             } else if self.size(view, next) == Size::Smaller {
-                self.set_counts(view, next);
+                self.set_counts(view, next, false);
             }
-        } else if self.size(view, next) == Size::Same {
+        } else if self.counts(view, next, true).is_empty() {
             self.sync_spec(key, view, next);
         } else {
-            self.set_counts(view, next);
+            self.set_counts(view, next, true);
         }
     }
 
+    /// The numbers of pods that a slice is to have instead of its own, by the places of its pod sets. One that holds nothing yet gets `exactly`
+    /// the pods that are still to come; another one lets those that ended be reclaimed.
+    fn counts(&self, view: &JobView, key: &WorkloadKey, exactly: bool) -> Vec<(usize, i32)> {
+        let sets = view.pod_sets.iter().zip(&self.entry(key).object.spec.pod_sets).enumerate();
+        let wanted = sets.map(|(at, (of_job, set))| {
+            let usable = usable(view, of_job);
+            let wanted = if exactly { usable } else { set.count.min(of_job.count).max(usable) };
+            (wanted != set.count).then_some((at, wanted))
+        });
+        wanted.flatten().collect()
+    }
+
     /// Gives a slice the numbers of pods that its job has now.
-    fn set_counts(&mut self, view: &JobView, key: &WorkloadKey) {
+    fn set_counts(&mut self, view: &JobView, key: &WorkloadKey, exactly: bool) {
         let entry = self.entry(key);
         if entry.retry.waits(self.now) || entry.decision.is_some() {
             return;
         }
         let metadata = &entry.object.metadata;
-        let sets = view.pod_sets.iter().zip(&entry.object.spec.pod_sets).enumerate();
-        let changed = sets.filter(|(_, (of_job, set))| of_job.count != set.count);
-        let operations = changed.map(|(at, (of_job, _))| {
-            json!({"op": "replace", "path": format!("/spec/podSets/{at}/count"), "value": of_job.count})
+        let operations = self.counts(view, key, exactly).into_iter().map(|(at, count)| {
+            json!({"op": "replace", "path": format!("/spec/podSets/{at}/count"), "value": count})
         });
         let patch = Patch::Json(operations.collect());
         let patch = patch.pinned(metadata.resource_version.as_deref().unwrap_or_default());

@@ -15,7 +15,7 @@ use sluice_api::gates::Gate;
 
 impl Engine {
     /// Whether a job runs that no admitted Workload of its own lets run.
-    pub(super) fn runs_unadmitted(&self, view: &JobView) -> bool {
+    pub(crate) fn runs_unadmitted(&self, view: &JobView) -> bool {
         !view.suspended && view.finished.is_none() && !self.is_admitted(view)
     }
 
@@ -28,7 +28,7 @@ impl Engine {
     }
 
     /// Stops a job that runs unadmitted, and restores its templates where it is known how they were.
-    pub(super) fn halt(&mut self, key: &JobKey, view: &Arc<JobView>) {
+    pub(crate) fn halt(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let owned = self.world.owned(&view.job.uid);
         let partial = self.config.on(Gate::PartialAdmission);
         let fits = |w: &&WorkloadKey| {

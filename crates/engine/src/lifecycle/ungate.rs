@@ -1,9 +1,9 @@
 //! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are let
 //! go as the slice that runs was granted, those with the lowest names first.
 //!
-//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go.
+//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go. The pods of a
+//! job's parts are its pods, too.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -52,7 +52,14 @@ impl Engine {
         self.drop_job_pod(&key);
         self.world.job_pods.insert(key.clone(), next);
         self.world.job_pods_of.entry(Name::clone(&job)).or_default().insert(key);
-        self.dirty.jobs.extend(self.world.job_by_uid.get(&job).cloned());
+        self.mark_elastic(&job);
+    }
+
+    /// Marks a job with such pods, and the one that it may be a part of.
+    fn mark_elastic(&mut self, uid: &str) {
+        let Some(key) = self.world.job_by_uid.get(uid).cloned() else { return };
+        let above = self.world.jobs.get(&key).and_then(|entry| self.parent(&entry.view)).cloned();
+        self.dirty.jobs.extend(std::iter::once(key).chain(above));
     }
 
     /// A pod is gone.
@@ -66,8 +73,9 @@ impl Engine {
 
     /// Marks the jobs with such pods: all of these are known now.
     pub(crate) fn mark_jobs_of_pods(&mut self) {
-        let jobs = self.world.job_pods_of.keys().filter_map(|job| self.world.job_by_uid.get(job));
-        self.dirty.jobs.extend(jobs.cloned());
+        for job in self.world.job_pods_of.keys().cloned().collect::<Vec<_>>() {
+            self.mark_elastic(&job);
+        }
     }
 
     fn drop_job_pod(&mut self, key: &PodKey) {
@@ -79,7 +87,7 @@ impl Engine {
                 self.world.job_pods_of.remove(job);
             }
         }
-        self.dirty.jobs.extend(self.world.job_by_uid.get(job).cloned());
+        self.mark_elastic(job);
     }
 
     /// Lets pods of an elastic job be scheduled, as many as its slice was granted.
@@ -93,12 +101,8 @@ impl Engine {
             && !entry.unchecked
             && !entry.uncertain
             && entry.object.metadata.deletion_timestamp.is_none();
-        let none = BTreeSet::new();
-        let pods = self.world.job_pods_of.get(&view.job.uid).unwrap_or(&none);
-        // A pod elsewhere only claims to be of the job.
-        let pods = pods.iter().filter(|(namespace, _)| *namespace == key.namespace);
-        let pods: Vec<_> = pods.filter_map(|pod| Some((pod, self.world.job_pods.get(pod)?))).collect();
-        if !usable || !pods.iter().any(|(_, pod)| pod.is_waiting()) {
+        let pods = if usable { self.pods_of_elastic(key, view) } else { Vec::new() };
+        if !pods.iter().any(|one| one.pod.is_waiting()) {
             return;
         }
         let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
@@ -106,15 +110,13 @@ impl Engine {
         let mut wake = None;
         for (set, assignment) in entry.object.spec.pod_sets.iter().zip(assignments) {
             let granted = assignment.count.unwrap_or(set.count).min(set.count);
-            let only = entry.object.spec.pod_sets.len() == 1;
-            let of_set = |pod: &JobPod| only || pod.pod.pod_set.as_ref() == Some(&set.name);
-            let own = || pods.iter().filter(|(_, pod)| of_set(pod));
-            let free = own().filter(|(_, pod)| pod.is_free()).count();
+            let own = || pods.iter().filter(|one| one.is_of(view, &set.name));
+            let free = own().filter(|one| one.pod.is_free()).count();
             let room = usize::try_from(granted).unwrap_or(0).saturating_sub(free);
-            for (pod, known) in own().filter(|(_, pod)| pod.is_waiting()).take(room) {
-                match known.retry.until.filter(|until| *until > self.now) {
+            for one in own().filter(|one| one.pod.is_waiting()).take(room) {
+                match one.pod.retry.until.filter(|until| *until > self.now) {
                     Some(until) => wake = wake.into_iter().chain([until]).min(),
-                    None => chosen.push(((*pod).clone(), *known)),
+                    None => chosen.push((one.key.clone(), one.pod)),
                 }
             }
         }
@@ -148,7 +150,6 @@ impl Engine {
         };
         known.open = None;
         let job = known.pod.controller_uid.clone().unwrap_or_default();
-        let job = self.world.job_by_uid.get(job.as_str()).cloned();
         match result {
             Ok(object) => {
                 known.retry.succeeded(open.purpose);
@@ -158,7 +159,7 @@ impl Engine {
             }
             Err(WriteError::NotFound(_)) => self.drop_job_pod(&key),
             Err(error) => {
-                let until = known.retry.failed(open.purpose, &error, now);
+                known.retry.failed(open.purpose, &error, now);
                 let level = if matches!(error, WriteError::Conflict(_)) { Level::Debug } else { Level::Warn };
                 self.outbox.push(self.log(
                     level,
@@ -169,12 +170,9 @@ impl Engine {
                         ("error", &error),
                     ],
                 ));
-                if let Some(job) = &job {
-                    self.wake_at(until, Alarm::Job(job.clone()));
-                }
             }
         }
-        self.dirty.jobs.extend(job);
+        self.mark_elastic(&job);
     }
 }
 

@@ -1,11 +1,22 @@
 //! The answers of writes on pods.
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::effect::{EffectId, Level, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::input::{Object, WriteError};
 use crate::outbox::Open;
 use crate::retry::Retry;
 use crate::world::JobKey;
+
+/// Retries of many pods come together: each of them alone would keep the others waiting for its answer. Milliseconds.
+const STEP: i64 = 250;
+
+/// The first step after a time.
+pub(super) fn together(until: Timestamp) -> Timestamp {
+    let late = until.as_millisecond().rem_euclid(STEP);
+    until.checked_add(SignedDuration::from_millis(STEP - late)).unwrap_or(until)
+}
 
 impl Engine {
     /// A write on a pod was answered. Of one on a pod that is gone there is only to tell that it succeeded.
@@ -83,7 +94,7 @@ impl Engine {
         let fare = job.fares.entry(name.clone()).or_default();
         fare.uncertain |= open.purpose == Purpose::StartJob && matches!(error, WriteError::Transient(_));
         let until = fare.retry.failed(open.purpose, error, now);
-        self.wake_at(until, Alarm::Job(key.clone()));
+        self.wake_at(together(until), Alarm::Job(key.clone()));
         self.report_failure(open, error);
     }
 

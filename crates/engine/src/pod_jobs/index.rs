@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::pods::{Group, Member};
@@ -14,11 +14,18 @@ use crate::input::{Kind, ObjectRef};
 use crate::retry::Retry;
 use crate::world::{JobKey, World, job_key};
 
+/// A group with more pods is large.
+const MANY: usize = 100;
+/// The time between two writes that make pods of a large group owners of its Workload.
+const OWNERS_PERIOD: SignedDuration = SignedDuration::from_secs(1);
+
 /// A pod alone, a group, or the pods of an object that gathers them.
 #[derive(Clone, Debug)]
 pub(crate) struct PodJob {
     /// The object whose pods these are, as it was seen last, if it was. Its Workload is made of it.
     pub parent: Option<Arc<JobView>>,
+    /// Whether that object does not have this group of pods any more, or never had it.
+    pub left_over: bool,
     /// The name of the group, if it is one.
     pub group: Option<Name>,
     /// Its pods.
@@ -31,6 +38,12 @@ pub(crate) struct PodJob {
     pub fares: BTreeMap<Name, Fare>,
     /// Pods that may not own the group's Workload yet.
     pub unowned: BTreeSet<Name>,
+    /// When pods were last made owners of the group's Workload.
+    pub owned_at: Option<Timestamp>,
+    /// The version of the Workload whose owners were looked at last.
+    pub owners_of: Option<String>,
+    /// The version of its object's Workload that pods were too large for which were set back.
+    pub measured_against: Option<String>,
     /// Whether its Workload exists, so that templates are dropped.
     pub slim: bool,
 }
@@ -47,12 +60,16 @@ impl PodJob {
     fn new(group: Option<Name>, copied_labels: &[String]) -> Self {
         Self {
             parent: None,
+            left_over: false,
             group,
             pods: Group::new(copied_labels),
             open: BTreeMap::new(),
             starting: 0,
             fares: BTreeMap::new(),
             unowned: BTreeSet::new(),
+            owned_at: None,
+            owners_of: None,
+            measured_against: None,
             slim: false,
         }
     }
@@ -65,6 +82,13 @@ impl PodJob {
     /// Whether a write on a pod is not to be tried again yet, and until when.
     pub fn waits(&self, pod: &str, now: Timestamp) -> Option<Timestamp> {
         self.fares.get(pod)?.retry.until.filter(|until| *until > now)
+    }
+
+    /// When pods that came may be made owners of the group's Workload, if not now. That write has all owners in it: in a large group there is one a
+    /// second at most.
+    pub fn owners_wait(&self, now: Timestamp) -> Option<Timestamp> {
+        let last = self.owned_at.filter(|_| self.pods.len() > MANY)?;
+        last.checked_add(OWNERS_PERIOD).ok().filter(|until| *until > now)
     }
 
     /// Whether it is not known of some pod if it was let run.
@@ -86,13 +110,13 @@ pub(crate) fn job_of(kinds: &BTreeSet<JobKind>, member: &Member) -> JobKey {
     let kind = PODS;
     if let Some(parent) = member.parent.as_ref().filter(|parent| kinds.contains(&parent.kind)) {
         let (namespace, name) = (Arc::clone(&member.namespace), Arc::clone(&parent.name));
-        return JobKey { kind: parent.kind, namespace, name };
+        return JobKey { kind: parent.kind, namespace, name, group: parent.group };
     }
     let name = match &member.group {
         Some(group) => Arc::from(format!("group/{group}")),
         None => Arc::clone(&member.name),
     };
-    JobKey { kind, namespace: Arc::clone(&member.namespace), name }
+    JobKey { kind, namespace: Arc::clone(&member.namespace), name, group: None }
 }
 
 /// The key of a pod that is written to as a job, or a part of one.
@@ -158,7 +182,15 @@ impl World {
     pub fn put_parent(&mut self, key: &JobKey, parent: Arc<JobView>) {
         let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(None, &[]));
         job.slim = true;
+        job.left_over = false;
         job.parent = Some(parent);
+    }
+
+    /// What pods ask for is worked out in another way than before.
+    pub fn measure_pods_anew(&mut self) {
+        for job in self.pod_jobs.values_mut() {
+            job.measured_against = None;
+        }
     }
 
     /// Takes such an object out. Pods that it leaves behind wait for another of its name.
@@ -185,7 +217,8 @@ impl World {
 
     /// Drops the templates of a job whose Workload exists.
     pub fn drop_pod_templates(&mut self, key: &JobKey) {
-        let Some(job) = self.pod_jobs.get_mut(key) else { return };
+        // Groups share those of their object.
+        let Some(job) = self.pod_jobs.get_mut(key).filter(|_| key.group.is_none()) else { return };
         if !job.slim {
             job.slim = true;
             job.pods.drop_templates();

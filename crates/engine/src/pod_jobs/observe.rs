@@ -48,6 +48,7 @@ impl Engine {
             }
         }
         self.world.put_member(&key, member, &self.config.label_keys_to_copy);
+        self.world.note_left_over(&key);
         if !self.world.jobs.contains_key(&key) {
             self.refresh_pod_job(&key);
         }

@@ -60,8 +60,7 @@ impl Engine {
         // The last owner of a Workload takes it with it: those that come own it before others go.
         let replaced = if job.unowned.is_empty() { against.replaced } else { Vec::new() };
         let strangers: BTreeSet<_> = against.strangers.into_iter().collect();
-        let stray = |name: &Name| job.pods.get(name).is_some_and(Member::is_free);
-        if strangers.iter().any(stray) {
+        if !strangers.is_empty() {
             let why = "The Workload of the group has no such role";
             let reason = StopReason::NoMatchingWorkload;
             if self.end_pods(key, reason, why, |member| strangers.contains(&member.name)) {

@@ -75,6 +75,7 @@ impl Engine {
             kind: key.kind,
             namespace: Arc::clone(&key.namespace),
             name: Arc::clone(&key.name),
+            group: None,
             uid: group_uid(&key.namespace, group).into(),
         };
         if let Some((_, entry)) = self.workload_of_group(key, group) {
@@ -115,7 +116,7 @@ impl Engine {
         let without_object = self.world.pod_jobs.get(key).filter(|job| job.parent.is_none());
         match without_object.and_then(|job| job.pods.representative()) {
             Some(pod) => (pod_ref(key, &pod.name), Arc::clone(&pod.uid)),
-            None => (key.object(), Arc::clone(&view.job.uid)),
+            None => (key.object(), Arc::from(view.job.object_uid())),
         }
     }
 

@@ -13,7 +13,7 @@ use sluice_jobs::pods::{Replacement, is_group_workload, owner_reference, replace
 use super::index::PodJob;
 use super::tend::role_counts;
 use crate::effect::{Effect, Event, EventType, Purpose};
-use crate::engine::Engine;
+use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::lifecycle::body::{self, strict_patch};
 use crate::lifecycle::matching::OwnWorkload;
@@ -95,20 +95,34 @@ impl Engine {
     /// Makes pods that came later owners of their Workload, too; says whether it does.
     fn add_owners(&mut self, key: &JobKey, workload: &WorkloadKey) -> bool {
         let new = |job: &&mut PodJob| !job.unowned.is_empty() && job.pods.is_settled();
+        let now = self.now;
         let Some(job) = self.world.pod_jobs.get_mut(key).filter(new) else { return false };
         let entry = &self.world.workloads[workload];
-        let mut owners = entry.object.metadata.owner_references.clone().unwrap_or_default();
+        let metadata = &entry.object.metadata;
+        // To look at all owners for each pod that comes would be too much.
+        let changed = job.owners_of != metadata.resource_version;
+        if let Some(until) = job.owners_wait(now).filter(|_| !changed) {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return true;
+        }
+        let mut owners = metadata.owner_references.clone().unwrap_or_default();
         let known: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
         let pods = &job.pods;
         // What our finalizer does not keep is on its way out.
         let missing = |name: &Name| pods.get(name).filter(|pod| pod.held && !known.contains(&*pod.uid));
         job.unowned.retain(|name| missing(name).is_some());
+        job.owners_of.clone_from(&metadata.resource_version);
         let missing: Vec<_> = job.unowned.iter().filter_map(missing).map(owner_reference).collect();
+        if let Some(until) = job.owners_wait(now).filter(|_| !missing.is_empty()) {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return true;
+        }
         if missing.is_empty() {
             // Others may go now.
             self.dirty.jobs.insert(key.clone());
             return false;
         }
+        job.owned_at = Some(now);
         let note = format!("Added {} owner reference(s)", missing.len());
         owners.extend(missing);
         let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));

@@ -7,7 +7,7 @@ use sluice_api::job::{JobView, PodSetInfo};
 use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::pods::{Member, STOP_MANAGER, StopReason, finalize, start, termination};
 
-use super::index::PodJob;
+use super::answered::together;
 use super::view::{about_pod, pod_ref};
 use crate::effect::{Effect, EventType, Level, PodStep, Purpose, Write};
 use crate::engine::{Alarm, Engine};
@@ -51,14 +51,14 @@ impl Engine {
         let next = pods.iter().filter_map(wait).min();
         let now = pods.into_iter().filter(|pod| job.waits(pod, self.now).is_none()).collect();
         if let Some(until) = next {
-            self.wake_at(until, Alarm::Job(key.clone()));
+            self.wake_at(together(until), Alarm::Job(key.clone()));
         }
         now
     }
 
     /// Whether pods of a job wait, also while others of it run.
     pub(crate) fn has_gated_pods(&self, key: &JobKey) -> bool {
-        self.world.pod_jobs.get(key).is_some_and(|job| job.pods.gated().next().is_some())
+        self.world.pod_jobs.get(key).is_some_and(|job| job.pods.gated_count() > 0)
     }
 
     /// Lets the pods of a job that wait be scheduled, with what admission adds to them.
@@ -70,10 +70,12 @@ impl Engine {
         note: &str,
     ) {
         // Until it is seen what we did to pods, some of those that wait may be on their way out.
-        let settled = |job: &&PodJob| job.pods.is_settled();
-        let Some(job) = self.world.pod_jobs.get(key).filter(settled) else { return };
-        let gated = self.to_start(workload, job);
-        let left = job.parent.as_ref().filter(|_| gated.len() < job.pods.gated().count()).cloned();
+        if !self.world.pod_jobs.get(key).is_some_and(|job| job.pods.is_settled()) {
+            return;
+        }
+        let gated = self.to_start(key, workload);
+        let Some(job) = self.world.pod_jobs.get(key) else { return };
+        let left = job.parent.as_ref().filter(|_| gated.len() < job.pods.gated_count()).cloned();
         if let Some(parent) = left {
             let note = "Pods wait that are more, or ask for more, than the Workload is for; scale to zero and up again to queue them anew";
             self.report_job(key, &parent, EventType::Warning, "ErrWorkloadCompose", note);

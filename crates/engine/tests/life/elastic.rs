@@ -356,3 +356,67 @@ fn pods_without_a_gate_are_those_of_no_elastic_job() {
     assert_eq!(slices(&c).last().unwrap(), "4 runs");
     assert!(c.api.job("a").view.pod_sets[0].scheduling.scheduling_gates.iter().any(|gate| gate.name == GATE));
 }
+
+/// So many pods are asked for at a time, of which so many will not come any more.
+fn ask(c: &mut Cluster, count: i32, ended: i32) {
+    c.api.edit_job("a", |job| {
+        job.view.generation += i64::from(job.view.pod_sets[0].count != count);
+        job.view.pod_sets[0].count = count;
+        job.view.reclaimable = if ended > 0 { vec![("main".to_owned(), ended)] } else { Vec::new() };
+    });
+    pods(c, "a", count);
+    c.settle();
+    c.advance(1);
+}
+
+#[test]
+fn a_job_near_its_end_does_not_grow_beyond_what_can_still_run() {
+    let mut c = running("9", &json!({}));
+    ask(&mut c, 3, 2);
+    assert_eq!((slices(&c), used(&c).as_str()), (vec!["3 runs".to_owned()], "1"));
+    // One completion is left, however many pods the job may have at a time.
+    for count in [4, 9, 3] {
+        ask(&mut c, count, count - 1);
+        assert_eq!((slices(&c), used(&c).as_str()), (vec!["3 runs".to_owned()], "1"), "{count}");
+    }
+    // Four are left, by more completions.
+    ask(&mut c, 9, 5);
+    assert_eq!(slices(&c), ["3 WorkloadSliceReplaced", "4 runs"]);
+    assert_eq!((used(&c).as_str(), free(&c).len()), ("4", 4));
+    ask(&mut c, 9, 7);
+    assert_eq!((slices(&c).last().unwrap().as_str(), used(&c).as_str()), ("4 runs", "2"));
+    assert!(c.notes("Stopped").is_empty());
+}
+
+#[test]
+fn a_slice_that_waits_asks_for_the_pods_that_can_still_run() {
+    let mut c = running("4", &json!({}));
+    ask(&mut c, 6, 0);
+    assert_eq!(slices(&c), ["3 runs", "6 waits"]);
+    ask(&mut c, 6, 1);
+    assert_eq!(slices(&c), ["3 runs", "5 waits"]);
+    // Fewer than the slice that runs has.
+    ask(&mut c, 6, 4);
+    assert_eq!((slices(&c), used(&c).as_str()), (vec!["3 runs".to_owned(), "5 OutOfSync".to_owned()], "2"));
+    // What it has room for is let go.
+    ask(&mut c, 7, 3);
+    assert_eq!(slices(&c).last().unwrap(), "4 runs");
+    assert_eq!(used(&c), "4");
+}
+
+#[test]
+fn a_job_that_waits_near_its_end_asks_for_what_is_left() {
+    let mut c = running("4", &json!({}));
+    ask(&mut c, 3, 2);
+    c.api.edit(
+        &ObjectRef::cluster(Kind::ClusterQueue, "cq"),
+        &json!({"spec": {"stopPolicy": "HoldAndDrain"}}),
+    );
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    ask(&mut c, 8, 7);
+    assert_eq!(slices(&c), ["3 waits"]);
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": "None"}}));
+    c.settle();
+    assert_eq!((slices(&c), used(&c).as_str()), (vec!["3 runs".to_owned()], "1"));
+}

@@ -18,7 +18,7 @@ fn set(replicas: i32) -> JobView {
 }
 
 /// A cluster with such a queue, and a StatefulSet; the UID of that.
-fn with_set(cpu: &str, replicas: i32) -> (Cluster, String) {
+pub fn with_set(cpu: &str, replicas: i32) -> (Cluster, String) {
     let mut c = bed(cpu);
     c.api.add_job(set(replicas));
     let uid = c.api.job("web").view.job.uid.to_string();
@@ -26,7 +26,7 @@ fn with_set(cpu: &str, replicas: i32) -> (Cluster, String) {
 }
 
 /// A pod as the webhook leaves it, with this owner.
-fn replica(number: usize, uid: &str) -> Value {
+pub fn replica(number: usize, uid: &str) -> Value {
     let mut pod = pod(&format!("web-{number}"), "lq", "1");
     let metadata = &mut pod["metadata"];
     metadata.as_object_mut().unwrap().remove("finalizers");
@@ -36,7 +36,7 @@ fn replica(number: usize, uid: &str) -> Value {
     pod
 }
 
-fn make(c: &mut Cluster, uid: &str, numbers: std::ops::Range<usize>) {
+pub fn make(c: &mut Cluster, uid: &str, numbers: std::ops::Range<usize>) {
     for number in numbers {
         c.api.add_pod(replica(number, uid));
     }

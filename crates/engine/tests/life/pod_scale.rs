@@ -1,9 +1,10 @@
 //! What large groups and many pods cost, as counts.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::job::JobKind;
-use sluice_engine::{Input, Kind, ObjectRef};
+use sluice_engine::{Input, Kind, ObjectRef, Purpose};
 
+use crate::gathered_pods::{make, replica, with_set};
 use crate::model::pods::{member, pod};
 use crate::model::{Cluster, condition};
 use crate::plain_pods::bed;
@@ -21,9 +22,23 @@ fn group_of(pods: usize) -> Cluster {
     c
 }
 
+/// A StatefulSet of so many pods, all of which may run.
+fn set_of(pods: usize) -> Cluster {
+    let (mut c, uid) = with_set(&pods.to_string(), i32::try_from(pods).unwrap());
+    c.checked = false;
+    make(&mut c, &uid, 0..pods);
+    assert!(c.api.is_free("web-0") && c.api.is_free(&format!("web-{}", pods - 1)));
+    c
+}
+
 /// The allocations that it takes to take in that a pod is in a phase now.
 fn cost(c: &mut Cluster, name: &str, phase: &str) -> u64 {
     c.api.run_pod(name, phase);
+    cost_of(c, name)
+}
+
+/// The allocations that it takes to take in what a pod is now.
+fn cost_of(c: &mut Cluster, name: &str) -> u64 {
     let object = c.api.seen(&ObjectRef::namespaced(Kind::Job(JobKind::POD), "team-a", name));
     let (engine, now) = (&mut c.engine, c.now);
     let measured = allocation_counter::measure(|| {
@@ -40,6 +55,82 @@ fn what_happens_to_one_pod_costs_the_same_in_a_group_of_any_size() {
         let [few, many] = [&mut small, &mut large].map(|c| cost(c, "p7", phase));
         assert!(many <= few + few / 4, "{phase}: {few} allocations, and in a large group {many}");
     }
+}
+
+#[test]
+fn what_happens_to_one_pod_costs_the_same_in_a_statefulset_of_any_size() {
+    let (mut small, mut large) = (set_of(50), set_of(2_000));
+    let [few, many] = [&mut small, &mut large].map(|c| cost(c, "web-7", "Running"));
+    assert!(many <= few + few / 4, "{few} allocations, and in a large one {many}");
+}
+
+#[test]
+fn pods_of_a_statefulset_that_ask_for_too_much_are_looked_at_once() {
+    let large = |at: usize, uid: &str| {
+        let mut pod = replica(at, uid);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+        pod
+    };
+    let [few, many] = [10, 1_000].map(|pods: usize| {
+        let (mut c, uid) = with_set("2000", 2_000);
+        c.checked = false;
+        for at in 0..pods {
+            c.api.add_pod(large(at, &uid));
+        }
+        c.settle();
+        assert!(c.api.is_gated("web-0") && c.notes("ErrWorkloadCompose").len() == 1);
+        c.api.add_pod(large(pods, &uid));
+        let cost = cost_of(&mut c, &format!("web-{pods}"));
+        // Another pod that is as it should be is not kept waiting by them.
+        make(&mut c, &uid, pods + 1..pods + 2);
+        assert!(c.api.is_free(&format!("web-{}", pods + 1)) && c.api.is_gated("web-0"));
+        cost
+    });
+    assert!(many <= few + few / 4, "{few} allocations beside 10 such pods, {many} beside 1,000");
+}
+
+#[test]
+fn what_was_too_large_runs_once_its_workload_is_for_it() {
+    let (mut c, uid) = with_set("8", 2);
+    let mut pod = replica(0, &uid);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+    c.api.add_pod(pod);
+    c.settle();
+    assert!(c.api.is_gated("web-0"));
+    let scale = |c: &mut Cluster, replicas: i32, cpu: &str| {
+        c.api.edit_job("web", |job| {
+            job.view.pod_sets = vec![crate::model::build::pod_set("main", replicas, cpu)];
+            job.view.on_hold = Some(replicas == 0);
+        });
+        c.settle();
+    };
+    scale(&mut c, 0, "1");
+    scale(&mut c, 2, "2");
+    assert!(c.api.is_free("web-0"), "{:?}", c.api.workloads());
+}
+
+/// The owners of the Workload of a group are one list: to write it for each pod would be to write it as often as there are pods.
+#[test]
+fn pods_that_come_to_a_large_group_become_owners_of_its_workload_together() {
+    let mut c = bed("400");
+    c.checked = false;
+    let fast = |at: usize| -> Value {
+        let mut pod = member(&format!("p{at:03}"), "g", 400, "main");
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-fast-admission"] = json!("true");
+        pod
+    };
+    for second in 0..4 {
+        for at in 0..100 {
+            c.api.add_pod(fast(second * 100 + at));
+            c.settle();
+        }
+        c.advance(1);
+    }
+    let owners = c.api.workloads()[0].metadata.owner_references.as_ref().map_or(0, Vec::len);
+    let updates = c.written(Purpose::UpdateWorkload);
+    assert_eq!((owners, c.api.is_free("p399")), (400, true));
+    // While it is small, each pod is one at once.
+    assert!(updates <= 100 + 2 * 4, "{updates} writes");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Jobs whose pods another object decides: TrainJobs and their runtimes.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobKind, JobView, TemplateKind};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
@@ -127,10 +129,9 @@ fn runs(c: &Cluster, kind: JobKind) -> bool {
     state(c, kind).is_some_and(|view| !view.suspended)
 }
 
-/// A cluster with an admitted TrainJob of two pods. The model knows jobs by their names alone, and here two have the same.
+/// A cluster with an admitted TrainJob of two pods.
 fn admitted() -> Cluster {
     let mut c = cluster("2");
-    c.pods_vanish = false;
     c.api.put(RUNTIME, runtime("1"));
     add_trainjob(&mut c);
     c
@@ -148,7 +149,6 @@ fn a_part_with_other_pods_than_were_admitted_is_made_anew_before_the_job_starts(
     }
     // None at all before the admission, and then none but one as admitted.
     let mut c = cluster("1");
-    c.pods_vanish = false;
     c.api.put(RUNTIME, runtime("1"));
     add_trainjob(&mut c);
     add_jobset(&mut c, 3, "1");
@@ -180,7 +180,7 @@ fn a_part_that_its_controller_makes_with_other_pods_again_and_again_is_deleted_e
         c.advance(1);
         assert!(!runs(&c, JobKind::JOB_SET));
     }
-    let (deletions, starts) = (c.written(Purpose::DeleteChild), c.written(Purpose::StartJob));
+    let (deletions, starts) = (c.written(Purpose::ReplacePart), c.written(Purpose::StartJob));
     assert!((5..=18).contains(&deletions) && starts <= 18, "{deletions} deletions, {starts} starts");
     // Once the part is as admitted, it runs.
     c.api.edit_job("fit", |job| {
@@ -192,4 +192,112 @@ fn a_part_that_its_controller_makes_with_other_pods_again_and_again_is_deleted_e
     c.api.edit_job("fit", |job| job.view.suspended = false);
     c.advance(120);
     assert!(runs(&c, JobKind::JOB_SET) && runs(&c, JobKind::TRAIN_JOB));
+}
+
+#[test]
+fn a_job_that_is_held_back_for_other_pods_reacts_to_all_else_at_once() {
+    let mut c = admitted();
+    for _ in 0..300 {
+        if state(&c, JobKind::JOB_SET).is_none() {
+            add_jobset(&mut c, 3, "1");
+        }
+        c.advance(1);
+    }
+    let admitted_by = |c: &Cluster| condition(&c.api.workloads()[0], "Admitted");
+    assert!(!runs(&c, JobKind::TRAIN_JOB), "it is held back, for up to a minute");
+    assert_eq!(admitted_by(&c), "True");
+    let policy = |policy: &str| json!({"spec": {"stopPolicy": policy}});
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &policy("HoldAndDrain"));
+    c.advance(1);
+    assert_eq!(admitted_by(&c), "False", "its quota is given back at once");
+    c.api.edit(&queue, &policy("None"));
+    c.advance(1);
+    assert_eq!(admitted_by(&c), "True");
+    assert!(!runs(&c, JobKind::TRAIN_JOB), "and it is still held back");
+    c.advance(90);
+    assert!(runs(&c, JobKind::TRAIN_JOB));
+    assert!(c.written(Purpose::ReplacePart) > 3 && c.written(Purpose::UpdateChild) == 0);
+}
+
+/// A runtime of this name, of so many bytes, whose nodes ask for a processor.
+fn large_runtime(name: &str, bytes: usize) -> Value {
+    let mut runtime = runtime("1");
+    runtime["metadata"]["name"] = json!(name);
+    let job = &mut runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
+    job["spec"]["template"]["spec"]["containers"][0]["env"] =
+        json!([{"name": "A", "value": "x".repeat(bytes)}]);
+    runtime
+}
+
+/// A TrainJob that names it.
+fn user(c: &mut Cluster, name: &str, queue: &str, runtime: &str) {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "team-a", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {"suspend": true, "runtimeRef": {"kind": "TrainingRuntime", "name": runtime}},
+    });
+    c.api.add_job(sluice_jobs::observe(JobKind::TRAIN_JOB, &object));
+}
+
+#[test]
+fn templates_that_no_managed_job_names_take_no_room_from_those_that_one_does() {
+    let mut c = cluster("4");
+    for number in 0..4_200 {
+        let name = format!("unused-{number:04}");
+        c.api.put(RUNTIME, json!({"metadata": {"name": name, "namespace": "team-a"}, "spec": {}}));
+    }
+    // That it is named by a job without a queue makes no difference.
+    user(&mut c, "unmanaged", "", "unused-4199");
+    c.api.put(RUNTIME, runtime("1"));
+    c.settle();
+    add_trainjob(&mut c);
+    assert!(!c.api.job("fit").view.suspended, "it was read when a job named it");
+    let reads = |c: &Cluster| c.notes("ErrWorkloadCompose").len();
+    assert_eq!(reads(&c), 1, "{:?}", c.notes("ErrWorkloadCompose"));
+    assert!(
+        c.notes("ErrWorkloadCompose")[0]
+            .contains("is not known: it does not exist, or it is beyond the 4096")
+    );
+    // It is kept, and its changes are seen.
+    c.restart();
+    c.settle();
+    assert_eq!(asks(&c), "1");
+    assert!(!c.api.job("fit").view.suspended);
+    // One that does not exist is looked for once in a while.
+    user(&mut c, "lost", "lq", "nothing");
+    c.settle();
+    assert!(c.notes("ErrWorkloadCompose").last().unwrap().contains("nothing is not known"));
+    c.advance(600);
+    assert!(c.api.job("lost").view.suspended);
+    c.api.put(RUNTIME, large_runtime("nothing", 1));
+    c.advance(61);
+    assert!(!c.api.job("lost").view.suspended);
+}
+
+#[test]
+fn jobs_that_name_more_bytes_of_templates_than_are_kept_say_so_and_follow_when_there_is_room() {
+    const BYTES: usize = 250 << 10;
+    const FIT: usize = (16 << 20) / (BYTES + 1_000);
+    let mut c = cluster("0");
+    c.checked = false;
+    let names: Vec<_> = (0..FIT + 3).map(|number| format!("fit-{number}")).collect();
+    for name in &names {
+        user(&mut c, name, "lq", name);
+        c.api.put(RUNTIME, large_runtime(name, BYTES));
+    }
+    c.settle();
+    assert_eq!(c.api.workloads().len(), FIT, "three are beyond 16 MiB");
+    let told = c.notes("ErrWorkloadCompose");
+    let beyond: BTreeSet<_> = told.iter().filter(|note| note.contains("16777216 bytes")).collect();
+    assert_eq!(beyond.len(), 3, "{told:?}");
+    // The first ones go with their runtimes.
+    let is_kept = |name: &&String| !c.api.workloads_of(&c.api.job(name).view.job.uid).is_empty();
+    let kept: Vec<_> = names.iter().filter(is_kept).take(3).collect();
+    for name in kept {
+        c.api.delete(&ObjectRef::namespaced(Kind::Job(JobKind::TRAIN_JOB), "team-a", name.as_str()));
+        c.api.delete(&ObjectRef::namespaced(RUNTIME, "team-a", name.as_str()));
+    }
+    c.settle();
+    let all = c.api.jobs().all(|(_, job)| !c.api.workloads_of(&job.view.job.uid).is_empty());
+    assert!(all, "there is room for them now");
 }

@@ -290,9 +290,17 @@ impl Api {
     /// Changes a job as its user or controller would.
     pub fn edit_job(&mut self, name: &str, change: impl FnOnce(&mut JobState)) {
         let reference = self.job_ref(name);
-        let mut job = self.job(name).clone();
+        self.edit_job_at(&reference, change);
+    }
+
+    /// The same for one of several of that name.
+    pub fn edit_job_at(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut JobState)) {
+        let Some(Stored::Job(job)) = self.objects.get(reference) else {
+            unreachable!("jobs are kept as views")
+        };
+        let mut job = (**job).clone();
         change(&mut job);
-        self.store_job(&reference, job);
+        self.store_job(reference, job);
     }
 
     /// The job's pods all end well.

@@ -61,7 +61,13 @@ pub fn wrapped(kind: JobKind, name: &str) -> Arc<Wrapped> {
 /// A suspended batch Job with one pod set.
 pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> JobView {
     JobView {
-        job: JobRef { kind: JobKind::JOB, namespace: namespace.into(), name: name.into(), uid: "".into() },
+        job: JobRef {
+            kind: JobKind::JOB,
+            namespace: namespace.into(),
+            name: name.into(),
+            group: None,
+            uid: "".into(),
+        },
         resource_version: String::new(),
         generation: 1,
         created: Timestamp::UNIX_EPOCH,
@@ -91,8 +97,10 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         pods_ready: false,
         reclaimable: Vec::new(),
         pod_sets: vec![pod_set("main", count, cpu)],
+        groups: None,
         skipped: false,
         part_names: Vec::new(),
+        autoscaled: false,
         template: None,
         on_hold: None,
         invalid: None,

@@ -24,7 +24,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 25] = [
+pub const KINDS: [Kind; 26] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -50,6 +50,7 @@ pub const KINDS: [Kind; 25] = [
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
     Kind::Job(sluice_api::job::JobKind::POD),
     Kind::Job(sluice_api::job::JobKind::STATEFUL_SET),
+    Kind::Job(sluice_api::job::JobKind::LEADER_WORKER_SET),
 ];
 
 /// Cycles at one instant after which the cluster should have settled.
@@ -103,6 +104,10 @@ pub struct Cluster {
     pub clock: fn() -> Duration,
     /// The longest cycle by that clock.
     pub longest: Duration,
+    /// Where what the engine does is measured: does it, and gives CPU time and allocations.
+    pub meter: fn(&mut dyn FnMut()) -> (Duration, u64),
+    /// What that measured, added up.
+    pub spent: (Duration, u64),
     /// Whether the invariants are checked after every step.
     pub checked: bool,
     seen: u64,
@@ -138,6 +143,11 @@ impl Cluster {
             most_steps: 0,
             clock: || Duration::ZERO,
             longest: Duration::ZERO,
+            meter: |work| {
+                work();
+                (Duration::ZERO, 0)
+            },
+            spent: (Duration::ZERO, 0),
             checked: true,
             seen: 0,
         };
@@ -194,9 +204,32 @@ impl Cluster {
         self.seen = self.api.revision();
         let any = !events.is_empty();
         for input in events {
-            self.engine.apply(self.now, input);
+            self.tell(input);
         }
         any
+    }
+
+    /// Tells the engine something.
+    fn tell(&mut self, input: Input) {
+        let mut input = Some(input);
+        let (engine, now) = (&mut self.engine, self.now);
+        let (time, allocations) = (self.meter)(&mut || {
+            if let Some(input) = input.take() {
+                engine.apply(now, input);
+            }
+        });
+        self.spent.0 += time;
+        self.spent.1 += allocations;
+    }
+
+    /// Lets the engine decide.
+    fn cycle(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let (engine, now) = (&mut self.engine, self.now);
+        let (time, allocations) = (self.meter)(&mut || effects = engine.cycle(now));
+        self.spent.0 += time;
+        self.spent.1 += allocations;
+        effects
     }
 
     /// Carries one effect out. False once the number of writes is used up.
@@ -238,7 +271,7 @@ impl Cluster {
                 if self.late == Some(request.purpose) {
                     self.unanswered.push(answer);
                 } else {
-                    self.engine.apply(self.now, answer);
+                    self.tell(answer);
                 }
             }
             Effect::Event(event) => self.events.push(event),
@@ -295,7 +328,7 @@ impl Cluster {
             let mut busy = self.watch();
             let before = self.engine.work().hotswap_steps;
             let began = (self.clock)();
-            let effects = self.engine.cycle(self.now);
+            let effects = self.cycle();
             self.longest = self.longest.max((self.clock)().saturating_sub(began));
             self.most_steps = self.most_steps.max(self.engine.work().hotswap_steps - before);
             busy |= !effects.is_empty();

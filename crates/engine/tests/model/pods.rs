@@ -16,6 +16,15 @@ const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// On a pod that its user lets run.
 const FREED: &str = "test/freed";
 
+/// On the pods of a LeaderWorkerSet, its name; on its Workloads, the number of the group.
+const SET: &str = "leaderworkerset.sigs.k8s.io/name";
+const INDEX: &str = "kueue.x-k8s.io/component-workload-index";
+
+/// The number of the group of a pod that is named as those of a LeaderWorkerSet are.
+fn group(metadata: &Value) -> Option<&str> {
+    metadata["name"].as_str()?.split('-').nth(1)
+}
+
 /// Whether an object is a pod that is queued.
 pub fn is_pod(reference: &ObjectRef) -> bool {
     reference.kind == Kind::Job(JobKind::POD)
@@ -135,10 +144,9 @@ impl Api {
 
     /// Pods that were stopped are gone now. Says whether there were any.
     pub fn pods_vanish(&mut self) -> bool {
-        let stopping: Vec<_> =
-            self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.name.to_string()).collect();
-        for name in &stopping {
-            self.edit_job(name, |job| {
+        let stopping: Vec<_> = self.jobs().filter(|(_, j)| j.stopping_pods).map(|(r, _)| r.clone()).collect();
+        for reference in &stopping {
+            self.edit_job_at(reference, |job| {
                 job.stopping_pods = false;
                 job.view.active = false;
             });
@@ -249,7 +257,11 @@ impl Api {
                 let mut owners = workload.metadata.owner_references.iter().flatten();
                 let taken_back = condition(workload, "QuotaReserved") == "True";
                 let above = &metadata["ownerReferences"][0]["uid"];
-                owners.any(|owner| metadata["uid"] == *owner.uid || *above == *owner.uid)
+                let (set, group) = (&metadata["labels"][SET], group(metadata));
+                let said = workload.metadata.annotations.as_ref().and_then(|all| all.get(INDEX));
+                let of_group = said.is_none_or(|said| Some(&**said) == group);
+                let own = |uid: &str| metadata["uid"] == *uid || *above == *uid;
+                owners.any(|owner| own(&owner.uid) || of_group && *set == *owner.name)
                     && (condition(workload, "Admitted") == "True" || taken_back)
             });
             assert!(admitted, "pod {reference} may be scheduled without an admitted Workload");

@@ -73,7 +73,7 @@ pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, contex
     }
 }
 
-/// A job that changes its size while it runs neither starts with fewer pods than it asks for, nor has its pods placed together.
+/// A job that changes its size while it runs does not start with fewer pods than it asks for.
 pub(super) fn elastic(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
     let meta = change.meta;
     let is_elastic = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
@@ -86,18 +86,5 @@ pub(super) fn elastic(change: &Change<'_>, violations: &mut Violations, context:
     if context.gates.enabled(Gate::PartialAdmission) && !unchanged && least(meta).is_some() {
         let message = format!("cannot be used together with the annotation {}", labels::ELASTIC_JOB);
         violations.forbidden(&annotation_path(labels::JOB_MIN_PARALLELISM), &message);
-    }
-    let pods = |object: &Value| object["spec"]["template"]["metadata"]["annotations"].clone();
-    let annotations = pods(change.object);
-    if change.old.is_some_and(|(old, _)| pods(old) == annotations)
-        || !context.gates.enabled(Gate::TopologyAwareScheduling)
-    {
-        return;
-    }
-    for key in [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY] {
-        if annotations[key].is_string() {
-            let message = format!("cannot be used together with the annotation {}", labels::ELASTIC_JOB);
-            violations.forbidden(&format!("spec.template.{}", annotation_path(key)), &message);
-        }
     }
 }

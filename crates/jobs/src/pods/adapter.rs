@@ -12,7 +12,7 @@ use super::changes::ungated;
 use super::member::{Member, Phase};
 use super::view::of_pod;
 use crate::adapter::{Adapter, PodGroup, Schema, State};
-use crate::patch::{Patch, Step};
+use crate::patch::Patch;
 use crate::scheduling::{StartError, paired};
 
 /// The adapter of plain pods.
@@ -31,11 +31,6 @@ impl Adapter for Pod {
         let pairs = paired(view, infos)?;
         let mut patches = pairs.into_iter().map(|(set, info)| ungated(set, &view.resource_version, info));
         patches.next_back().unwrap_or_else(|| Ok(Patch::Json(Vec::new()).pinned(&view.resource_version)))
-    }
-
-    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
-        // A pod that runs cannot be stopped by a patch: the engine deletes it.
-        Vec::new()
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
@@ -65,6 +60,13 @@ impl Adapter for Pod {
                     "lastTransitionTime": whole_seconds(at)}],
             }),
         }
+    }
+
+    /// A pod of an object that serves, or of a group that never finishes, runs until it is deleted.
+    fn ends(&self, object: &Value) -> bool {
+        let annotations = &object["metadata"]["annotations"];
+        annotations[labels::POD_SUSPENDING_PARENT].is_null()
+            && annotations[labels::POD_GROUP_SERVING] != "true"
     }
 
     fn schemas(&self, _object: &Value) -> Vec<(String, Schema)> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_api::labels;
 
 use super::group::{Group, Role};
-use super::order::Keep;
+use super::order::{Keep, Leave};
 use crate::object::{MAX_POD_SETS, saturated};
 
 /// A pod set of a group's Workload.
@@ -95,7 +95,7 @@ pub struct Against {
     pub excess: Vec<Arc<str>>,
     /// Pods that do not count and that others have replaced: they are finalized.
     pub replaced: Vec<Arc<str>>,
-    /// Pods of roles that the Workload does not have.
+    /// Pods of roles that the Workload does not have, and that run or may at any time.
     pub strangers: Vec<Arc<str>>,
 }
 
@@ -126,8 +126,8 @@ impl Group {
 
     /// Pods that do not count and that our finalizer keeps. While there is no Workload they are finalized: no other pod is awaited in their place.
     pub fn inactive(&self) -> Vec<Arc<str>> {
-        let inactive = self.roles.values().flat_map(|role| &role.inactive);
-        self.finalizable(inactive.map(|leave| &leave.name))
+        let held = self.roles.values().flat_map(Role::held_inactive);
+        held.map(|leave| Arc::clone(&leave.name)).collect()
     }
 
     fn agreed_total(&self) -> Result<i32, ComposeError> {
@@ -205,12 +205,7 @@ impl Group {
         Ok(copied)
     }
 
-    /// Those of these pods that our finalizer keeps.
-    fn finalizable<'a>(&self, names: impl Iterator<Item = &'a Arc<str>>) -> Vec<Arc<str>> {
-        names.filter(|name| self.get(name).is_some_and(|member| member.held)).cloned().collect()
-    }
-
-    /// How the group stands to a Workload with these pod sets.
+    /// How the group stands to a Workload with these pod sets. It looks only at pods that something is to be done about.
     pub fn against(&self, pod_sets: &[RoleCount]) -> Against {
         let mut result = Against::default();
         let mut known = BTreeSet::new();
@@ -226,15 +221,47 @@ impl Group {
             result.absent = result.absent.saturating_add(count(wanted_here.saturating_sub(counting)));
             result.excess.extend(beyond(&pods.counting, *wanted));
             let replaced = (inactive + counting).saturating_sub(wanted_here).min(inactive);
-            let last = pods.inactive.iter().rev().take(replaced).map(|leave| &leave.name);
-            result.replaced.extend(self.finalizable(last));
+            // Those without our finalizer are replaced first, and need nothing.
+            let last = pods.held_inactive().rev().take(replaced.saturating_sub(pods.released));
+            result.replaced.extend(last.map(|leave| Arc::clone(&leave.name)));
         }
-        let others = self.roles.iter().filter(|(role, _)| !known.contains(role));
-        for (_, role) in others {
-            result.strangers.extend(role.counting.iter().map(|keep| Arc::clone(&keep.name)));
-            result.strangers.extend(role.inactive.iter().map(|leave| Arc::clone(&leave.name)));
-        }
+        result.strangers = self.strangers(&known);
         result
+    }
+
+    /// Pods that run, or may at any time, and that a Workload with these pod sets is not for: of other roles, or more than it has.
+    pub fn running_beyond(&self, pod_sets: &[RoleCount]) -> Vec<Arc<str>> {
+        let known = pod_sets.iter().map(|set| &set.role).collect();
+        let mut names = self.strangers(&known);
+        for RoleCount { role, count } in pod_sets {
+            let Some(pods) = self.roles.get(role) else { continue };
+            if pods.ungated > usize::try_from(*count).unwrap_or(0) {
+                names.extend(beyond(&pods.counting, *count).into_iter().filter(|name| self.is_free(name)));
+            }
+        }
+        names
+    }
+
+    /// Pods of other roles than these that run, or may at any time.
+    fn strangers(&self, known: &BTreeSet<&Arc<str>>) -> Vec<Arc<str>> {
+        let others = self.roles.iter().filter(|(role, pods)| pods.free > 0 && !known.contains(role));
+        let all = others.flat_map(|(_, pods)| {
+            let counting = pods.counting.iter().map(|keep| &keep.name);
+            counting.chain(pods.inactive.iter().map(|leave| &leave.name))
+        });
+        all.filter(|name| self.is_free(name)).cloned().collect()
+    }
+
+    /// Whether a pod runs, or may at any time, and is not being deleted.
+    fn is_free(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|member| member.is_free() && member.deleted_by.is_none())
+    }
+}
+
+impl Role {
+    /// The pods that do not count and that our finalizer keeps, the last replaced first.
+    fn held_inactive(&self) -> impl DoubleEndedIterator<Item = &Leave> {
+        self.inactive.range(..Leave::first_released())
     }
 }
 

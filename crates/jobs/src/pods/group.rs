@@ -17,8 +17,16 @@ pub(super) struct Role {
     pub counting: BTreeSet<Keep>,
     /// The others, the last replaced first.
     pub inactive: BTreeSet<Leave>,
+    /// Those of the others that our finalizer does not keep.
+    pub released: usize,
     /// Those that succeeded.
     pub succeeded: i32,
+    /// Those that count and do not wait.
+    pub ungated: usize,
+    /// Those that run, or may at any time, and are not being deleted.
+    pub free: usize,
+    /// Those that wait and were not set back, the first kept longest.
+    pub waiting: BTreeSet<Keep>,
 }
 
 /// A label that Workloads take over, and its value.
@@ -92,20 +100,27 @@ impl Group {
         };
         let sign = if add { 1 } else { -1 };
         let succeeded = if member.phase == Phase::Succeeded { sign } else { 0 };
+        let present = member.deleted_by.is_none();
+        let waits = member.gated && !member.ended() && present;
         let role = self.roles.entry(Arc::clone(&member.role)).or_default();
         role.succeeded += succeeded;
         self.succeeded += succeeded;
         if member.counts() {
             put(&mut role.counting, Keep::of(member), add);
             put(&mut self.counting, Keep::of(member), add);
+            step(&mut role.ungated, !member.gated);
         } else {
             put(&mut role.inactive, Leave::of(member), add);
+            step(&mut role.released, !member.held);
+        }
+        step(&mut role.free, member.is_free() && present);
+        if waits {
+            put(&mut role.waiting, Keep::of(member), add);
         }
         if role.counting.is_empty() && role.inactive.is_empty() {
             self.roles.remove(&member.role);
         }
-        let present = member.deleted_by.is_none();
-        if member.gated && !member.ended() && present {
+        if waits {
             put(&mut self.gated, Arc::clone(&member.name), add);
         }
         if member.is_free() && present {
@@ -183,6 +198,10 @@ impl Group {
             fresh.insert(member.clone());
         }
         fresh.leaving.clone_from(&self.leaving);
+        // Those that were set back wait, too.
+        for (name, role) in &mut fresh.roles {
+            role.waiting.retain(|keep| self.roles.get(name).is_some_and(|role| role.waiting.contains(keep)));
+        }
         fresh
     }
 
@@ -230,6 +249,40 @@ impl Group {
     /// The pods that wait for admission and are not being deleted: those that a start is for.
     pub fn gated(&self) -> impl Iterator<Item = &Member> {
         self.gated.iter().filter_map(|name| self.members.get(name))
+    }
+
+    /// How many pods wait for admission.
+    pub fn gated_count(&self) -> usize {
+        self.gated.len()
+    }
+
+    /// The pods of a role that wait and were not set back, the first kept longest.
+    pub fn waiting(&self, role: &str) -> impl Iterator<Item = &Member> {
+        let waiting = self.roles.get(role).into_iter().flat_map(|role| &role.waiting);
+        waiting.filter_map(|keep| self.members.get(&keep.name))
+    }
+
+    /// How many pods of a role count and do not wait.
+    pub fn ungated(&self, role: &str) -> usize {
+        self.roles.get(role).map_or(0, |role| role.ungated)
+    }
+
+    /// Sets pods back that cannot be started now: they are not looked at until they change, or [`Group::look_again`].
+    pub fn set_back(&mut self, names: &[Arc<str>]) {
+        for member in names.iter().filter_map(|name| self.members.get(name)) {
+            if let Some(role) = self.roles.get_mut(&member.role) {
+                role.waiting.remove(&Keep::of(member));
+            }
+        }
+    }
+
+    /// What was set back may be started now.
+    pub fn look_again(&mut self) {
+        for member in self.gated.iter().filter_map(|name| self.members.get(name)) {
+            if let Some(role) = self.roles.get_mut(&member.role) {
+                role.waiting.insert(Keep::of(member));
+            }
+        }
     }
 
     /// The pods that run, or may at any time, and are not being deleted: without admission there must be none.

@@ -100,8 +100,9 @@ impl Member {
         let role = filled("annotations", labels::ROLE_HASH).map(str::to_owned);
         let role = role.or_else(|| PodSpec::deserialize(spec).ok().map(|spec| names::role_hash(&spec)));
         let role: Arc<str> = Arc::from(role.unwrap_or_default());
-        let name = if group.is_some() { &role } else { labels::DEFAULT_POD_SET_NAME };
         let parent = Parent::of(metadata);
+        let has_role = group.is_some() || parent.is_some();
+        let name = if has_role { &role } else { labels::DEFAULT_POD_SET_NAME };
         let condition = |kind: &str| {
             status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind)
         };
@@ -166,7 +167,8 @@ impl Member {
         let Ok(pod_set) = &mut self.pod_set else { return };
         let label = pod_set.scheduling.labels.get(labels::POD_GROUP_NAME).filter(|name| !name.is_empty());
         self.group = label.map(|name| Arc::from(name.as_str()));
-        let name = if self.group.is_some() { &*self.role } else { labels::DEFAULT_POD_SET_NAME };
+        let has_role = self.group.is_some() || self.parent.is_some();
+        let name = if has_role { &*self.role } else { labels::DEFAULT_POD_SET_NAME };
         pod_set.name = name.to_ascii_lowercase();
     }
 

@@ -41,6 +41,12 @@ pub(super) struct Leave {
 }
 
 impl Leave {
+    /// Before all that our finalizer does not keep, and after the others.
+    pub fn first_released() -> Self {
+        let last_active = Reverse(Timestamp::MAX);
+        Self { released: true, last_active, created: Timestamp::MIN, name: Arc::from("") }
+    }
+
     pub fn of(member: &Member) -> Self {
         let ends = [member.failed_at, member.deleted_by];
         // What has not ended yet was active last of all.

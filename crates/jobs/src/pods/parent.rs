@@ -16,8 +16,10 @@ pub struct Parent {
     pub kind: JobKind,
     /// Its name.
     pub name: Arc<str>,
-    /// Its UID.
-    pub uid: Arc<str>,
+    /// Which group of the object's pods the pod is in, if each of them is a job.
+    pub group: Option<u32>,
+    /// Its UID, where the pod says it.
+    pub uid: Option<Arc<str>>,
 }
 
 impl Parent {
@@ -27,17 +29,34 @@ impl Parent {
         let kind = JobKind::named(framework).filter(|kind| kind.gathers_pods())?;
         let owner =
             metadata["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)?;
-        let is_of_kind =
-            JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?) == Some(kind);
-        let (name, uid) = (owner["name"].as_str()?, owner["uid"].as_str()?);
-        is_of_kind.then(|| Self { kind, name: Arc::from(name), uid: Arc::from(uid) })
+        let owner_kind = JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?)?;
+        let name = owner["name"].as_str()?;
+        if let Some(label) = kind.integration().group_label {
+            let set = metadata["labels"][label].as_str().filter(|_| owner_kind == JobKind::STATEFUL_SET)?;
+            let group = Some(group(set, name, metadata["name"].as_str()?)?);
+            return Some(Self { kind, name: Arc::from(set), group, uid: None });
+        }
+        let uid = Some(Arc::from(owner["uid"].as_str()?));
+        (owner_kind == kind).then(|| Self { kind, name: Arc::from(name), group: None, uid })
     }
 
-    /// The name of the Workload of its pods.
-    pub fn workload_name(&self, short: bool) -> String {
+    /// The name of the Workload of its pods, or of those of the group. The object has this UID.
+    pub fn workload_name(&self, uid: &str, short: bool) -> String {
         let longest = if short { MAX_SHORT_WORKLOAD_NAME } else { MAX_WORKLOAD_NAME };
-        workload_name(self.kind.kind(), self.kind.group(), &self.name, &self.uid, None, longest)
+        let name = match self.group {
+            Some(group) => format!("{}-{group}", self.name),
+            None => self.name.to_string(),
+        };
+        workload_name(self.kind.kind(), self.kind.group(), &name, uid, None, longest)
     }
+}
+
+/// The group of a pod of the set `set` that the StatefulSet `owner` controls. Leaders are the pods of the StatefulSet of the set's own name, and
+/// the workers of each those of one that has the leader's name.
+fn group(set: &str, owner: &str, pod: &str) -> Option<u32> {
+    let leader = if owner == set { pod } else { owner };
+    let number = leader.strip_prefix(set)?.strip_prefix('-')?;
+    number.parse().ok().filter(|group: &u32| group.to_string() == number)
 }
 
 /// What a pod asks for, where its object's Workload speaks for it.

@@ -15,6 +15,7 @@ pub fn of_pod(member: &Member) -> JobView {
         kind: JobKind::POD,
         namespace: Arc::clone(&member.namespace),
         name: Arc::clone(&member.name),
+        group: None,
         uid: Arc::clone(&member.uid),
     };
     let mut view = said_by(member, job);
@@ -110,8 +111,10 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         pods_ready: false,
         reclaimable: Vec::new(),
         pod_sets: Vec::new(),
+        groups: None,
         skipped: false,
         part_names: Vec::new(),
+        autoscaled: false,
         template: None,
         on_hold: None,
         invalid: None,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_api::gates::Gate;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 
 use super::cluster::{Cluster, Group, HEAD};
@@ -12,7 +13,7 @@ use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at, path_of};
 use crate::object;
 use crate::patch::{Patch, Step, set};
 use crate::review::{Context, Meta, Violations};
-use crate::scheduling::{StartError, merged, paired, restored, template_operations};
+use crate::scheduling::{StartError, holds_pods_back, merged, paired, restored, template_operations};
 
 /// The adapter of one kind.
 pub(crate) struct Ray {
@@ -93,16 +94,19 @@ impl Adapter for Ray {
         view.finished = self.finished(object);
         view.skipped = self.variant.skips(object);
         view.active_deadline_seconds = self.deadline_seconds(object);
+        view.autoscaled = self.cluster(object).scales_itself();
         object::set_pod_sets(&mut view, self.pod_sets(object));
         self.variant.read(object, &mut view);
         view
     }
 
-    /// Templates and `suspend: false`. The number of pods stays as it is: a cluster is no cluster without all of them.
+    /// Templates and `suspend: false`. The number of pods stays as it is: a cluster is no cluster without all of them, but for those that wait
+    /// for a slice with room for them.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         let mut operations = Vec::new();
         for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
-            if info.count != pod_set.count {
+            let least = if holds_pods_back(info) { 0 } else { pod_set.count };
+            if !(least..=pod_set.count).contains(&info.count) {
                 let (pod_set, needed) = (pod_set.name.clone(), pod_set.count);
                 return Err(StartError::Count { pod_set, admitted: info.count, needed });
             }
@@ -164,6 +168,10 @@ impl Adapter for Ray {
         self.variant.skips(object)
     }
 
+    fn is_elastic(&self) -> bool {
+        true
+    }
+
     fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
         let written = self.groups(object).into_iter().filter(|group| group.written);
         written.map(|group| (group.pointer, Schema::PodTemplate)).collect()
@@ -174,9 +182,10 @@ impl Adapter for Ray {
         if !managed(change.meta) {
             return;
         }
-        let before = change.old.filter(|(_, meta)| managed(meta)).map(|(old, _)| self.broken(old).0);
+        let slices = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices);
+        let before = change.old.filter(|(_, meta)| managed(meta)).map(|(old, _)| self.broken(old, slices).0);
         let known = before.unwrap_or_default();
-        let new = self.broken(change.object).0.into_iter();
+        let new = self.broken(change.object, slices).0.into_iter();
         violations.0.extend(new.filter(|violation| !known.contains(violation)));
     }
 }
@@ -240,11 +249,11 @@ impl Ray {
         groups.into_iter().map(of).collect()
     }
 
-    /// The rules that an object breaks.
-    fn broken(&self, object: &Value) -> Violations {
+    /// The rules that an object breaks, where jobs may have `slices` or not.
+    fn broken(&self, object: &Value, slices: bool) -> Violations {
         let mut violations = Violations::default();
         if self.variant.validate(object, &mut violations) {
-            rules::check(self.cluster(object), &mut violations);
+            rules::check(self.cluster(object), slices, &mut violations);
         }
         violations
     }

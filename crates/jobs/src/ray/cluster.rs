@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use sluice_api::names;
+use sluice_api::{labels, names};
 use sluice_quantity::Quantity;
 
 use crate::adapter::path_of;
@@ -54,11 +54,16 @@ impl<'a> Cluster<'a> {
             count: 1,
             written: true,
         };
+        let count = |group: &Value| {
+            // Pods beyond those that its user asks for wait, and need quota all the same.
+            let least = if self.is_elastic() { desired(group) } else { 0 };
+            replicas(group).max(least).max(0).saturating_mul(hosts(group))
+        };
         let worker = |(index, group): (usize, &'a Value)| Group {
             name: group["groupName"].as_str().unwrap_or_default(),
             pointer: format!("{}/workerGroupSpecs/{index}/template", self.pointer),
             template: Cow::Borrowed(&group["template"]),
-            count: replicas(group).max(0).saturating_mul(hosts(group)),
+            count: count(group),
             written: true,
         };
         std::iter::once(head).chain(self.workers().iter().enumerate().map(worker)).collect()
@@ -72,6 +77,11 @@ impl<'a> Cluster<'a> {
     /// Whether Ray itself changes the number of workers.
     pub fn scales_itself(self) -> bool {
         self.spec["enableInTreeAutoscaling"] == true
+    }
+
+    /// Whether workload slices are made of it while it changes its size.
+    pub fn is_elastic(self) -> bool {
+        self.annotations[labels::ELASTIC_JOB] == "true"
     }
 
     /// The template of the head's pod, with the containers that KubeRay adds, and with room for the Job that cleans Redis up after it.
@@ -130,7 +140,7 @@ impl<'a> Cluster<'a> {
         if !self.spec.is_object() {
             return Some(format!("{path}: required"));
         }
-        if self.scales_itself() {
+        if self.scales_itself() && !self.is_elastic() {
             return Some(format!("{path}.enableInTreeAutoscaling: {ONLY_ELASTIC}"));
         }
         let mut names = BTreeSet::from([HEAD.to_owned()]);
@@ -152,7 +162,7 @@ impl<'a> Cluster<'a> {
                     return Some(format!("{path}.{field}: {}: must not be negative", group[field]));
                 }
             }
-            if desired(group) > replicas(group) {
+            if desired(group) > replicas(group) && !self.is_elastic() {
                 let (made, counted) = (desired(group), replicas(group));
                 let of = ["minReplicas", "maxReplicas"].map(|field| format!("{field} {}", group[field]));
                 return Some(format!(

@@ -5,10 +5,10 @@ use crate::adapter::path_of;
 use crate::object::MAX_POD_SETS;
 use crate::review::Violations;
 
-/// Holds the cluster of a managed object against them.
-pub(super) fn check(cluster: Cluster<'_>, violations: &mut Violations) {
+/// Holds the cluster of a managed object against them. Only one with workload slices scales itself.
+pub(super) fn check(cluster: Cluster<'_>, slices: bool, violations: &mut Violations) {
     let path = path_of(cluster.pointer);
-    if cluster.scales_itself() {
+    if cluster.scales_itself() && !(slices && cluster.is_elastic()) {
         let field = format!("{path}.enableInTreeAutoscaling");
         violations.add(&field, format!("Invalid value: true: {ONLY_ELASTIC}"));
     }

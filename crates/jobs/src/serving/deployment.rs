@@ -1,13 +1,13 @@
 //! The adapter of apps/v1 Deployment: each of its pods is a job of its own.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::job::{JobKind, JobView, PodSetInfo};
 use sluice_api::labels;
 
-use super::{one_group, ready, replicas, stays_queued};
+use super::{made_pod, one_group, ready, replicas, status, stays_queued, untouched};
 use crate::adapter::{Adapter, Change, PodGroup, State};
 use crate::object;
-use crate::patch::{Patch, Step};
+use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 
@@ -32,13 +32,8 @@ impl Adapter for Deployment {
         view
     }
 
-    /// Its pods are started, and it is left as it is.
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-        Ok(Patch::Json(Vec::new()).pinned(&view.resource_version))
-    }
-
-    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
-        Vec::new()
+        Ok(untouched(view))
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
@@ -46,10 +41,11 @@ impl Adapter for Deployment {
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
-        let running = matches!(state, State::Running { .. });
-        let ready = matches!(state, State::Running { ready: true, .. });
-        let count = |counts: bool| if counts { replicas(object) } else { 0 };
-        json!({"replicas": count(running), "readyReplicas": count(ready)})
+        status(object, state)
+    }
+
+    fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        made_pod(self.kind(), object, number)
     }
 
     /// Its queue is fixed as soon as one of its pods is ready.

@@ -4,17 +4,23 @@
 //! own, or as one of those that are admitted together.
 
 mod deployment;
+mod leader_worker_set;
 mod stateful_set;
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-use sluice_api::labels;
+use k8s_openapi::api::core::v1::PodSpec;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobView};
+use sluice_api::{labels, names};
 
 pub(crate) use self::deployment::Deployment;
+pub(crate) use self::leader_worker_set::LeaderWorkerSet;
 pub(crate) use self::stateful_set::StatefulSet;
-use crate::adapter::{Change, PodGroup};
+use crate::adapter::{Change, PodGroup, State, path_of};
 use crate::object::int;
+use crate::patch::Patch;
 use crate::review::{Violations, label_path};
 
 /// Where the pod template is.
@@ -28,6 +34,48 @@ fn replicas(object: &Value) -> i32 {
 /// How many pods are ready.
 fn ready(object: &Value) -> i32 {
     int(&object["status"]["readyReplicas"]).unwrap_or(0)
+}
+
+/// What its controller says of its pods.
+fn status(object: &Value, state: State) -> Value {
+    let running = matches!(state, State::Running { .. });
+    let ready = matches!(state, State::Running { ready: true, .. });
+    let count = |counts: bool| if counts { replicas(object) } else { 0 };
+    json!({"replicas": count(running), "readyReplicas": count(ready)})
+}
+
+/// The pod of this number, of as many as there are to be, as its controller makes it. Unlike a real one it has the object itself above it, and a
+/// number in its name, whatever the kind.
+fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
+    let name = object["metadata"]["name"].as_str()?;
+    if !usize::try_from(replicas(object)).is_ok_and(|replicas| number < replicas) {
+        return None;
+    }
+    let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let template = object.pointer(TEMPLATE)?;
+    let mut labels = map(&template["metadata"]["labels"]);
+    if let Some(label) = kind.integration().pod_index {
+        labels.insert(label.to_owned(), json!(number.to_string()));
+    }
+    let owner = json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "name": name,
+        "uid": object["metadata"]["uid"], "controller": true});
+    Some(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{name}-{number}"),
+            "namespace": object["metadata"]["namespace"],
+            "labels": labels,
+            "annotations": map(&template["metadata"]["annotations"]),
+            "ownerReferences": [owner],
+        },
+        "spec": template["spec"],
+    }))
+}
+
+/// The patch that starts it: its pods are started, and it is left as it is.
+fn untouched(view: &JobView) -> Patch {
+    Patch::Json(Vec::new()).pinned(&view.resource_version)
 }
 
 /// The pods of a kind with one template.
@@ -48,5 +96,27 @@ fn stays_queued(change: &Change<'_>, violations: &mut Violations) {
     let Some((_, before)) = change.old else { return };
     if change.meta.suspended && before.queue_name().is_some() && change.meta.queue_name().is_none() {
         violations.immutable(&label_path(labels::QUEUE_NAME), "");
+    }
+}
+
+/// The framework that the pods of the template at a JSON pointer name as that of the object which suspends them.
+fn marked_for<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].as_str()
+}
+
+/// Whether the pods of the template at a JSON pointer wait for admission in the place of an object of this kind.
+fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
+    marked_for(object, pointer) == Some(kind.framework())
+}
+
+/// What quota depends on stays as it was in the template at a JSON pointer.
+fn keeps_shape((old, new): (&Value, &Value), pointer: &str, violations: &mut Violations) {
+    let shape = |object: &Value| {
+        let spec = PodSpec::deserialize(&object.pointer(pointer)?["spec"]).ok()?;
+        Some(names::role_hash(&spec))
+    };
+    if shape(old) != shape(new) {
+        let message = "requests, ports and scheduling of the pods are immutable, unless replicas is 0";
+        violations.forbidden(&format!("{}.spec", path_of(pointer)), message);
     }
 }

@@ -1,16 +1,17 @@
 //! The adapter of apps/v1 StatefulSet: its pods are one job, which is admitted as a whole.
 
-use k8s_openapi::api::core::v1::PodSpec;
-use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::labels;
 use sluice_api::v1beta2::PodSetTopologyRequest;
-use sluice_api::{labels, names};
 
-use super::{TEMPLATE, one_group, ready, replicas, stays_queued};
+use super::{
+    TEMPLATE, is_marked, keeps_shape, made_pod, marked_for, one_group, ready, replicas, status, stays_queued,
+    untouched,
+};
 use crate::adapter::{Adapter, Change, PodGroup, State};
 use crate::object::{self, int};
-use crate::patch::{Patch, Step};
+use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 
@@ -30,17 +31,13 @@ impl Adapter for StatefulSet {
         view.active = ready(object) > 0;
         view.pods_ready = ready(object) >= replicas(object);
         view.on_hold = Some(replicas(object) == 0);
+        view.skipped = self.skips(object);
         object::set_pod_sets(&mut view, pod_set(object).map(|pod_set| vec![pod_set]));
         view
     }
 
-    /// Its pods are started, and it is left as it is.
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-        Ok(Patch::Json(Vec::new()).pinned(&view.resource_version))
-    }
-
-    fn stop(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
-        Vec::new()
+        Ok(untouched(view))
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
@@ -48,10 +45,11 @@ impl Adapter for StatefulSet {
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
-        let running = matches!(state, State::Running { .. });
-        let ready = matches!(state, State::Running { ready: true, .. });
-        let count = |counts: bool| if counts { replicas(object) } else { 0 };
-        json!({"replicas": count(running), "readyReplicas": count(ready)})
+        status(object, state)
+    }
+
+    fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        made_pod(self.kind(), object, number)
     }
 
     /// Its queue is fixed as soon as one of its pods is ready.
@@ -59,9 +57,15 @@ impl Adapter for StatefulSet {
         ready(object) == 0
     }
 
+    /// Its pods wait in the place of another object, which made it: that has the Workloads.
+    fn skips(&self, object: &Value) -> bool {
+        let other = marked_for(object, TEMPLATE).and_then(JobKind::named);
+        other.is_some_and(JobKind::has_groups)
+    }
+
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, _context: &Context<'_>) {
         stays_queued(change, violations);
-        let Some((old, _)) = change.old.filter(|(old, _)| is_marked(old) && is_marked(change.object)) else {
+        let Some((old, _)) = change.old.filter(|(old, _)| is_queued(old) && is_queued(change.object)) else {
             return;
         };
         let (before, after) = (replicas(old), replicas(change.object));
@@ -72,23 +76,15 @@ impl Adapter for StatefulSet {
             violations.forbidden("spec.replicas", "scaling down is still in progress");
         }
         // What its quota depends on. The rest changes by a rollout.
-        if before != 0 && shape(old) != shape(change.object) {
-            let message =
-                "Forbidden: requests, ports and scheduling of the pods are immutable, unless replicas is 0";
-            violations.add("spec.template.spec", message.to_owned());
+        if before != 0 {
+            keeps_shape((old, change.object), TEMPLATE, violations);
         }
     }
 }
 
 /// Whether its pods wait for admission.
-fn is_marked(object: &Value) -> bool {
-    let metadata = object.pointer(TEMPLATE).map_or(&Value::Null, |template| &template["metadata"]);
-    metadata["annotations"][labels::POD_SUSPENDING_PARENT].is_string()
-}
-
-fn shape(object: &Value) -> Option<String> {
-    let spec = PodSpec::deserialize(&object.pointer(TEMPLATE)?["spec"]).ok()?;
-    Some(names::role_hash(&spec))
+fn is_queued(object: &Value) -> bool {
+    is_marked(object, TEMPLATE, JobKind::STATEFUL_SET)
 }
 
 fn pod_set(object: &Value) -> Result<JobPodSet, String> {

@@ -14,7 +14,7 @@ use super::validate::{admission_gates, always, on_update};
 use crate::object::string_map;
 use crate::patch::Patch;
 use crate::pods::{Parent, group_name, total_count};
-use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_path};
+use crate::review::{Context, Denied, Gatherer, Meta, Violations, annotation_path, label_path};
 
 /// Which pods are managed, besides what holds for every kind: `integrations.podOptions` of older configurations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +31,8 @@ const LABELS: &str = "/metadata/labels";
 const ANNOTATIONS: &str = "/metadata/annotations";
 const FINALIZERS: &str = "/metadata/finalizers";
 const GATES: &str = "/spec/schedulingGates";
+/// On the pods of a LeaderWorkerSet, how many there are in a group.
+const GROUP_SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 
 /// The JSON patch that a new pod gets, if it is to be queued: the marks of a managed pod, and the gates that keep it from being scheduled.
 ///
@@ -50,9 +52,14 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
     }
     // Also where a user wrote the annotation: the pod is queued like any other.
     patch.set(LABELS, labels::MANAGED, "true");
-    if let Some(parent) = Parent::of(&pod["metadata"]) {
+    if let Some(parent) = Parent::of(&pod["metadata"])
+        && let Some(uid) = parent.uid.as_deref().or(context.gatherer.map(|gatherer| gatherer.uid))
+    {
+        if let Some(gatherer) = context.gatherer.filter(|_| parent.group.is_some()) {
+            mark_member(pod, &gatherer, &mut patch);
+        }
         // The names hold its UID, so no template can have them. Labels may be too short for them.
-        let workload = parent.workload_name(context.gates.enabled(Gate::ShortWorkloadNames));
+        let workload = parent.workload_name(uid, context.gates.enabled(Gate::ShortWorkloadNames));
         let names = context.gates.enabled(Gate::WorkloadIdentifierAnnotations);
         let map = if names { ANNOTATIONS } else { LABELS };
         for key in [labels::POD_GROUP_NAME, labels::PREBUILT_WORKLOAD_NAME] {
@@ -73,6 +80,19 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
         patch.set(ANNOTATIONS, labels::ROLE_HASH, &names::role_hash(&spec));
     }
     Patch::Json(patch.operations())
+}
+
+/// What the pod of a group gets of its object: the templates do not have it.
+fn mark_member(pod: &Value, gatherer: &Gatherer<'_>, patch: &mut Additions<'_>) {
+    let said = [(labels::QUEUE_NAME, gatherer.queue_name), (labels::PRIORITY_CLASS, gatherer.priority_class)];
+    for (key, value) in said {
+        if let Some(value) = value {
+            patch.set(LABELS, key, value);
+        }
+    }
+    let size = pod["metadata"]["annotations"][GROUP_SIZE].as_str().and_then(|size| size.parse::<i32>().ok());
+    let size = size.unwrap_or(1).max(1).to_string();
+    patch.set(ANNOTATIONS, labels::POD_GROUP_TOTAL_COUNT, &size);
 }
 
 /// The framework whose object suspends a pod, as the pod says.

@@ -18,11 +18,14 @@ pub(super) fn mark(
 ) {
     let groups = registry::of(kind).pod_groups(object);
     let total = groups.iter().map(PodGroup::count).fold(0, i32::saturating_add);
-    for group in groups {
+    let several = groups.len() > 1;
+    for (at, group) in groups.into_iter().enumerate() {
         let [labels, annotations] =
             ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer));
         patch.set(&labels, labels::MANAGED, "true");
-        for (key, value) in [(labels::QUEUE_NAME, queue), (labels::PRIORITY_CLASS, class)] {
+        // Where a change of the template replaces whole groups, pods get these when they are made.
+        let said = if kind.has_groups() { [None; 2] } else { [queue, class] };
+        for (key, value) in [labels::QUEUE_NAME, labels::PRIORITY_CLASS].into_iter().zip(said) {
             if let Some(value) = value {
                 patch.set(&labels, key, value);
             }
@@ -36,8 +39,13 @@ pub(super) fn mark(
             if let Some(label) = kind.integration().pod_index {
                 patch.set(&annotations, labels::POD_GROUP_POD_INDEX_LABEL, label);
             }
+            // Workers are counted from 1, after their leader.
+            let grouped = group.template["metadata"]["annotations"][labels::POD_SET_GROUP_NAME].is_string();
+            if kind.has_groups() && several && at > 0 && !grouped {
+                patch.set(&annotations, labels::POD_INDEX_OFFSET, "1");
+            }
             // Where all pods are gone, the last number stays: nothing is to be rolled out for it.
-            if total > 0 {
+            if total > 0 && !kind.has_groups() {
                 patch.set(&annotations, labels::POD_GROUP_TOTAL_COUNT, &total.to_string());
             }
         }

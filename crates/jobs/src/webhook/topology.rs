@@ -43,9 +43,9 @@ impl Template {
 }
 
 /// An update is checked only if it changes topology annotations: a job that runs with fewer pods than it asked for, or
-/// that was made before a rule existed, must still be written by controllers.
+/// that was made before a rule existed, must still be written by controllers. Of some jobs workload `slices` are made.
 pub(super) fn check(
-    kind: JobKind,
+    (kind, slices): (JobKind, bool),
     object: &Value,
     old: Option<&Value>,
     violations: &mut Violations,
@@ -60,8 +60,21 @@ pub(super) fn check(
     }
     for template in &templates {
         alone(template, violations, context);
+        if slices {
+            without_slices(template, violations);
+        }
     }
     groups(&templates, violations);
+}
+
+/// The pods of a job that changes its size while it runs are not placed together.
+fn without_slices(template: &Template, violations: &mut Violations) {
+    for key in [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY] {
+        if template.get(key).is_some() {
+            let message = format!("cannot be used together with the annotation {}", labels::ELASTIC_JOB);
+            violations.forbidden(&template.path(key), &message);
+        }
+    }
 }
 
 /// The same for a pod, of which its group has so many.

@@ -30,7 +30,8 @@ pub fn validate(
     let mut violations = Violations::default();
     let elastic = registry::of(kind).is_elastic();
     always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);
-    topology::check(kind, object, old, &mut violations, context);
+    let slices = super::is_elastic(kind, &meta, context);
+    topology::check((kind, slices), object, old, &mut violations, context);
     if let Some(before) = &before {
         on_update(before, &meta, &mut violations, context);
     } else if context.gates.enabled(Gate::AdmissionGatedBy) {

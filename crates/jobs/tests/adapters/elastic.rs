@@ -30,6 +30,7 @@ fn with_context<T>(gates: Gates, use_it: impl FnOnce(&Context<'_>) -> T) -> T {
         default_local_queue: false,
         default_priority_class: false,
         managed_owner: false,
+        gatherer: None,
         gates,
     })
 }

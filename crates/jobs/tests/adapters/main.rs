@@ -5,12 +5,14 @@
 mod appwrapper;
 mod elastic;
 mod ending;
+mod leader_worker_sets;
 mod observe;
 mod plain_pod;
 mod pods;
 mod pods_counted;
 mod pods_seen;
 mod ray;
+mod ray_elastic;
 mod ray_writes;
 mod replica_specs;
 mod serving;

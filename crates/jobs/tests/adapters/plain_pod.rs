@@ -70,6 +70,7 @@ impl World {
             default_local_queue: self.default_local_queue,
             default_priority_class: false,
             managed_owner: self.managed_owner,
+            gatherer: None,
             gates: Gates::default().with(Gate::TopologyAwareScheduling, !self.topology_off),
         })
     }

@@ -98,10 +98,9 @@ mod naive {
             result.replaced.extend(gone.iter().filter(|pod| pod.held).map(|pod| Arc::clone(&pod.name)));
             result.excess.extend(active.iter().skip(wanted).map(|pod| Arc::clone(&pod.name)));
         }
-        let mut strangers: Vec<_> =
-            pods.iter().filter(|pod| pod_sets.iter().all(|set| set.role != pod.role)).collect();
-        strangers.sort_by_key(|pod| (pod.role.clone(), !pod.counts()));
-        result.strangers = strangers.into_iter().map(|pod| Arc::clone(&pod.name)).collect();
+        let free = pods.iter().filter(|pod| pod.is_free() && pod.deleted_by.is_none());
+        let strangers = free.filter(|pod| pod_sets.iter().all(|set| set.role != pod.role));
+        result.strangers = strangers.map(|pod| Arc::clone(&pod.name)).collect();
         result.strangers.sort();
         result
     }

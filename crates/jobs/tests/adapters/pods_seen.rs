@@ -23,7 +23,7 @@ fn alone(changes: &[(&str, Value)]) -> Value {
 
 fn group_job() -> JobRef {
     let (namespace, name) = ("team-a".into(), "group/g".into());
-    JobRef { kind: JobKind::POD, namespace, name, uid: "group/team-a/g".into() }
+    JobRef { kind: JobKind::POD, namespace, name, group: None, uid: "group/team-a/g".into() }
 }
 
 #[test]

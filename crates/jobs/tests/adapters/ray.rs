@@ -355,13 +355,13 @@ fn a_cluster_made_of_the_spec_of_its_job_has_no_more_pods_than_that() {
             }
             cluster["spec"] = job["spec"]["rayClusterSpec"].clone();
             let above = observe(JobKind::RAY_JOB, &job);
-            assert!(!above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &cluster)), "{mode}");
+            assert!(!above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &cluster), false), "{mode}");
             let mut larger = cluster.clone();
             larger["spec"]["workerGroupSpecs"][1]["replicas"] = json!(4);
-            assert!(above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &larger)), "{mode}");
+            assert!(above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &larger), false), "{mode}");
             let head = "/spec/headGroupSpec/template/spec/containers/0/resources/requests/cpu";
             *cluster.pointer_mut(head).unwrap() = json!("64");
-            assert!(above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &cluster)), "{mode}");
+            assert!(above.is_exceeded_by(&observe(JobKind::RAY_CLUSTER, &cluster), false), "{mode}");
         }
     }
 }

@@ -130,6 +130,7 @@ fn context(check: impl Fn(&Context<'_>)) {
         default_local_queue: false,
         default_priority_class: false,
         managed_owner: false,
+        gatherer: None,
         gates: Gates::default(),
     });
 }

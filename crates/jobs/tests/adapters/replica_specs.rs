@@ -310,6 +310,7 @@ fn a_job_with_a_queue_name_is_suspended_at_creation() {
         default_local_queue: false,
         default_priority_class: false,
         managed_owner: false,
+        gatherer: None,
         gates: Gates::default(),
     };
     for (kind, field, types) in KINDS {

@@ -58,8 +58,14 @@ impl World {
             default_local_queue: self.default_local_queue,
             default_priority_class: self.default_priority_class,
             managed_owner: self.managed_owner,
+            gatherer: None,
             gates: Gates::default().with(gate, true),
         })
+    }
+
+    /// The same with the gates that a test changes.
+    pub fn with_gates<T>(&self, gates: Gates, ask: impl FnOnce(&Context<'_>) -> T) -> T {
+        self.with(|context| ask(&Context { gates, ..*context }))
     }
 
     pub fn written(&self, kind: JobKind, operation: Operation, object: &Value) -> Value {

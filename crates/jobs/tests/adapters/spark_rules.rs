@@ -24,6 +24,7 @@ fn refused(object: &Value, old: Option<&Value>) -> String {
         default_local_queue: false,
         default_priority_class: false,
         managed_owner: false,
+        gatherer: None,
         gates: Gates::default(),
     };
     validate(KIND, object, old, &context).map_or_else(|denied| denied.to_string(), |()| String::new())

@@ -1,6 +1,6 @@
 //! What happens to a job when a user writes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -46,6 +46,7 @@ impl World {
             default_local_queue: self.default_local_queue,
             default_priority_class: self.default_priority_class,
             managed_owner: self.managed_owner,
+            gatherer: None,
             gates: self.gates,
         }
     }
@@ -170,12 +171,12 @@ fn only_controllers_of_integrated_kinds_can_be_managed_owners() {
         let mut object = job();
         object["metadata"]["ownerReferences"] = json!([
             {"apiVersion": api_version, "kind": kind, "name": "o", "uid": "1", "controller": controller}]);
-        owner_kind(&object)
+        owner_kind(&object, &BTreeSet::new())
     };
     assert_eq!(owned("jobset.x-k8s.io/v1alpha2", "JobSet", true), Some(JobKind::JOB_SET));
     assert_eq!(owned("jobset.x-k8s.io/v1alpha2", "JobSet", false), None);
     assert_eq!(owned("batch/v1", "CronJob", true), None);
-    assert_eq!(owner_kind(&job()), None);
+    assert_eq!(owner_kind(&job(), &BTreeSet::new()), None);
 }
 
 /// A row: what is done, to a Job or JobSet, before (`None`: it is created) and after, as merge patches of the samples.

@@ -40,6 +40,8 @@ struct ResourceList {
 #[derive(Deserialize)]
 struct ApiResource {
     name: String,
+    #[serde(default)]
+    kind: String,
 }
 
 /// Looks for kinds whose CRDs may never come. However many kinds are looked for, the list of groups is asked for once: most clusters have
@@ -76,6 +78,23 @@ impl Discovery {
         }
     }
 
+    /// The plural of a kind that is served; nothing in it if none is, none if that is not known.
+    pub async fn plural(&self, group: &str, version: &str, kind: &str) -> Option<Option<String>> {
+        if !self.versions().await?.contains(&format!("{group}/{version}")) {
+            return Some(None);
+        }
+        match resources(&self.client, group, version).await {
+            // Subresources have a slash in their names.
+            Ok(all) => Some(
+                all.into_iter().find(|one| one.kind == kind && !one.name.contains('/')).map(|one| one.name),
+            ),
+            Err(error) => {
+                debug!(error = %Chain(&error), "a CRD cannot be looked up");
+                None
+            }
+        }
+    }
+
     async fn versions(&self) -> Option<Arc<BTreeSet<String>>> {
         // Those who come meanwhile wait for the answer.
         let mut last = self.last.lock().await;
@@ -99,10 +118,14 @@ impl Discovery {
 
 /// The plurals that a group and version has; none when the group itself is unknown.
 pub async fn served(client: &Client, group: &str, version: &str) -> Result<BTreeSet<String>, CallError> {
+    Ok(resources(client, group, version).await?.into_iter().map(|resource| resource.name).collect())
+}
+
+async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<ApiResource>, CallError> {
     let call = Call::get(format!("/apis/{group}/{version}"));
     match call.send_as::<ResourceList>(client, TIMEOUT).await {
-        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
-        Err(error) if error.code() == Some(404) => Ok(BTreeSet::new()),
+        Ok(list) => Ok(list.resources),
+        Err(error) if error.code() == Some(404) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -134,7 +157,8 @@ mod tests {
             let all = uri.path() == "/apis";
             counts[usize::from(!all)].fetch_add(1, Ordering::Relaxed);
             let groups = json!({"groups": [{"name": "a.io", "versions": [{"groupVersion": "a.io/v1"}]}]});
-            let resources = json!({"resources": [{"name": "foos"}]});
+            let resources = json!({"resources": [
+                {"name": "foos/status", "kind": "Foo"}, {"name": "foos", "kind": "Foo"}, {"name": "oddities", "kind": "Odd"}]});
             async move {
                 if !answers {
                     return failed(503, "ServiceUnavailable");
@@ -166,6 +190,18 @@ mod tests {
         assert_eq!(discovery.serves("a.io", "v1", "foos").await, None);
         assert_eq!(discovery.serves("b.io", "v1", "foos").await, None);
         assert_eq!(asked[0].load(Ordering::Relaxed), 1, "a failure is shared, too");
+    }
+
+    #[tokio::test]
+    async fn the_plural_of_a_kind_is_that_of_its_crd() {
+        let (discovery, _) = server(true);
+        let plural = async |version: &str, kind: &str| discovery.plural("a.io", version, kind).await;
+        assert_eq!(plural("v1", "Foo").await, Some(Some("foos".to_owned())));
+        assert_eq!(plural("v1", "Odd").await, Some(Some("oddities".to_owned())));
+        assert_eq!(plural("v1", "Bar").await, Some(None));
+        assert_eq!(plural("v2", "Foo").await, Some(None));
+        let (silent, _) = server(false);
+        assert_eq!(silent.plural("a.io", "v1", "Foo").await, None);
     }
 
     #[test]

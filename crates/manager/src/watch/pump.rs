@@ -65,6 +65,8 @@ pub struct Selector {
     pub fields: Option<&'static str>,
     /// A label selector.
     pub labels: Option<&'static str>,
+    /// Whether only their metadata is wanted.
+    pub metadata_only: bool,
 }
 
 /// What a list is for.

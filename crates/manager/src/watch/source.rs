@@ -265,7 +265,7 @@ impl Source {
     }
 
     fn list(&self, after: Option<String>) -> Result<Asked, kube::Error> {
-        let Selector { fields, labels } = self.selector;
+        let Selector { fields, labels, metadata_only } = self.selector;
         let parameters = ListParams {
             field_selector: fields.map(str::to_owned),
             label_selector: labels.map(str::to_owned),
@@ -273,11 +273,16 @@ impl Source {
             continue_token: after,
             ..ListParams::default()
         };
-        self.request.list(&parameters).map_err(kube::Error::BuildRequest)
+        let request = if metadata_only {
+            self.request.list_metadata(&parameters)
+        } else {
+            self.request.list(&parameters)
+        };
+        request.map_err(kube::Error::BuildRequest)
     }
 
     fn watch(&self, version: &str) -> Result<Asked, kube::Error> {
-        let Selector { fields, labels } = self.selector;
+        let Selector { fields, labels, metadata_only } = self.selector;
         let parameters = WatchParams {
             field_selector: fields.map(str::to_owned),
             label_selector: labels.map(str::to_owned),
@@ -285,7 +290,12 @@ impl Source {
             bookmarks: true,
             ..WatchParams::default()
         };
-        self.request.watch(&parameters, version).map_err(kube::Error::BuildRequest)
+        let request = if metadata_only {
+            self.request.watch_metadata(&parameters, version)
+        } else {
+            self.request.watch(&parameters, version)
+        };
+        request.map_err(kube::Error::BuildRequest)
     }
 }
 

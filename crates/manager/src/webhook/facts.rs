@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
+
+use super::owners::{Admitted, Maker};
 
 /// The name of the LocalQueue and of the WorkloadPriorityClass that apply by default (docs/reference/04-labels-annotations.md 4.1).
 const DEFAULT: &str = "default";
@@ -20,8 +21,12 @@ pub struct Facts {
     pub default_queues: BTreeSet<String>,
     /// Whether a WorkloadPriorityClass named `default` exists.
     pub default_priority_class: bool,
-    /// Jobs of kinds that make others, or, where pods are queued themselves, of all kinds: by kind, namespace and name.
+    /// Jobs of kinds that make others, objects that others manage, or, where pods are queued themselves, of all kinds: by kind, namespace and name.
     pub owners: BTreeMap<(JobKind, String, String), Owner>,
+    /// Jobs with an admitted Workload, where pods tell their jobs by a label.
+    pub admitted: Admitted,
+    /// Pods that make others, by namespace and name, where these tell their jobs by a label.
+    pub makers: BTreeMap<(String, String), Maker>,
 }
 
 /// A job that may own others.
@@ -31,6 +36,10 @@ pub struct Owner {
     pub uid: Arc<str>,
     /// Whether it has a queue name: then its child Jobs are its to start and stop.
     pub queued: bool,
+    /// Its LocalQueue.
+    pub queue_name: Option<String>,
+    /// Its WorkloadPriorityClass.
+    pub priority_class: Option<String>,
     /// The parts that it names, where its controller thinks of their names; or the pod that makes the others.
     pub part_names: Vec<String>,
     /// Kind, name and UID of the job that controls it.
@@ -43,13 +52,34 @@ pub struct FactStore {
     current: RwLock<Facts>,
     /// Pods are queued themselves: every job may own some.
     pods: bool,
+    /// Pods of some of the kinds tell by a label: it matters which jobs are admitted.
+    by_label: bool,
+    /// Kinds that others manage: their objects may own jobs.
+    external: BTreeSet<JobKind>,
 }
 
 impl FactStore {
-    /// Without facts. With these kinds jobs are queued.
-    pub fn of(kinds: &[JobKind]) -> Self {
+    /// Without facts. With these kinds jobs are queued; others manage the external ones.
+    pub fn of(kinds: &[JobKind], external: BTreeSet<JobKind>) -> Self {
         let pods = kinds.iter().any(|kind| kind.integration().of_pods);
-        Self { current: RwLock::default(), pods }
+        let by_label = pods && kinds.iter().any(|kind| kind.integration().pods_tell_by_label);
+        Self { current: RwLock::default(), pods, by_label, external }
+    }
+
+    /// Takes in a pod that makes others, or that it is gone.
+    pub fn note_maker(&self, namespace: &str, name: &str, maker: Option<Maker>) {
+        let mut facts = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let key = (namespace.to_owned(), name.to_owned());
+        match maker {
+            Some(maker) => drop(facts.makers.insert(key, maker)),
+            None => drop(facts.makers.remove(&key)),
+        }
+    }
+
+    /// All pods that make others have been seen: those that are not among them are gone.
+    pub fn keep_makers(&self, present: &BTreeSet<(String, String)>) {
+        let mut facts = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        facts.makers.retain(|key, _| present.contains(key));
     }
 
     /// The facts now.
@@ -62,7 +92,7 @@ impl FactStore {
         if !self.concerns(input) {
             return;
         }
-        self.current.write().unwrap_or_else(PoisonError::into_inner).take_in(input);
+        self.current.write().unwrap_or_else(PoisonError::into_inner).take_in(input, &self.external);
     }
 
     /// Cheap sorting out: most inputs are about jobs, Workloads and nodes.
@@ -72,11 +102,13 @@ impl FactStore {
                 Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
                 Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
                 Object::Job(view) => self.may_own(Kind::Job(view.job.kind)),
+                Object::Workload(_) => self.by_label,
                 _ => false,
             },
             Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
                 matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
                     || self.may_own(*kind)
+                    || self.by_label && *kind == Kind::Workload
             }
             _ => false,
         }
@@ -85,33 +117,16 @@ impl FactStore {
     /// Whether jobs of a kind may own what the webhooks look at.
     fn may_own(&self, kind: Kind) -> bool {
         let Kind::Job(kind) = kind else { return false };
-        kind.makes_jobs() || self.pods && !kind.integration().of_pods
+        let makes_jobs = kind.makes_jobs() || self.external.contains(&kind);
+        makes_jobs || self.pods && !kind.integration().of_pods
     }
 }
 
 impl Facts {
-    /// Whether a new pod is one of a managed job of a kind whose pods tell by their labels: the one that the job names, or one that it makes.
-    pub fn knows_pod(&self, kinds: &[JobKind], namespace: &str, pod: &Value, all: bool) -> bool {
-        let metadata = &pod["metadata"];
-        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-        let maker =
-            owners.filter(|o| o["controller"] == true && o["kind"] == "Pod" && o["apiVersion"] == "v1");
-        let names: Vec<_> =
-            maker.map(|o| &o["name"]).chain([&metadata["name"]]).filter_map(Value::as_str).collect();
-        kinds.iter().filter(|kind| kind.integration().pods_tell_by_label).any(|kind| {
-            let label = kind.integration().pod_label.unwrap_or_default();
-            let Some(job) = metadata["labels"][label].as_str() else { return false };
-            let owner = self.owners.get(&(*kind, namespace.to_owned(), job.to_owned()));
-            owner.is_some_and(|owner| {
-                (owner.queued || all) && owner.part_names.iter().any(|name| names.contains(&name.as_str()))
-            })
-        })
-    }
-
     /// Whether anything changed.
-    fn take_in(&mut self, input: &Input) -> bool {
+    fn take_in(&mut self, input: &Input, external: &BTreeSet<JobKind>) -> bool {
         match input {
-            Input::Applied(object) => self.applied(object),
+            Input::Applied(object) => self.applied(object, external),
             Input::Deleted { object, .. } => self.remove(object),
             Input::Listed { kind, present, .. } => {
                 let present: BTreeSet<_> = present.iter().collect();
@@ -122,7 +137,7 @@ impl Facts {
         }
     }
 
-    fn applied(&mut self, object: &Object) -> bool {
+    fn applied(&mut self, object: &Object, external: &BTreeSet<JobKind>) -> bool {
         match object {
             Object::Namespace(namespace) => {
                 let labels = namespace.metadata.labels.clone().unwrap_or_default();
@@ -139,14 +154,17 @@ impl Facts {
                 let is_default = class.metadata.name.as_deref() == Some(DEFAULT);
                 is_default && !std::mem::replace(&mut self.default_priority_class, true)
             }
+            Object::Workload(workload) => self.admitted.note(workload),
             Object::Job(view) => {
                 let key = (view.job.kind, view.job.namespace.to_string(), view.job.name.to_string());
                 let above = view.controller.as_ref().and_then(|owner| {
-                    let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+                    let kind = JobKind::from_owner_or(external, &owner.api_version, &owner.kind)?;
                     Some((kind, owner.name.clone(), owner.uid.clone()))
                 });
                 let owner = Owner {
                     uid: Arc::clone(&view.job.uid),
+                    queue_name: view.queue_name.clone(),
+                    priority_class: view.workload_priority_class.clone(),
                     queued: view.queue_name.is_some() && !view.skipped,
                     part_names: view.part_names.clone(),
                     above,
@@ -168,6 +186,7 @@ impl Facts {
             Kind::WorkloadPriorityClass => {
                 &**name == DEFAULT && std::mem::replace(&mut self.default_priority_class, false)
             }
+            Kind::Workload => self.admitted.remove(&(namespace.to_string(), name.to_string())),
             Kind::Job(job) => self.owners.remove(&(*job, namespace.to_string(), name.to_string())).is_some(),
             _ => false,
         }
@@ -184,6 +203,10 @@ impl Facts {
             }
             Kind::WorkloadPriorityClass if self.default_priority_class => {
                 vec![ObjectRef::cluster(kind, DEFAULT)]
+            }
+            Kind::Workload => {
+                let all = self.admitted.workloads();
+                all.map(|(ns, name)| ObjectRef::namespaced(kind, ns.as_str(), name.as_str())).collect()
             }
             Kind::Job(job) => {
                 let of_kind = self.owners.keys().filter(|(of, ..)| *of == job);
@@ -248,43 +271,6 @@ mod tests {
         assert!(!store.now().owners[&key].queued);
         store.note(&Input::Listed { kind: Kind::Job(JobKind::JOB_SET), present: Vec::new(), as_of: None });
         assert!(store.now().owners.is_empty());
-    }
-
-    /// The Spark operator names itself as the driver's owner after other webhooks, and executors belong to their driver.
-    #[test]
-    fn driver_and_executors_of_a_queued_application_are_known_by_their_label() {
-        const KIND: JobKind = JobKind::SPARK_APPLICATION;
-        let store = FactStore::of(&[JobKind::POD, KIND]);
-        let application = |queue: Option<&str>| {
-            let labels = queue.map(|queue| json!({"kueue.x-k8s.io/queue-name": queue}));
-            let metadata = json!({"name": "pi", "namespace": "ns", "uid": "u", "labels": labels});
-            let view = sluice_jobs::observe(KIND, &json!({"metadata": metadata, "spec": {}}));
-            Input::Applied(Object::Job(Box::new(view)))
-        };
-        let pod = |application: &str, name: &str, owner: Option<(&str, &str)>| {
-            let owners = owner.map(|(kind, name)| {
-                json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "d", "controller": true}])
-            });
-            json!({"metadata": {"name": name, "labels": {"sparkoperator.k8s.io/app-name": application},
-                "ownerReferences": owners}})
-        };
-        let known = |namespace: &str, pod: &Value, all| store.now().knows_pod(&[KIND], namespace, pod, all);
-        let driver = pod("pi", "pi-driver", None);
-        assert!(!known("ns", &driver, true), "there is no such application");
-        store.note(&application(Some("q")));
-        assert!(known("ns", &driver, false) && !known("other", &driver, false));
-        assert!(!store.now().knows_pod(&[JobKind::POD], "ns", &driver, false), "its kind is not managed");
-        assert!(known("ns", &pod("pi", "pi-exec-1", Some(("Pod", "pi-driver"))), false));
-        for (application, name, owner) in [
-            ("pi", "other", None),
-            ("e", "pi-driver", None),
-            ("pi", "pi-exec-1", Some(("Pod", "other"))),
-            ("pi", "pi-exec-1", Some(("ConfigMap", "pi-driver"))),
-        ] {
-            assert!(!known("ns", &pod(application, name, owner), false), "{application} {name} {owner:?}");
-        }
-        store.note(&application(None));
-        assert!(!known("ns", &driver, false) && known("ns", &driver, true));
     }
 
     #[test]

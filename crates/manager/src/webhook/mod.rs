@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod facts;
+pub mod owners;
 pub mod review;
 pub mod reviewer;
 pub mod server;

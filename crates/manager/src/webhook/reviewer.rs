@@ -1,24 +1,25 @@
 //! Which review goes where: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`);
 //! here they get what they must know, from memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::Value;
 use sluice_api::config::{Configuration, PodOptions, selector_matches};
 use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
+use sluice_jobs::pods::Parent;
 use sluice_jobs::webhook::{
-    Context, Denied, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind,
+    Context, Denied, Gatherer, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind,
     suspending_parent, validate, validate_plain_pod,
 };
 use tracing::info;
 
-use super::facts::{FactStore, Facts};
+use super::facts::{FactStore, Facts, Owner};
+use super::owners::{ControllerName, Rules};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
 
@@ -41,6 +42,8 @@ pub struct Reviewers {
     pod_options: PodOptions,
     implied_pods: bool,
     kinds: Vec<JobKind>,
+    /// Kinds that others manage.
+    external: BTreeSet<JobKind>,
     job_hooks: BTreeMap<String, JobHook>,
 }
 
@@ -61,6 +64,7 @@ impl Reviewers {
             pod_options: configuration.integrations.pod_options.clone(),
             implied_pods: configuration.integrations.implies_pods(),
             kinds,
+            external: configuration.external_kinds(),
             job_hooks,
         }
     }
@@ -84,6 +88,7 @@ impl Reviewers {
             default_local_queue: facts.default_queues.contains(&request.namespace),
             default_priority_class: facts.default_priority_class,
             managed_owner: self.has_managed_owner(kind, &request, &facts),
+            gatherer: gatherer(kind, &request, &facts),
             gates: self.gates,
         };
         let of_pods = kind.integration().of_pods;
@@ -141,30 +146,29 @@ impl Reviewers {
         let labels = facts.namespaces.get(&request.namespace);
         let all = self.manage_jobs_without_queue_name
             && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        let rules = Rules { kinds: &self.kinds, external: &self.external, all };
         let of_pods = kind.integration().of_pods;
-        if of_pods && facts.knows_pod(&self.kinds, &request.namespace, &request.object, all) {
+        if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
             return true;
         }
-        let Some((name, uid)) = controller(&request.object) else { return false };
-        let mut above = owner_kind(&request.object).map(|kind| (kind, name, uid));
-        let mut part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
-        for _ in 0..MAX_NESTING {
-            let Some((kind, name, uid)) = above else { return false };
-            // Only kinds that make jobs are known.
-            let owner = facts.owners.get(&(kind, request.namespace.clone(), name.to_owned()));
-            let known = owner.filter(|owner| self.kinds.contains(&kind) && *owner.uid == *uid);
-            let Some(owner) = known else { return false };
-            if kind.names_parts_of(part.0) && !owner.part_names.iter().any(|name| *name == part.1) {
-                return false;
-            }
-            if owner.queued || all {
-                return true;
-            }
-            part = (kind, name);
-            above = owner.above.as_ref().map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
+        let Some(owner) = ControllerName::of(&request.object) else { return false };
+        let Some(above) = owner_kind(&request.object, &self.external) else { return false };
+        if of_pods && above.integration().pods_tell_by_label {
+            // Then it is none of its pods.
+            return false;
         }
-        false
+        let part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
+        let controller = (above, owner.name, owner.uid);
+        !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
     }
+}
+
+/// The object whose pods a new pod says to be one of, if it was seen.
+fn gatherer<'a>(kind: JobKind, request: &Request, facts: &'a Facts) -> Option<Gatherer<'a>> {
+    let parent = Parent::of(&request.object["metadata"]).filter(|_| kind.integration().of_pods)?;
+    let key = (parent.kind, request.namespace.clone(), parent.name.to_string());
+    let Owner { uid, queue_name, priority_class, .. } = facts.owners.get(&key)?;
+    Some(Gatherer { uid, queue_name: queue_name.as_deref(), priority_class: priority_class.as_deref() })
 }
 
 /// What a check says.
@@ -181,16 +185,6 @@ fn patched(patch: Patch) -> Verdict {
         // The API server takes no other kind of patch from a webhook.
         Patch::Merge(_) | Patch::Strategic(_) => Verdict::Allowed,
     }
-}
-
-/// How many owners are looked at.
-const MAX_NESTING: usize = 10;
-
-/// Name and UID of an object's controller.
-fn controller(object: &Value) -> Option<(&str, &str)> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    Some((owner["name"].as_str()?, owner["uid"].as_str()?))
 }
 
 /// Upstream's path scheme: `/mutate-<group with dashes>-<version>-<kind>`.
@@ -224,247 +218,4 @@ impl Reviewer for Reviewers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-    use sluice_api::slim;
-    use sluice_api::v1beta2::LocalQueue;
-    use sluice_engine::input::{Input, Object};
-
-    fn reviewers() -> (Reviewers, Arc<FactStore>) {
-        let facts = Arc::new(FactStore::default());
-        let mut namespace = slim::Namespace::default();
-        namespace.metadata.name = Some("ns".to_owned());
-        namespace.metadata.labels =
-            Some([("kubernetes.io/metadata.name".to_owned(), "ns".to_owned())].into());
-        facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
-        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
-                    integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, workload.codeflare.dev/appwrapper]}\n";
-        let configuration = Configuration::parse(text).unwrap().0;
-        (Reviewers::new(&configuration, Arc::clone(&facts)), facts)
-    }
-
-    fn job(labels: &Value, owner: Option<&str>) -> Value {
-        let owners = owner.map(|name| {
-            json!([{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": name, "uid": "u",
-                    "controller": true}])
-        });
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"name": "a", "namespace": "ns", "labels": labels, "ownerReferences": owners},
-            "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
-        })
-    }
-
-    fn post(reviewers: &Reviewers, path: &str, object: &Value) -> Value {
-        let review = json!({"request": {
-            "uid": "u1", "operation": "CREATE", "namespace": "ns", "object": object, "oldObject": null,
-        }});
-        let answer = reviewers.review(path, review.to_string().as_bytes()).unwrap().unwrap();
-        serde_json::from_slice(&answer).unwrap()
-    }
-
-    #[test]
-    fn a_job_with_a_queue_is_suspended_and_one_without_is_left_alone() {
-        let (reviewers, _) = reviewers();
-        let path = "/mutate-batch-v1-job";
-        let queued = post(&reviewers, path, &job(&json!({"kueue.x-k8s.io/queue-name": "q"}), None));
-        assert!(queued["response"]["patch"].is_string(), "{queued}");
-        let plain = post(&reviewers, path, &job(&json!({}), None));
-        assert!(plain["response"].get("patch").is_none(), "{plain}");
-    }
-
-    #[test]
-    fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
-        let (reviewers, facts) = reviewers();
-        let mut queue = LocalQueue::default();
-        queue.metadata.namespace = Some("ns".to_owned());
-        queue.metadata.name = Some("default".to_owned());
-        facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
-        let set = |name: &str, labels: Value| {
-            let uid = if name == "made-anew" { "other" } else { "u" };
-            let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels});
-            let object = json!({"metadata": metadata, "spec": {}});
-            Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB_SET, &object))))
-        };
-        facts.note(&set("queued", json!({"kueue.x-k8s.io/queue-name": "q"})));
-        facts.note(&set("plain", json!({})));
-        facts.note(&set("made-anew", json!({"kueue.x-k8s.io/queue-name": "q"})));
-        let patched = |owner| {
-            let answer = post(&reviewers, "/mutate-batch-v1-job", &job(&json!({}), owner));
-            answer["response"]["patch"].is_string()
-        };
-        assert!(patched(None));
-        assert!(!patched(Some("queued")));
-        assert!(patched(Some("plain")));
-        // What only claims to have an owner is a job like any other.
-        assert!(patched(Some("made-anew")) && patched(Some("made-up")));
-    }
-
-    #[test]
-    fn a_cluster_that_the_status_of_its_job_does_not_name_is_suspended() {
-        let facts = Arc::new(FactStore::default());
-        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
-                    integrations: {frameworks: [ray.io/raycluster, ray.io/rayjob]}\n";
-        let reviewers = Reviewers::new(&Configuration::parse(text).unwrap().0, Arc::clone(&facts));
-        let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
-        let owner = json!({"metadata": {"name": "train", "namespace": "ns", "uid": "u", "labels": labels},
-            "spec": {}, "status": {"rayClusterName": "train-a1b2c"}});
-        let owner = sluice_jobs::observe(JobKind::RAY_JOB, &owner);
-        facts.note(&Input::Applied(Object::Job(Box::new(owner))));
-        let patched = |name: &str| {
-            let cluster = json!({
-                "apiVersion": "ray.io/v1", "kind": "RayCluster",
-                "metadata": {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": [
-                    {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "train", "uid": "u", "controller": true},
-                ]},
-                "spec": {"headGroupSpec": {"template": {"spec": {"containers": []}}}},
-            });
-            post(&reviewers, "/mutate-ray-io-v1-raycluster", &cluster)["response"]["patch"].is_string()
-        };
-        assert!(!patched("train-a1b2c"));
-        assert!(patched("train-d3e4f"));
-    }
-
-    #[test]
-    fn what_is_in_an_appwrapper_is_not_taken_in_nor_what_is_made_of_that() {
-        let (reviewers, facts) = reviewers();
-        let mut queue = LocalQueue::default();
-        queue.metadata.namespace = Some("ns".to_owned());
-        queue.metadata.name = Some("default".to_owned());
-        facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
-        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "name": "wrapper",
-            "uid": "w", "controller": true}]);
-        for (kind, name, uid, owners, queue) in [
-            (JobKind::APP_WRAPPER, "wrapper", "w", json!(null), "q"),
-            (JobKind::JOB_SET, "in-it", "u", owner.clone(), ""),
-        ] {
-            let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners,
-                "labels": {"kueue.x-k8s.io/queue-name": queue}});
-            let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
-            facts.note(&Input::Applied(Object::Job(Box::new(view))));
-        }
-        let patched =
-            |job: &Value| post(&reviewers, "/mutate-batch-v1-job", job)["response"]["patch"].is_string();
-        assert!(!patched(&job(&json!({}), Some("in-it"))), "a Job of its JobSet");
-        let mut own = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), Some("wrapper"));
-        own["metadata"]["ownerReferences"] = owner;
-        assert!(!patched(&own), "its Job");
-        own["metadata"]["ownerReferences"][0]["uid"] = json!("another");
-        assert!(patched(&own), "what only claims to be its Job");
-    }
-
-    #[test]
-    fn a_made_up_owner_does_not_keep_a_job_from_being_suspended() {
-        let (reviewers, facts) = reviewers();
-        let elsewhere = json!({"metadata": {"name": "set", "namespace": "other", "uid": "u",
-            "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {}});
-        let elsewhere = sluice_jobs::observe(JobKind::JOB_SET, &elsewhere);
-        facts.note(&Input::Applied(Object::Job(Box::new(elsewhere))));
-        for api_version in ["jobset.x-k8s.io/v1alpha2", "jobset.x-k8s.io/v9", "batch/v1"] {
-            let mut job = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), Some("set"));
-            job["metadata"]["ownerReferences"][0]["apiVersion"] = json!(api_version);
-            if api_version == "batch/v1" {
-                job["metadata"]["ownerReferences"][0]["kind"] = json!("Job");
-            }
-            let answer = post(&reviewers, "/mutate-batch-v1-job", &job);
-            assert!(answer["response"]["patch"].is_string(), "{api_version}: {answer}");
-        }
-    }
-
-    #[test]
-    fn a_pod_that_asks_for_node_affinity_gets_it() {
-        let (reviewers, _) = reviewers();
-        let pod = |wish: &str| {
-            let metadata = json!({"name": "a", "annotations": {"sluice.dev/node-affinity": wish}});
-            json!({"metadata": metadata, "spec": {}})
-        };
-        let wish = json!({"restarts": 0, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "preference": {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}}]}});
-        let answer = post(&reviewers, "/mutate--v1-pod", &pod(&wish.to_string()));
-        assert!(answer["response"]["patch"].is_string(), "{answer}");
-        let answer = post(&reviewers, "/mutate--v1-pod", &pod("nonsense"));
-        assert_eq!(answer["response"]["allowed"], true);
-        assert!(answer["response"].get("patch").is_none(), "{answer}");
-    }
-
-    #[test]
-    fn a_bad_queue_name_is_refused() {
-        let (reviewers, _) = reviewers();
-        let answer = post(
-            &reviewers,
-            "/validate-batch-v1-job",
-            &job(&json!({"kueue.x-k8s.io/queue-name": "A_b"}), None),
-        );
-        assert_eq!(answer["response"]["allowed"], false, "{answer}");
-    }
-
-    #[test]
-    fn paths_are_upstreams_and_others_are_unknown() {
-        let (reviewers, _) = reviewers();
-        let paths: Vec<_> = reviewers.job_hooks.keys().map(String::as_str).collect();
-        let kinds = [
-            "-v1-pod",
-            "apps-v1-deployment",
-            "apps-v1-statefulset",
-            "batch-v1-job",
-            "jobset-x-k8s-io-v1alpha2-jobset",
-            "kubeflow-org-v1-jaxjob",
-            "kubeflow-org-v1-paddlejob",
-            "kubeflow-org-v1-pytorchjob",
-            "kubeflow-org-v1-tfjob",
-            "kubeflow-org-v1-xgboostjob",
-            "kubeflow-org-v2beta1-mpijob",
-            "ray-io-v1-raycluster",
-            "ray-io-v1-rayjob",
-            "ray-io-v1-rayservice",
-            "sparkoperator-k8s-io-v1beta2-sparkapplication",
-            "trainer-kubeflow-org-v1alpha1-trainjob",
-            "workload-codeflare-dev-v1beta2-appwrapper",
-        ];
-        let both = ["mutate", "validate"].map(|what| kinds.map(|kind| format!("/{what}-{kind}")));
-        assert_eq!(paths, both.concat());
-        assert!(reviewers.review("/nope", b"{}").is_none());
-        assert!(!reviewers.has("/nope"));
-        assert!(paths.into_iter().chain([CONVERT]).all(|path| reviewers.has(path)));
-    }
-
-    #[test]
-    fn a_body_that_is_no_review_is_an_error() {
-        let (reviewers, _) = reviewers();
-        assert!(reviewers.review("/mutate-batch-v1-job", b"[]").unwrap().is_err());
-        assert!(reviewers.review("/convert", b"nonsense").unwrap().is_err());
-    }
-
-    #[test]
-    fn webhooks_of_the_queue_kinds_are_answered() {
-        let (reviewers, _) = reviewers();
-        for hook in WEBHOOKS {
-            let object = json!({
-                "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "a"}, "spec": {},
-            });
-            let review = json!({
-                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-                "request": {"uid": "u1", "operation": "CREATE", "object": object},
-            });
-            let answer = reviewers.review(hook.path, review.to_string().as_bytes()).unwrap().unwrap();
-            let answer: Value = serde_json::from_slice(&answer).unwrap();
-            assert_eq!(answer["response"]["uid"], "u1", "{}: {answer}", hook.path);
-        }
-    }
-
-    #[test]
-    fn conversions_are_answered() {
-        let (reviewers, _) = reviewers();
-        let review = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
-            "request": {"uid": "u1", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [
-                {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "a"},
-                 "spec": {"cohort": "c"}},
-            ]},
-        });
-        let answer = reviewers.review("/convert", review.to_string().as_bytes()).unwrap().unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(answer["response"]["convertedObjects"][0]["spec"]["cohortName"], "c");
-    }
-}
+mod tests;

@@ -99,10 +99,10 @@ impl Question<'_> {
 
 /// Where the run times come from, and whether none of them is drawn.
 fn known(simulation: &Simulation) -> (String, bool) {
-    let jobs = sluice_api::job::JobKind::jobs().map(Kind::Job);
     let mut counts = std::collections::BTreeMap::new();
-    for kind in jobs {
-        for (reference, value) in simulation.world.of_kind(kind) {
+    for kind in sluice_api::job::JobKind::jobs() {
+        let ends = |value: &serde_json::Value| sluice_jobs::ends(kind, value);
+        for (reference, value) in simulation.world.of_kind(Kind::Job(kind)).filter(|(_, value)| ends(value)) {
             *counts.entry(simulation.pods.basis(reference, value)).or_insert(0_usize) += 1;
         }
     }

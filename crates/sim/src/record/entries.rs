@@ -71,6 +71,8 @@ pub struct JobRecord {
     pub finished: Option<i64>,
     /// Whether it ended well.
     pub success: bool,
+    /// When it was deleted, if that was before it ended.
+    pub deleted: Option<i64>,
     /// Whether it has a Workload.
     pub managed: bool,
     /// What it held, in order.

@@ -64,7 +64,9 @@ impl Simulation {
             let job = ObjectRef::namespaced(Kind::Job(kind), Arc::clone(&pod.namespace), name);
             self.world.get(&job).is_some().then_some(job)
         };
-        controller.or_else(|| JobKind::all().iter().copied().find_map(named))
+        // A pod that is queued is a job itself.
+        let itself = || jobs.get(text(&value["metadata"]["uid"])).cloned();
+        controller.or_else(itself).or_else(|| JobKind::all().iter().copied().find_map(named))
     }
 
     /// Notes the groups of nodes that a JobSet has to itself.

@@ -9,7 +9,9 @@ use sluice_api::labels::PROVISIONING_REQUEST_CONTROLLER_NAME;
 use sluice_api::{conditions, labels};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_jobs::Patch;
-use sluice_jobs::webhook::{Context, Operation, mutate, validate};
+use sluice_jobs::webhook::{
+    Context, Operation, PodSelectors, mutate, mutate_plain_pod, validate, validate_plain_pod,
+};
 
 use super::{SimError, Simulation};
 use crate::agenda::{Action, after};
@@ -17,6 +19,7 @@ use crate::json::{self, text};
 use crate::manifest::Manifest;
 use crate::object::FieldError;
 use crate::pods::SUBMIT_AFTER_SECONDS;
+use crate::serving::check_number;
 
 impl Simulation {
     /// Notes something that was refused.
@@ -102,19 +105,45 @@ impl Simulation {
             default_local_queue: self.world.get(&default_queue).is_some(),
             default_priority_class: self.world.get(&default_class).is_some(),
             managed_owner: false,
+            gatherer: None,
             gates: configuration.gates,
+        };
+        check_number(kind, value)?;
+        let of_pods = kind.integration().of_pods;
+        let changed = || {
+            if of_pods {
+                self.queued_pod(value, &context)
+            } else {
+                mutate(kind, Operation::Create, value, &context)
+            }
         };
         // One that was read from a cluster is as its webhooks left it.
         if old.is_none()
             && text(&value["metadata"]["uid"]).is_empty()
-            && let Patch::Json(operations) = mutate(kind, Operation::Create, value, &context)
+            && let Patch::Json(operations) = changed()
         {
             json::apply(value, &operations).map_err(|why| FieldError::new("", why))?;
         }
         if let Some(old) = old {
             keep_suspension(kind, old, value);
         }
-        validate(kind, value, old, &context).map_err(|denied| FieldError::new("", denied.to_string()))
+        let judged = if of_pods {
+            validate_plain_pod(value, old, &context)
+        } else {
+            validate(kind, value, old, &context)
+        };
+        judged.map_err(|denied| FieldError::new("", denied.to_string()))
+    }
+
+    /// What the webhook of pods makes of a new one.
+    fn queued_pod(&self, pod: &Value, context: &Context<'_>) -> Patch {
+        let integrations = &self.options.configuration.integrations;
+        let selectors = PodSelectors {
+            namespaces: integrations.pod_options.namespace_selector.as_ref(),
+            pods: integrations.pod_options.pod_selector.as_ref(),
+            implied: integrations.implies_pods(),
+        };
+        mutate_plain_pod(pod, context, &selectors)
     }
 
     /// Changes an object now, as `kubectl patch --type=merge` would.

@@ -67,7 +67,7 @@ impl Simulation {
         let (run, _) = self.pods.run_time(reference, value);
         let attempt = self.pods.start(reference, since);
         let startup = self.pods.startup;
-        if kind.integration().ends {
+        if sluice_jobs::ends(kind, value) && self.serving.object_of(reference).is_none() {
             let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
             self.agenda.put(end, Action::Finish(reference.clone(), attempt));
         }
@@ -76,6 +76,19 @@ impl Simulation {
         }
         let status = sluice_jobs::status(kind, value, State::Running { since, ready: startup.is_zero() });
         self.set_job_status(reference, status);
+        self.made_pod_runs(reference, startup.is_zero());
+    }
+
+    /// The run time of a pod that is deleted while it runs is lost: a pod is never started again.
+    pub(super) fn lost_with(&mut self, object: &ObjectRef) {
+        let of_pods = matches!(object.kind, Kind::Job(kind) if kind.integration().of_pods);
+        let serves = self.serving.object_of(object).is_some();
+        if let Some(Phase::Running { since }) = self.pods.run(object).map(|run| run.phase)
+            && of_pods
+            && !serves
+        {
+            self.record.lost(object, self.now.as_millisecond() - since.as_millisecond());
+        }
     }
 
     /// Replaces the status of a job, but for how often it restarted.
@@ -100,15 +113,18 @@ impl Simulation {
         }
         let is = |type_: &str| conditions::is_true(&status.conditions, type_);
         if is("Finished") {
-            let job =
-                workload.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
-            let ended = match job {
-                Some(owner) => JobKind::from_owner(&owner.api_version, &owner.kind).map(|kind| {
-                    ObjectRef::namespaced(Kind::Job(kind), reference.namespace.clone(), owner.name.as_str())
-                }),
-                None => Some(reference.clone()),
-            };
+            let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
+            let controller = owners.iter().find(|owner| owner.controller == Some(true));
+            // The pods of a group own its Workload together.
+            let jobs = controller.map_or(owners, std::slice::from_ref);
+            let ended = jobs.iter().filter_map(|owner| {
+                let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+                Some(ObjectRef::namespaced(Kind::Job(kind), reference.namespace.clone(), owner.name.as_str()))
+            });
             self.ended.extend(ended);
+            if owners.is_empty() {
+                self.ended.push(reference.clone());
+            }
             return;
         }
         if self.record.job(reference).is_none() {
@@ -147,6 +163,7 @@ impl Simulation {
             (Kind::Job(kind), Some(value)) => {
                 let status = sluice_jobs::status(kind, value, State::Running { since, ready: true });
                 self.set_job_status(job, status);
+                self.made_pod_runs(job, true);
             }
             // Only its owner keeps this condition: without it the Workload would be evicted as one that never starts.
             _ => self.world.set_status(job, |status| {

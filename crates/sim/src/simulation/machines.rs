@@ -237,6 +237,11 @@ impl Simulation {
     /// Loses the pods of a job: it starts again from the beginning, elsewhere if there is room.
     fn lose_pods(&mut self, job: &ObjectRef) {
         let (Some(run), Kind::Job(kind)) = (self.pods.run(job), job.kind) else { return };
+        if self.serving.object_of(job).is_some() {
+            // Its object makes another.
+            self.world.delete(job);
+            return;
+        }
         match run.phase {
             Phase::Stopping => return,
             Phase::Running { since } => {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::types::JobSet;
 use crate::assets::{self, Tool};
-use crate::certs::WEBHOOK;
+use crate::controllers::certificate_folder;
 use crate::plane::ControlPlane;
 use crate::plane_parts::program;
 use crate::ports::free_ports;
@@ -52,12 +52,7 @@ impl Controller {
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let client = plane.client().await?;
         install_crd(&client).await?;
-        let folder = plane.folder().join("jobset");
-        fs::create_dir_all(&folder).context("making the JobSet controller's folder")?;
-        for (file, name) in [("crt", "tls.crt"), ("key", "tls.key")] {
-            fs::copy(plane.cert(&format!("{WEBHOOK}.{file}")), folder.join(name))
-                .context("copying the webhooks' certificate")?;
-        }
+        let folder = certificate_folder(plane, "jobset")?;
         let ports = free_ports(2)?;
         let config = folder.join("config.yaml");
         let text = configuration(ports[0], ports[1], &folder.display().to_string());

@@ -37,7 +37,13 @@ impl Program {
 
     /// How many of its tests run at a time.
     pub fn threads(&self) -> usize {
-        if self.is_alone() { 1 } else { std::thread::available_parallelism().map_or(2, usize::from) }
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        match (self.is_alone(), self.is_on_planes()) {
+            (true, _) => 1,
+            // They wait most of the time.
+            (_, true) => 2 * cores,
+            _ => cores,
+        }
     }
 
     fn is_quick(&self) -> bool {

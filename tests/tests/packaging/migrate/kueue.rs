@@ -34,7 +34,7 @@ data:
       groupKindConcurrency: {Job.batch: 5, Pod: 5}
     clientConnection: {qps: 50, burst: 100}
     integrations:
-      frameworks: [batch/job, leaderworkerset.x-k8s.io/leaderworkerset, jobset.x-k8s.io/jobset]
+      frameworks: [batch/job, example.com/other, jobset.x-k8s.io/jobset]
 ---
 apiVersion: coordination.k8s.io/v1
 kind: Lease
@@ -45,12 +45,12 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata: {name: kueue-mutating-webhook-configuration}
 webhooks:
-- name: mleaderworkerset.kb.io
+- name: mother.kb.io
   admissionReviewVersions: [v1]
   sideEffects: None
   failurePolicy: Fail
-  clientConfig: {service: {name: kueue-webhook-service, namespace: kueue-system, path: /mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset}}
-  rules: [{apiGroups: [leaderworkerset.x-k8s.io], apiVersions: [v1], operations: [CREATE], resources: [leaderworkersets]}]
+  clientConfig: {service: {name: kueue-webhook-service, namespace: kueue-system, path: /mutate-example-com-v1-other}}
+  rules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [others]}]
 ---
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService

@@ -63,6 +63,8 @@ pub struct Integration {
     pub pods_are_jobs: bool,
     /// The label with the number of a pod among those of the object, of a kind whose pods make one job together.
     pub pod_index: Option<&'static str>,
+    /// The label with the object's name on all its pods, of a kind whose pods are in groups, each of which is a job of its own.
+    pub group_label: Option<&'static str>,
     /// What its Workload says while its controller, or its user, holds it back.
     pub on_hold: &'static str,
     /// The jobs that the kind's controller makes, each of which has its pods.
@@ -80,6 +82,8 @@ pub struct Integration {
     /// Whether a new pod tells its job by that label alone: the job is not its controller, or becomes so later. Its name, or that of the pod
     /// that controls it, is one that the job names.
     pub pods_tell_by_label: bool,
+    /// Where they do: the label selector of the pods that make the others.
+    pub maker_pods: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
     /// Whether its jobs end by themselves.
@@ -98,6 +102,8 @@ pub struct Integration {
     pub confirms_stops: bool,
     /// Whether the configuration describes it, and nothing is built in for it.
     pub declared: bool,
+    /// Whether others manage it: its objects are parents of jobs, and no jobs.
+    pub external: bool,
 }
 
 /// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
@@ -117,6 +123,7 @@ pub(super) const PLAIN: Integration = Integration {
     suspends_pods: false,
     pods_are_jobs: false,
     pod_index: None,
+    group_label: None,
     on_hold: "Job is on hold",
     parts: &[],
     gate: None,
@@ -126,6 +133,7 @@ pub(super) const PLAIN: Integration = Integration {
     part_label: None,
     pod_label: None,
     pods_tell_by_label: false,
+    maker_pods: None,
     managed_by: None,
     ends: true,
     succeeded: "",
@@ -135,4 +143,5 @@ pub(super) const PLAIN: Integration = Integration {
     counts_terminating: false,
     confirms_stops: false,
     declared: false,
+    external: false,
 };

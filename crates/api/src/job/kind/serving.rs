@@ -20,6 +20,24 @@ pub(super) static DEPLOYMENT: Integration = Integration {
     ..PLAIN
 };
 
+/// leaderworkerset.x-k8s.io/v1 LeaderWorkerSet. Each of its groups of pods is a job.
+pub(super) static LEADER_WORKER_SET: Integration = Integration {
+    framework: "leaderworkerset.x-k8s.io/leaderworkerset",
+    group: "leaderworkerset.x-k8s.io",
+    version: "v1",
+    api_version: "leaderworkerset.x-k8s.io/v1",
+    kind: "LeaderWorkerSet",
+    plural: "leaderworkersets",
+    controller: "leaderworkerset",
+    about: "leaderworkerset.x-k8s.io/v1 LeaderWorkerSets",
+    reporter: "leaderworkerset-kueue-controller",
+    suspends_pods: true,
+    pod_index: Some("leaderworkerset.sigs.k8s.io/worker-index"),
+    group_label: Some("leaderworkerset.sigs.k8s.io/name"),
+    ends: false,
+    ..PLAIN
+};
+
 /// apps/v1 StatefulSet. All its pods are one job; without replicas it is on hold.
 pub(super) static STATEFUL_SET: Integration = Integration {
     framework: "statefulset",

@@ -205,6 +205,7 @@ pub(super) static SPARK_APPLICATION: Integration = Integration {
     gate: Some(Gate::SparkApplicationIntegration),
     pod_label: Some("sparkoperator.k8s.io/app-name"),
     pods_tell_by_label: true,
+    maker_pods: Some("spark-role=driver"),
     ..PLAIN
 };
 

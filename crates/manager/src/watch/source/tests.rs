@@ -52,7 +52,7 @@ async fn play(answers: Vec<Response>) -> (Vec<String>, Vec<String>) {
             }
         }
     });
-    let selector = Selector { fields: Some("spec.nodeName!="), labels: None };
+    let selector = Selector { fields: Some("spec.nodeName!="), ..Selector::default() };
     let mut source = Source::new(client, "/api/v1/pods", selector);
     let (mut told, mut quiet) = (Vec::new(), 0);
     // The client answers from a task of its own: it gets a few turns before it is quiet.

@@ -1,0 +1,157 @@
+//! Objects whose pods are in groups, each of which is a job with a Workload of its own (docs/reference/07-integrations.md 7.4).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::job::{JobRef, JobView};
+use sluice_core::WorkloadKey;
+use sluice_jobs::pods::of_pod;
+
+use crate::engine::Engine;
+use crate::ingest::workload::is;
+use crate::input::ObjectRef;
+use crate::version::{Seen, compare};
+use crate::world::{JobKey, World, job_key};
+
+/// Whether two states of an object say the same of its groups: most changes are of its status alone.
+fn says_the_same(before: &JobView, after: &JobView) -> bool {
+    let mut before = before.clone();
+    before.resource_version.clone_from(&after.resource_version);
+    (before.suspended, before.active, before.pods_ready) = (after.suspended, after.active, after.pods_ready);
+    before == *after
+}
+
+/// The job that a group of an object's pods is, as its object says it.
+fn group_view(set: &JobView, group: u32) -> JobView {
+    JobView { job: set.job.of_group(group), groups: None, prebuilt_workload: None, ..set.clone() }
+}
+
+impl World {
+    /// The groups of an object that are known, those included that it has not.
+    fn groups_of(&self, set: &JobKey) -> BTreeSet<JobKey> {
+        let first = JobKey { group: Some(0), ..set.clone() };
+        let own =
+            |key: &&JobKey| (key.kind, &key.namespace, &key.name) == (set.kind, &set.namespace, &set.name);
+        let jobs = self.jobs.range(first.clone()..).map(|(key, _)| key).take_while(own);
+        let made_of_pods = self.pod_jobs.range(first..).map(|(key, _)| key).take_while(own);
+        jobs.chain(made_of_pods).cloned().collect()
+    }
+
+    /// Keeps pods in sight that say to be of a group which no object has: without one, no Workload lets them run.
+    pub fn note_left_over(&mut self, key: &JobKey) {
+        let Some(group) = key.group else { return };
+        let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.parent.is_none()) else { return };
+        let Some(speaker) = job.pods.representative() else { return };
+        let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(&key.name));
+        // No object has such a UID.
+        let uid = Arc::from(format!("left-over/{namespace}/{name}"));
+        let set = JobRef { kind: key.kind, namespace, name, group: None, uid };
+        job.parent = Some(Arc::new(JobView { job: set.of_group(group), finished: None, ..of_pod(speaker) }));
+        job.left_over = true;
+    }
+}
+
+impl Engine {
+    /// Takes in an object whose groups of pods are jobs.
+    pub(crate) fn observe_set(&mut self, view: JobView) {
+        let key = JobKey::of(&view.job);
+        if let Some(known) = self.world.sets.get(&key) {
+            let same = known.job.uid == view.job.uid;
+            match compare(Some(&known.resource_version), Some(&view.resource_version)) {
+                Seen::Older => return,
+                Seen::Same if same => return,
+                _ if !same => self.drop_set(&key),
+                _ => {}
+            }
+        }
+        let view = Arc::new(view);
+        let before = self.world.sets.insert(key.clone(), Arc::clone(&view));
+        if before.is_some_and(|before| says_the_same(&before, &view)) {
+            return;
+        }
+        let wanted = view.groups.unwrap_or(0);
+        for group in 0..wanted {
+            self.put_group(&view, group);
+        }
+        for left in self.world.groups_of(&key) {
+            if left.group.is_none_or(|group| group < wanted) {
+                continue;
+            }
+            if let Some(job) = self.world.pod_jobs.get_mut(&left) {
+                job.left_over = true;
+            }
+            self.dirty.jobs.insert(left);
+        }
+    }
+
+    fn put_group(&mut self, set: &JobView, group: u32) {
+        let view = group_view(set, group);
+        let key = JobKey::of(&view.job);
+        self.mark_parent(&key, Some(&view));
+        self.world.put_parent(&key, Arc::new(view));
+        self.refresh_pod_job(&key);
+        if let Some(entry) = self.world.jobs.get_mut(&key) {
+            entry.retry.seen_newer();
+        }
+        self.dirty.jobs.insert(key);
+    }
+
+    /// Gives a group the templates of its object again.
+    pub(crate) fn renew_group(&mut self, key: &JobKey) {
+        let set = JobKey { group: None, ..key.clone() };
+        let set = self.world.sets.get(&set).filter(|set| set.pod_sets.iter().all(|p| p.template.is_some()));
+        if let Some((set, group)) = set.cloned().zip(key.group) {
+            self.put_group(&set, group);
+        }
+    }
+
+    /// Takes in that such an object is gone.
+    pub(crate) fn forget_set(&mut self, object: &ObjectRef, uid: Option<&str>) {
+        let Some(key) = job_key(object) else { return };
+        if self.world.sets.get(&key).is_some_and(|set| uid.is_none_or(|uid| *set.job.uid == *uid)) {
+            self.drop_set(&key);
+        }
+    }
+
+    /// The Workload of the first group of an object that waits, or, where none does, of the first.
+    pub(crate) fn workload_of_set(&self, set: &JobKey) -> Option<WorkloadKey> {
+        let own = |key: &JobKey| self.world.owned(&self.world.jobs.get(key)?.view.job.uid).pop();
+        let all: Vec<_> = self.world.groups_of(set).iter().filter_map(own).collect();
+        let waits = |key: &&WorkloadKey| !is(self.world.workloads[*key].status(), Type::Admitted);
+        all.iter().find(waits).or(all.first()).cloned()
+    }
+
+    fn drop_set(&mut self, set: &JobKey) {
+        self.world.sets.remove(set);
+        for key in self.world.groups_of(set) {
+            self.drop_job(&key);
+            self.world.note_left_over(&key);
+            self.refresh_pod_job(&key);
+            self.dirty.jobs.insert(key);
+        }
+    }
+
+    /// Sees to the pods and the Workload of a group that its object does not have any more, or never had; says whether it is one. Its
+    /// controller takes the pods down; the quota is kept until they are gone.
+    pub(crate) fn tend_left_over(&mut self, key: &JobKey, view: &Arc<JobView>) -> bool {
+        if !self.world.pod_jobs.get(key).is_some_and(|job| job.left_over) {
+            return false;
+        }
+        let owned = self.world.owned(&view.job.uid);
+        if owned.iter().any(|workload| self.world.workloads[workload].open.is_some()) {
+            return true;
+        }
+        let evicted = |workload: &WorkloadKey| is(self.world.workloads[workload].status(), Type::Evicted);
+        if self.runs_unadmitted(view) || !view.suspended && owned.iter().any(evicted) {
+            self.halt(key, view);
+            return true;
+        }
+        self.remove_former_workloads(key, view);
+        let is_empty = self.world.pod_jobs.get(key).is_some_and(|job| job.pods.is_empty());
+        if owned.is_empty() && is_empty {
+            self.drop_job(key);
+        }
+        true
+    }
+}

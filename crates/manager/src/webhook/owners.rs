@@ -1,0 +1,212 @@
+//! What stands above an object that a webhook looks at, as far as watches have shown it: by kind, name and UID, in the object's namespace. What only
+//! names an owner has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_api::conditions::{WorkloadCondition, is_true};
+use sluice_api::job::JobKind;
+use sluice_api::slim;
+
+use super::facts::{Facts, Owner};
+
+/// How many owners are looked at.
+const MAX_NESTING: usize = 10;
+
+/// Which jobs are managed.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// The kinds of which jobs are queued.
+    pub kinds: &'a [JobKind],
+    /// Kinds that others manage.
+    pub external: &'a BTreeSet<JobKind>,
+    /// Whether jobs without a queue name are managed, too, in this namespace.
+    pub all: bool,
+}
+
+/// The reference to an object's controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerName<'a> {
+    /// `group/version`.
+    pub api_version: &'a str,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its UID.
+    pub uid: &'a str,
+}
+
+impl<'a> ControllerName<'a> {
+    /// That of an object.
+    pub fn of(object: &'a Value) -> Option<Self> {
+        let owners = object["metadata"]["ownerReferences"].as_array()?;
+        let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+        Some(Self {
+            api_version: owner["apiVersion"].as_str()?,
+            kind: owner["kind"].as_str()?,
+            name: owner["name"].as_str()?,
+            uid: owner["uid"].as_str()?,
+        })
+    }
+
+    fn is_pod(&self) -> bool {
+        (self.api_version, self.kind) == ("v1", "Pod")
+    }
+}
+
+/// A pod that makes others of its job: a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker {
+    /// Its UID.
+    pub uid: String,
+    /// Kind and UID of the job that controls it.
+    pub job: Option<(JobKind, String)>,
+}
+
+impl Maker {
+    /// What is known of a pod, given as metadata.
+    pub fn of(pod: &Value) -> Self {
+        let job = ControllerName::of(pod).and_then(|owner| {
+            let kind = JobKind::from_owner(owner.api_version, owner.kind)?;
+            Some((kind, owner.uid.to_owned()))
+        });
+        Self { uid: pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), job }
+    }
+}
+
+/// The jobs whose Workloads are admitted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// The UID of the job by namespace and name of its Workload.
+    by_workload: BTreeMap<(String, String), Arc<str>>,
+    /// UID of the job, namespace and name of its Workload.
+    by_job: BTreeSet<(Arc<str>, String, String)>,
+}
+
+impl Admitted {
+    /// Takes in a Workload; whether anything changed.
+    pub fn note(&mut self, workload: &slim::Workload) -> bool {
+        let metadata = &workload.metadata;
+        let key = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+        let conditions = &workload.status.conditions;
+        let is = |type_: WorkloadCondition| is_true(conditions, type_.as_str());
+        let admitted = is(WorkloadCondition::Admitted) && !is(WorkloadCondition::Finished);
+        let mut owners = metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true)).filter(|_| admitted);
+        if owner.map(|owner| owner.uid.as_str()) == self.by_workload.get(&key).map(|uid| &**uid) {
+            return false;
+        }
+        self.remove(&key);
+        if let Some(owner) = owner {
+            let (uid, (namespace, name)) = (Arc::<str>::from(owner.uid.as_str()), key.clone());
+            self.by_workload.insert(key, Arc::clone(&uid));
+            self.by_job.insert((uid, namespace, name));
+        }
+        true
+    }
+
+    /// Takes in that a Workload is gone; whether it was admitted.
+    pub fn remove(&mut self, key: &(String, String)) -> bool {
+        let Some(uid) = self.by_workload.remove(key) else { return false };
+        self.by_job.remove(&(uid, key.0.clone(), key.1.clone()))
+    }
+
+    /// Namespace and name of the Workloads.
+    pub fn workloads(&self) -> impl Iterator<Item = &(String, String)> {
+        self.by_workload.keys()
+    }
+
+    /// Whether a Workload of a job is admitted. Those in other namespaces only claim to be its.
+    fn has(&self, namespace: &str, uid: &Arc<str>) -> bool {
+        let from = (Arc::clone(uid), namespace.to_owned(), String::new());
+        let next = self.by_job.range(from..).next();
+        next.is_some_and(|(of, within, _)| of == uid && within == namespace)
+    }
+}
+
+impl Facts {
+    /// The managed jobs above the object `part`, the nearest first, from its controller on.
+    pub fn managed_above(
+        &self,
+        rules: Rules<'_>,
+        namespace: &str,
+        part: (JobKind, &str),
+        controller: (JobKind, &str, &str),
+    ) -> Vec<&Owner> {
+        let mut found = Vec::new();
+        let (mut kind, mut name, mut uid) = controller;
+        let mut part = part;
+        for _ in 0..MAX_NESTING {
+            // Only kinds that make jobs are known.
+            let owner = self.owners.get(&(kind, namespace.to_owned(), name.to_owned()));
+            let external = rules.external.contains(&kind);
+            let counts = external || rules.kinds.contains(&kind);
+            let Some(owner) = owner.filter(|owner| counts && *owner.uid == *uid) else { break };
+            // What it makes is told by the marks of its pod templates.
+            if kind.has_groups() {
+                break;
+            }
+            // What the controllers of others make is not known.
+            if !external
+                && kind.names_parts_of(part.0)
+                && !owner.part_names.iter().any(|name| *name == part.1)
+            {
+                break;
+            }
+            if owner.queued || rules.all {
+                found.push(owner);
+            }
+            part = (kind, name);
+            let Some((above, its_name, its_uid)) = &owner.above else { break };
+            (kind, name, uid) = (*above, its_name.as_str(), its_uid.as_str());
+        }
+        found
+    }
+
+    /// Whether a new pod is one of a job that is managed and admitted, of a kind whose pods tell by their labels: the one that the job names, while
+    /// nothing else controls it, or one that this one makes. What belongs to a job that waits has no reason to be there.
+    pub fn knows_pod(&self, rules: Rules<'_>, namespace: &str, pod: &Value) -> bool {
+        let metadata = &pod["metadata"];
+        let by_label = rules.kinds.iter().filter(|kind| kind.integration().pods_tell_by_label);
+        by_label.copied().any(|kind| {
+            let label = kind.integration().pod_label.unwrap_or_default();
+            let Some(job) = metadata["labels"][label].as_str() else { return false };
+            let Some(owner) = self.owners.get(&(kind, namespace.to_owned(), job.to_owned())) else {
+                return false;
+            };
+            let is_named = |name: &str| owner.part_names.iter().any(|named| named == name);
+            let own_name = || metadata["name"].as_str().is_some_and(is_named);
+            let belongs = match ControllerName::of(pod) {
+                None => own_name(),
+                Some(maker) if maker.is_pod() => {
+                    let known = self.makers.get(&(namespace.to_owned(), maker.name.to_owned()));
+                    let of_job = |known: &Maker| {
+                        let job = known.job.as_ref();
+                        *known.uid == *maker.uid
+                            && job.is_some_and(|(of, uid)| *of == kind && **uid == *owner.uid)
+                    };
+                    is_named(maker.name) && known.is_some_and(of_job)
+                }
+                Some(controller) => {
+                    let is_job = kind.is_named_by(controller.api_version, controller.kind);
+                    is_job && controller.name == job && *controller.uid == *owner.uid && own_name()
+                }
+            };
+            belongs && self.is_admitted(rules, namespace, (kind, job), owner)
+        })
+    }
+
+    /// Whether a job is managed, by itself or by what stands above it, and that is admitted.
+    fn is_admitted(&self, rules: Rules<'_>, namespace: &str, job: (JobKind, &str), owner: &Owner) -> bool {
+        let itself = (owner.queued || rules.all).then_some(owner);
+        let above = owner.above.as_ref();
+        let above = above.map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
+        let above = above.map(|above| self.managed_above(rules, namespace, job, above)).unwrap_or_default();
+        itself.into_iter().chain(above).any(|owner| self.admitted.has(namespace, &owner.uid))
+    }
+}
+
+#[cfg(test)]
+mod tests;

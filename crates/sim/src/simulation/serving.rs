@@ -1,0 +1,161 @@
+//! Plays the controllers of objects whose pods wait for admission in their place (docs/reference/07-integrations.md 7.4): they make as many pods as the
+//! object asks for, and another one for each that is gone.
+
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_engine::{Kind, ObjectRef};
+use sluice_jobs::State;
+use sluice_jobs::pods::Member;
+use sluice_jobs::webhook::suspending_parent;
+
+use super::Simulation;
+use crate::json::text;
+
+/// The kind of the pods.
+const PODS: Kind = Kind::Job(JobKind::POD);
+impl Simulation {
+    /// An object is new or different: it has the pods that it asks for.
+    pub(super) fn make_pods(&mut self, object: &ObjectRef, kind: JobKind) {
+        let Some(value) = self.world.get(object) else { return };
+        let metadata = &value["metadata"];
+        let of = (text(&metadata["uid"]).to_owned(), metadata["generation"].as_i64().unwrap_or(0));
+        let known = self.serving.objects.get(object);
+        if !metadata["deletionTimestamp"].is_null() || known.is_some_and(|made| made.of == of) {
+            return;
+        }
+        let value = value.clone();
+        if known.is_none() {
+            self.adopt_made(object, kind, &value);
+        }
+        self.serving.objects.entry(object.clone()).or_default().of = of;
+        let mut number = 0;
+        while let Some(pod) = sluice_jobs::made_pod(kind, &value, number) {
+            if !self.make_pod(object, number, pod) {
+                return;
+            }
+            number += 1;
+        }
+        let pods = self.serving.objects.get(object).map(|made| made.pods.range(number..));
+        let more: Vec<_> = pods.into_iter().flatten().map(|(_, pod)| pod.clone()).collect();
+        for pod in more {
+            self.world.delete(&pod);
+        }
+        self.show_serving(object);
+    }
+
+    /// Makes a pod, unless it is there; says whether it is there now.
+    fn make_pod(&mut self, object: &ObjectRef, number: usize, pod: Value) -> bool {
+        if self.serving.objects.get(object).is_some_and(|made| made.pods.contains_key(&number)) {
+            return true;
+        }
+        let reference = crate::object::reference(PODS, &pod);
+        if self.world.get(&reference).is_some() {
+            self.note_refused(&object.to_string(), &format!("there is another {reference}"));
+            return true;
+        }
+        match self.put(PODS, pod) {
+            Ok(reference) => {
+                self.serving.put(object, number, reference);
+                true
+            }
+            Err(error) => {
+                self.note_refused(&object.to_string(), &error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Pods that were read from a cluster stay with the object that made them there: those that its selector selects.
+    fn adopt_made(&mut self, object: &ObjectRef, kind: JobKind, value: &Value) {
+        let Some(wanted) = value["spec"]["selector"]["matchLabels"].as_object().filter(|all| !all.is_empty())
+        else {
+            return;
+        };
+        let is_own = |(reference, pod): &(&ObjectRef, &Value)| {
+            let labels = &pod["metadata"]["labels"];
+            reference.namespace == object.namespace
+                && suspending_parent(pod) == Some(kind.framework())
+                && wanted.iter().all(|(key, value)| labels[key] == *value)
+                && !self.serving.homes.contains_key(*reference)
+        };
+        let own: Vec<_> = self.world.of_kind(PODS).filter(is_own).map(|(pod, _)| pod.clone()).collect();
+        for (number, pod) in own.into_iter().enumerate() {
+            self.serving.put(object, number, pod);
+        }
+    }
+
+    /// A pod is gone: its object makes another.
+    pub(super) fn made_pod_gone(&mut self, pod: &ObjectRef) {
+        let Some((object, number)) = self.serving.homes.remove(pod) else { return };
+        if let Some(made) = self.serving.objects.get_mut(&object) {
+            made.pods.remove(&number);
+            made.ready.remove(&number);
+        }
+        if let (Kind::Job(kind), Some(value)) = (object.kind, self.world.get(&object))
+            && value["metadata"]["deletionTimestamp"].is_null()
+            && let Some(next) = sluice_jobs::made_pod(kind, value, number)
+        {
+            self.make_pod(&object, number, next);
+        }
+        self.show_serving(&object);
+    }
+
+    /// An object is gone, and its pods with it.
+    pub(super) fn serving_gone(&mut self, object: &ObjectRef) {
+        let Some(made) = self.serving.objects.remove(object) else { return };
+        for pod in made.pods.into_values() {
+            // One that was read from a cluster has an owner that is not played.
+            self.serving.homes.remove(&pod);
+            self.world.delete(&pod);
+        }
+    }
+
+    /// A pod began to run, and may be ready.
+    pub(super) fn made_pod_runs(&mut self, pod: &ObjectRef, ready: bool) {
+        let Some((object, number)) = self.serving.homes.get(pod).cloned() else { return };
+        let now = self.now;
+        if let Some(made) = self.serving.objects.get_mut(&object) {
+            made.since.get_or_insert(now);
+            if ready {
+                made.ready.insert(number);
+            }
+        }
+        self.show_serving(&object);
+    }
+
+    /// The status of an object follows its pods.
+    fn show_serving(&mut self, object: &ObjectRef) {
+        let (Kind::Job(kind), Some(made), Some(value)) =
+            (object.kind, self.serving.objects.get(object), self.world.get(object))
+        else {
+            return;
+        };
+        let state = match made.since {
+            Some(since) if !made.pods.is_empty() => {
+                State::Running { since, ready: made.ready.len() == made.pods.len() }
+            }
+            _ => State::Idle,
+        };
+        let status = sluice_jobs::status(kind, value, state);
+        self.set_job_status(object, status);
+    }
+
+    /// Notes a job that was not seen before. Pods of one object, or of one group, are one job; what only makes jobs is none.
+    pub(super) fn note_submitted(&mut self, reference: &ObjectRef, kind: JobKind) {
+        let Some(value) = self.world.get(reference) else { return };
+        if kind.integration().pods_are_jobs {
+            return;
+        }
+        if kind.integration().of_pods {
+            let whole = self.serving.object_of(reference).filter(|object| self.record.job(object).is_some());
+            if let Some(whole) = whole.cloned() {
+                return self.record.joined(reference, value, &whole);
+            }
+            let member = Member::observe(value, &self.options.configuration.gates);
+            if let Some(group) = member.group.filter(|_| member.managed) {
+                return self.record.joined_group(self.now, reference, value, &group);
+            }
+        }
+        self.record.submitted(self.now, reference, value);
+    }
+}

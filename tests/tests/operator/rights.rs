@@ -1,0 +1,67 @@
+//! A manager that its configuration gives more to do than it has rights for ends, and says what is missing.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use serde_json::{Value, json};
+use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_tests::place::DEADLINE;
+
+use crate::external;
+
+/// The log of a manager that does not stay, with these integrations, and the rights of the chart without them.
+async fn log_of_the_end(plane: &ControlPlane, setup: &Setup, integrations: Value) -> String {
+    let setup = setup.clone().with(&json!({"integrations": integrations}));
+    let manager = std::cell::RefCell::new(Manager::launch(plane, setup).await.unwrap());
+    eventually("the manager to end", DEADLINE, || async {
+        let ended = manager.borrow_mut().ended();
+        Ok(progress(ended.is_some_and(|status| !status.success()), format!("{ended:?}")))
+    })
+    .await
+    .unwrap();
+    manager.borrow().log().unwrap()
+}
+
+#[tokio::test]
+async fn a_framework_without_its_rights_is_an_error_at_start() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    let client = plane.client().await.unwrap();
+    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    // Its CRD does not have to be there.
+    let frameworks = json!({"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]});
+    let log = log_of_the_end(&plane, &setup, frameworks).await;
+    // A line of the log is JSON.
+    let log = log.replace('\\', "");
+    let wanted = "integrations.frameworks \"jobset.x-k8s.io/jobset\" needs: delete jobsets.jobset.x-k8s.io, \
+                  get jobsets.jobset.x-k8s.io, list jobsets.jobset.x-k8s.io";
+    assert!(log.contains(wanted), "{log}");
+    assert!(
+        log.contains("managerConfig.controllerManagerConfigYaml") && !log.contains("list jobs.batch"),
+        "{log}"
+    );
+
+    // A kind that others manage is waited for. From the moment that it is there, it must be seen.
+    let integrations = json!({"externalFrameworks": [external::ENTRY]});
+    let with = setup.clone().with(&json!({"integrations": integrations}));
+    let manager = Manager::start(&plane, with).await.unwrap();
+    assert!(manager.log().unwrap().contains("it is looked for"), "{}", manager.log_tail(40));
+    let manager = std::cell::RefCell::new(manager);
+    Box::pin(crds::apply(&client, &[external::crd()])).await.unwrap();
+    eventually("the manager to end", DEADLINE, || async {
+        let ended = manager.borrow_mut().ended();
+        Ok(progress(ended.is_some_and(|status| !status.success()), format!("{ended:?}")))
+    })
+    .await
+    .unwrap();
+    let log = manager.borrow().log().unwrap();
+    assert!(log.contains("list voyages.external.sluice.dev, watch voyages.external.sluice.dev"), "{log}");
+    assert!(log.contains("managerConfig.externalPlurals"), "{log}");
+
+    // With the chart of that configuration it runs.
+    let setup = setup.with(&json!({"integrations": integrations}));
+    let plurals = json!({"managerConfig": {"externalPlurals": {external::ENTRY: external::PLURAL}}});
+    let setup = chart::install(&plane, setup, &plurals).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    assert!(manager.log().unwrap().contains("the CRD is there"), "{}", manager.log_tail(40));
+    plane.stop();
+}
