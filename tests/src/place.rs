@@ -283,6 +283,7 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
         "admissionchecks" => "AdmissionCheck",
         "workloadpriorityclasses" => "WorkloadPriorityClass",
         "cohorts" => "Cohort",
+        "workloads" => "Workload",
         other => anyhow::bail!("no kind is known for {other}"),
     });
     let object = serde_json::from_value(object).context("reading an object")?;

@@ -243,12 +243,13 @@ impl Engine {
 impl JobEntry {
     /// Until when the job is not started because of other pods than were admitted.
     pub(crate) fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.other_pods.until.filter(|until| *until > now)
+        self.other_pods.as_ref()?.until.filter(|until| *until > now)
     }
 
     /// Holds it back for a while, each time for longer.
     fn hold_back(&mut self, now: Timestamp) -> Timestamp {
-        self.other_pods.failed(Purpose::ReplacePart, &WriteError::Transient(OTHER_PODS.to_owned()), now)
+        let retry = self.other_pods.get_or_insert_default();
+        retry.failed(Purpose::ReplacePart, &WriteError::Transient(OTHER_PODS.to_owned()), now)
     }
 }
 

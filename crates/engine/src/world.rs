@@ -148,8 +148,8 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
-    /// How often it ran, or was to run, by other pods than were admitted.
-    pub other_pods: Retry,
+    /// How often it ran, or was to run, by other pods than were admitted; few jobs ever do.
+    pub other_pods: Option<Box<Retry>>,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
@@ -342,7 +342,7 @@ impl World {
                 open: None,
                 uncertain: false,
                 retry: Retry::default(),
-                other_pods: Retry::default(),
+                other_pods: None,
                 stop_failed: false,
                 reported: None,
                 reported_checks: String::new(),

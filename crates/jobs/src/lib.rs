@@ -17,6 +17,7 @@ mod adapter;
 mod affinity;
 mod appwrapper;
 mod declared;
+mod external;
 mod job;
 mod jobset;
 mod object;
@@ -43,9 +44,6 @@ pub use scheduling::StartError;
 
 /// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
-    if kind.is_external() {
-        return object::from_metadata(kind, object);
-    }
     registry::of(kind).observe(object)
 }
 
@@ -185,7 +183,7 @@ pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
 
 /// Whether workload slices can be made of jobs of the kind (annotation `elastic-job`).
 pub fn supports_slices(kind: JobKind) -> bool {
-    !kind.is_external() && registry::of(kind).is_elastic()
+    registry::of(kind).is_elastic()
 }
 
 /// What an object must look like, part by part, each with its JSON pointer.

@@ -5,6 +5,7 @@ use sluice_api::job::{JobKind, JobView};
 use crate::adapter::Adapter;
 use crate::appwrapper::AppWrapper;
 use crate::declared;
+use crate::external;
 use crate::job::Job;
 use crate::jobset::JobSet;
 use crate::patch::{Patch, Step, nested};
@@ -39,6 +40,9 @@ static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
 
 /// The adapter of a kind.
 pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
+    if kind.is_external() {
+        return external::of(kind);
+    }
     if kind.is_declared() {
         return declared::of(kind).expect("a kind is made known after its adapter");
     }

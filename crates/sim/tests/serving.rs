@@ -117,6 +117,31 @@ fn a_deployment_runs_as_many_pods_as_there_is_quota_for_and_a_statefulset_all_or
 }
 
 #[test]
+fn each_group_of_a_leaderworkerset_runs_as_a_whole() {
+    let container = |cpu: u32| json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]});
+    let set = |name: &str, queue: &str, groups: u32| {
+        json!({
+            "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+            "metadata": {"name": name, "namespace": "t", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+            "spec": {"replicas": groups, "leaderWorkerTemplate": {
+                "size": 3, "leaderTemplate": {"spec": container(2)}, "workerTemplate": {"spec": container(1)},
+            }},
+        })
+    };
+    // A group takes four processors.
+    let simulation = played(world(9, &[set("web", "main", 3)]), 5);
+    let all: BTreeMap<_, _> = pods(&simulation).into_iter().collect();
+    assert_eq!(all.len(), 9);
+    let group = |number: usize| ["", "-1", "-2"].map(|index| all[&format!("web-{number}{index}")]);
+    let whole = (0..3).filter(|number| group(*number) == [true; 3]).count();
+    let none = (0..3).filter(|number| group(*number) == [false; 3]).count();
+    assert_eq!((whole, none), (2, 1), "{all:?}");
+    // A report has the object as one job.
+    let totals = report(&simulation).totals;
+    assert_eq!((totals.submitted, totals.running, totals.finished), (1, 1, 0), "{totals:?}");
+}
+
+#[test]
 fn without_a_queue_pods_run_at_once_and_hold_no_quota() {
     let documents = [object("Deployment", "web", None, 2), object("StatefulSet", "db", None, 1)];
     let simulation = played(world(0, &documents), 1);

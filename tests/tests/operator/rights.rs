@@ -26,7 +26,8 @@ async fn log_of_the_end(plane: &ControlPlane, setup: &Setup, integrations: Value
 async fn a_framework_without_its_rights_is_an_error_at_start() {
     let plane = ControlPlane::builder().start().await.unwrap();
     let client = plane.client().await.unwrap();
-    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let setup = Setup::new(&plane).unwrap().with(&json!({"integrations": {"frameworks": ["batch/job"]}}));
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     // Its CRD does not have to be there.
     let frameworks = json!({"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]});
     let log = log_of_the_end(&plane, &setup, frameworks).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 
-use crate::pods::{delete, make, place, pods, urgent, wait_for_workload, wait_until_gone};
+use crate::pods::{delete, make, place, pods, states, urgent, wait_for_workload, wait_until_gone};
 use crate::serving::wait_for_pods;
 
 fn containers(image: &str, cpu: &str) -> Value {
@@ -110,7 +110,15 @@ async fn a_stateful_set_is_admitted_held_preempted_and_deleted_as_a_whole() {
     // It makes way as a whole, and comes back.
     make(&place, urgent(&place, "urgent")).await.unwrap();
     wait_for_pods(&place, "urgent", 1, 0).await;
-    wait_for_pods(&place, "web-", 0, 1).await;
+    // Its controller makes the second pod, too, if that goes while the first one still runs.
+    eventually("no pod of it to run, and one to wait", DEADLINE, || async {
+        let states = states(&place).await?;
+        let own: Vec<_> = states.into_iter().filter(|(name, _)| name.starts_with("web-")).collect();
+        let waits = !own.is_empty() && own.iter().all(|(_, state)| *state == "waits");
+        Ok(progress(waits, format!("{own:?}")))
+    })
+    .await
+    .unwrap();
     delete(&place, "urgent").await;
     wait_for_pods(&place, "web-", 2, 0).await;
     // A pod that is deleted is made again on the same quota.

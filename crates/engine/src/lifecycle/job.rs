@@ -104,9 +104,13 @@ impl Engine {
         if !self.manages_namespace(&view.job.namespace) && self.world.owned(&view.job.uid).is_empty() {
             return self.report_unmanaged_namespace(key, &view);
         }
-        if let Some(trouble) = &view.invalid {
+        if let Some(trouble) = view.invalid.as_ref().filter(|_| view.finished.is_none()) {
             self.ask_for_template(key, &view);
             self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
+            // Its pods may be others by now than those that were admitted.
+            if !view.suspended && view.template.is_none() && key.kind.integration().follows_changes {
+                return self.halt(key, &view);
+            }
             return self.lost_template(key, &view);
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {

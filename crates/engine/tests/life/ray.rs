@@ -307,3 +307,26 @@ fn a_cluster_with_more_or_other_pods_than_its_job_does_not_run_on_its_quota() {
     add(&mut c, smaller);
     assert!(!is_suspended(&c, "train-a1b2c"));
 }
+
+/// KubeRay follows changes of a cluster: one that cannot be read may ask for any number of pods.
+#[test]
+fn a_cluster_that_cannot_be_read_any_more_is_stopped_until_it_can() {
+    let mut c = bed(["2", "0"]);
+    let mut view = job("team-a", "own", "lq", 1, "1");
+    view.job.kind = JobKind::RAY_CLUSTER;
+    c.api.add_job(view);
+    c.settle();
+    assert!(!is_suspended(&c, "own"));
+    let pods = c.api.job("own").view.pod_sets.clone();
+    c.api.edit_job("own", |job| {
+        job.view.pod_sets.clear();
+        job.view.invalid = Some("too many pod sets: 19, at most 18".to_owned());
+    });
+    c.settle();
+    assert!(is_suspended(&c, "own"));
+    assert_eq!(c.notes("ErrWorkloadCompose"), ["too many pod sets: 19, at most 18"]);
+    c.api.edit_job("own", |job| (job.view.pod_sets, job.view.invalid) = (pods.clone(), None));
+    c.settle();
+    c.advance(1);
+    assert!(!is_suspended(&c, "own"));
+}

@@ -8,7 +8,7 @@ use sluice_api::job::{JobKind, JobPodSet, JobView, MAX_GROUPS, PodSetInfo};
 use sluice_api::labels;
 use sluice_api::v1beta2::PodSetTopologyRequest;
 
-use super::{is_marked, keeps_shape, ready, replicas, stays_queued, untouched};
+use super::{MadePod, is_marked, keeps_shape, pod, ready, replicas, stays_queued, untouched};
 use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
 use crate::object::{self, int};
 use crate::patch::Patch;
@@ -19,6 +19,9 @@ use crate::scheduling::StartError;
 const LEADER: &str = "/spec/leaderWorkerTemplate/leaderTemplate";
 /// Where the template of the workers is; without another it is the leader's, too.
 const WORKER: &str = "/spec/leaderWorkerTemplate/workerTemplate";
+
+/// The label of a pod with the number of its group.
+const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
 /// The adapter of LeaderWorkerSets.
 pub(crate) struct LeaderWorkerSet;
@@ -63,6 +66,33 @@ impl Adapter for LeaderWorkerSet {
         let ready = matches!(state, State::Running { ready: true, .. });
         let count = |counts: bool| if counts { replicas(object) } else { 0 };
         json!({"replicas": count(running), "updatedReplicas": count(running), "readyReplicas": count(ready)})
+    }
+
+    /// Group by group, each with its leader first. Leaders have the StatefulSet of the object's name above them, and workers that of their leader's.
+    fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        let size = usize::try_from(size(object)).ok()?;
+        let (group, index) = (number / size, number % size);
+        if !usize::try_from(replicas(object)).is_ok_and(|groups| group < groups) {
+            return None;
+        }
+        let set = object["metadata"]["name"].as_str()?;
+        let own = leader(object).filter(|_| index == 0);
+        let above = format!("{set}-{group}");
+        let name = if index == 0 { above.clone() } else { format!("{above}-{index}") };
+        let above = if index == 0 { set.to_owned() } else { above };
+        let integration = self.kind().integration();
+        let labels = [
+            (integration.group_label, set.to_owned()),
+            (Some(GROUP_INDEX), group.to_string()),
+            (integration.pod_index, index.to_string()),
+        ];
+        Some(pod(&MadePod {
+            object,
+            template: own.or_else(|| object.pointer(WORKER))?,
+            name,
+            labels: labels.into_iter().filter_map(|(label, value)| Some((label?, value))).collect(),
+            owner: json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": above}),
+        }))
     }
 
     /// Its queue is fixed as soon as one of its groups is ready.

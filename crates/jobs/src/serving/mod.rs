@@ -47,30 +47,50 @@ fn status(object: &Value, state: State) -> Value {
 /// The pod of this number, of as many as there are to be, as its controller makes it. Unlike a real one it has the object itself above it, and a
 /// number in its name, whatever the kind.
 fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
-    let name = object["metadata"]["name"].as_str()?;
     if !usize::try_from(replicas(object)).is_ok_and(|replicas| number < replicas) {
         return None;
     }
+    let name = object["metadata"]["name"].as_str()?;
+    let index = kind.integration().pod_index;
+    Some(pod(&MadePod {
+        object,
+        template: object.pointer(TEMPLATE)?,
+        name: format!("{name}-{number}"),
+        labels: index.into_iter().map(|label| (label, number.to_string())).collect(),
+        owner: json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "name": name}),
+    }))
+}
+
+/// A pod as the controller of its object makes it.
+struct MadePod<'a> {
+    object: &'a Value,
+    template: &'a Value,
+    name: String,
+    /// Labels beside those of the template.
+    labels: Vec<(&'static str, String)>,
+    /// Its controller, without UID.
+    owner: Value,
+}
+
+fn pod(made: &MadePod<'_>) -> Value {
+    let MadePod { object, template, name, labels, owner } = made;
     let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let template = object.pointer(TEMPLATE)?;
-    let mut labels = map(&template["metadata"]["labels"]);
-    if let Some(label) = kind.integration().pod_index {
-        labels.insert(label.to_owned(), json!(number.to_string()));
-    }
-    let owner = json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "name": name,
-        "uid": object["metadata"]["uid"], "controller": true});
-    Some(json!({
+    let mut all = map(&template["metadata"]["labels"]);
+    all.extend(labels.iter().map(|(label, value)| ((*label).to_owned(), json!(value))));
+    let mut owner = owner.clone();
+    (owner["uid"], owner["controller"]) = (object["metadata"]["uid"].clone(), json!(true));
+    json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": format!("{name}-{number}"),
+            "name": name,
             "namespace": object["metadata"]["namespace"],
-            "labels": labels,
+            "labels": all,
             "annotations": map(&template["metadata"]["annotations"]),
             "ownerReferences": [owner],
         },
         "spec": template["spec"],
-    }))
+    })
 }
 
 /// The patch that starts it: its pods are started, and it is left as it is.

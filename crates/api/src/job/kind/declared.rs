@@ -40,6 +40,7 @@ impl DeclaredNames<'_> {
             controller: framework,
             about: kept(&format!("{group}/{version} {kind}, as declared in the configuration")),
             reporter: kept(&format!("{framework}-kueue-controller")),
+            follows_changes: true,
             ends: *ends,
             declared: true,
             ..PLAIN

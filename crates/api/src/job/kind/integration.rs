@@ -86,6 +86,8 @@ pub struct Integration {
     pub maker_pods: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
+    /// Whether its controller follows changes of pod templates and of numbers of pods while a job runs.
+    pub follows_changes: bool,
     /// Whether its jobs end by themselves.
     pub ends: bool,
     /// The condition that says that it succeeded, where one does.
@@ -135,6 +137,7 @@ pub(super) const PLAIN: Integration = Integration {
     pods_tell_by_label: false,
     maker_pods: None,
     managed_by: None,
+    follows_changes: false,
     ends: true,
     succeeded: "",
     failed: "",

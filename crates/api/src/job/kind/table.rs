@@ -80,6 +80,7 @@ const fn of_training_operator(
         managed_by: Some("kubeflow.org/training-operator"),
         succeeded: "Succeeded",
         failed: "Failed",
+        follows_changes: true,
         ..PLAIN
     }
 }
@@ -151,6 +152,7 @@ const fn of_kuberay(
         reporter,
         managed_by: Some("ray.io/kuberay-operator"),
         ends: false,
+        follows_changes: true,
         ..PLAIN
     }
 }
@@ -206,6 +208,7 @@ pub(super) static SPARK_APPLICATION: Integration = Integration {
     pod_label: Some("sparkoperator.k8s.io/app-name"),
     pods_tell_by_label: true,
     maker_pods: Some("spark-role=driver"),
+    follows_changes: true,
     ..PLAIN
 };
 
