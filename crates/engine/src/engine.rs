@@ -69,6 +69,8 @@ pub struct Work {
     pub evaluations: u64,
     /// Nodes and Workloads that searches for room for displaced work have looked at.
     pub hotswap_steps: u64,
+    /// Looks at all nodes and displaced work.
+    pub hotswap_looks: u64,
 }
 
 /// What is known of the status writes of one queue, cohort, flavor or check.

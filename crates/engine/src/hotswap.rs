@@ -40,6 +40,12 @@ const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 impl Engine {
     /// Nodes, flavors, queues or checks changed, or time passed that matters.
     pub(crate) fn hotswap_stale(&mut self) {
+        self.hotswap.nodes_to_avoid.take();
+        self.hotswap_again();
+    }
+
+    /// What was found at the last look may be so no more.
+    fn hotswap_again(&mut self) {
         self.hotswap.stale = true;
         self.hotswap.resuming = false;
     }
@@ -60,8 +66,10 @@ impl Engine {
 
     /// A Workload came, changed or went.
     pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
-        if self.hotswap.concerned.contains(key) || self.takes_groups_anew(key) {
+        if self.takes_groups_anew(key) {
             self.hotswap_stale();
+        } else if self.hotswap.concerned.contains(key) {
+            self.hotswap_again();
         } else if self.hotswap.degraded {
             self.hotswap_soon();
         }
@@ -125,6 +133,7 @@ impl Engine {
         self.hotswap.due = false;
         self.hotswap.evaluated_at = Some(self.now);
         self.hotswap.evaluations += 1;
+        self.work.hotswap_looks += 1;
         if self.config.on(Gate::Hotswap) && self.config.scheduling {
             self.evaluate_nodes();
         }

@@ -10,7 +10,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::Level;
 use crate::engine::Engine;
-use crate::hotswap::snapshot::released;
+use crate::hotswap::snapshot::{allocatable, released};
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
@@ -123,6 +123,9 @@ impl Engine {
                 };
                 // Nodes send a heartbeat every few seconds.
                 let changed = !self.world.nodes.get(&name).is_some_and(|old| same(old));
+                if changed {
+                    self.world.allocatable.insert(Arc::clone(&name), allocatable(&node));
+                }
                 self.world.nodes.insert(Arc::clone(&name), node);
                 if changed {
                     self.hotswap_stale();
@@ -363,6 +366,7 @@ impl Engine {
             }
             Kind::Node => {
                 self.world.nodes.remove(name);
+                self.world.allocatable.remove(name);
                 self.hotswap_stale();
                 self.mark_stuck_on(name);
             }

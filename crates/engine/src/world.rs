@@ -14,6 +14,7 @@ use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
 use crate::hotswap::pod::{Pod, PodKey};
+use crate::hotswap::snapshot::Allocatable;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};
@@ -175,6 +176,8 @@ pub(crate) struct World {
     pub priority_classes: BTreeMap<Name, (i32, bool)>,
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
     pub nodes: BTreeMap<Name, Box<slim::Node>>,
+    /// What each node has for pods.
+    pub allocatable: BTreeMap<Name, Allocatable>,
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
     /// Pods of elastic jobs, by namespace and name.

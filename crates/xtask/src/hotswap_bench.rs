@@ -42,6 +42,10 @@ struct Figures {
     steps: u64,
     /// All that were looked at.
     all_steps: u64,
+    /// Looks at all nodes and displaced work that one cycle made, at most.
+    looks: u64,
+    /// All that were made.
+    all_looks: u64,
     /// JobSets that were moved.
     moved: usize,
 }
@@ -115,19 +119,22 @@ fn measure(args: &Args) -> Figures {
     }
     bed.settle();
     bed.fail(&names[1..half]);
-    let before = bed.c.engine.work().hotswap_steps;
-    bed.c.most_steps = 0;
+    let before = bed.c.engine.work();
+    (bed.c.most_steps, bed.c.most_looks) = (0, 0);
     bed.c.cycles = 0;
     bed.c.cycles_left = Some(args.cycles);
     bed.c.clock = stopwatch::now;
     bed.pass(45);
     let moved = names.iter().filter(|name| bed.runs(name) && !bed.evictions(name).is_empty()).count();
+    let after = bed.c.engine.work();
     Figures {
         longest_ms: bed.c.longest.as_secs_f64() * 1e3,
         cycles: bed.c.cycles,
         done: bed.c.cycles_left != Some(0),
         steps: bed.c.most_steps,
-        all_steps: bed.c.engine.work().hotswap_steps - before,
+        all_steps: after.hotswap_steps - before.hotswap_steps,
+        looks: bed.c.most_looks,
+        all_looks: after.hotswap_looks - before.hotswap_looks,
         moved,
     }
 }

@@ -26,26 +26,28 @@ pub(crate) struct Groups<'a> {
 impl<'a> Groups<'a> {
     /// The groups that a label makes.
     pub fn by(key: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> Self {
-        let mut groups = Self::default();
-        for (name, seen) in &snapshot.nodes {
-            if let Some(value) = seen.node.metadata.labels.as_ref().and_then(|labels| labels.get(key)) {
-                groups.nodes.entry(value).or_default().push(name);
-                groups.of.insert(name, value);
-            }
-        }
-        let wanted = |members: &[&str]| {
-            members.first().and_then(|name| slice_size(&snapshot.nodes[name], config)).unwrap_or(1)
+        let value = |seen: &SeenNode<'a>| Some(seen.node.metadata.labels.as_ref()?.get(key)?.as_str());
+        let members = snapshot.nodes.iter().filter_map(|(name, seen)| Some((value(seen)?, *name, seen)));
+        let mut members: Vec<_> = members.collect();
+        let of = members.iter().map(|(value, name, _)| (*name, *value)).collect();
+        members.sort_by_key(|(value, ..)| *value);
+        let groups: Vec<_> = members.chunk_by(|(a, ..), (b, ..)| a == b).collect();
+        let wanted = |members: &[(&str, &str, &SeenNode<'_>)]| {
+            members.first().and_then(|(.., seen)| slice_size(seen, config)).unwrap_or(1)
         };
-        let is_slice = |members: &Vec<&str>| wanted(members) > 1 && members.len() >= wanted(members);
+        let is_slice = |members: &&[_]| wanted(members) > 1 && members.len() >= wanted(members);
         // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
-        let sized = key != HOSTNAME && (groups.nodes.len() == 1 || groups.nodes.values().any(is_slice));
-        for (value, members) in &groups.nodes {
-            let healthy = members.iter().all(|name| snapshot.nodes[name].health.has_capacity());
-            if healthy && (!sized || members.len() >= wanted(members)) {
-                groups.whole.insert(value);
-            }
+        let sized = key != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
+        let whole = groups.iter().filter(|members| {
+            let healthy = members.iter().all(|(.., seen)| seen.health.has_capacity());
+            healthy && (!sized || members.len() >= wanted(members))
+        });
+        let names = |members: &[(&'a str, &'a str, _)]| members.iter().map(|(_, name, _)| *name).collect();
+        Self {
+            nodes: groups.iter().map(|members| (members[0].0, names(members))).collect(),
+            of,
+            whole: whole.map(|members| members[0].0).collect(),
         }
-        groups
     }
 }
 
@@ -85,11 +87,11 @@ pub(crate) fn of_flavor<'a>(
         .copied()
         .collect();
     let mut sums: BTreeMap<&Name, i128> = BTreeMap::new();
-    let mut counted = BTreeSet::new();
+    let mut counted = Vec::new();
     for (name, seen) in snapshot.of_flavor(labels) {
         let counts = seen.health.has_capacity() && !broken.contains(name);
         if counts {
-            counted.insert(name);
+            counted.push(name);
         }
         for resource in resources {
             let amount = seen.allocatable.get(resource).copied();
@@ -98,6 +100,7 @@ pub(crate) fn of_flavor<'a>(
             }
         }
     }
+    let counted: BTreeSet<&str> = counted.into_iter().collect();
     for pod in snapshot.others.iter().filter(|pod| counted.contains(&*pod.node)) {
         for (resource, amount) in &pod.requests {
             if let Some(sum) = sums.get_mut(resource) {
@@ -109,9 +112,13 @@ pub(crate) fn of_flavor<'a>(
     let elsewhere =
         |node: &str| !counted.contains(node) && (own.contains(node) || !snapshot.nodes.contains_key(node));
     let mut holders = BTreeSet::new();
-    for (key, pods) in snapshot.of_workload.iter().filter(|(key, _)| stays(key)) {
-        for pod in pods.iter().filter(|pod| !pod.leaving && elsewhere(&pod.node)) {
-            holders.insert(*key);
+    for (key, pods) in &snapshot.of_workload {
+        let away: Vec<_> = pods.iter().filter(|pod| !pod.leaving && elsewhere(&pod.node)).collect();
+        if away.is_empty() || !stays(key) {
+            continue;
+        }
+        holders.insert(*key);
+        for pod in away {
             for (resource, amount) in &pod.requests {
                 if let Some(sum) = sums.get_mut(resource) {
                     *sum += exact(*amount);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
+use sluice_api::job::JobView;
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::capacity::{self, Groups};
@@ -13,7 +14,7 @@ use super::health::Health;
 use super::needs::given;
 use super::scope::Scope;
 use super::search::Search;
-use super::snapshot::{Snapshot, holds};
+use super::snapshot::{Snapshot, exclusive_in, holds};
 use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -60,7 +61,7 @@ impl Engine {
     pub(super) fn evaluate_nodes(&mut self) {
         let scope = Scope::of(&self.world, &self.config);
         if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
-            self.hotswap.nodes_to_avoid = NodesToAvoid::default();
+            self.hotswap.nodes_to_avoid = NodesToAvoid::default().into();
             self.hotswap.left.clear();
             return;
         }
@@ -78,8 +79,9 @@ impl Engine {
         self.hotswap.degraded = evaluation.degraded;
         self.hotswap.concerned = evaluation.concerned;
         self.hotswap.left = evaluation.left;
-        self.hotswap.nodes_to_avoid = evaluation.nodes_to_avoid;
-        self.hotswap.users = evaluation.users;
+        self.hotswap.users.clone_from(&evaluation.users);
+        let nodes_to_avoid = NodesToAvoid { users: evaluation.users, ..evaluation.nodes_to_avoid };
+        self.hotswap.nodes_to_avoid = nodes_to_avoid.into();
         let before = std::mem::take(&mut self.hotswap.flavors);
         for flavor in before.iter().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
             if self.scheduler.set_capacity(flavor, &[]) {
@@ -117,7 +119,7 @@ impl Engine {
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {
         let snapshot = Snapshot::of(self, self.now);
-        let users = self.exclusive_users();
+        let users = self.exclusive_users(snapshot.jobsets.iter().map(|(key, view)| (*key, *view)));
         let labels = self.exclusive_labels(scope, &users);
         let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
@@ -126,9 +128,6 @@ impl Engine {
             nodes_to_avoid: NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced),
             users,
             ..Evaluation::default()
-        };
-        let exclusive = |key: &WorkloadKey| {
-            self.world.workloads.get(key).map(|entry| self.exclusive_of(entry)).unwrap_or_default()
         };
         let misses = |key: &WorkloadKey| {
             let entry = self.world.workloads.get(key);
@@ -139,7 +138,7 @@ impl Engine {
             let bad = nodes.iter().filter(|node| snapshot.health(node) != Health::Healthy);
             evaluation.left.insert(key.clone(), bad.cloned().collect());
         }
-        let mut room = FreeCapacity::of(&snapshot, &groups, exclusive);
+        let mut room = FreeCapacity::of(&snapshot, &groups, |key| snapshot.exclusive_of(key));
         let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry)).map(|(key, _)| key);
         let leaving: Vec<_> = leaving.collect();
         for key in &leaving {
@@ -210,8 +209,10 @@ impl Engine {
         }
         let cared_for: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
         for (key, entry) in &self.world.workloads {
-            let here = snapshot.of_workload.contains_key(key);
-            if here || !holds(entry) || leaves(entry) || cared_for.contains(key) {
+            if !holds(entry) || leaves(entry) {
+                continue;
+            }
+            if snapshot.of_workload.contains_key(key) || cared_for.contains(key) {
                 continue;
             }
             let Some(flavors) = given(entry, scope) else { continue };
@@ -231,16 +232,28 @@ impl Engine {
     }
 
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
-    pub(super) fn exclusive_users(&self) -> BTreeSet<(Name, String)> {
-        let all = self.world.workloads.iter();
-        let unfinished =
-            all.filter(|(_, e)| !conditions::is_true(&e.status().conditions, Type::Finished.as_str()));
-        unfinished.flat_map(|(key, entry)| self.exclusive_use(key, entry)).collect()
+    pub(super) fn exclusive_users<'a>(
+        &self,
+        jobsets: impl Iterator<Item = (&'a WorkloadKey, &'a JobView)>,
+    ) -> BTreeSet<(Name, String)> {
+        let mut users = BTreeSet::new();
+        for (key, view) in jobsets {
+            let labels = exclusive_in(view);
+            let entry = self.world.workloads.get(key).filter(|_| !labels.is_empty());
+            let finished =
+                |e: &WorkloadEntry| conditions::is_true(&e.status().conditions, Type::Finished.as_str());
+            let Some(entry) = entry.filter(|entry| !finished(entry)) else { continue };
+            let queue = self.queue_for(key, entry);
+            users.extend(
+                queue.iter().flat_map(|q| labels.iter().map(|label| (Name::clone(q), label.clone()))),
+            );
+        }
+        users
     }
 
     /// The same of one Workload.
     pub(super) fn exclusive_use(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Vec<(Name, String)> {
-        let labels = self.exclusive_of(entry);
+        let labels = self.jobset_of(entry).map(exclusive_in).unwrap_or_default();
         let queue = if labels.is_empty() { None } else { self.queue_for(key, entry) };
         queue.into_iter().flat_map(|q| labels.iter().map(move |l| (Name::clone(&q), l.clone()))).collect()
     }
@@ -260,11 +273,6 @@ impl Engine {
             }
         }
         labels
-    }
-
-    fn exclusive_of(&self, entry: &WorkloadEntry) -> BTreeSet<String> {
-        let sets = self.jobset_of(entry).map(|view| &view.pod_sets[..]).unwrap_or_default();
-        sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.clone())).collect()
     }
 
     /// Whether a Workload holds quota of a flavor.
@@ -289,7 +297,7 @@ impl Engine {
             if stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry) {
                 continue;
             }
-            let managed = self.has_jobset(entry)
+            let managed = snapshot.has_jobset(key)
                 && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
             let nodes = if managed { self.lost_nodes(key, entry, snapshot) } else { BTreeSet::new() };
             if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {

@@ -91,11 +91,11 @@ impl Engine {
     ) -> BTreeSet<String> {
         let pods = || snapshot.of_workload.get(key).into_iter().flatten();
         let stay = || pods().filter(|pod| !pod.leaving);
-        let on: BTreeSet<&str> = stay().map(|pod| &*pod.node).collect();
         let expected = |pod: &Pod| self.node_expected_until(pod).is_some_and(|until| until > self.now);
         let unhealthy = |pod: &&&Pod| snapshot.health(&pod.node) == Health::Unhealthy && !expected(pod);
         let mut lost: BTreeSet<&str> = stay().filter(unhealthy).map(|pod| &*pod.node).collect();
         if !self.is_complete(key, entry, snapshot) {
+            let on: BTreeSet<&str> = stay().map(|pod| &*pod.node).collect();
             let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
             let left = snapshot.left.get(key).into_iter().copied().flatten().map(|node| &**node);
             let listed = entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
@@ -113,11 +113,6 @@ impl Engine {
             .or_else(|| self.world.cluster_queue_of(key, &entry.object))
     }
 
-    /// Whether a Workload has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
-    pub(super) fn has_jobset(&self, entry: &WorkloadEntry) -> bool {
-        self.jobset_of(entry).is_some_and(|view| !view.deleting && view.finished.is_none())
-    }
-
     /// A Workload, if it is displaced. `room` is without those that leave.
     fn displaced<'a>(
         &self,
@@ -131,7 +126,7 @@ impl Engine {
         let idle = !object.spec.active
             || object.metadata.deletion_timestamp.is_some()
             || is(status, Type::Finished)
-            || !self.has_jobset(entry);
+            || !snapshot.has_jobset(key);
         if idle {
             return None;
         }
@@ -146,9 +141,7 @@ impl Engine {
         if stage == Stage::Running(BTreeSet::new()) {
             return None;
         }
-        // A Workload that its queue could not admit again gains nothing by an eviction, and no other Workload makes room for it.
-        let barred = self.trouble(key).map(|(_, why)| why);
-        if stage == Stage::Evicted && (barred.is_some() || on_hold(status)) {
+        if stage == Stage::Evicted && (on_hold(status) || self.trouble(key).is_some()) {
             return None;
         }
         let mut choices = self.options(key, entry, &queue, scope, snapshot);
@@ -171,6 +164,8 @@ impl Engine {
                 return None;
             }
         }
+        // A Workload that its queue could not admit again gains nothing by an eviction, and no other Workload makes room for it.
+        let barred = if stage == Stage::Evicted { None } else { self.trouble(key).map(|(_, why)| why) };
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };

@@ -104,8 +104,9 @@ impl<'a> FreeCapacity<'a> {
             steps: 0,
         };
         for pod in &snapshot.others {
+            let Some(&node) = room.nodes.get(&*pod.node) else { continue };
             for (resource, amount) in &pod.requests {
-                if let Some(place) = room.find(&pod.node, resource) {
+                if let Some(place) = room.slot(node, resource) {
                     room.free[place.node][place.resource].1 -= exact(*amount);
                 }
             }
@@ -115,22 +116,22 @@ impl<'a> FreeCapacity<'a> {
             let mut taken = Taken::default();
             for pod in pods {
                 taken.nodes.insert(&pod.node);
+                let Some(&node) = room.nodes.get(&*pod.node) else { continue };
                 for (resource, amount) in &pod.requests {
-                    taken.amounts.extend(room.find(&pod.node, resource).map(|place| (place, exact(*amount))));
+                    taken.amounts.extend(room.slot(node, resource).map(|place| (place, exact(*amount))));
                 }
                 for (label, groups) in groups.iter().filter(|(label, _)| keys.contains(*label)) {
                     taken.groups.extend(groups.of.get(&*pod.node).map(|value| (label.as_str(), *value)));
                 }
             }
+            room.shift_by(&taken, -1);
             room.taken.insert(key, taken);
-            room.take(key);
         }
         room.keep();
         room
     }
 
-    fn find(&self, node: &str, resource: &Name) -> Option<Slot> {
-        let node = *self.nodes.get(node)?;
+    fn slot(&self, node: usize, resource: &Name) -> Option<Slot> {
         let resource = self.free[node].iter().position(|(name, _)| *name == resource)?;
         Some(Slot { node, resource })
     }
@@ -230,14 +231,18 @@ impl<'a> FreeCapacity<'a> {
 
     fn shift(&mut self, key: &WorkloadKey, sign: i128) {
         let Some(taken) = self.taken.remove_entry(key) else { return };
-        self.count(taken.1.amounts.len());
-        for (place, amount) in &taken.1.amounts {
+        self.shift_by(&taken.1, sign);
+        self.taken.insert(taken.0, taken.1);
+    }
+
+    fn shift_by(&mut self, taken: &Taken<'a>, sign: i128) {
+        self.count(taken.amounts.len());
+        for (place, amount) in &taken.amounts {
             self.change(*place, sign * amount);
         }
-        for group in &taken.1.groups {
+        for group in &taken.groups {
             self.occupy(*group, |count| if sign < 0 { count + 1 } else { count.saturating_sub(1) });
         }
-        self.taken.insert(taken.0, taken.1);
     }
 
     /// How many pods of a set a node has room for, `most` at most.
@@ -299,9 +304,8 @@ impl<'a> FreeCapacity<'a> {
     fn place_on_node(&mut self, set: &SetNeeds<'_>, node: usize, most: i128) -> i128 {
         let fit = self.fit(set, node, most);
         for (resource, amount) in set.per_pod.iter().filter(|_| fit > 0) {
-            let at = self.free[node].iter().position(|(name, _)| *name == resource);
-            if let Some(resource) = at {
-                self.change(Slot { node, resource }, -(exact(*amount) * fit));
+            if let Some(slot) = self.slot(node, resource) {
+                self.change(slot, -(exact(*amount) * fit));
             }
         }
         fit

@@ -47,9 +47,11 @@ pub(crate) struct Choice<'a> {
 impl Engine {
     /// The JobSet of a Workload.
     pub(super) fn jobset_of(&self, entry: &WorkloadEntry) -> Option<&JobView> {
-        let key =
-            self.world.job_of(entry).filter(|key| key.kind.integration().exclusive_topology.is_some())?;
-        Some(&self.world.jobs.get(&key)?.view)
+        let key = self
+            .world
+            .job_of_object(&entry.object)
+            .filter(|key| key.kind.integration().exclusive_topology.is_some())?;
+        Some(&self.world.jobs.get(key)?.view)
     }
 
     /// The flavors in scope that a Workload could have, in the order in which they are tried: what it was given, then those of its

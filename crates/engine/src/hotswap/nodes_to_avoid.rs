@@ -14,9 +14,11 @@ use sluice_api::slim;
 use sluice_core::Name;
 
 use super::capacity::Groups;
-use super::snapshot::Snapshot;
+use super::health::Health;
+use super::snapshot::{SeenNode, Snapshot};
 use super::state::{Nodes, NodesToAvoid};
 use crate::engine::Engine;
+use crate::ingest::workload;
 use crate::world::World;
 
 /// So many groups of nodes are named at most in a pod template.
@@ -58,6 +60,11 @@ impl NodesToAvoid {
             }
             nodes_to_avoid.flavors.insert(flavor, nodes);
         }
+        let wavers = |seen: &SeenNode<'_>| match seen.health {
+            Health::Wavering { until, .. } => Some(until),
+            _ => None,
+        };
+        nodes_to_avoid.until = snapshot.nodes.values().filter_map(wavers).min();
         nodes_to_avoid
     }
 
@@ -131,18 +138,39 @@ fn end(now: Timestamp, object: &slim::Workload, view: &JobView) -> Option<i64> {
 }
 
 impl Engine {
-    /// What is known about nodes now: as of the last look, or anew if something has changed since.
-    fn nodes_to_avoid(&self) -> Cow<'_, NodesToAvoid> {
-        if !self.hotswap.stale {
-            return Cow::Borrowed(&self.hotswap.nodes_to_avoid);
+    /// What is known about nodes now: as of the last look, or anew if something has changed since on which it depends. That Workloads
+    /// change is no such thing unless this one takes groups of nodes that none took.
+    fn nodes_to_avoid(&self, object: &slim::Workload, takes_groups: bool) -> Cow<'_, NodesToAvoid> {
+        let known = self.hotswap.nodes_to_avoid.get_or_init(|| self.nodes_to_avoid_now());
+        let in_time = known.until.is_none_or(|until| until > self.now);
+        let counts = || !takes_groups || self.is_among(object, &known.users);
+        if !self.hotswap.stale || in_time && counts() {
+            return Cow::Borrowed(known);
         }
+        Cow::Owned(self.nodes_to_avoid_now())
+    }
+
+    /// Whether the groups of nodes that a Workload takes are among these.
+    fn is_among(&self, object: &slim::Workload, users: &BTreeSet<(Name, String)>) -> bool {
+        let key = workload::key(object);
+        let entry = self.world.workloads.get(&key);
+        entry.is_some_and(|entry| self.exclusive_use(&key, entry).iter().all(|one| users.contains(one)))
+    }
+
+    fn nodes_to_avoid_now(&self) -> NodesToAvoid {
         let scope = super::scope::Scope::of(&self.world, &self.config);
+        if scope.flavors.is_empty() {
+            return NodesToAvoid::default();
+        }
         let snapshot = Snapshot::of_nodes(self, self.now);
-        let labels = self.exclusive_labels(&scope, &self.exclusive_users());
+        let jobsets = self.world.workloads.iter().filter_map(|(key, e)| Some((key, self.jobset_of(e)?)));
+        let users = self.exclusive_users(jobsets);
+        let labels = self.exclusive_labels(&scope, &users);
         let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
         let flavors = scope.flavors.into_keys();
-        Cow::Owned(NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced))
+        let found = NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced);
+        NodesToAvoid { users, ..found }
     }
 
     /// What a pod set that starts now on these flavors gets to keep off nodes that are no good for it.
@@ -160,7 +188,8 @@ impl Engine {
         let groups = set.and_then(|set| set.exclusive_topology.as_ref()).map(|groups| groups.key.as_str());
         let end = end(self.now, object, view);
         let announced = &self.config.hotswap.maintenance_time_label;
-        let node_affinity = self.nodes_to_avoid().affinity(flavors, end, groups, announced)?;
+        let nodes_to_avoid = self.nodes_to_avoid(object, groups.is_some());
+        let node_affinity = nodes_to_avoid.affinity(flavors, end, groups, announced)?;
         Some(Box::new(Affinity { node_affinity: Some(node_affinity), ..Affinity::default() }))
     }
 }
@@ -184,7 +213,7 @@ mod tests {
             broken: of(broken.iter().map(|group| (*group).to_owned()).collect()),
             announced: [(POOL.to_owned(), announced)].into(),
         };
-        NodesToAvoid { flavors: [(Name::from("tpu"), nodes)].into() }
+        NodesToAvoid { flavors: [(Name::from("tpu"), nodes)].into(), ..NodesToAvoid::default() }
     }
 
     fn affinity(nodes_to_avoid: &NodesToAvoid, end: Option<i64>, groups: Option<&str>) -> Value {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Toleration};
+use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, WorkloadKey};
@@ -26,8 +27,8 @@ pub(crate) struct SeenNode<'a> {
     pub node: &'a slim::Node,
     /// How it is.
     pub health: Health,
-    /// What it has for pods: cpu in milli-CPU, everything else in whole units, rounded down.
-    pub allocatable: BTreeMap<Name, i128>,
+    /// What it has for pods.
+    pub allocatable: &'a Allocatable,
 }
 
 /// What one evaluation sees.
@@ -35,6 +36,8 @@ pub(crate) struct SeenNode<'a> {
 pub(crate) struct Snapshot<'a> {
     /// The nodes.
     pub nodes: BTreeMap<&'a str, SeenNode<'a>>,
+    /// The JobSet of each Workload that has one.
+    pub jobsets: BTreeMap<&'a WorkloadKey, &'a JobView>,
     /// The pods of each Workload that holds quota, but for those that an earlier run left behind.
     pub of_workload: BTreeMap<&'a WorkloadKey, Vec<&'a Pod>>,
     /// All other pods.
@@ -52,6 +55,17 @@ pub(crate) struct Usable<'a> {
     pub healthy: Rc<BTreeSet<&'a str>>,
     /// Whether there are any at all.
     pub any: bool,
+}
+
+/// What a node has for pods: cpu in milli-CPU, everything else in whole units, rounded down.
+pub(crate) type Allocatable = BTreeMap<Name, i128>;
+
+/// What a node says that it has.
+pub(crate) fn allocatable(node: &slim::Node) -> Allocatable {
+    node.allocatable
+        .iter()
+        .map(|(resource, q)| (Name::from(resource.as_str()), floor(resource, &q.0)))
+        .collect()
 }
 
 fn floor(resource: &str, text: &str) -> i128 {
@@ -83,6 +97,9 @@ impl<'a> Snapshot<'a> {
     /// What is there now.
     pub fn of(engine: &'a Engine, now: Timestamp) -> Self {
         let mut snapshot = Self::of_nodes(engine, now);
+        let workloads = engine.world.workloads.iter();
+        snapshot.jobsets =
+            workloads.filter_map(|(key, entry)| Some((key, engine.jobset_of(entry)?))).collect();
         for (key, pod) in &engine.world.pods {
             snapshot.place(engine, key, pod);
         }
@@ -92,21 +109,20 @@ impl<'a> Snapshot<'a> {
 
     /// The nodes alone.
     pub fn of_nodes(engine: &'a Engine, now: Timestamp) -> Self {
-        let mut snapshot = Self::default();
-        for (name, node) in &engine.world.nodes {
-            let health = health::of(node, now, &engine.config.hotswap);
-            let amounts = node.allocatable.iter();
-            let allocatable = amounts.map(|(r, q)| (Name::from(r.as_str()), floor(r, &q.0))).collect();
-            snapshot.nodes.insert(name, SeenNode { node, health, allocatable });
-        }
-        snapshot
+        let (world, config) = (&engine.world, &engine.config.hotswap);
+        // Both are by name.
+        let nodes = world.nodes.iter().zip(world.allocatable.values()).map(|((name, node), allocatable)| {
+            let node = &**node;
+            (&**name, SeenNode { node, health: health::of(node, now, config), allocatable })
+        });
+        Self { nodes: nodes.collect(), ..Self::default() }
     }
 
     fn place(&mut self, engine: &'a Engine, key: &'a PodKey, pod: &'a Pod) {
         let has = |entry: &WorkloadEntry| holds(entry) && !pod.is_of_former_run(entry);
-        let holder =
-            engine.workloads_of_pod(key, pod).find(|key| engine.world.workloads.get(*key).is_some_and(has));
-        match holder.and_then(|key| engine.world.workloads.get_key_value(key)) {
+        let known = |key: &WorkloadKey| engine.world.workloads.get_key_value(key);
+        let mut all = engine.workloads_of_pod(key, pod).filter_map(known);
+        match all.find(|(_, entry)| has(entry)) {
             Some((key, _)) => self.of_workload.entry(key).or_default().push(pod),
             None => self.others.push(pod),
         }
@@ -137,10 +153,25 @@ impl<'a> Snapshot<'a> {
         self.nodes.get(node).map_or(Health::Unhealthy, |seen| seen.health)
     }
 
+    /// Whether a Workload has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
+    pub fn has_jobset(&self, key: &WorkloadKey) -> bool {
+        self.jobsets.get(key).is_some_and(|view| !view.deleting && view.finished.is_none())
+    }
+
+    /// The labels by which a Workload takes whole groups of nodes.
+    pub fn exclusive_of(&self, key: &WorkloadKey) -> BTreeSet<String> {
+        self.jobsets.get(key).map(|view| exclusive_in(view)).unwrap_or_default()
+    }
+
     /// The nodes that a Workload's pods are on.
     pub fn nodes_of(&self, key: &WorkloadKey) -> BTreeSet<&'a str> {
         self.of_workload.get(key).into_iter().flatten().map(|pod| &*pod.node).collect()
     }
+}
+
+/// The labels by which a JobSet takes whole groups of nodes.
+pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<String> {
+    view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.clone())).collect()
 }
 
 /// Whether a node has these labels.

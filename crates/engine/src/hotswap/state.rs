@@ -1,7 +1,7 @@
 //! What is kept between two looks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use sluice_core::{Name, WorkloadKey};
@@ -38,8 +38,8 @@ pub(crate) struct HotswapState {
     pub(super) concerned: BTreeSet<WorkloadKey>,
     /// The flavors in scope at the last look.
     pub(super) flavors: BTreeSet<Name>,
-    /// What was known about nodes at the last look.
-    pub(super) nodes_to_avoid: NodesToAvoid,
+    /// What was known about nodes at the last look, or at a start after nodes, flavors or queues have changed since.
+    pub(super) nodes_to_avoid: OnceLock<NodesToAvoid>,
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
     pub(super) users: BTreeSet<(Name, String)>,
     /// The nodes that pods left while their Workload ran, until as many run again or the node is healthy.
@@ -86,6 +86,10 @@ pub(crate) enum NotMoved {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodesToAvoid {
     pub(super) flavors: BTreeMap<Name, Nodes>,
+    /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
+    pub(super) users: BTreeSet<(Name, String)>,
+    /// When the first node that wavers is lost.
+    pub(super) until: Option<Timestamp>,
 }
 
 /// What is known about the nodes of one flavor.

@@ -1,5 +1,7 @@
 //! How often it is looked at all nodes, pods and Workloads: a look goes through all of them, which large clusters have many of.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::bed::{Bed, TPU};
@@ -56,4 +58,30 @@ fn the_end_of_work_on_a_failing_node_lowers_the_limit_at_once() {
     );
     assert!(bed.told("three", "QuotaReserved").contains(TPU));
     assert!(!bed.runs("three"), "it was given chips of a pool that is not whole");
+}
+
+/// The most allocations that it takes to take one thing in while work moves off one of so many pools.
+fn most_told(pools: usize) -> u64 {
+    let mut bed = Bed::new();
+    bed.c.checked = false;
+    bed.page_queue(10_000);
+    let names: Vec<String> = (0..pools).map(|pool| format!("p{pool:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&names, 2);
+    for name in &names[..4] {
+        bed.sized_jobset(name, "q", "high", 1, 2);
+    }
+    bed.settle();
+    bed.fail(&["p001", "p002"]);
+    bed.pass(2);
+    bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
+    bed.pass(43);
+    assert!(["p001", "p002"].iter().all(|job| bed.runs(job) && !bed.evictions(job).is_empty()));
+    bed.c.most_told
+}
+
+#[test]
+fn a_start_does_not_look_at_all_nodes_because_a_workload_changed() {
+    let [few, many] = [20, 200].map(most_told);
+    assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
 }

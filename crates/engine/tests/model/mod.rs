@@ -100,6 +100,8 @@ pub struct Cluster {
     pub cycles_left: Option<u64>,
     /// Steps of searches for room in one cycle, at most.
     pub most_steps: u64,
+    /// Looks at all nodes and displaced work in one cycle, at most.
+    pub most_looks: u64,
     /// Where time is measured: CPU time so far.
     pub clock: fn() -> Duration,
     /// The longest cycle by that clock.
@@ -108,6 +110,8 @@ pub struct Cluster {
     pub meter: fn(&mut dyn FnMut()) -> (Duration, u64),
     /// What that measured, added up.
     pub spent: (Duration, u64),
+    /// The most allocations that it took to take one thing in.
+    pub most_told: u64,
     /// Whether the invariants are checked after every step.
     pub checked: bool,
     seen: u64,
@@ -141,6 +145,7 @@ impl Cluster {
             cycles: 0,
             cycles_left: None,
             most_steps: 0,
+            most_looks: 0,
             clock: || Duration::ZERO,
             longest: Duration::ZERO,
             meter: |work| {
@@ -148,6 +153,7 @@ impl Cluster {
                 (Duration::ZERO, 0)
             },
             spent: (Duration::ZERO, 0),
+            most_told: 0,
             checked: true,
             seen: 0,
         };
@@ -220,6 +226,7 @@ impl Cluster {
         });
         self.spent.0 += time;
         self.spent.1 += allocations;
+        self.most_told = self.most_told.max(allocations);
     }
 
     /// Lets the engine decide.
@@ -326,11 +333,13 @@ impl Cluster {
             self.cycles_left = self.cycles_left.map(|left| left - 1);
             self.cycles += 1;
             let mut busy = self.watch();
-            let before = self.engine.work().hotswap_steps;
+            let before = self.engine.work();
             let began = (self.clock)();
             let effects = self.cycle();
             self.longest = self.longest.max((self.clock)().saturating_sub(began));
-            self.most_steps = self.most_steps.max(self.engine.work().hotswap_steps - before);
+            let after = self.engine.work();
+            self.most_steps = self.most_steps.max(after.hotswap_steps - before.hotswap_steps);
+            self.most_looks = self.most_looks.max(after.hotswap_looks - before.hotswap_looks);
             busy |= !effects.is_empty();
             for effect in effects {
                 if !self.carry_out(effect) {
@@ -356,7 +365,10 @@ impl Cluster {
     pub fn advance(&mut self, seconds: i64) {
         let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
         self.settle();
-        while let Some(next) = self.engine.next_timer().filter(|t| *t <= end) {
+        // Without cycles left no timer is ever done with.
+        while self.cycles_left != Some(0)
+            && let Some(next) = self.engine.next_timer().filter(|t| *t <= end)
+        {
             self.now = self.now.max(next);
             self.api.now = self.now;
             self.engine.apply(self.now, Input::Tick);

@@ -180,9 +180,12 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         case.workloads.iter().map(|w| w.0.iter().map(|(node, chips)| pod(*node, *chips)).collect()).collect();
     let whole: [bool; NODES / 2] = std::array::from_fn(|group| case.nodes[2 * group].2);
     let mut snapshot = Snapshot::default();
-    for (name, (chips, places, _)) in NAMES.into_iter().zip(&case.nodes) {
-        let mut allocatable = BTreeMap::from([(Name::from(TPU), *chips)]);
-        allocatable.extend(places.map(|places| (Name::from(PODS), places)));
+    let allocatable = case.nodes.iter().map(|(chips, places, _)| {
+        let chips = [(Name::from(TPU), *chips)];
+        chips.into_iter().chain(places.map(|places| (Name::from(PODS), places))).collect()
+    });
+    let allocatable: Vec<Allocatable> = allocatable.collect();
+    for (name, allocatable) in NAMES.into_iter().zip(&allocatable) {
         snapshot.nodes.insert(name, SeenNode { node: &node, health: Health::Healthy, allocatable });
     }
     for (key, pods) in keys.iter().zip(&pods).filter(|(_, pods)| !pods.is_empty()) {
