@@ -10,7 +10,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::Level;
 use crate::engine::Engine;
-use crate::hotswap::snapshot::{allocatable, released};
+use crate::hotswap::{pod::allocatable, snapshot::released};
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};

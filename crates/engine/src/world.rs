@@ -13,8 +13,7 @@ use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
-use crate::hotswap::pod::{Pod, PodKey};
-use crate::hotswap::snapshot::Allocatable;
+use crate::hotswap::pod::{Allocatable, Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::input::{Kind, ObjectRef};

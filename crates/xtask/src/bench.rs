@@ -12,6 +12,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::case::{CaseResult, Figures};
+use crate::engine_bench::InstructionBudget;
 
 /// Measure the engine on its cases and check the counts against tests/performance/budgets.toml.
 #[derive(clap::Args)]
@@ -95,16 +96,6 @@ struct Goal {
     /// Median.
     snapshot_us: Option<f64>,
     peak_rss_mib: Option<f64>,
-}
-
-/// Instructions that callgrind may count in the cycles of a small case.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InstructionBudget {
-    /// Calibrated count.
-    instructions: u64,
-    /// How far above it a run may be, in percent.
-    tolerance_percent: u64,
 }
 
 /// `tests/performance/budgets.toml` and the folder of the cases.

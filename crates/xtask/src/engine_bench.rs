@@ -14,8 +14,17 @@ use sluice_engine::input::{Input, Kind, ObjectRef};
 use sluice_engine::metrics::Scrape;
 use sluice_engine::{Accounting, Engine, EngineConfig, State};
 
-use crate::bench::InstructionBudget;
 use crate::case::stopwatch::Stopwatch;
+
+/// Instructions that callgrind may count in the cycles of a small case.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstructionBudget {
+    /// Calibrated count.
+    pub instructions: u64,
+    /// How far above it a run may be, in percent.
+    pub tolerance_percent: u64,
+}
 
 #[path = "../../engine/tests/big/mod.rs"]
 mod big;

@@ -1,10 +1,11 @@
-//! What is kept of a pod that is bound to a node, and what it takes of that.
+//! What is kept of a pod that is bound to a node, what it takes of that, and what a node has.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sluice_api::slim;
 use sluice_core::{Amount, Name};
+use sluice_quantity::{CPU, Quantity};
 
 use crate::config::ResourceConfig;
 use crate::ingest::limits::LimitSummary;
@@ -12,6 +13,22 @@ use crate::ingest::requests::{Surroundings, per_pod};
 
 /// The resource that counts pods.
 pub(crate) const PODS: &str = "pods";
+
+/// What a node has for pods: cpu in milli-CPU, everything else in whole units, rounded down.
+pub(crate) type Allocatable = BTreeMap<Name, i128>;
+
+/// What a node says that it has.
+pub(crate) fn allocatable(node: &slim::Node) -> Allocatable {
+    node.allocatable
+        .iter()
+        .map(|(resource, q)| (Name::from(resource.as_str()), floor(resource, &q.0)))
+        .collect()
+}
+
+fn floor(resource: &str, text: &str) -> i128 {
+    let nano = Quantity::parse(text).map_or(0, |q| q.nano()).max(0);
+    if resource == CPU { nano / 1_000_000 } else { nano / 1_000_000_000 }
+}
 
 /// A pod by namespace and name.
 pub(crate) type PodKey = (Name, Name);

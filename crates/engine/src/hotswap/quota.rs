@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::v1beta2::ResourceQuota;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, Name, Snapshot as UsageSnapshot, WorkloadKey};
 use sluice_quantity::{Quantity, amount_of};
 
 use super::displaced::{for_nodes, leaves};
@@ -17,6 +17,12 @@ type Claim = [(Name, Name, Amount)];
 
 /// Amounts by ClusterQueue, flavor and resource.
 pub(crate) type QuotaInUse = BTreeMap<(Name, Name, Name), i128>;
+
+/// What is used of quotas once some Workloads have given back what they hold.
+pub(crate) struct QuotaToBe<'a> {
+    usage: UsageSnapshot,
+    leaving: BTreeSet<&'a WorkloadKey>,
+}
 
 /// What a Workload holds.
 fn held_by(entry: &WorkloadEntry) -> impl Iterator<Item = ((Name, Name, Name), i128)> {
@@ -88,9 +94,19 @@ impl Engine {
     }
 
     /// The Workloads that give back what they hold for good. (Those that leave failing nodes come back.)
-    pub(super) fn leaving_for_good(&self) -> Vec<&WorkloadKey> {
+    fn leaving_for_good(&self) -> Vec<&WorkloadKey> {
         let all = self.world.workloads.iter();
         all.filter(|(_, entry)| leaves(entry) && !for_nodes(entry)).map(|(key, _)| key).collect()
+    }
+
+    /// What is used of quotas once those have given it back that leave for good.
+    pub(super) fn quota_to_be(&self) -> QuotaToBe<'_> {
+        let leaving: BTreeSet<_> = self.leaving_for_good().into_iter().collect();
+        let mut usage = self.scheduler.snapshot();
+        for key in &leaving {
+            usage.release(&self.scheduler, key);
+        }
+        QuotaToBe { usage, leaving }
     }
 
     /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those that make room gave back what they
@@ -101,14 +117,15 @@ impl Engine {
         me: &WorkloadKey,
         claim: &Claim,
         way: &[WorkloadKey],
-        leaving: &[&WorkloadKey],
+        to_be: &QuotaToBe<'_>,
     ) -> bool {
-        let mut quota = self.scheduler.snapshot();
-        for key in leaving.iter().copied().chain(way).chain([me]).collect::<BTreeSet<_>>() {
-            quota.release(&self.scheduler, key);
+        let mut usage = to_be.usage.clone();
+        let all: BTreeSet<_> = way.iter().chain([me]).collect();
+        for key in all.difference(&to_be.leaving) {
+            usage.release(&self.scheduler, key);
         }
         claim.iter().all(|(flavor, resource, _)| {
-            let free = quota.available(&self.scheduler, queue, flavor, resource);
+            let free = usage.available(&self.scheduler, queue, flavor, resource);
             free.is_some_and(|free| taken(claim, flavor, resource) <= exact(free))
         })
     }

@@ -17,7 +17,7 @@ use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage, leaves};
 use super::free_capacity::{FreeCapacity, Probe};
 use super::needs;
-use super::quota::QuotaInUse;
+use super::quota::{QuotaInUse, QuotaToBe};
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
 use super::state::NotMoved;
@@ -48,7 +48,7 @@ pub(super) struct Search<'s, 'a> {
     /// What is free now; what is found is taken of it.
     room: FreeCapacity<'a>,
     held: OnceCell<QuotaInUse>,
-    leaving: Vec<&'a WorkloadKey>,
+    quota: OnceCell<QuotaToBe<'a>>,
     /// The Workloads that may have to go, once a search needs them.
     candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
@@ -103,7 +103,7 @@ impl<'s, 'a> Search<'s, 'a> {
             snapshot,
             room,
             held: OnceCell::new(),
-            leaving: engine.leaving_for_good(),
+            quota: OnceCell::new(),
             candidates: OnceCell::new(),
             brakes: RefCell::default(),
             gone: BTreeSet::new(),
@@ -272,9 +272,9 @@ impl<'s, 'a> Search<'s, 'a> {
         way: &needs::Choice<'_>,
         victims: &[WorkloadKey],
     ) -> bool {
-        let engine = self.engine;
+        let quota = || self.quota.get_or_init(|| self.engine.quota_to_be());
         one.stage == Stage::Evicted
-            || engine.will_hold(&one.queue, &one.key, &way.claim, victims, &self.leaving)
+            || self.engine.will_hold(&one.queue, &one.key, &way.claim, victims, quota())
     }
 
     /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under

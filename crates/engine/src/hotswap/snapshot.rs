@@ -10,11 +10,11 @@ use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, WorkloadKey};
-use sluice_quantity::{CPU, Quantity, is_extended};
+use sluice_quantity::is_extended;
 use sluice_selector::Operator;
 
 use super::health::{self, Health};
-use super::pod::{Pod, PodKey};
+use super::pod::{Allocatable, Pod, PodKey};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::world::WorkloadEntry;
@@ -55,22 +55,6 @@ pub(crate) struct Usable<'a> {
     pub healthy: Rc<BTreeSet<&'a str>>,
     /// Whether there are any at all.
     pub any: bool,
-}
-
-/// What a node has for pods: cpu in milli-CPU, everything else in whole units, rounded down.
-pub(crate) type Allocatable = BTreeMap<Name, i128>;
-
-/// What a node says that it has.
-pub(crate) fn allocatable(node: &slim::Node) -> Allocatable {
-    node.allocatable
-        .iter()
-        .map(|(resource, q)| (Name::from(resource.as_str()), floor(resource, &q.0)))
-        .collect()
-}
-
-fn floor(resource: &str, text: &str) -> i128 {
-    let nano = Quantity::parse(text).map_or(0, |q| q.nano()).max(0);
-    if resource == CPU { nano / 1_000_000 } else { nano / 1_000_000_000 }
 }
 
 /// Whether what a Workload asks for is counted as quota, so that its pods are not to be counted again.

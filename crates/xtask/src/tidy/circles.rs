@@ -15,7 +15,7 @@ const LIMITS: [(&str, usize); 10] = [
     ("quantity", 3),
     ("sim", 5),
     ("testkit", 2),
-    ("xtask", 6),
+    ("xtask", 5),
 ];
 
 /// Findings for every circle that is too large, and for every limit that is not needed any more.
