@@ -64,6 +64,7 @@ fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
         rebuilt_nodes: after.rebuilt_nodes - before.rebuilt_nodes,
         evaluations: after.evaluations - before.evaluations,
         hotswap_steps: after.hotswap_steps - before.hotswap_steps,
+        hotswap_looks: after.hotswap_looks - before.hotswap_looks,
     }
 }
 

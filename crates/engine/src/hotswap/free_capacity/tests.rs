@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluice_api::slim;
 
 use super::super::health::Health;
-use super::super::pod::{PODS, Pod};
+use super::super::pod::{Allocatable, PODS, Pod};
 use super::super::snapshot::SeenNode;
 use super::*;
 
