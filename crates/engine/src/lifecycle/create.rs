@@ -127,8 +127,8 @@ impl Engine {
             })
         };
         let more = (1_u32..).map(|number| format!("{generation}.{number}"));
-        let mut names = std::iter::once(generation.clone()).chain(more).map(|extra| named(Some(&extra)));
-        names.find(|name| !is_taken(name)).expect("there is no end of numbers")
+        let mut all = std::iter::once(generation.clone()).chain(more).map(|extra| named(Some(&extra)));
+        all.find(|name| !is_taken(name)).expect("there is no end of numbers")
     }
 
     /// Creates the Workload of a job; of an elastic one the slice that is to take over from another, if that is said.

@@ -14,7 +14,7 @@ use crate::world::{JobKey, WorkloadEntry};
 
 impl Engine {
     /// The pods of a job that a start is for. Of an object that gathers its pods: no more than its Workload is for, and none that asks for more.
-    pub(super) fn to_start(&mut self, key: &JobKey, workload: &WorkloadKey) -> Vec<Name> {
+    pub(super) fn pods_to_start(&mut self, key: &JobKey, workload: &WorkloadKey) -> Vec<Name> {
         let name = |member: &Member| Arc::clone(&member.name);
         let Some(job) = self.world.pod_jobs.get(key) else { return Vec::new() };
         if !job.has_roles() {

@@ -73,7 +73,7 @@ impl Engine {
         if !self.world.pod_jobs.get(key).is_some_and(|job| job.pods.is_settled()) {
             return;
         }
-        let gated = self.to_start(key, workload);
+        let gated = self.pods_to_start(key, workload);
         let Some(job) = self.world.pod_jobs.get(key) else { return };
         let left = job.parent.as_ref().filter(|_| gated.len() < job.pods.gated_count()).cloned();
         if let Some(parent) = left {
