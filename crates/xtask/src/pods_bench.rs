@@ -184,13 +184,13 @@ impl Pods {
         match self {
             Self::Group | Self::Single => {}
             Self::Fast => metadata["annotations"]["kueue.x-k8s.io/pod-group-fast-admission"] = json!("true"),
-            Self::Deployment => self.owned(metadata, "ReplicaSet", "deployment", owner),
-            Self::Statefulset => self.owned(metadata, "StatefulSet", "statefulset", owner),
+            Self::Deployment => Self::owned(metadata, "ReplicaSet", "deployment", owner),
+            Self::Statefulset => Self::owned(metadata, "StatefulSet", "statefulset", owner),
         }
         made
     }
 
-    fn owned(self, metadata: &mut Value, kind: &str, framework: &str, owner: &str) {
+    fn owned(metadata: &mut Value, kind: &str, framework: &str, owner: &str) {
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.remove("finalizers");
         }

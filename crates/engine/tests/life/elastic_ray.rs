@@ -327,7 +327,8 @@ fn a_job_that_stops_holds_the_quota_of_all_its_pods_until_they_are_gone() {
 
 #[test]
 fn a_cluster_that_does_not_hold_its_pods_back_does_not_run_on_the_quota_of_its_job() {
-    let changes: [(&str, fn(&mut JobView)); 5] = [
+    type Change = fn(&mut JobView);
+    let changes: [(&str, Change); 5] = [
         ("no gate", |part| part.pod_sets[1].scheduling.scheduling_gates.clear()),
         ("no pod set", |part| part.pod_sets[1].scheduling.labels.clear()),
         ("another pod set's", |part| {

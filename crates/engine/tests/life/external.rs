@@ -52,16 +52,16 @@ fn uid(c: &Cluster, name: &str) -> String {
     c.api.job(name).view.job.uid.to_string()
 }
 
-fn owner(kind: &str, name: &str, uid: &str) -> Option<ControllerRef> {
+fn owner(kind: &str, name: &str, uid: &str) -> ControllerRef {
     let (name, uid) = (name.to_owned(), uid.to_owned());
-    Some(ControllerRef { api_version: API.to_owned(), kind: kind.to_owned(), name, uid })
+    ControllerRef { api_version: API.to_owned(), kind: kind.to_owned(), name, uid }
 }
 
 /// A Job that runs, of an errand by that name and UID.
 fn child(c: &mut Cluster, name: &str, queue: &str, of: (&str, &str)) {
     let mut child = job("team-a", name, queue, 1, "1");
     (child.suspended, child.active) = (false, true);
-    child.controller = owner("Errand", of.0, of.1);
+    child.controller = Some(owner("Errand", of.0, of.1));
     c.api.add_job(child);
     // The model knows of no jobs that run on the quota of others.
     c.api.edit_job(name, |job| job.started_by_user = true);
@@ -156,7 +156,7 @@ fn a_job_that_only_names_a_parent_is_queued_like_any_other() {
     // The kind of an owner is part of its name.
     let mut other = job("team-a", "another-kind", "lq", 1, "1");
     (other.suspended, other.active) = (false, true);
-    other.controller = owner("Tour", "real", &real);
+    other.controller = Some(owner("Tour", "real", &real));
     c.api.add_job(other);
     c.advance(11);
     assert!(held(&c, "another-kind"));
@@ -172,7 +172,7 @@ fn a_version_that_is_not_served_makes_no_parent_and_hides_none() {
     for (name, uid) in [("real", of.as_str()), ("forged", "none")] {
         let mut job = job("team-a", name, "lq", 1, "1");
         (job.suspended, job.active) = (false, true);
-        job.controller = owner("Errand", "big", uid);
+        job.controller = Some(owner("Errand", "big", uid));
         job.controller.as_mut().unwrap().api_version = "external.example.com/v9".to_owned();
         c.api.add_job(job);
         c.advance(11);
@@ -268,7 +268,7 @@ fn the_highest_managed_parent_counts_and_only_what_may_have_made_the_others() {
     // A tour makes an errand, which makes a job.
     c.api.add_job(bare(tour, "team-a", "top", "lq"));
     let mut between = bare(errand(), "team-a", "between", "lq");
-    between.controller = owner("Tour", "top", &uid(&c, "top"));
+    between.controller = Some(owner("Tour", "top", &uid(&c, "top")));
     c.api.add_job(between);
     let of = uid(&c, "between");
     let made = workload(&mut c, "team-a", "between", &of);
@@ -324,7 +324,7 @@ fn parents_in_a_circle_or_too_many_end_the_search() {
         let mut view = bare(errand(), "team-a", name, "");
         view.job.uid = format!("uid-{name}").into();
         view.resource_version = "900".to_owned();
-        view.controller = owner("Errand", if name == "one" { "two" } else { "one" }, above);
+        view.controller = Some(owner("Errand", if name == "one" { "two" } else { "one" }, above));
         let seen = sluice_engine::Input::Applied(sluice_engine::Object::Job(Box::new(view)));
         c.engine.apply(c.now, seen);
     }
