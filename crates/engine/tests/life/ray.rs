@@ -330,3 +330,23 @@ fn a_cluster_that_cannot_be_read_any_more_is_stopped_until_it_can() {
     c.advance(1);
     assert!(!is_suspended(&c, "own"));
 }
+
+#[test]
+fn what_ends_while_it_cannot_be_read_gives_its_quota_back() {
+    let mut c = bed(["1", "0"]);
+    for name in ["own", "next"] {
+        let mut view = job("team-a", name, "lq", 1, "1");
+        view.job.kind = JobKind::PYTORCH_JOB;
+        c.api.add_job(view);
+        c.settle();
+    }
+    assert!(!is_suspended(&c, "own") && is_suspended(&c, "next"));
+    c.api.finish_job("own", true);
+    c.api.edit_job("own", |job| {
+        job.view.pod_sets.clear();
+        job.view.invalid = Some("it cannot be read".to_owned());
+    });
+    c.settle();
+    c.advance(1);
+    assert!(!is_suspended(&c, "next"), "{:?}", c.api.workloads());
+}
