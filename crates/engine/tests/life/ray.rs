@@ -325,6 +325,13 @@ fn a_cluster_that_cannot_be_read_any_more_is_stopped_until_it_can() {
     c.settle();
     assert!(is_suspended(&c, "own"));
     assert_eq!(c.notes("ErrWorkloadCompose"), ["too many pod sets: 19, at most 18"]);
+    // As often as its user lets it go.
+    for _ in 0..3 {
+        c.api.edit_job("own", |job| (job.view.suspended, job.started_by_user) = (false, true));
+        c.settle();
+        assert!(is_suspended(&c, "own"));
+    }
+    c.api.edit_job("own", |job| job.started_by_user = false);
     c.api.edit_job("own", |job| (job.view.pod_sets, job.view.invalid) = (pods.clone(), None));
     c.settle();
     c.advance(1);
