@@ -73,6 +73,10 @@ index!(
     /// A class of a queue: pending workloads of one class.
     ClassId
 );
+index!(
+    /// A lowest domain of topologies, whether its nodes exist or not: a host, or a domain of one flavor's topology.
+    PlaceId
+);
 
 /// Values by dense id. An id whose value is forgotten is given out again.
 #[derive(Debug, Clone)]

@@ -1,0 +1,108 @@
+//! What one placement is asked for, and what comes of it.
+
+use smallvec::SmallVec;
+
+use crate::Name;
+use crate::intern::{PlaceId, ResourceId};
+use crate::topology::spec::{SharedAssignment, TopologyRequest};
+use crate::workload::PodSetSpec;
+
+/// The pod sets that are placed together: one, or a group of two of which the smaller one is the leader with one pod.
+#[derive(Debug)]
+pub(crate) struct PlacementRequest<'a> {
+    pub(crate) pod_sets: SmallVec<[PodSetToPlace<'a>; 2]>,
+    /// As if no workload used anything; what other pods use counts.
+    pub(crate) empty: bool,
+    /// What earlier pod sets of the same workload take.
+    pub(crate) assumed: &'a [PlacedPods],
+    /// Nodes that may not be used.
+    pub(crate) lost: &'a [Name],
+}
+
+/// One pod set to be placed.
+#[derive(Debug)]
+pub(crate) struct PodSetToPlace<'a> {
+    /// Selectors, affinity and tolerations are taken from here.
+    pub(crate) spec: &'a PodSetSpec,
+    /// What it asks for; none: any nodes, as if it had asked for `unconstrained`.
+    pub(crate) request: Option<&'a TopologyRequest>,
+    /// What each pod takes of a node, without `pods`: every pod takes one of those. cpu in milli-CPU.
+    pub(crate) per_pod: &'a [(ResourceId, i64)],
+    /// How many pods.
+    pub(crate) count: i64,
+    /// Where its pods are now, if they are to stay but for those on lost nodes (docs/reference/06-algorithm.md 6.14), or where those of
+    /// the slice are that it takes over from (6.12 "Elastic").
+    pub(crate) previous: Option<&'a SharedAssignment>,
+}
+
+/// Pods in places: what a workload, or an earlier pod set of it, takes of the nodes of one flavor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlacedPods {
+    /// The places, and how many pods each takes.
+    pub(crate) places: Vec<(PlaceId, i64)>,
+    /// What each pod takes, without `pods`.
+    pub(crate) per_pod: SmallVec<[(ResourceId, i64); 2]>,
+}
+
+/// What one pod set got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PodSetPlacement {
+    /// As the API has it.
+    pub(crate) assignment: SharedAssignment,
+    /// The same by id, with what each pod takes.
+    pub(crate) pods: PlacedPods,
+}
+
+/// The places of the pod sets of one request, in its order.
+pub(crate) type Placement = SmallVec<[PodSetPlacement; 2]>;
+
+/// Why there is no placement: [`crate::reason`] makes the message of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacementFailure {
+    /// The Topology's name.
+    pub topology: Name,
+    /// How many pods or slices fit, of how many.
+    pub fit: PlacementFit,
+    /// Why nodes were left out.
+    pub excluded: Exclusions,
+}
+
+/// How much of a request fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlacementFit {
+    /// So many of so many pods, in the domain where the most fit.
+    Pods {
+        /// How many fit.
+        fit: i64,
+        /// How many are asked for.
+        wanted: i64,
+    },
+    /// So many of so many slices.
+    Slices {
+        /// How many fit.
+        fit: i64,
+        /// How many are asked for.
+        wanted: i64,
+    },
+    /// With layers of slices: for each layer (level, how many fit, how many are asked for).
+    Layers(Vec<(Name, i64, i64)>),
+    /// Pods that are to stay where they are, or a lost node, make it impossible: the message.
+    Other(String),
+}
+
+/// How many nodes were left out, by why.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exclusions {
+    /// All nodes of the flavor; 0: nothing is said about them.
+    pub nodes: u64,
+    /// Required node affinity does not match.
+    pub affinity: u64,
+    /// The node selector does not match.
+    pub node_selector: u64,
+    /// A resource has no room for one pod: (resource, nodes), sorted.
+    pub resources: Vec<(Name, u64)>,
+    /// A taint is not tolerated: (`key=value:effect`, nodes), sorted.
+    pub taints: Vec<(String, u64)>,
+    /// The domain was not to be used.
+    pub domain: u64,
+}

@@ -1,0 +1,83 @@
+//! Topologies, nodes and what pod sets ask of them, as plain data.
+
+use std::sync::Arc;
+
+use crate::spec::Taint;
+use crate::{Amount, Name};
+
+/// The label whose value is a node's name: as the lowest level of a topology it makes every node a domain of its own.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// A Topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopologySpec {
+    /// Its name.
+    pub name: Name,
+    /// The node labels that its levels are, from the highest to the lowest.
+    pub levels: Vec<Name>,
+}
+
+/// A Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: Name,
+    /// Its labels.
+    pub labels: Vec<(Name, Name)>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+    /// `status.allocatable`, `pods` included. cpu in milli-CPU, everything else in whole units.
+    pub allocatable: Vec<(Name, Amount)>,
+    /// It is Ready, and not `spec.unschedulable`.
+    pub usable: bool,
+}
+
+/// What a pod set asks of the topology of its nodes: `topologyRequest`, if it asks for anything.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopologyRequest {
+    /// Where its pods are to be together.
+    pub level: RequestedLevel,
+    /// Slices: so many pods are to be together in one domain of a level. The outermost first; each size is a multiple of the next.
+    pub slices: Vec<SliceLayer>,
+}
+
+/// Where the pods of a pod set are to be together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RequestedLevel {
+    /// `required`: in one domain of the level.
+    Required(Name),
+    /// `preferred`: in one domain of the level, or else of a higher one, or else in as few as possible.
+    Preferred(Name),
+    /// `unconstrained`, or only slices are asked for.
+    Unconstrained,
+}
+
+/// One layer of slices.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceLayer {
+    /// The level in a domain of which a slice is.
+    pub level: Name,
+    /// How many pods a slice has, at least 1.
+    pub size: i64,
+}
+
+/// Where the pods of one pod set are: `topologyAssignment`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopologyAssignment {
+    /// The labels of the levels that the domains are named by: the lowest alone where it is the hostname.
+    pub levels: Vec<Name>,
+    /// The domains, in order: ranks and scale-down depend on it.
+    pub domains: Vec<AssignedDomain>,
+}
+
+/// So many pods in one domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssignedDomain {
+    /// A value for each level.
+    pub values: Vec<Name>,
+    /// How many pods.
+    pub count: i64,
+}
+
+/// A shared [`TopologyAssignment`].
+pub type SharedAssignment = Arc<TopologyAssignment>;
