@@ -45,6 +45,14 @@ pub struct Gates {
     pub recompute_assignment_upon_preemption_targets_overlap: bool,
     /// `QuotaCheckStrategy`: honour `quotaCheckStrategy`.
     pub quota_check_strategy: bool,
+    /// `TASRecomputeAssignmentWithinSchedulingCycle`: look for other nodes when another head took those of an entry.
+    pub tas_recompute_assignment_within_scheduling_cycle: bool,
+    /// `TASFailedNodeReplacement`: look for other nodes for pods whose node failed.
+    pub tas_failed_node_replacement: bool,
+    /// `TASFailedNodeReplacementFailFast`: evict a workload for whose failed node there is no other at once.
+    pub tas_failed_node_replacement_fail_fast: bool,
+    /// `ElasticJobsViaWorkloadSlicesWithTAS`: a slice keeps the nodes of the one that it takes over from.
+    pub elastic_jobs_via_workload_slices_with_tas: bool,
     /// Ours, `PreemptionLoopGuard`: end preemption that goes round in circles without a change from outside.
     pub preemption_loop_guard: bool,
     /// Ours, `RequeueReclaimersOnBorrowing`: inadmissible workloads that may reclaim are tried again when others begin to borrow.
@@ -67,6 +75,10 @@ impl Default for Gates {
             prioritize_preemptor_workloads: false,
             recompute_assignment_upon_preemption_targets_overlap: true,
             quota_check_strategy: true,
+            tas_recompute_assignment_within_scheduling_cycle: true,
+            tas_failed_node_replacement: true,
+            tas_failed_node_replacement_fail_fast: true,
+            elastic_jobs_via_workload_slices_with_tas: false,
             preemption_loop_guard: true,
             requeue_reclaimers_on_borrowing: true,
             admit_only_free_quota: true,

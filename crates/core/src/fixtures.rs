@@ -228,6 +228,8 @@ pub fn pods(name: &str) -> PodSetSpec {
         affinity: Vec::new(),
         tolerations: Vec::new(),
         group: None,
+        topology: None,
+        node_requests: None,
         shape: 0,
     }
 }
@@ -307,6 +309,8 @@ impl Job {
                 .map(|(resource, amount)| (resource.clone(), amount.saturating_mul(pod_set.count)))
                 .collect(),
             count: pod_set.count,
+            topology: None,
+            topology_delayed: false,
         });
         Admission { cluster_queue: n(cluster_queue), pod_sets: pod_sets.collect() }
     }

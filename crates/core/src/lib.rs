@@ -73,6 +73,7 @@ mod local_queue;
 mod loop_guard;
 mod matching;
 mod partial_admission;
+mod placement;
 mod plan;
 mod preemption;
 mod queue;
@@ -87,6 +88,7 @@ mod shape;
 mod spec;
 mod stats;
 mod tables;
+mod topology;
 mod tree;
 mod usage;
 mod view;
@@ -106,7 +108,6 @@ pub use report::{
 pub use scheduler::Scheduler;
 pub use scheduler::snapshot::Snapshot;
 pub use scheduler::standing::Standing;
-pub use second_pass::SecondPass;
 pub use sluice_quantity::Amount;
 pub use sluice_selector::Operator;
 pub use spec::{
@@ -116,9 +117,13 @@ pub use spec::{
     Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
 };
 pub use stats::Stats;
+pub use topology::{
+    AssignedDomain, Exclusions, HOSTNAME, NodeSpec, PlacementFailure, PlacementFit, RequestedLevel,
+    SharedAssignment, SliceLayer, TopologyAssignment, TopologyRequest, TopologySpec,
+};
 pub use workload::{
-    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, WorkloadKey, WorkloadSpec,
-    WorkloadState,
+    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, TopologyState, WorkloadKey,
+    WorkloadSpec, WorkloadState,
 };
 
 /// A name, shared instead of copied.

@@ -13,6 +13,7 @@ use crate::reason::{PodSetRequests, Refusal};
 use crate::resource_group::{Group, group_of};
 use crate::shape::Shape;
 use crate::spec::FlavorSpec;
+use crate::topology::{RequestedLevel, Topologies, TopologyRequest};
 use crate::workload::PodSetSpec;
 
 /// How one shape is searched for in one ClusterQueue.
@@ -86,6 +87,7 @@ pub(crate) struct PlanInput<'a> {
     pub(crate) ignore_uncovered: bool,
     /// The resource `pods`, if any queue ever covered it.
     pub(crate) pods: Option<ResourceId>,
+    pub(crate) topology: &'a Topologies,
 }
 
 impl Plan {
@@ -203,7 +205,10 @@ fn plan_block(
             flavor,
             refusal: match input.flavors.get(flavor.at()).and_then(Option::as_ref) {
                 None => Some(Refusal::FlavorNotFound { flavor: input.names.flavor_name(flavor).clone() }),
-                Some(spec) => members.iter().find_map(|&member| refuse_flavor(spec, &input.pod_sets[member])),
+                Some(spec) => members.iter().find_map(|&member| {
+                    refuse_topology(input, compiled, (flavor, spec), member)
+                        .or_else(|| refuse_flavor(spec, &input.pod_sets[member]))
+                }),
             },
             slots: requests
                 .iter()
@@ -215,4 +220,49 @@ fn plan_block(
         })
         .collect();
     PlanBlock { requests: requests.into_iter().map(|(_, request)| request).collect(), flavors }
+}
+
+/// Why a pod set may not use a flavor because of its topology, or because it has none (docs/reference/06-algorithm.md 6.11).
+fn refuse_topology(
+    input: &PlanInput<'_>,
+    group: &Group,
+    (id, flavor): (FlavorId, &FlavorSpec),
+    pod_set: usize,
+) -> Option<Refusal> {
+    let name = || flavor.name.clone();
+    let request = input.pod_sets[pod_set].topology.as_ref();
+    match (request, &flavor.topology) {
+        (None, None) => None,
+        (Some(_), None) => {
+            // What is only counted, and not taken of a node, may have any flavor.
+            let mut own = input.shape.pod_sets[pod_set].node_requests.iter();
+            let counted = !own.any(|(resource, _)| group.covered.contains(resource));
+            (!counted).then(|| Refusal::WithoutTopology { flavor: name() })
+        }
+        (None, Some(_)) if !only_topologies(input) => Some(Refusal::OnlyTopology { flavor: name() }),
+        (_, Some(_)) if !input.topology.knows(id) => Some(Refusal::TopologyUnknown { flavor: name() }),
+        (Some(request), Some(_)) => {
+            let known = levels(request).all(|level| input.topology.has_level(id, level));
+            (!known).then(|| Refusal::LevelMissing { flavor: name() })
+        }
+        (None, Some(_)) => None,
+    }
+}
+
+/// Every flavor of the queue has a topology: pod sets that ask for none get nodes all the same.
+fn only_topologies(input: &PlanInput<'_>) -> bool {
+    let mut flavors = input.groups.iter().flat_map(|group| &group.flavors);
+    flavors.all(|flavor| {
+        let spec = input.flavors.get(flavor.at()).and_then(Option::as_ref);
+        spec.is_some_and(|spec| spec.topology.is_some())
+    })
+}
+
+/// The levels that a request names.
+fn levels(request: &TopologyRequest) -> impl Iterator<Item = &crate::Name> {
+    let level = match &request.level {
+        RequestedLevel::Required(level) | RequestedLevel::Preferred(level) => Some(level),
+        RequestedLevel::Unconstrained => None,
+    };
+    level.into_iter().chain(request.slices.iter().map(|layer| &layer.level))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sluice_quantity::quantity_of;
 
 use crate::spec::Taint;
+use crate::topology::PlacementFailure;
 use crate::{Amount, Name};
 
 /// The reason of the condition `QuotaReserved=False` (docs/reference/03-conditions-events.md 3.1).
@@ -279,6 +280,38 @@ pub enum Refusal {
         /// What a preemption for this resource alone would bring.
         preemption: PreemptionOutlook,
     },
+    /// A topology is requested, and the flavor has none.
+    WithoutTopology {
+        /// The flavor.
+        flavor: Name,
+    },
+    /// The flavor's Topology is not known.
+    TopologyUnknown {
+        /// The flavor.
+        flavor: Name,
+    },
+    /// The flavor's topology has no such level.
+    LevelMissing {
+        /// The flavor.
+        flavor: Name,
+    },
+    /// The flavor has a topology, and none is requested.
+    OnlyTopology {
+        /// The flavor.
+        flavor: Name,
+    },
+    /// The resources of the pod set have several flavors with a topology.
+    SeveralTopologies {
+        /// The flavors.
+        flavors: Vec<Name>,
+    },
+    /// Quota is free or may become so, but the nodes have no place for the pods.
+    NoPlacement {
+        /// The flavor.
+        flavor: Name,
+        /// What is short.
+        failure: Arc<PlacementFailure>,
+    },
     /// Quota is free, but the flavor's healthy nodes have no room. Ours.
     InsufficientCapacity {
         /// The flavor.
@@ -306,7 +339,13 @@ impl Refusal {
             Self::FlavorNotFound { flavor }
             | Self::UntoleratedTaint { flavor, .. }
             | Self::NodeAffinity { flavor }
+            | Self::WithoutTopology { flavor }
+            | Self::TopologyUnknown { flavor }
+            | Self::LevelMissing { flavor }
+            | Self::OnlyTopology { flavor }
+            | Self::NoPlacement { flavor, .. }
             | Self::OtherFlavor { flavor, .. } => (Some(flavor), None),
+            Self::SeveralTopologies { .. } => (None, None),
             Self::ExceedsMaxQuota { flavor, resource, .. }
             | Self::InsufficientQuota { flavor, resource, .. }
             | Self::InsufficientCapacity { flavor, resource, .. } => (Some(flavor), Some(resource)),
@@ -414,6 +453,22 @@ impl Display for Refusal {
                 "insufficient unused quota for {resource} in flavor {flavor}, {} more needed",
                 quantity_of(resource, *missing)
             ),
+            Refusal::WithoutTopology { flavor } => {
+                write!(f, "Flavor \"{flavor}\" does not support TopologyAwareScheduling")
+            }
+            Refusal::TopologyUnknown { flavor } => {
+                write!(f, "Flavor \"{flavor}\" information missing in TAS cache")
+            }
+            Refusal::LevelMissing { flavor } => {
+                write!(f, "Flavor \"{flavor}\" does not contain the requested level")
+            }
+            Refusal::OnlyTopology { flavor } => {
+                write!(f, "Flavor \"{flavor}\" supports only TopologyAwareScheduling")
+            }
+            Refusal::SeveralTopologies { flavors } => {
+                write!(f, "more than one flavor assigned: {}", flavors.join(", "))
+            }
+            Refusal::NoPlacement { failure, .. } => f.write_str(&failure.message()),
             Refusal::InsufficientCapacity { flavor, resource, missing, .. } => write!(
                 f,
                 "insufficient capacity of healthy nodes for {resource} in flavor {flavor}, {} more needed",

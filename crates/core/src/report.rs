@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::reason::{Refusal, Unadmitted};
 use crate::spec::Time;
+use crate::topology::SharedAssignment;
 use crate::workload::{Admission, WorkloadKey};
 use crate::{Amount, Name};
 
@@ -66,9 +67,11 @@ pub enum Outcome {
     /// Not admitted because it needs a preemption and its preemption gate is closed: the condition
     /// BlockedOnPreemptionGates applies.
     PreemptionGated(Arc<Unadmitted>),
-    /// It held quota before the cycle and was looked at once more: done, or why not yet (event SecondPassFailed; it is
-    /// tried again). What it holds is as it was.
-    SecondPass(Result<(), String>),
+    /// It held quota before the cycle and was looked at once more: the nodes that its pod sets have now, for those that have others than
+    /// before, or why there are none yet (event SecondPassFailed; it is tried again). Its quota is as it was.
+    SecondPass(Result<Vec<(Name, SharedAssignment)>, String>),
+    /// There are no other nodes for the pods on these unhealthy ones: it is to be evicted (docs/reference/06-algorithm.md 6.14).
+    NodesNotReplaced(Vec<Name>),
 }
 
 /// A workload chosen to make room.

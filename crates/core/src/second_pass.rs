@@ -2,23 +2,12 @@
 //! 6.15). The placement of pods asks for it once the checks are ready, or when a node is lost.
 //!
 //! The reservation of such a workload stays as it is: its flavors count as found and its usage as zero, so a second pass
-//! takes no quota. Where its pods go is answered by the caller of [`crate::Scheduler::cycle_with`].
+//! takes no quota.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::intern::WorkloadId;
 use crate::spec::Time;
-
-/// The result of a second pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecondPass {
-    /// It needs no second pass any more: it is dropped, and nothing is reported.
-    NotNeeded,
-    /// Its pods have their places.
-    Placed,
-    /// Not yet, and why. It is tried again after a longer wait.
-    Failed(String),
-}
 
 /// One workload in the queue of second passes.
 #[derive(Debug, Clone, Copy)]

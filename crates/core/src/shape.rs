@@ -5,15 +5,19 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use smallvec::SmallVec;
 
-use crate::intern::{Names, ResourceId, ShapeId};
+use crate::intern::{Names, PODS, ResourceId, ShapeId};
 use crate::workload::PodSetSpec;
+use crate::{Amount, Name};
 
 /// One pod set of a shape.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PodSetShape {
     /// Requests per pod, sorted by the resource's name, without duplicates, nothing negative.
     pub(crate) requests: Vec<(ResourceId, i64)>,
+    /// What each pod takes of its node, as `requests`, without `pods`.
+    pub(crate) node_requests: SmallVec<[(ResourceId, i64); 2]>,
     /// Effective count, at least zero.
     pub(crate) count: i64,
     /// `minCount` if it is below the count.
@@ -72,7 +76,7 @@ impl Shapes {
     pub(crate) fn resources(&self) -> impl Iterator<Item = ResourceId> + '_ {
         let pod_sets =
             self.rows.iter().filter_map(|row| row.shape.as_ref()).flat_map(|shape| &shape.pod_sets);
-        pod_sets.flat_map(|pod_set| &pod_set.requests).map(|(id, _)| *id)
+        pod_sets.flat_map(|pod_set| pod_set.requests.iter().chain(&pod_set.node_requests)).map(|(id, _)| *id)
     }
 
     /// One user more of a shape in use.
@@ -105,23 +109,35 @@ impl Shapes {
     }
 }
 
+/// Requests by id, sorted by the resource's name, without duplicates, nothing negative.
+fn by_resource(names: &mut Names, requests: &[(Name, Amount)]) -> Vec<(ResourceId, i64)> {
+    let mut sorted: Vec<_> = requests.iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut merged: Vec<(ResourceId, i64)> = Vec::with_capacity(requests.len());
+    for (name, amount) in sorted {
+        let (id, amount) = (names.resource(name), amount.get().max(0));
+        match merged.last_mut() {
+            Some(last) if last.0 == id => last.1 = last.1.saturating_add(amount),
+            _ => merged.push((id, amount)),
+        }
+    }
+    merged
+}
+
 fn compile(names: &mut Names, pod_sets: &[PodSetSpec]) -> Shape {
     let pod_sets = pod_sets
         .iter()
         .map(|spec| {
             let count = spec.count.max(0);
-            let mut requests: Vec<(ResourceId, i64)> = Vec::with_capacity(spec.requests.len());
-            let mut sorted: Vec<_> = spec.requests.iter().collect();
-            sorted.sort_by(|a, b| a.0.cmp(&b.0));
-            for (name, amount) in sorted {
-                let (id, amount) = (names.resource(name), amount.get().max(0));
-                match requests.last_mut() {
-                    Some(last) if last.0 == id => last.1 = last.1.saturating_add(amount),
-                    _ => requests.push((id, amount)),
-                }
-            }
+            let requests = by_resource(names, &spec.requests);
+            let mut node_requests: SmallVec<[_; 2]> = match &spec.node_requests {
+                None => requests.iter().copied().collect(),
+                Some(own) => by_resource(names, own).into(),
+            };
+            node_requests.retain(|&mut (id, amount)| amount > 0 && &**names.resource_name(id) != PODS);
             PodSetShape {
                 requests,
+                node_requests,
                 count,
                 min_count: spec.min_count.map(|min| min.max(0)).filter(|&min| min < count),
             }

@@ -9,6 +9,8 @@ pub struct Stats {
     pub evaluations: u64,
     /// Searches for victims, those for a single resource included.
     pub preemption_searches: u64,
+    /// Placements of pods onto nodes, those for a preemption included.
+    pub placements: u64,
     /// Nodes of cohort trees that were worked out anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
 }

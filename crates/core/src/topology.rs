@@ -3,8 +3,8 @@
 mod request;
 mod spec;
 
-pub(crate) use request::{PlacedPods, Placement, PlacementRequest, PodSetPlacement, PodSetToPlace};
 pub use request::{Exclusions, PlacementFailure, PlacementFit};
+pub(crate) use request::{PlacedPods, Placement, PlacementRequest, PodSetPlacement, PodSetToPlace};
 pub use spec::{
     AssignedDomain, HOSTNAME, NodeSpec, RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment,
     TopologyRequest, TopologySpec,
@@ -29,10 +29,12 @@ impl Topologies {
     pub(crate) fn set_topology(&mut self, name: &Name, spec: Option<&TopologySpec>) -> Vec<FlavorId> {
         unimplemented!("{name}{spec:?}")
     }
-    /// Takes in a flavor, or takes it away: its `topology`, `node_labels`, `taints` and `tolerations`.
-    pub(crate) fn set_flavor(&mut self, id: FlavorId, spec: Option<&FlavorSpec>) {
-        unimplemented!("{id:?}{spec:?}")
+    /// Whether a Topology exists.
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        unimplemented!("{name}")
     }
+    /// Takes in a flavor, or takes it away: its `topology`, `node_labels`, `taints` and `tolerations`.
+    pub(crate) fn set_flavor(&mut self, id: FlavorId, spec: Option<&FlavorSpec>) {}
     /// Takes in a Node. Returns the flavors that it concerns, before or after, if anything changed that matters to them.
     pub(crate) fn set_node(&mut self, names: &mut Names, node: &NodeSpec) -> Vec<FlavorId> {
         unimplemented!("{names:?}{node:?}")
@@ -58,6 +60,10 @@ impl Topologies {
     pub(crate) fn has_hosts(&self, flavor: FlavorId) -> bool {
         unimplemented!("{flavor:?}")
     }
+    /// The flavors that may have places in common with a flavor, itself included.
+    pub(crate) fn sharing(&self, flavor: FlavorId) -> Vec<FlavorId> {
+        unimplemented!("{flavor:?}")
+    }
     /// A counter that changes when places of a flavor may have become free, or nodes changed.
     pub(crate) fn generation(&self, flavor: FlavorId) -> u64 {
         unimplemented!("{flavor:?}")
@@ -73,27 +79,19 @@ impl Topologies {
         unimplemented!("{flavor:?}{assignment:?}{per_pod:?}{config:?}")
     }
     /// Pods take what they need of their places.
-    pub(crate) fn add(&mut self, pods: &PlacedPods) {
-        unimplemented!("{pods:?}")
-    }
+    pub(crate) fn add(&mut self, pods: &PlacedPods) {}
     /// The exact inverse of [`Topologies::add`].
-    pub(crate) fn remove(&mut self, pods: &PlacedPods) {
-        unimplemented!("{pods:?}")
-    }
+    pub(crate) fn remove(&mut self, pods: &PlacedPods) {}
     /// Starts to try something. Marks nest; each ends with [`Topologies::rollback`] or [`Topologies::keep`].
     pub(crate) fn mark(&mut self) -> TopologyMark {
         TopologyMark(0)
     }
     /// Takes back all usage since the mark.
-    pub(crate) fn rollback(&mut self, mark: &TopologyMark) {
-        unimplemented!("{mark:?}")
-    }
+    pub(crate) fn rollback(&mut self, mark: &TopologyMark) {}
     /// Keeps all usage since the mark.
-    pub(crate) fn keep(&mut self, mark: &TopologyMark) {
-        unimplemented!("{mark:?}")
-    }
+    pub(crate) fn keep(&mut self, mark: &TopologyMark) {}
     /// Whether pods fit where they are to go, with what is used now.
-    pub(crate) fn fits(&self, pods: &[PlacedPods]) -> bool {
+    pub(crate) fn fits(&self, pods: &[&PlacedPods]) -> bool {
         unimplemented!("{pods:?}")
     }
     /// Where pods go (docs/reference/06-algorithm.md 6.12).

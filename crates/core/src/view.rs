@@ -1,5 +1,8 @@
 //! What the search of one head works on: the world, read only, and the usage, which it may change and restores.
 
+use std::collections::BTreeMap;
+
+use crate::Name;
 use crate::capacity::Capacity;
 use crate::cluster_queue::ClusterQueue;
 use crate::config::Config;
@@ -9,9 +12,11 @@ use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
 use crate::quota::clamp;
 use crate::reason::Refusal;
 use crate::report::PreemptionReason;
-use crate::spec::Time;
+use crate::shape::Shapes;
+use crate::spec::{CheckSpec, FlavorSpec, Time};
 use crate::stats::Stats;
-use crate::usage::Usage;
+use crate::topology::{Topologies, TopologyMark};
+use crate::usage::{Mark, Usage};
 use crate::workloads::{Workload, Workloads};
 
 /// The world as a search sees it. Nothing is copied.
@@ -20,6 +25,12 @@ pub(crate) struct View<'a> {
     pub(crate) names: &'a Names,
     pub(crate) forest: &'a Forest,
     pub(crate) usage: &'a mut Usage,
+    /// Nodes, and what is used of them.
+    pub(crate) topology: &'a mut Topologies,
+    /// By [`crate::intern::FlavorId`].
+    pub(crate) flavors: &'a [Option<FlavorSpec>],
+    pub(crate) shapes: &'a Shapes,
+    pub(crate) checks: &'a BTreeMap<Name, CheckSpec>,
     pub(crate) capacity: &'a Capacity,
     pub(crate) queues: &'a [ClusterQueue],
     pub(crate) workloads: &'a Workloads,
@@ -43,6 +54,10 @@ macro_rules! view {
             names: &$self.names,
             forest: &$self.tree.forest,
             usage: &mut $self.tree.usage,
+            topology: &mut $self.topology,
+            flavors: &$self.flavors,
+            shapes: &$self.shapes,
+            checks: &$self.checks,
             lendable: &$self.tree.lendable,
             capacity: &$self.capacity,
             queues: &$self.queues,
@@ -90,7 +105,25 @@ pub(crate) struct SimulatedPreemption {
     pub(crate) targets: Vec<Target>,
 }
 
+/// A point to roll back to.
+#[must_use]
+pub(crate) struct ViewMark {
+    usage: Mark,
+    topology: TopologyMark,
+}
+
 impl View<'_> {
+    /// Starts to try something with quota and nodes; ends with [`View::rollback`].
+    pub(crate) fn mark(&mut self) -> ViewMark {
+        ViewMark { usage: self.usage.mark(), topology: self.topology.mark() }
+    }
+
+    /// Takes back everything since the mark.
+    pub(crate) fn rollback(&mut self, mark: &ViewMark) {
+        self.usage.rollback(&mark.usage);
+        self.topology.rollback(&mark.topology);
+    }
+
     /// The queue of a node index.
     pub(crate) fn queue(&self, id: QueueId) -> &ClusterQueue {
         &self.queues[id.at()]
@@ -118,12 +151,18 @@ impl View<'_> {
         for &(_, slot, amount) in self.workloads.usage_of(id) {
             self.usage.remove(&self.forest.quota, slot, amount);
         }
+        for pods in self.workloads.pods_of(id) {
+            self.topology.remove(pods);
+        }
     }
 
     /// Gives a workload its usage back.
     pub(crate) fn restore(&mut self, id: WorkloadId) {
         for &(_, slot, amount) in self.workloads.usage_of(id) {
             self.usage.add(&self.forest.quota, slot, amount);
+        }
+        for pods in self.workloads.pods_of(id) {
+            self.topology.add(pods);
         }
     }
 

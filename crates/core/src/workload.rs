@@ -1,6 +1,7 @@
 //! Workloads as plain data: what the core is told about each of them.
 
 use crate::spec::{Expression, Time, Toleration};
+use crate::topology::{SharedAssignment, TopologyRequest};
 use crate::{Amount, Name};
 
 /// A workload's namespace and name.
@@ -89,6 +90,11 @@ pub struct PodSetSpec {
     pub tolerations: Vec<Toleration>,
     /// `topologyRequest.podSetGroupName`: pod sets of one group get the same flavors.
     pub group: Option<Name>,
+    /// `topologyRequest`, if it asks for a topology.
+    pub topology: Option<TopologyRequest>,
+    /// What each pod takes of its node, where that is not what it takes of the quota: the requests of the pod spec itself, sorted by
+    /// resource. cpu in milli-CPU, everything else in whole units.
+    pub node_requests: Option<Vec<(Name, Amount)>>,
     /// A hash of whatever else of the pod template matters to scheduling.
     pub shape: u64,
 }
@@ -128,6 +134,8 @@ pub enum WorkloadState {
         evicted: bool,
         /// The condition PodsReady is True (only `blockAdmission` asks).
         pods_ready: bool,
+        /// What its topology assignment depends on.
+        topology: TopologyState,
     },
 }
 
@@ -141,6 +149,17 @@ impl WorkloadState {
     };
 }
 
+/// What a workload that holds quota still needs of topology (docs/reference/06-algorithm.md 6.14 and 6.15).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopologyState {
+    /// It has admission checks, and all are Ready: a delayed topology request is due.
+    pub checks_ready: bool,
+    /// `status.unhealthyNodes`.
+    pub unhealthy_nodes: Vec<Name>,
+    /// It keeps the nodes that it has whatever happens to them: a pod that owns its Workload cannot move.
+    pub pinned: bool,
+}
+
 /// What a workload holds: `status.admission`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
@@ -148,6 +167,13 @@ pub struct Admission {
     pub cluster_queue: Name,
     /// What each pod set got, in the workload's order.
     pub pod_sets: Vec<PodSetAssignment>,
+}
+
+impl Admission {
+    /// Some pod set has nodes, or waits for them.
+    pub fn has_nodes(&self) -> bool {
+        self.pod_sets.iter().any(|pod_set| pod_set.topology.is_some() || pod_set.topology_delayed)
+    }
 }
 
 /// What one pod set got.
@@ -161,4 +187,8 @@ pub struct PodSetAssignment {
     pub usage: Vec<(Name, Amount)>,
     /// How many pods.
     pub count: i64,
+    /// Where the pods go, for flavors with a topology.
+    pub topology: Option<SharedAssignment>,
+    /// `delayedTopologyRequest: Pending`: where the pods go is decided once the checks are ready.
+    pub topology_delayed: bool,
 }

@@ -8,12 +8,13 @@ use smallvec::SmallVec;
 
 use crate::Name;
 use crate::cluster_queue::CandidateKey;
-use crate::intern::{ClassId, FrId, LocalId, QueueId, ShapeId, SlotId, WorkloadId};
+use crate::intern::{ClassId, FlavorId, FrId, LocalId, QueueId, ShapeId, SlotId, WorkloadId};
 use crate::last_assignment::LastAssignment;
 use crate::queue::OrderKey;
 use crate::reason::Unadmitted;
 use crate::spec::Time;
-use crate::workload::{ReplacedSlice, WorkloadKey};
+use crate::topology::{PlacedPods, SharedAssignment};
+use crate::workload::{ReplacedSlice, TopologyState, WorkloadKey};
 
 /// Usage of a workload: pair, slot of the queue whose quota it is, amount. A pair of which it needs nothing is part of
 /// it: the workload uses that flavor all the same, and is a candidate for preemptors that need it.
@@ -79,6 +80,55 @@ pub(crate) struct QuotaReservation {
     pub(crate) admitted: bool,
     pub(crate) evicted: bool,
     pub(crate) pods_ready: bool,
+    /// None where no pod set has a flavor with a topology.
+    pub(crate) topology: Option<Box<TopologyReservation>>,
+}
+
+/// What a workload holds of nodes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct TopologyReservation {
+    pub(crate) pod_sets: Vec<PodSetNodes>,
+    pub(crate) state: TopologyState,
+}
+
+/// Where the pods of one pod set are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PodSetNodes {
+    /// The place of the pod set in its workload.
+    pub(crate) pod_set: usize,
+    pub(crate) flavor: FlavorId,
+    /// How many pods it has.
+    pub(crate) count: i64,
+    /// None while the request is delayed.
+    pub(crate) assignment: Option<SharedAssignment>,
+    /// What they take of their places; nothing while the request is delayed.
+    pub(crate) pods: PlacedPods,
+}
+
+impl TopologyReservation {
+    /// Nothing where no pod set has nodes, or waits for some.
+    pub(crate) fn of(pod_sets: Vec<PodSetNodes>, state: TopologyState) -> Option<Box<Self>> {
+        (!pod_sets.is_empty()).then(|| Box::new(Self { pod_sets, state }))
+    }
+
+    /// The unhealthy nodes that its pods are assigned to.
+    pub(crate) fn unhealthy_in_use(&self) -> Vec<Name> {
+        let used = |node: &&Name| {
+            let mut assignments = self.pod_sets.iter().filter_map(|nodes| nodes.assignment.as_ref());
+            assignments.any(|assignment| assignment.uses_any(std::slice::from_ref(*node)))
+        };
+        self.state.unhealthy_nodes.iter().filter(used).cloned().collect()
+    }
+
+    /// Some pods are assigned to an unhealthy node.
+    pub(crate) fn uses_unhealthy_node(&self) -> bool {
+        !self.state.unhealthy_nodes.is_empty() && !self.unhealthy_in_use().is_empty()
+    }
+
+    /// Some pod set waits for its nodes.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.pod_sets.iter().any(|nodes| nodes.assignment.is_none())
+    }
 }
 
 impl QuotaReservation {
@@ -160,6 +210,12 @@ impl Workloads {
     /// What a workload holds; empty if nothing.
     pub(crate) fn usage_of(&self, id: WorkloadId) -> &[(FrId, SlotId, i128)] {
         self.get(id).reservation().map_or(&[], |reservation| &reservation.usage)
+    }
+
+    /// What the pods of a workload take of their nodes.
+    pub(crate) fn pods_of(&self, id: WorkloadId) -> impl Iterator<Item = &PlacedPods> {
+        let topology = self.get(id).reservation().and_then(|reservation| reservation.topology.as_deref());
+        topology.into_iter().flat_map(|topology| &topology.pod_sets).map(|nodes| &nodes.pods)
     }
 
     /// The place of a workload among those of equal priority.

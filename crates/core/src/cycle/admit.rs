@@ -7,8 +7,8 @@ use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
 use crate::view::{FlavorResourceQuantity, view};
-use crate::workload::{Admission, PodSetAssignment, WorkloadKey};
-use crate::workloads::{QuotaReservation, ReservedUsage};
+use crate::workload::{Admission, PodSetAssignment, TopologyState, WorkloadKey};
+use crate::workloads::{QuotaReservation, ReservedUsage, TopologyReservation};
 use crate::{Amount, Name};
 
 impl Scheduler {
@@ -22,13 +22,13 @@ impl Scheduler {
             usage.map(|&(pair, slot, amount)| FlavorResourceQuantity { pair, slot, amount }).collect();
         let others = without.iter().filter_map(|key| self.workloads.find(key)).filter(|other| *other != id);
         let gone: Vec<_> = others.chain([id]).collect();
-        let mark = self.tree.usage.mark();
         let mut view = view!(self, &[]);
+        let mark = view.mark();
         for &id in &gone {
             view.remove(id);
         }
         let fits = view.fits(&quantities, true) && view.first_lack(id, &quantities, &gone).is_none();
-        self.tree.usage.rollback(&mark);
+        view.rollback(&mark);
         fits
     }
 
@@ -70,6 +70,7 @@ impl Scheduler {
             admitted,
             evicted: false,
             pods_ready: false,
+            topology: TopologyReservation::of(entry.assignment.nodes.clone(), TopologyState::default()),
         };
         self.reserve_quota(id, reservation);
         state.report.progress = true;
@@ -93,6 +94,7 @@ impl Scheduler {
 
     fn admission(&self, entry: &Entry, plan: &Plan) -> Admission {
         let assignment = &entry.assignment;
+        let nodes = |at| assignment.nodes.iter().find(|nodes| nodes.pod_set == at);
         let pod_sets = plan
             .requests
             .iter()
@@ -112,6 +114,8 @@ impl Scheduler {
                         .map(|assigned| (resource(assigned.resource), Amount(assigned.amount)))
                         .collect(),
                     count,
+                    topology: nodes(at).and_then(|nodes| nodes.assignment.clone()),
+                    topology_delayed: nodes(at).is_some_and(|nodes| nodes.assignment.is_none()),
                 }
             })
             .collect();

@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::queue::OrderKey;
 use crate::reason::Unadmitted;
 use crate::report::CycleReport;
+use crate::topology::PlacedPods;
 use crate::view::{Head, Target};
 
 /// Why an entry goes back to its queue, which decides where it goes there (docs/reference/06-algorithm.md 6.4 "Requeue after a cycle").
@@ -76,6 +77,8 @@ pub(super) struct CycleState {
     pub(super) reserved: BTreeMap<NodeId, Vec<(WorkloadId, SlotId, i128)>>,
     /// Roots whose usage without the victims is kept.
     pub(super) overlaid: BTreeSet<NodeId>,
+    /// Nodes that entries will use which are not admitted in this cycle.
+    pub(super) transient_pods: Vec<PlacedPods>,
 }
 
 impl Entry {

@@ -10,6 +10,7 @@ mod requeue;
 mod retry;
 mod second_pass;
 mod slices;
+mod topology;
 mod tournament;
 mod transient;
 
@@ -20,27 +21,14 @@ use smallvec::SmallVec;
 use crate::intern::QueueId;
 use crate::report::CycleReport;
 use crate::scheduler::Scheduler;
-use crate::second_pass::SecondPass;
 use crate::spec::Time;
-use crate::workload::WorkloadKey;
 use entry::{CycleState, Entry};
 use tournament::Tournament;
 
 impl Scheduler {
     /// One cycle: takes one head per active ClusterQueue, decides, and assumes what it decided. Victims are marked
-    /// evicted and keep their quota until they are set to another state or removed. Second passes that are due find
-    /// that none is needed.
+    /// evicted and keep their quota until they are set to another state or removed.
     pub fn cycle(&mut self, now: Time) -> CycleReport {
-        self.cycle_with(now, &mut |_| SecondPass::NotNeeded)
-    }
-
-    /// One cycle, in which `place` answers for the workloads whose second pass is due
-    /// ([`Scheduler::queue_second_pass`]).
-    pub fn cycle_with(
-        &mut self,
-        now: Time,
-        place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
-    ) -> CycleReport {
         self.wake(now);
         self.cycle += 1;
         let local_usage = self.rank_locals();
@@ -62,30 +50,23 @@ impl Scheduler {
             let mut tournament = Tournament::new(self, &entries);
             for entry in tournament.left_out(&entries) {
                 let why = "Another workload of its ClusterQueue is considered first".to_owned();
-                self.second_pass_done(entry, Err(why), now, &mut state);
+                self.second_pass_failed(entry, why, now, &mut state);
             }
             while let Some(at) = tournament.pop(self, &entries) {
-                self.process_pass(&mut entries[at], &local_usage, now, place, &mut state);
+                self.process_pass(&mut entries[at], &local_usage, now, &mut state);
             }
         } else {
             for at in self.order(&entries) {
-                self.process_pass(&mut entries[at], &local_usage, now, place, &mut state);
+                self.process_pass(&mut entries[at], &local_usage, now, &mut state);
             }
         }
         self.finish(state)
     }
 
     /// Processes an entry: its first pass, or its second.
-    fn process_pass(
-        &mut self,
-        entry: &mut Entry,
-        local_usage: &[f64],
-        now: Time,
-        place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
-        state: &mut CycleState,
-    ) {
+    fn process_pass(&mut self, entry: &mut Entry, local_usage: &[f64], now: Time, state: &mut CycleState) {
         if entry.second_pass.is_some() {
-            self.second_pass(entry, now, place, state);
+            self.second_pass(entry, now, state);
         } else {
             self.process(entry, local_usage, now, state);
         }

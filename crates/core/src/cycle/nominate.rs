@@ -5,15 +5,16 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::entry::{Entry, Requeue};
-use crate::flavor_assigner::{Assignment, Mode, Request, assign};
+use crate::flavor_assigner::{Assignment, Mode, Request, assign, demand};
 use crate::intern::WorkloadId;
 use crate::last_assignment::Scan;
 use crate::partial_admission;
+use crate::placement;
 use crate::plan::{Plan, PlanInput};
 use crate::preemption::{self, PreemptionRequest};
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::scheduler::Scheduler;
-use crate::view::{FlavorResourceQuantity, Head, Target, View, view};
+use crate::view::{FlavorResourceQuantity, Target, View, view};
 
 impl Scheduler {
     /// Finds out what can be done for a head (docs/reference/06-algorithm.md 6.5 "Nominate").
@@ -80,6 +81,7 @@ impl Scheduler {
             pod_sets: self.shapes.pod_sets(shape),
             ignore_uncovered: self.config.ignore_undeclared && self.config.gates.quota_check_strategy,
             pods: self.pods,
+            topology: &self.topology,
         });
         let queue = &mut self.queues[entry.head.queue.at()];
         queue.pending.set_plan(entry.class, queue.version, plan.clone());
@@ -96,10 +98,10 @@ pub(super) fn search_for(
 ) -> (Assignment, Vec<Target>) {
     let Some(slice) = replaced else { return search(view, request, shape) };
     view.replaced = replaced;
-    let mark = view.usage.mark();
+    let mark = view.mark();
     view.remove(slice);
     let found = search(view, request, shape);
-    view.usage.rollback(&mark);
+    view.rollback(&mark);
     found
 }
 
@@ -111,8 +113,8 @@ fn search(
 ) -> (Assignment, Vec<Target>) {
     let gate = view.config.gates.partial_admission;
     let mut attempt = |counts: &[i64]| {
-        let assignment = assign(view, &Request { counts, ..*request });
-        let targets = find_targets(view, request.head, &assignment);
+        let mut assignment = assign(view, &Request { counts, ..*request });
+        let targets = find_targets(view, request, &mut assignment);
         (assignment, targets)
     };
     let full = attempt(request.counts);
@@ -125,11 +127,14 @@ fn search(
     partial_admission::search(shape, |counts| Some(attempt(counts)).filter(works)).unwrap_or(full)
 }
 
-/// The victims that an assignment needs; none if it needs none or there are none.
-fn find_targets(view: &mut View<'_>, head: &Head, assignment: &Assignment) -> Vec<Target> {
+/// The victims that an assignment needs; none if it needs none or there are none. Its pods get the nodes that are free with them gone.
+fn find_targets(view: &mut View<'_>, request: &Request<'_>, assignment: &mut Assignment) -> Vec<Target> {
     if assignment.mode != Mode::Preempt {
         return Vec::new();
     }
+    let head = request.head;
+    let placement = demand(view, head, request.plan, assignment).ok().map(|(demand, _)| demand);
+    let placement = placement.filter(|demand| !demand.groups.is_empty());
     let needed: SmallVec<[_; 2]> = assignment.needing_preemption();
     // A request of zero needs no victims. Pods that fit may be borrowed all the same: that does not keep the head from
     // reclaiming its own quota of another resource.
@@ -138,5 +143,19 @@ fn find_targets(view: &mut View<'_>, head: &Head, assignment: &Assignment) -> Ve
     };
     let quantities: SmallVec<[FlavorResourceQuantity; 2]> =
         assignment.usage.iter().filter(counts).copied().collect();
-    preemption::find(view, &PreemptionRequest { head, workload_usage: &quantities, needed: &needed })
+    let placement = placement.as_ref();
+    let request = PreemptionRequest { head, workload_usage: &quantities, needed: &needed, placement };
+    let targets = preemption::find(view, &request);
+    if let Some(demand) = placement.filter(|_| !targets.is_empty()) {
+        let mark = view.mark();
+        for target in &targets {
+            view.remove(target.workload);
+        }
+        if let Ok(nodes) = placement::place(view, demand, false) {
+            assignment.nodes.retain(|of| of.assignment.is_none());
+            assignment.nodes.extend(nodes);
+        }
+        view.rollback(&mark);
+    }
+    targets
 }

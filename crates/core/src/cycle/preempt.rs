@@ -47,6 +47,9 @@ impl Scheduler {
         for (slot, amount) in std::mem::take(&mut state.transient).into_values().flatten() {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
         }
+        for pods in std::mem::take(&mut state.transient_pods) {
+            self.topology.remove(&pods);
+        }
         for (victim, by) in std::mem::take(&mut state.victims) {
             let Some(reservation) = self.workloads.get(victim).reservation() else { continue };
             if reservation.evicted {

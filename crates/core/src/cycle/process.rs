@@ -51,6 +51,7 @@ impl Scheduler {
         if self.overlaps(entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
             self.recompute(entry, local_usage, state);
         }
+        self.place_again_if_taken(entry, local_usage, state);
         let decision = self.decide(entry, state);
         let waits = matches!(decision, Decision::Refuse(Detail::WaitingForPodsReady, ..));
         if waits
@@ -88,7 +89,7 @@ impl Scheduler {
     }
 
     /// A target of the entry was taken by an earlier one in this cycle.
-    fn overlaps(&self, entry: &Entry) -> bool {
+    pub(super) fn overlaps(&self, entry: &Entry) -> bool {
         entry.targets.iter().any(|target| self.workloads.get(target.workload).taken_in_cycle == self.cycle)
     }
 
@@ -150,7 +151,7 @@ impl Scheduler {
             return Decision::Refuse(detail, Reason::WaitingForCapacity, Requeue::Generic);
         }
         let fits_beside_victims = self.fits_beside_victims(entry, state);
-        if !fits_beside_victims || !self.still_fits(entry, state) {
+        if !fits_beside_victims || !self.nodes_are_free(entry, state) || !self.still_fits(entry, state) {
             if fits_beside_victims {
                 self.note_kept_out(entry, state);
             }
@@ -182,16 +183,16 @@ impl Scheduler {
         {
             return true;
         }
-        let mark = self.tree.usage.mark();
-        for &(slot, amount) in state.transient.get(&root).into_iter().flatten() {
-            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
-        }
         let mut view = view!(self, &[]);
+        let mark = view.mark();
+        for &(slot, amount) in state.transient.get(&root).into_iter().flatten() {
+            view.usage.remove(&view.forest.quota, slot, amount);
+        }
         if let Some(slice) = entry.replaced {
             view.remove(slice);
         }
         let fits = view.fits(&entry.assignment.usage, true);
-        self.tree.usage.rollback(&mark);
+        view.rollback(&mark);
         fits
     }
 
@@ -206,7 +207,7 @@ impl Scheduler {
 
     /// Whether the entry fits with all victims of the cycle, its own, and what these heads reserved, gone. Its own stay gone if
     /// it does, and `keep` says so.
-    fn try_to_fit(
+    pub(super) fn try_to_fit(
         &mut self,
         entry: &Entry,
         state: &CycleState,
@@ -218,6 +219,7 @@ impl Scheduler {
             self.tree.usage.swap_views();
         }
         let mark = self.tree.usage.mark();
+        let nodes = self.topology.mark();
         for &(_, slot, amount) in reserved {
             self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
         }
@@ -226,12 +228,14 @@ impl Scheduler {
             view.remove(target.workload);
         }
         // The slice that is replaced stays until the entry is admitted.
-        let before = view.usage.mark();
+        let before = view.mark();
         if let Some(slice) = entry.replaced {
             view.remove(slice);
         }
         let fits = view.fits(&entry.assignment.usage, true);
-        view.usage.rollback(&before);
+        view.rollback(&before);
+        // Victims keep their nodes until they have left: there is one view of nodes.
+        self.topology.rollback(&nodes);
         if fits && keep {
             self.tree.usage.keep(&mark);
         } else {

@@ -1,34 +1,31 @@
-//! The second passes of a cycle (docs/reference/06-algorithm.md 6.5 and 6.15; see [`crate::second_pass`]).
+//! Second passes (docs/reference/06-algorithm.md 6.15): workloads that hold quota and are evaluated once more, because their pods waited for
+//! checks before they got nodes, or because a node of theirs failed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::entry::{CycleState, Entry};
+use crate::Name;
 use crate::intern::WorkloadId;
-use crate::reason::{Detail, Reason, Unadmitted};
+use crate::placement::{self, DemandedGroup, DemandedPodSet, PlacementDemand};
+use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
-use crate::second_pass::SecondPass;
 use crate::spec::Time;
-use crate::view::Head;
-use crate::workload::WorkloadKey;
+use crate::topology::SharedAssignment;
+use crate::view::{Head, view};
+use crate::workloads::{Place, PodSetNodes, TopologyReservation};
 
 impl Scheduler {
-    /// Asks for a second pass of a workload, a second from now. Nothing happens if it is asked for already, or if the
-    /// workload holds no quota or is being evicted.
-    pub fn queue_second_pass(&mut self, key: &WorkloadKey, now: Time) {
-        let Some(id) = self.workloads.find(key) else { return };
-        if self.workloads.get(id).reservation().is_some_and(|reservation| !reservation.evicted) {
-            self.second_passes.push(id, 1, now);
-        }
-    }
-
     /// The workloads whose second pass is due: heads beside those of the queues. Those of an inactive ClusterQueue fail.
     pub(super) fn take_second_passes(&mut self, now: Time, state: &mut CycleState) -> Vec<Entry> {
         let mut entries = Vec::new();
         for queued in self.second_passes.take_ready() {
             let Some(entry) = self.second_pass_entry(queued) else { continue };
             match self.second_pass_objection(&entry) {
-                Some(why) => self.second_pass_done(&entry, Err(why), now, state),
+                Some(why) => self.second_pass_failed(&entry, why, now, state),
                 None => entries.push(entry),
             }
         }
@@ -48,21 +45,91 @@ impl Scheduler {
         Some(Entry::of_second_pass(head, self.workloads.order_key(id), iteration))
     }
 
-    /// Evaluates an entry that holds quota once more. Nothing of the first pass can refuse it: not `blockAdmission`,
-    /// not what earlier entries took (docs/reference/06-algorithm.md 6.5 and 6.15).
-    pub(super) fn second_pass(
-        &mut self,
-        entry: &Entry,
-        now: Time,
-        place: &mut dyn FnMut(&WorkloadKey) -> SecondPass,
-        state: &mut CycleState,
-    ) {
-        let result = match place(&self.workloads.get(entry.head.workload).key) {
-            SecondPass::NotNeeded => return,
-            SecondPass::Placed => Ok(()),
-            SecondPass::Failed(why) => Err(why),
+    /// Places the pods of a workload that holds quota. Its flavors stay, and it takes no quota; nothing of the first pass can refuse it: not
+    /// `blockAdmission`, not what earlier entries took of the quota (docs/reference/06-algorithm.md 6.5 and 6.15).
+    pub(super) fn second_pass(&mut self, entry: &Entry, now: Time, state: &mut CycleState) {
+        let id = entry.head.workload;
+        if !self.needs_second_pass(id) {
+            return;
+        }
+        let Some(topology) = self.workloads.get(id).reservation().and_then(|held| held.topology.clone())
+        else {
+            return;
         };
-        self.second_pass_done(entry, result, now, state);
+        let delayed = topology.is_delayed();
+        match self.place_second(id, &topology, delayed) {
+            Ok(nodes) => {
+                let placed = self.hold_nodes(id, *topology, nodes);
+                state.report.progress = true;
+                state.report.entries.push(self.report(entry, Outcome::SecondPass(Ok(placed))));
+            }
+            Err(_) if !delayed && self.config.gates.tas_failed_node_replacement_fail_fast => {
+                let lost = topology.unhealthy_in_use();
+                state.report.progress = true;
+                state.report.entries.push(self.report(entry, Outcome::NodesNotReplaced(lost)));
+            }
+            Err(why) => self.second_pass_failed(entry, why, now, state),
+        }
+    }
+
+    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none. What is held stays as it is.
+    fn place_second(
+        &mut self,
+        id: WorkloadId,
+        topology: &TopologyReservation,
+        delayed: bool,
+    ) -> Result<Vec<PodSetNodes>, String> {
+        let shape = self.workloads.get(id).shape;
+        let lost: &[Name] = &topology.state.unhealthy_nodes;
+        let concerned = |nodes: &&PodSetNodes| match &nodes.assignment {
+            None => delayed,
+            Some(assignment) => !delayed && assignment.uses_any(lost),
+        };
+        let pod_sets = self.shapes.pod_sets(shape);
+        let demand = PlacementDemand {
+            pod_sets,
+            shape: Some(self.shapes.get(shape)),
+            groups: grouped(topology.pod_sets.iter().filter(concerned), pod_sets),
+            lost,
+        };
+        let mut view = view!(self, &[]);
+        let mark = view.mark();
+        for nodes in topology.pod_sets.iter().filter(concerned) {
+            view.topology.remove(&nodes.pods);
+        }
+        let found = placement::place(&mut view, &demand, false);
+        view.rollback(&mark);
+        found.map_err(|unplaced| {
+            let group = &demand.groups[unplaced.group];
+            let flavor = self.names.flavor_name(group.flavor).clone();
+            Refusal::NoPlacement { flavor, failure: Arc::new(unplaced.failure) }.to_string()
+        })
+    }
+
+    /// Lets a workload hold other nodes than before; returns what is new.
+    fn hold_nodes(
+        &mut self,
+        id: WorkloadId,
+        before: TopologyReservation,
+        nodes: Vec<PodSetNodes>,
+    ) -> Vec<(Name, SharedAssignment)> {
+        let mut after = before;
+        let mut placed = Vec::new();
+        for new in nodes {
+            let Some(held) = after.pod_sets.iter_mut().find(|held| held.pod_set == new.pod_set) else {
+                continue;
+            };
+            self.topology.remove(&held.pods);
+            self.topology.add(&new.pods);
+            let name = self.shapes.pod_sets(self.workloads.get(id).shape)[new.pod_set].name.clone();
+            placed.extend(new.assignment.clone().map(|assignment| (name, assignment)));
+            *held = new;
+        }
+        after.state.unhealthy_nodes.clear();
+        if let Place::QuotaReserved(reservation) = &mut self.workloads.get_mut(id).place {
+            reservation.topology = Some(Box::new(after));
+        }
+        placed
     }
 
     /// What keeps a ClusterQueue from having second passes.
@@ -76,20 +143,38 @@ impl Scheduler {
         Some(Unadmitted { reason, detail, requests: Arc::from([]) }.message())
     }
 
-    /// Reports a second pass; one that failed is queued again.
-    pub(super) fn second_pass_done(
+    /// Reports a second pass that failed, and queues it again.
+    pub(super) fn second_pass_failed(
         &mut self,
         entry: &Entry,
-        result: Result<(), String>,
+        why: String,
         now: Time,
         state: &mut CycleState,
     ) {
-        if result.is_ok() {
-            state.report.progress = true;
-        } else {
-            let iteration = entry.second_pass.unwrap_or_default().saturating_add(1);
-            self.second_passes.push(entry.head.workload, iteration, now);
-        }
-        state.report.entries.push(self.report(entry, Outcome::SecondPass(result)));
+        let iteration = entry.second_pass.unwrap_or_default().saturating_add(1);
+        self.second_passes.push(entry.head.workload, iteration, now);
+        state.report.entries.push(self.report(entry, Outcome::SecondPass(Err(why))));
     }
+}
+
+/// The pod sets in the groups in which they are placed.
+fn grouped<'a>(
+    pod_sets: impl Iterator<Item = &'a PodSetNodes>,
+    specs: &[crate::workload::PodSetSpec],
+) -> Vec<DemandedGroup> {
+    let mut groups: Vec<DemandedGroup> = Vec::new();
+    let mut by_name: BTreeMap<&Name, usize> = BTreeMap::new();
+    for nodes in pod_sets.filter(|nodes| nodes.count > 0) {
+        let member =
+            DemandedPodSet { pod_set: nodes.pod_set, count: nodes.count, previous: nodes.assignment.clone() };
+        let name = specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
+        match name.and_then(|name| by_name.get(name)) {
+            Some(&at) => groups[at].members.push(member),
+            None => {
+                by_name.extend(name.map(|name| (name, groups.len())));
+                groups.push(DemandedGroup { flavor: nodes.flavor, members: SmallVec::from_iter([member]) });
+            }
+        }
+    }
+    groups
 }

@@ -32,6 +32,15 @@ impl Scheduler {
             let amount = self.beyond_replaced(entry, quantity.pair, quantity.amount);
             self.add_transient(entry, quantity.slot, amount, state);
         }
+        self.occupy_nodes(entry, state);
+    }
+
+    /// Takes the nodes that the entry will use.
+    fn occupy_nodes(&mut self, entry: &Entry, state: &mut CycleState) {
+        for nodes in entry.assignment.nodes.iter().filter(|nodes| !nodes.pods.places.is_empty()) {
+            self.topology.add(&nodes.pods);
+            state.transient_pods.push(nodes.pods.clone());
+        }
     }
 
     /// Reserves capacity for an entry that waits for workloads which it may not preempt: later ones must not take it.
@@ -59,5 +68,6 @@ impl Scheduler {
                 state.reserved.entry(root).or_default().push(reserved);
             }
         }
+        self.occupy_nodes(entry, state);
     }
 }

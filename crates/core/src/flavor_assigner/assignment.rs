@@ -9,6 +9,7 @@ use crate::plan::Plan;
 use crate::reason::{PodSetRefusal, Reason, Refusal};
 use crate::report::{Considered, ConsideredFlavor, FlavorMode};
 use crate::view::FlavorResourceQuantity;
+use crate::workloads::PodSetNodes;
 
 /// What an assignment came to as a whole: the worst over its pod sets, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -65,13 +66,35 @@ pub(crate) struct Assignment {
     pub(crate) usage: SmallVec<[FlavorResourceQuantity; 2]>,
     /// How many pods of each pod set.
     pub(crate) counts: SmallVec<[i64; 2]>,
+    /// The nodes of pod sets whose flavor has a topology: those that they get, or those to reserve while victims leave.
+    pub(crate) nodes: Vec<PodSetNodes>,
     pub(super) attempts: Vec<FlavorAttempt>,
+}
+
+impl FlavorAttempt {
+    /// In place of a resource group: the nodes of the assigned flavor.
+    pub(super) const NODES: usize = usize::MAX - 1;
+
+    /// It is about nodes, not quota.
+    pub(super) fn is_about_nodes(&self) -> bool {
+        self.block == Self::NODES
+    }
 }
 
 impl Assignment {
     /// What is held already: it fits, and takes nothing more (docs/reference/06-algorithm.md 6.15).
     pub(crate) fn kept() -> Self {
         Self { mode: Mode::Fit, ..Self::default() }
+    }
+
+    /// Some of its pods have nodes.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.nodes.iter().any(|nodes| !nodes.pods.places.is_empty())
+    }
+
+    /// How many pods a pod set has.
+    pub(crate) fn count(&self, pod_set: usize) -> i64 {
+        self.counts.get(pod_set).copied().unwrap_or(0)
     }
 
     pub(super) fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {

@@ -2,6 +2,7 @@
 
 mod assignment;
 mod granular;
+mod topology;
 
 use smallvec::SmallVec;
 
@@ -20,6 +21,7 @@ use crate::{Amount, Name};
 pub(crate) use assignment::{Assignment, Mode};
 use assignment::{FlavorAssignment, FlavorAttempt};
 use granular::GranularMode;
+pub(crate) use topology::demand;
 
 /// What to search with.
 pub(crate) struct Request<'a> {
@@ -46,6 +48,7 @@ pub(crate) fn assign(view: &mut View<'_>, request: &Request<'_>) -> Assignment {
             break;
         }
     }
+    topology::place(view, request.head, request.plan, &mut assignment);
     assignment
 }
 

@@ -1,7 +1,7 @@
 //! Classical preemption (docs/reference/06-algorithm.md 6.7).
 
 use super::candidates::{self, CandidateFilter, CandidateQueue, CohortCandidates, QueueCandidates};
-use super::request::{PreemptionRequest, fill_back};
+use super::request::{PreemptionRequest, fill_back, fits};
 use crate::intern::{NodeId, WorkloadId};
 use crate::report::PreemptionReason;
 use crate::spec::PreemptionPolicy;
@@ -49,9 +49,9 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
         &[true, false]
     };
     for &allow_borrowing in attempts {
-        let mark = view.usage.mark();
+        let mark = view.mark();
         let found = attempt(view, preemption, &sources, allow_borrowing);
-        view.usage.rollback(&mark);
+        view.rollback(&mark);
         if !found.is_empty() {
             return found;
         }
@@ -200,9 +200,9 @@ fn take(
 ) -> bool {
     view.remove(target.workload);
     found.push(target);
-    let fits = view.fits(preemption.workload_usage, allow_borrowing);
+    let fits = fits(view, preemption, allow_borrowing);
     if fits {
-        fill_back(view, preemption.workload_usage, allow_borrowing, found);
+        fill_back(view, preemption, allow_borrowing, found);
     }
     fits
 }

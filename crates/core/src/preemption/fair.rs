@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::candidates::{CandidateFilter, QueueCandidates};
-use super::request::{PreemptionRequest, fill_back};
+use super::request::{self, PreemptionRequest, fill_back};
 use crate::cluster_queue::CandidateKey;
 use crate::config::FairStrategy;
 use crate::fair_sharing::{Share, share};
@@ -78,7 +78,7 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
         Some(fair) if !fair.strategies.is_empty() => fair.strategies.clone(),
         _ => crate::config::FairSharing::default().strategies,
     };
-    let mark = view.usage.mark();
+    let mark = view.mark();
     let mut search = FairSearch {
         view,
         preemption,
@@ -95,11 +95,11 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
     let mut found = std::mem::take(&mut search.found);
     if fits {
         search.remove_incoming();
-        fill_back(search.view, preemption.workload_usage, true, &mut found);
+        fill_back(search.view, preemption, true, &mut found);
     } else {
         found.clear();
     }
-    view.usage.rollback(&mark);
+    view.rollback(&mark);
     found
 }
 
@@ -148,10 +148,10 @@ impl FairSearch<'_, '_, '_> {
 
     /// Whether the head fits with the victims so far.
     fn fits(&mut self) -> bool {
-        let mark = self.view.usage.mark();
+        let mark = self.view.mark();
         self.remove_incoming();
-        let fits = self.view.fits(self.preemption.workload_usage, true);
-        self.view.usage.rollback(&mark);
+        let fits = request::fits(self.view, self.preemption, true);
+        self.view.rollback(&mark);
         fits
     }
 
@@ -262,10 +262,10 @@ impl FairSearch<'_, '_, '_> {
     }
 
     fn share_without(&mut self, node: NodeId, workload: WorkloadId) -> Share {
-        let mark = self.view.usage.mark();
+        let mark = self.view.mark();
         self.view.remove(workload);
         let share = self.view.share(node);
-        self.view.usage.rollback(&mark);
+        self.view.rollback(&mark);
         share
     }
 

@@ -13,7 +13,7 @@ pub(crate) use request::PreemptionRequest;
 
 /// The victims that make room for all that a head asks for, or none. The usage is as before.
 pub(crate) fn find(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
-    if let (&[quantity], &[_]) = (preemption.workload_usage, preemption.needed)
+    if let (&[quantity], &[_], None) = (preemption.workload_usage, preemption.needed, preemption.placement)
         && let Some(at) = view.simulated.iter().position(|simulated| simulated.quantity == quantity)
     {
         return view.simulated.swap_remove(at).targets;
@@ -38,14 +38,15 @@ pub(crate) fn simulate(
     head: &Head,
     quantity: FlavorResourceQuantity,
 ) -> (FlavorMode, u32) {
-    let preemption = PreemptionRequest { head, workload_usage: &[quantity], needed: &[quantity.pair] };
+    let preemption =
+        PreemptionRequest { head, workload_usage: &[quantity], needed: &[quantity.pair], placement: None };
     let targets = targets(view, &preemption);
-    let mark = view.usage.mark();
+    let mark = view.mark();
     for target in &targets {
         view.remove(target.workload);
     }
     let (height, _) = view.forest.borrowing_height(view.usage, head.node, quantity.slot, quantity.amount);
-    view.usage.rollback(&mark);
+    view.rollback(&mark);
     let mode = if targets.is_empty() {
         FlavorMode::NoPreemptionCandidates
     } else if targets.iter().any(|target| has_reservation_in(view, target.workload, head)) {

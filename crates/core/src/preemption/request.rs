@@ -2,6 +2,7 @@
 //! (docs/reference/06-algorithm.md 6.7).
 
 use crate::intern::FrId;
+use crate::placement::{self, PlacementDemand};
 use crate::view::{FlavorResourceQuantity, Head, Target, View};
 
 /// A preemption to be searched.
@@ -11,20 +12,28 @@ pub(crate) struct PreemptionRequest<'a> {
     pub(crate) workload_usage: &'a [FlavorResourceQuantity],
     /// The pairs for which room has to be made.
     pub(crate) needed: &'a [FrId],
+    /// The pods that nodes have to be found for.
+    pub(crate) placement: Option<&'a PlacementDemand<'a>>,
+}
+
+/// Whether the head fits with the victims so far: into the quota, and its pods onto nodes.
+pub(super) fn fits(view: &mut View<'_>, preemption: &PreemptionRequest<'_>, allow_borrowing: bool) -> bool {
+    view.fits(preemption.workload_usage, allow_borrowing)
+        && preemption.placement.is_none_or(|demand| placement::place(view, demand, false).is_ok())
 }
 
 /// Gives victims back that are not needed after all: from the last but one to the first, each that leaves the head
 /// fitting. [quirk] A victim that is given back is replaced by the last one, so the order is not kept.
 pub(super) fn fill_back(
     view: &mut View<'_>,
-    quantities: &[FlavorResourceQuantity],
+    preemption: &PreemptionRequest<'_>,
     allow_borrowing: bool,
     targets: &mut Vec<Target>,
 ) {
     for at in (0..targets.len().saturating_sub(1)).rev() {
         let workload = targets[at].workload;
         view.restore(workload);
-        if view.fits(quantities, allow_borrowing) {
+        if fits(view, preemption, allow_borrowing) {
             targets.swap_remove(at);
         } else {
             view.remove(workload);

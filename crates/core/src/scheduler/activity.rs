@@ -85,7 +85,7 @@ impl Scheduler {
         let flavors = queue.groups.iter().flat_map(|group| &group.flavors);
         let known = flavors.filter_map(|flavor| self.flavors.get(flavor.at())?.as_ref());
         let topology = |flavor: &crate::spec::FlavorSpec| {
-            let topology = flavor.topology.as_ref().filter(|name| !self.topologies.contains(*name))?;
+            let topology = flavor.topology.as_ref().filter(|name| !self.topology.exists(name))?;
             Some((flavor.name.clone(), topology.clone()))
         };
         let mut missing: Vec<_> = known.filter_map(topology).collect();

@@ -88,7 +88,7 @@ impl Scheduler {
     }
 
     /// Lets every queue that uses a flavor try its inadmissible workloads again.
-    fn try_again_with(&mut self, flavor: FlavorId) {
+    pub(super) fn try_again_with(&mut self, flavor: FlavorId) {
         for id in self.referring_queues.of_flavor(flavor) {
             self.tree.forest.capacity_changed(self.queues[id.at()].node);
             self.flush_later.insert(id);
@@ -97,6 +97,7 @@ impl Scheduler {
 
     /// A workload gave back what it held: queues of other trees may have waited for its physical capacity.
     pub(crate) fn capacity_freed(&mut self, before: &QuotaReservation) {
+        self.nodes_freed(before);
         let mut flavors: SmallVec<[FlavorId; 2]> = SmallVec::new();
         for (pair, _, _) in before.charged().filter(|usage| self.capacity.limits(usage.0)) {
             let flavor = self.names.flavor_and_resource(pair).0;

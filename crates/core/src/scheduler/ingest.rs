@@ -146,6 +146,7 @@ impl Scheduler {
         let freed = before.as_ref().is_some_and(|before| {
             now.is_none_or(|now| {
                 now.queue != before.queue
+                    || now.topology != before.topology
                     || before.usage.iter().any(|&(pair, _, amount)| {
                         now.usage.iter().find(|usage| usage.0 == pair).map_or(0, |usage| usage.2) < amount
                     })
@@ -232,7 +233,7 @@ impl Scheduler {
                     == (*requeue_at, *requeued_false, *failed_checks, invalid)
             }
             (
-                WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready },
+                WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready, topology },
                 Place::QuotaReserved(reservation),
             ) => {
                 let queue = &self.queues[reservation.queue.at()];
@@ -240,6 +241,7 @@ impl Scheduler {
                     == (*reserved_at, *admitted, *evicted, *pods_ready)
                     && queue.name == admission.cluster_queue
                     && self.uses_exactly(&reservation.usage, admission)
+                    && self.holds_nodes(reservation, admission, topology)
             }
             _ => false,
         }
@@ -276,7 +278,7 @@ impl Scheduler {
                 self.workloads.get_mut(id).place = Place::Pending(Box::new(waiting));
                 self.queue_pending(id, was, now);
             }
-            WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready } => {
+            WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready, topology } => {
                 let queue = self.ensure_queue(&admission.cluster_queue);
                 let mut usage = ReservedUsage::new();
                 for (flavor, resource, amount) in totals(&admission) {
@@ -289,10 +291,12 @@ impl Scheduler {
                         None => usage.push((pair, slot, amount)),
                     }
                 }
+                let topology = self.nodes_of(id, &admission, topology);
                 self.reserve_quota(
                     id,
-                    QuotaReservation { queue, usage, reserved_at, admitted, evicted, pods_ready },
+                    QuotaReservation { queue, usage, reserved_at, admitted, evicted, pods_ready, topology },
                 );
+                self.queue_second_pass_if_needed(id, now);
             }
         }
     }

@@ -14,6 +14,7 @@ pub(crate) mod snapshot;
 pub(crate) mod standing;
 mod status;
 mod sweep;
+mod topology;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,7 @@ use crate::shape::Shapes;
 use crate::spec::{CheckSpec, FlavorSpec, Time};
 use crate::stats::Stats;
 use crate::tables::Sweeps;
+use crate::topology::Topologies;
 use crate::tree::Tree;
 use crate::workloads::Workloads;
 
@@ -47,8 +49,8 @@ pub struct Scheduler {
     /// By [`crate::intern::FlavorId`].
     pub(crate) flavors: Vec<Option<FlavorSpec>>,
     pub(crate) checks: BTreeMap<Name, CheckSpec>,
-    /// Topologies that exist.
-    pub(crate) topologies: BTreeSet<Name>,
+    /// Topologies, nodes, and what is used of them.
+    pub(crate) topology: Topologies,
     pub(crate) namespaces: IndexMap<Name, Vec<(Name, Name)>>,
     pub(crate) tree: Tree,
     /// Limits across all queues.
@@ -104,7 +106,7 @@ impl Scheduler {
             names: Names::default(),
             flavors: Vec::new(),
             checks: BTreeMap::new(),
-            topologies: BTreeSet::new(),
+            topology: Topologies::default(),
             namespaces: IndexMap::new(),
             tree: Tree::default(),
             capacity: Capacity::default(),

@@ -18,6 +18,7 @@ impl Scheduler {
         if self.flavors[id.at()].as_ref() == Some(&spec) {
             return;
         }
+        self.topology.set_flavor(id, Some(&spec));
         self.flavors[id.at()] = Some(spec);
         self.flavor_changed(id);
     }
@@ -26,6 +27,7 @@ impl Scheduler {
     pub fn remove_flavor(&mut self, name: &str) {
         let Some(id) = self.names.find_flavor(name) else { return };
         if self.flavors.get_mut(id.at()).and_then(Option::take).is_some() {
+            self.topology.set_flavor(id, None);
             self.sweeps.removed();
             self.flavor_changed(id);
         }
@@ -50,24 +52,12 @@ impl Scheduler {
         }
     }
 
-    /// Adds a Topology, or removes it.
-    pub fn set_topology(&mut self, name: &Name, exists: bool) {
-        let changed =
-            if exists { self.topologies.insert(name.clone()) } else { self.topologies.remove(name) };
-        if changed {
-            let flavors = self.flavors.iter().flatten();
-            let named = flavors.filter(|flavor| flavor.topology.as_ref() == Some(name));
-            let named = named.filter_map(|flavor| self.names.find_flavor(&flavor.name));
-            self.touch_queues(named.flat_map(|flavor| self.referring_queues.of_flavor(flavor)).collect());
-        }
-    }
-
     fn check_changed(&mut self, name: &str) {
         self.touch_queues(self.referring_queues.of_check(name).collect());
     }
 
     /// Brings the queues that something concerns up to date with it.
-    fn touch_queues(&mut self, concerned: BTreeSet<QueueId>) {
+    pub(crate) fn touch_queues(&mut self, concerned: BTreeSet<QueueId>) {
         self.loops.outside_change_anywhere();
         for id in concerned {
             self.queues[id.at()].version += 1;

@@ -30,6 +30,9 @@ impl Scheduler {
                 *queue.admitted_usage.entry(pair).or_insert(0) += amount;
             }
         }
+        for nodes in reservation.topology.iter().flat_map(|topology| &topology.pod_sets) {
+            self.topology.add(&nodes.pods);
+        }
         self.unready += usize::from(!reservation.pods_ready);
         if reservation.admitted {
             row.ledger.settle(id, true);
@@ -80,6 +83,9 @@ impl Scheduler {
                     queue.admitted_usage.remove(&pair);
                 }
             }
+        }
+        for nodes in reservation.topology.iter().flat_map(|topology| &topology.pod_sets) {
+            self.topology.remove(&nodes.pods);
         }
         self.unready -= usize::from(!reservation.pods_ready);
         self.mark_usage(reservation.queue, local);

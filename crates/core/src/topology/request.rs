@@ -36,7 +36,7 @@ pub(crate) struct PodSetToPlace<'a> {
 }
 
 /// Pods in places: what a workload, or an earlier pod set of it, takes of the nodes of one flavor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PlacedPods {
     /// The places, and how many pods each takes.
     pub(crate) places: Vec<(PlaceId, i64)>,
@@ -65,6 +65,13 @@ pub struct PlacementFailure {
     pub fit: PlacementFit,
     /// Why nodes were left out.
     pub excluded: Exclusions,
+}
+
+impl PlacementFailure {
+    /// The text of the condition (docs/reference/06-algorithm.md 6.12).
+    pub fn message(&self) -> String {
+        format!("{self:?}")
+    }
 }
 
 /// How much of a request fits.

@@ -70,6 +70,14 @@ pub struct TopologyAssignment {
     pub domains: Vec<AssignedDomain>,
 }
 
+impl TopologyAssignment {
+    /// Whether any of these nodes is among its domains. Only domains that are nodes are compared.
+    pub fn uses_any(&self, nodes: &[Name]) -> bool {
+        self.levels.last().is_some_and(|level| &**level == HOSTNAME)
+            && self.domains.iter().any(|domain| domain.values.last().is_some_and(|host| nodes.contains(host)))
+    }
+}
+
 /// So many pods in one domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssignedDomain {

@@ -6,7 +6,7 @@ use crate::oracle::world::{Name, Workload, World};
 use crate::pair::scheduler;
 use crate::random_worlds::for_seeds;
 use crate::translate;
-use sluice_core::{Admission, CycleReport, Gates, Outcome, Scheduler, WorkloadState};
+use sluice_core::{Admission, CycleReport, Gates, Outcome, Scheduler, TopologyState, WorkloadState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core, and what the API server would know.
@@ -100,6 +100,7 @@ impl Alone {
                     admitted: true,
                     evicted: self.evicted.contains(&workload.key),
                     pods_ready: true,
+                    topology: TopologyState::default(),
                 },
             };
             core.set_workload(translate::workload(workload, state), translate::time(self.now));

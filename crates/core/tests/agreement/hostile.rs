@@ -6,7 +6,7 @@ use crate::random_worlds::for_seeds;
 use crate::translate;
 use sluice_core::{
     Admission, Amount, CohortSpec, Gates, Outcome, PodSetAssignment, Scheduler, SecondPass, Time,
-    WorkloadKey, WorkloadSpec, WorkloadState,
+    TopologyState, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 fn amount(random: &mut Random) -> Amount {
@@ -58,6 +58,8 @@ fn reserved(random: &mut Random, world: &World, spec: &WorkloadSpec, now: Time) 
         flavors: pod_set.requests.iter().map(|(r, _)| (r.clone(), random.pick(&flavors).clone())).collect(),
         usage: pod_set.requests.iter().map(|(r, _)| (r.clone(), amount(random))).collect(),
         count: pod_set.count,
+        topology: None,
+        topology_delayed: false,
     });
     let admission = Admission { pod_sets: pod_sets.collect(), cluster_queue: name("") };
     WorkloadState::Reserved {
@@ -66,6 +68,7 @@ fn reserved(random: &mut Random, world: &World, spec: &WorkloadSpec, now: Time) 
         admitted: random.chance(80),
         evicted: random.chance(20),
         pods_ready: random.chance(50),
+        topology: TopologyState::default(),
     }
 }
 

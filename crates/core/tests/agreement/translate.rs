@@ -151,6 +151,8 @@ fn pod_set(pod_set: &plain::PodSet) -> core::PodSetSpec {
         affinity: Vec::new(),
         tolerations: pod_set.tolerated.iter().map(tolerate).collect(),
         group: None,
+        topology: None,
+        node_requests: None,
         shape: 0,
     }
 }

@@ -9,7 +9,7 @@ use sluice_core::{
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ReplacedSlice,
     ResourceGroup, ResourceQuota, Scheduler, SecondPass, Selector, StopPolicy, Taint, TaintEffect, Time,
-    Toleration, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
+    Toleration, TopologyState, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 /// The input: bytes that become choices. When they are used up every choice is the first.
@@ -250,6 +250,8 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
         },
         tolerations: c.some(1, toleration),
         group: (c.byte() > 200).then(|| Name::from("group")),
+        topology: None,
+        node_requests: None,
         shape: 0,
     }
 }
@@ -270,6 +272,8 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
                 flavors: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.name("f", 4))).collect(),
                 usage: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.amount())).collect(),
                 count: pod_set.count,
+                topology: None,
+                topology_delayed: false,
             });
             let pod_sets = assigned.collect();
             WorkloadState::Reserved {
@@ -278,6 +282,7 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
                 admitted: c.flag(),
                 evicted: c.flag(),
                 pods_ready: c.flag(),
+                topology: TopologyState::default(),
             }
         }
     }

@@ -3,7 +3,7 @@
 pub use sluice_core::fixtures::*;
 use sluice_core::{
     Admission, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates, LocalQueueSpec,
-    Name, Outcome, Scheduler, SecondPass, Time, Unadmitted, WorkloadSpec, WorkloadState,
+    Name, Outcome, Scheduler, SecondPass, Time, TopologyState, Unadmitted, WorkloadSpec, WorkloadState,
 };
 use std::collections::BTreeMap;
 
@@ -156,6 +156,7 @@ impl World {
             admitted: true,
             evicted: false,
             pods_ready: true,
+            topology: TopologyState::default(),
         };
         change(&mut state);
         self.core.set_workload(WorkloadSpec { state, ..job.spec }, self.now());

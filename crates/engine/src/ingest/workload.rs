@@ -111,6 +111,8 @@ pub(crate) fn pod_sets(
                 affinity: affinity(&set.template.node_affinity),
                 tolerations: tolerations(&set.template.tolerations),
                 group: None,
+                topology: None,
+                node_requests: None,
                 shape: 0,
             }
         })
@@ -209,6 +211,7 @@ pub(crate) fn state(
             admitted: is(status, Type::Admitted),
             evicted: is(status, Type::Evicted),
             pods_ready: is(status, Type::PodsReady),
+            topology: core::TopologyState::default(),
         };
     }
     if !queueable(object, status, config) {
@@ -261,6 +264,8 @@ fn admission(
             flavors: a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect(),
             usage: a.resource_usage.keys().map(|r| (name(r), amount(r))).collect(),
             count: left,
+            topology: None,
+            topology_delayed: false,
         }
     };
     core::Admission {

@@ -7,7 +7,7 @@ use sluice_core::{
     Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas,
     FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
-    ResourceQuota, Scheduler, Selector, StopPolicy, Time, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec,
+    ResourceQuota, Scheduler, Selector, StopPolicy, Time, TopologyState, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec,
     WorkloadState,
 };
 use sluice_quantity::{Amount, Quantity, amount_of};
@@ -161,6 +161,8 @@ impl<'a> World<'a> {
                 affinity: Vec::new(),
                 tolerations: Vec::new(),
                 group: None,
+                topology: None,
+                node_requests: None,
                 shape: 0,
             }],
             state: WorkloadState::PENDING,
@@ -188,6 +190,8 @@ impl<'a> World<'a> {
                     .map(|(resource, amount)| (resource.clone(), amount.saturating_mul(class.pods)))
                     .collect(),
                 count: class.pods,
+                topology: None,
+                topology_delayed: false,
             }],
         };
         let reserved_at = created(seq);
@@ -198,6 +202,7 @@ impl<'a> World<'a> {
                 admitted: true,
                 evicted: false,
                 pods_ready: true,
+                topology: TopologyState::default(),
             },
             ..self.pending(workload, seq)
         }

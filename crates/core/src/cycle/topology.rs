@@ -1,0 +1,71 @@
+//! Nodes of entries: whether earlier entries of the cycle took them, and another placement if so (docs/reference/06-algorithm.md 6.5).
+
+use super::entry::{CycleState, Entry};
+use super::nominate::search_for;
+use crate::flavor_assigner::{Mode, Request};
+use crate::intern::WorkloadId;
+use crate::scheduler::Scheduler;
+use crate::topology::PlacedPods;
+use crate::view::view;
+
+impl Scheduler {
+    /// Searches again, among the flavors nominated before, if the quota is there still and nodes were taken by earlier entries (gate
+    /// TASRecomputeAssignmentWithinSchedulingCycle).
+    pub(super) fn place_again_if_taken(
+        &mut self,
+        entry: &mut Entry,
+        local_usage: &[f64],
+        state: &CycleState,
+    ) {
+        let gate = self.config.gates.tas_recompute_assignment_within_scheduling_cycle;
+        if !gate
+            || !entry.assignment.has_nodes()
+            || !matches!(entry.assignment.mode, Mode::Fit | Mode::Preempt)
+            || (entry.assignment.mode == Mode::Preempt && entry.targets.is_empty())
+            || self.nodes_are_free(entry, state)
+            || !self.try_to_fit(entry, state, &[], false)
+        {
+            return;
+        }
+        let Some(plan) = entry.plan.clone() else { return };
+        let workload = self.workloads.get(entry.head.workload);
+        let (shape, replaces) = (workload.shape, workload.replaces.clone());
+        let shape = self.shapes.get(shape).clone();
+        let request = Request {
+            head: &entry.head,
+            plan: &plan,
+            counts: &plan.counts,
+            from: None,
+            only: Some(&entry.assignment),
+            replaces: replaces.as_deref(),
+        };
+        let mut view = view!(self, local_usage);
+        let (again, targets) = search_for(&mut view, &request, &shape, entry.replaced);
+        self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
+        (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
+    }
+
+    /// Whether the nodes of an entry are free: with the victims of the cycle and its own gone, if it preempts; beside them, if it is to be
+    /// admitted (gate `AdmitOnlyFreeQuota`).
+    pub(super) fn nodes_are_free(&mut self, entry: &Entry, state: &CycleState) -> bool {
+        if !entry.assignment.has_nodes() {
+            return true;
+        }
+        let beside = entry.assignment.mode == Mode::Fit && self.config.gates.admit_only_free_quota;
+        let of_cycle = state.victims.iter().map(|&(victim, _)| victim).filter(|_| !beside);
+        let own = entry.targets.iter().map(|target| target.workload);
+        let mut gone: Vec<WorkloadId> = of_cycle.chain(own).chain(entry.replaced).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        let mark = self.topology.mark();
+        for id in gone {
+            for pods in self.workloads.pods_of(id) {
+                self.topology.remove(pods);
+            }
+        }
+        let wanted: Vec<&PlacedPods> = entry.assignment.nodes.iter().map(|nodes| &nodes.pods).collect();
+        let free = self.topology.fits(&wanted);
+        self.topology.rollback(&mark);
+        free
+    }
+}

@@ -1,0 +1,88 @@
+//! Nodes for the pods of a workload: what is to be placed, and the placement of all of it (docs/reference/06-algorithm.md 6.12).
+
+use smallvec::SmallVec;
+
+use crate::Name;
+use crate::intern::FlavorId;
+use crate::shape::Shape;
+use crate::topology::{PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace, SharedAssignment};
+use crate::view::View;
+use crate::workload::PodSetSpec;
+use crate::workloads::PodSetNodes;
+
+/// Everything of one workload that is to be placed.
+#[derive(Debug, Default)]
+pub(crate) struct PlacementDemand<'a> {
+    /// Of the workload's shape.
+    pub(crate) pod_sets: &'a [PodSetSpec],
+    pub(crate) shape: Option<&'a Shape>,
+    /// Placed one after the other.
+    pub(crate) groups: Vec<DemandedGroup>,
+    /// Nodes that may not be used.
+    pub(crate) lost: &'a [Name],
+}
+
+/// Pod sets that are placed together.
+#[derive(Debug)]
+pub(crate) struct DemandedGroup {
+    pub(crate) flavor: FlavorId,
+    pub(crate) members: SmallVec<[DemandedPodSet; 2]>,
+}
+
+/// One pod set of a group.
+#[derive(Debug)]
+pub(crate) struct DemandedPodSet {
+    /// The place of the pod set in its workload.
+    pub(crate) pod_set: usize,
+    /// How many pods.
+    pub(crate) count: i64,
+    /// Where its pods are, if some are to stay.
+    pub(crate) previous: Option<SharedAssignment>,
+}
+
+/// What could not be placed.
+#[derive(Debug)]
+pub(crate) struct Unplaced {
+    /// The place of the group in the demand.
+    pub(crate) group: usize,
+    pub(crate) failure: PlacementFailure,
+}
+
+/// Places everything, or nothing. `empty`: as if no workload used any node.
+pub(crate) fn place(
+    view: &mut View<'_>,
+    demand: &PlacementDemand<'_>,
+    empty: bool,
+) -> Result<Vec<PodSetNodes>, Unplaced> {
+    let mut placed: Vec<PodSetNodes> = Vec::new();
+    let mut assumed: Vec<PlacedPods> = Vec::new();
+    let Some(shape) = demand.shape else { return Ok(placed) };
+    for (at, group) in demand.groups.iter().enumerate() {
+        let pod_sets = group.members.iter().map(|member| PodSetToPlace {
+            spec: &demand.pod_sets[member.pod_set],
+            request: demand.pod_sets[member.pod_set].topology.as_ref(),
+            per_pod: &shape.pod_sets[member.pod_set].node_requests,
+            count: member.count,
+            previous: member.previous.as_ref(),
+        });
+        view.stats.placements += 1;
+        let request =
+            PlacementRequest { pod_sets: pod_sets.collect(), empty, assumed: &assumed, lost: demand.lost };
+        let found = view.topology.place(group.flavor, &request, view.names, view.config);
+        drop(request);
+        let found = found.map_err(|failure| Unplaced { group: at, failure })?;
+        for (member, placement) in group.members.iter().zip(found) {
+            if at + 1 < demand.groups.len() {
+                assumed.push(placement.pods.clone());
+            }
+            placed.push(PodSetNodes {
+                pod_set: member.pod_set,
+                flavor: group.flavor,
+                count: member.count,
+                assignment: Some(placement.assignment),
+                pods: placement.pods,
+            });
+        }
+    }
+    Ok(placed)
+}

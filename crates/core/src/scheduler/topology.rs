@@ -1,0 +1,172 @@
+//! Topologies, nodes and what other pods take of them come and go; what workloads hold of nodes (docs/reference/06-algorithm.md 6.11–6.15).
+
+use smallvec::SmallVec;
+
+use super::Scheduler;
+use crate::intern::{FlavorId, ResourceId, WorkloadId};
+use crate::spec::Time;
+use crate::topology::{NodeSpec, PlacedPods, TopologySpec};
+use crate::workload::{Admission, PodSetAssignment, TopologyState, WorkloadKey};
+use crate::workloads::{PodSetNodes, QuotaReservation, TopologyReservation};
+use crate::{Amount, Name};
+
+impl Scheduler {
+    /// Adds or replaces a Topology.
+    pub fn set_topology(&mut self, spec: &TopologySpec) {
+        let concerned = self.topology.set_topology(&spec.name, Some(spec));
+        self.topology_changed(&spec.name, &concerned);
+    }
+
+    /// Removes a Topology.
+    pub fn remove_topology(&mut self, name: &Name) {
+        let concerned = self.topology.set_topology(name, None);
+        self.topology_changed(name, &concerned);
+    }
+
+    /// Queues that name the Topology may be active now, or not any more.
+    fn topology_changed(&mut self, name: &Name, concerned: &[FlavorId]) {
+        let flavors = self.flavors.iter().flatten();
+        let named = flavors.filter(|flavor| flavor.topology.as_ref() == Some(name));
+        let named = named.filter_map(|flavor| self.names.find_flavor(&flavor.name));
+        let flavors: SmallVec<[FlavorId; 4]> = named.chain(concerned.iter().copied()).collect();
+        if !flavors.is_empty() {
+            self.touch_queues(
+                flavors.iter().flat_map(|&flavor| self.referring_queues.of_flavor(flavor)).collect(),
+            );
+        }
+    }
+
+    /// Adds or replaces a Node.
+    pub fn set_node(&mut self, node: &NodeSpec) {
+        self.sweep_if_due();
+        let concerned = self.topology.set_node(&mut self.names, node);
+        self.nodes_changed(&concerned);
+    }
+
+    /// Removes a Node.
+    pub fn remove_node(&mut self, name: &str) {
+        let concerned = self.topology.remove_node(name);
+        self.nodes_changed(&concerned);
+    }
+
+    /// What pods that no topology assignment placed take of a node together: requests by resource, and how many pods under `pods`. cpu in
+    /// milli-CPU, everything else in whole units.
+    pub fn set_other_usage(&mut self, node: &Name, usage: &[(Name, Amount)]) {
+        self.sweep_if_due();
+        let usage: Vec<(ResourceId, i64)> = usage
+            .iter()
+            .map(|(resource, amount)| (self.names.resource(resource), amount.get().max(0)))
+            .collect();
+        let concerned = self.topology.set_other_usage(node, &usage);
+        self.nodes_changed(&concerned);
+    }
+
+    /// Workloads that wait for nodes of a flavor are tried again.
+    fn nodes_changed(&mut self, flavors: &[FlavorId]) {
+        for &flavor in flavors {
+            self.try_again_with(flavor);
+        }
+    }
+
+    /// A workload gave nodes back: queues of other trees may have waited for them, in the same flavor or in one that has the same nodes.
+    pub(super) fn nodes_freed(&mut self, before: &QuotaReservation) {
+        let Some(topology) = &before.topology else { return };
+        let mut flavors: SmallVec<[FlavorId; 4]> = SmallVec::new();
+        for nodes in &topology.pod_sets {
+            for flavor in self.topology.sharing(nodes.flavor) {
+                if !flavors.contains(&flavor) {
+                    flavors.push(flavor);
+                }
+            }
+        }
+        self.nodes_changed(&flavors);
+    }
+
+    /// What a workload holds of nodes by its admission.
+    pub(super) fn nodes_of(
+        &mut self,
+        id: WorkloadId,
+        admission: &Admission,
+        state: TopologyState,
+    ) -> Option<Box<TopologyReservation>> {
+        let shape = self.shapes.get(self.workloads.get(id).shape).clone();
+        let mut pod_sets = Vec::new();
+        for (at, assigned) in admission.pod_sets.iter().enumerate() {
+            let Some(flavor) = self.flavor_with_topology(assigned) else { continue };
+            let assignment = assigned.topology.clone();
+            if assignment.is_none() && !assigned.topology_delayed {
+                continue;
+            }
+            let per_pod = shape.pod_sets.get(at).map_or(&[][..], |pod_set| &pod_set.node_requests);
+            let pods = assignment.as_ref().map_or_else(PlacedPods::default, |assignment| {
+                self.topology.resolve(flavor, assignment, per_pod, &self.config)
+            });
+            pod_sets.push(PodSetNodes { pod_set: at, flavor, count: assigned.count, assignment, pods });
+        }
+        TopologyReservation::of(pod_sets, state)
+    }
+
+    /// The flavor of a pod set that has a topology, or else the first: a flavor may come later than the workload.
+    fn flavor_with_topology(&mut self, assigned: &PodSetAssignment) -> Option<FlavorId> {
+        if assigned.topology.is_none() && !assigned.topology_delayed {
+            return None;
+        }
+        let flavors: SmallVec<[FlavorId; 2]> =
+            assigned.flavors.iter().map(|(_, flavor)| self.names.flavor(flavor)).collect();
+        let known = |id: &&FlavorId| {
+            let spec = self.flavors.get(id.at()).and_then(Option::as_ref);
+            spec.is_some_and(|spec| spec.topology.is_some())
+        };
+        flavors.iter().find(known).or_else(|| flavors.first()).copied()
+    }
+
+    /// Whether a workload holds these nodes already.
+    pub(super) fn holds_nodes(
+        &self,
+        reservation: &QuotaReservation,
+        admission: &Admission,
+        state: &TopologyState,
+    ) -> bool {
+        let held = reservation.topology.as_deref();
+        let mut wanted = admission.pod_sets.iter().enumerate();
+        held.map_or(*state == TopologyState::default() || !admission.has_nodes(), |held| held.state == *state)
+            && wanted.all(|(at, assigned)| {
+                let nodes = held.and_then(|held| held.pod_sets.iter().find(|nodes| nodes.pod_set == at));
+                let delayed = nodes.is_some_and(|nodes| nodes.assignment.is_none());
+                nodes.and_then(|nodes| nodes.assignment.as_ref()) == assigned.topology.as_ref()
+                    && delayed == (assigned.topology_delayed && assigned.topology.is_none())
+            })
+    }
+
+    /// Asks for a second pass if a workload needs one (docs/reference/06-algorithm.md 6.15).
+    pub(super) fn queue_second_pass_if_needed(&mut self, id: WorkloadId, now: Time) {
+        if self.needs_second_pass(id) {
+            self.second_passes.push(id, 1, now);
+        } else {
+            self.second_passes.remove(id);
+        }
+    }
+
+    /// Its pods wait for nodes and its checks are ready, or it runs and a node of it is unhealthy.
+    pub(crate) fn needs_second_pass(&self, id: WorkloadId) -> bool {
+        let Some(reservation) = self.workloads.get(id).reservation().filter(|of| !of.evicted) else {
+            return false;
+        };
+        let Some(topology) = &reservation.topology else { return false };
+        if topology.is_delayed() {
+            return topology.state.checks_ready && !reservation.admitted;
+        }
+        self.config.gates.tas_failed_node_replacement
+            && reservation.admitted
+            && !topology.state.pinned
+            && topology.uses_unhealthy_node()
+    }
+
+    /// Where the pods of a workload are that holds quota: for each pod set with nodes, its place in the workload.
+    pub fn nodes(&self, key: &WorkloadKey) -> Vec<(usize, crate::SharedAssignment)> {
+        let reservation = self.workloads.find(key).and_then(|id| self.workloads.get(id).reservation());
+        let topology = reservation.and_then(|reservation| reservation.topology.as_deref());
+        let pod_sets = topology.into_iter().flat_map(|topology| &topology.pod_sets);
+        pod_sets.filter_map(|nodes| Some((nodes.pod_set, nodes.assignment.clone()?))).collect()
+    }
+}
