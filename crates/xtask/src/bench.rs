@@ -28,8 +28,8 @@ pub struct Args {
     no_scale: bool,
 }
 
-/// What callgrind counts: from the entry of `Scheduler::cycle_with`, which is every cycle, to its end.
-const TOGGLE: [&str; 1] = ["--toggle-collect=sluice_core::*Scheduler*::cycle_with"];
+/// What callgrind counts: from the entry of `Scheduler::cycle`, which is every cycle, to its end.
+const TOGGLE: [&str; 1] = ["--toggle-collect=sluice_core::*Scheduler*::cycle"];
 /// The same of the whole engine: inputs, cycles, and what is asked page by page.
 const ENGINE_TOGGLE: [&str; 3] = [
     "--toggle-collect=sluice_engine::*Engine*::apply",

@@ -20,7 +20,14 @@ pub fn digests(outcome: &RunResult, keys: &[String]) -> BTreeMap<&'static str, S
         ("distinct", digest(distinct.iter().map(|seq| keys[*seq].clone()).collect())),
         ("holding", digest(outcome.holding.iter().map(|seq| keys[*seq].clone()).collect())),
         ("evictions", with_cycle(&outcome.evictions)),
+        ("topology", digest(topology_lines(outcome, keys).collect())),
     ])
+}
+
+/// `<cycle> <namespace>/<name> <node>=<pods>,…` of each admission.
+pub fn topology_lines<'a>(outcome: &'a RunResult, keys: &'a [String]) -> impl Iterator<Item = String> + 'a {
+    let admissions = outcome.admissions.iter().zip(&outcome.nodes);
+    admissions.map(|((cycle, seq), nodes)| format!("{cycle} {} {nodes}", keys[*seq]))
 }
 
 fn digest(mut lines: Vec<String>) -> String {

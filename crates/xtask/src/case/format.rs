@@ -28,8 +28,8 @@ pub struct Case {
     /// The name of the resource flavor, where there is only one.
     #[serde(default = "default_flavor")]
     pub flavor: String,
-    /// Node topology; not supported, see [`Case::check`].
-    pub topology: Option<serde_json::Value>,
+    /// The nodes, by topology; the flavor is then named `tas`.
+    pub topology: Option<Topology>,
     /// The cohort forest.
     #[serde(default)]
     pub cohorts: Cohorts,
@@ -189,8 +189,47 @@ pub struct Class {
     pub arrival_cycle: u64,
     /// Restricts the class to some queues of each cohort.
     pub cq_filter: Option<CqFilter>,
-    /// Topology request; not supported.
-    pub topology: Option<serde_json::Value>,
+    /// What its pod set asks of the topology.
+    pub topology: Option<ClassTopology>,
+}
+
+/// The nodes of a case.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Topology {
+    /// The Topology's name.
+    pub name: String,
+    /// From the highest to the lowest, which is the node.
+    pub levels: Vec<Level>,
+    /// What the flavor selects; on every node.
+    #[serde(default)]
+    pub node_labels: BTreeMap<String, String>,
+    /// `status.allocatable` of every node.
+    pub node_allocatable: BTreeMap<String, Text>,
+}
+
+/// One level of a topology.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// The node label.
+    pub label: String,
+    /// How the names of its domains begin, after the parent's name.
+    pub prefix: String,
+    /// Domains in each parent.
+    pub count: usize,
+}
+
+/// What a pod set asks of the topology.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClassTopology {
+    /// `required`, `preferred`, `unconstrained` or `slice`.
+    pub mode: String,
+    /// The level, but for `unconstrained`.
+    pub level: Option<String>,
+    /// Pods in a slice.
+    pub slice_size: Option<i64>,
 }
 
 /// Selects the queues whose index inside their cohort is `eq` modulo `mod`.
@@ -265,10 +304,6 @@ impl Case {
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let case: Self = serde_saphyr::from_str(text)?;
         anyhow::ensure!(case.schema == SCHEMA, "schema is {:?}, expected {SCHEMA:?}", case.schema);
-        anyhow::ensure!(
-            case.topology.is_none() && case.workloads.iter().all(|class| class.topology.is_none()),
-            "the case asks for a topology, which the core does not place yet"
-        );
         let queues = &case.cluster_queues;
         anyhow::ensure!(
             queues.quota.is_empty() != queues.resource_groups.is_empty(),

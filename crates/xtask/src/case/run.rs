@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use sluice_core::{Outcome as Decision, Scheduler, Time};
+use sluice_core::{Admission, Outcome as Decision, Scheduler, Time};
 
 use super::format::Case;
 use super::plan::{self, CLOCK_EPOCH, PlannedQueue, PlannedWorkload};
@@ -22,6 +22,8 @@ pub struct RunResult {
     pub end: &'static str,
     /// Admissions in sequence: (cycle, sequence number of the workload).
     pub admissions: Vec<(u64, usize)>,
+    /// The nodes of each admission, in the order of `admissions`, `node=pods,…` sorted by node; empty without a topology.
+    pub nodes: Vec<String>,
     /// Evictions in sequence.
     pub evictions: Vec<(u64, usize)>,
     /// Who holds quota at the end.
@@ -82,6 +84,7 @@ pub fn run(case: &Case) -> anyhow::Result<(RunResult, Vec<String>)> {
             counts: BTreeMap::new(),
             end: "maxCycles",
             admissions: Vec::new(),
+            nodes: Vec::new(),
             evictions: Vec::new(),
             holding: Vec::new(),
             cycle_times: Vec::new(),
@@ -226,7 +229,9 @@ impl Loop<'_> {
         let (mut admitted, mut evicted) = (Vec::new(), Vec::new());
         for entry in &report.entries {
             match &entry.outcome {
-                Decision::Admitted { .. } => admitted.push(seq_of(&entry.uid)?),
+                Decision::Admitted { admission, .. } => {
+                    admitted.push((seq_of(&entry.uid)?, nodes_line(admission)));
+                }
                 Decision::Preempting { victims, .. } => {
                     for victim in victims {
                         evicted.push(seq_of(&victim.uid)?);
@@ -238,7 +243,8 @@ impl Loop<'_> {
         admitted.sort_unstable();
         evicted.sort_unstable();
         evicted.dedup();
-        for &seq in &admitted {
+        for &(seq, ref nodes) in &admitted {
+            self.out.nodes.push(nodes.clone());
             anyhow::ensure!(self.phases[seq] == Phase::Pending, "{} was admitted twice", self.key_line(seq));
             let runtime = self.world.class(self.planned[seq]).runtime_cycles;
             let finish = (runtime > 0).then(|| n + runtime - 1);
@@ -305,6 +311,17 @@ impl Loop<'_> {
         let lines = (0..self.planned.len()).map(|seq| self.key_line(seq)).collect();
         (self.out, lines)
     }
+}
+
+/// `node=pods,…` of an admission, sorted by node.
+fn nodes_line(admission: &Admission) -> String {
+    let assignments = admission.pod_sets.iter().filter_map(|pod_set| pod_set.topology.as_ref());
+    let domains = assignments.flat_map(|assignment| &assignment.domains);
+    let mut nodes: Vec<String> = domains
+        .filter_map(|domain| Some(format!("{}={}", domain.values.last()?, domain.count)))
+        .collect();
+    nodes.sort_unstable();
+    nodes.join(",")
 }
 
 /// The sequence number in a uid (`u00000042`).

@@ -7,13 +7,14 @@ use sluice_core::{
     Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas,
     FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
-    ResourceQuota, Scheduler, Selector, StopPolicy, Time, TopologyState, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec,
+    ResourceQuota, Scheduler, Selector, StopPolicy, Time, TopologyRequest, TopologyState, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec,
     WorkloadState,
 };
 use sluice_quantity::{Amount, Quantity, amount_of};
 
 use super::format::{Case, Class, Quota, Text};
 use super::plan::{CREATION_EPOCH, PlannedCohort, PlannedQueue, PlannedWorkload};
+use super::topology;
 
 /// The name of every LocalQueue.
 const LOCAL_QUEUE: &str = "lq";
@@ -28,6 +29,8 @@ pub struct World<'a> {
     queue_names: Vec<Name>,
     /// Requests per pod, by class.
     requests: Vec<Vec<(Name, Amount)>>,
+    /// What its pod set asks of the topology, by class.
+    topology: Vec<Option<TopologyRequest>>,
 }
 
 impl<'a> World<'a> {
@@ -48,6 +51,11 @@ impl<'a> World<'a> {
             pod_set: Name::from("main"),
             queue_names: queues.iter().map(|queue| Name::from(queue.name.as_str())).collect(),
             requests: case.workloads.iter().map(requests).collect::<anyhow::Result<_>>()?,
+            topology: case
+                .workloads
+                .iter()
+                .map(|class| class.topology.as_ref().map(topology::request).transpose())
+                .collect::<anyhow::Result<_>>()?,
         };
         let mut scheduler = Scheduler::new(Config {
             gates: gates(case)?,
@@ -62,6 +70,19 @@ impl<'a> World<'a> {
                 tolerations: Vec::new(),
                 topology: None,
             });
+        }
+        if let Some(topology) = &case.topology {
+            let labels = topology.node_labels.iter();
+            scheduler.set_flavor(FlavorSpec {
+                name: Name::from(case.flavor.as_str()),
+                node_labels: labels
+                    .map(|(key, value)| (Name::from(key.as_str()), Name::from(value.as_str())))
+                    .collect(),
+                taints: Vec::new(),
+                tolerations: Vec::new(),
+                topology: Some(Name::from(topology.name.as_str())),
+            });
+            topology::build(&mut scheduler, topology)?;
         }
         for (index, cohort) in cohorts.iter().enumerate() {
             scheduler.set_cohort(CohortSpec {
@@ -161,7 +182,7 @@ impl<'a> World<'a> {
                 affinity: Vec::new(),
                 tolerations: Vec::new(),
                 group: None,
-                topology: None,
+                topology: self.topology[workload.class].clone(),
                 node_requests: None,
                 shape: 0,
             }],
@@ -342,6 +363,9 @@ fn gates(case: &Case) -> anyhow::Result<Gates> {
             "RequeueReclaimersOnBorrowing" => &mut gates.requeue_reclaimers_on_borrowing,
             "AdmitOnlyFreeQuota" => &mut gates.admit_only_free_quota,
             "PreemptionLoopGuard" => &mut gates.preemption_loop_guard,
+            "TASRecomputeAssignmentWithinSchedulingCycle" => {
+                &mut gates.tas_recompute_assignment_within_scheduling_cycle
+            }
             other => bail!("feature gate {other} does not concern the engine's cases"),
         };
         *gate = on;
