@@ -8,6 +8,7 @@ use crate::spec::{
 use crate::workload::{
     Admission, PodSetAssignment, PodSetSpec, ReplacedSlice, WorkloadKey, WorkloadSpec, WorkloadState,
 };
+use crate::topology::{HOSTNAME, NodeSpec, TopologySpec};
 use crate::{Amount, Name};
 
 /// The namespace of everything.
@@ -33,6 +34,24 @@ pub fn flavor(name: &str) -> FlavorSpec {
         taints: Vec::new(),
         tolerations: Vec::new(),
         topology: None,
+    }
+}
+
+/// A Topology with these levels, from the highest to the lowest.
+pub fn topology(name: &str, levels: &[&str]) -> TopologySpec {
+    TopologySpec { name: n(name), levels: levels.iter().map(|level| n(level)).collect() }
+}
+
+/// A Node that has its name as its hostname label, these labels beside it, and these resources; and room for 110 pods.
+pub fn node(name: &str, labels: &[(&str, &str)], allocatable: &[(&str, i64)]) -> NodeSpec {
+    let hostname = (n(HOSTNAME), n(name));
+    let amounts = allocatable.iter().map(|(resource, amount)| (n(resource), Amount(*amount)));
+    NodeSpec {
+        name: n(name),
+        labels: pairs(labels).into_iter().chain([hostname]).collect(),
+        taints: Vec::new(),
+        allocatable: amounts.chain([(n("pods"), Amount(110))]).collect(),
+        usable: true,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::oracle::world::{Name, World, name};
 use crate::random_worlds::for_seeds;
 use crate::translate;
 use sluice_core::{
-    Admission, Amount, CohortSpec, Gates, Outcome, PodSetAssignment, Scheduler, SecondPass, Time,
+    Admission, Amount, CohortSpec, Gates, Outcome, PodSetAssignment, Scheduler, Time,
     TopologyState, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
@@ -131,14 +131,10 @@ fn hostile_events_in_any_order_never_break_the_accounting() {
                 }
                 4 if !known.is_empty() => core.remove_workload(&random.pick(&known).clone(), now),
                 5 if !known.is_empty() => core.admission_failed(&random.pick(&known).clone(), now),
-                6 if !known.is_empty() => core.queue_second_pass(random.pick(&known), now),
                 6..8 => redeclare(&mut random, &mut core, &world),
                 _ => {
                     core.wake(now);
-                    let placed = random.below(2) == 0;
-                    let report = core.cycle_with(now, &mut |_| {
-                        if placed { SecondPass::Placed } else { SecondPass::Failed(String::new()) }
-                    });
+                    let report = core.cycle(now);
                     let held =
                         report.entries.iter().filter(|e| matches!(e.outcome, Outcome::Admitted { .. }));
                     known.extend(held.map(|entry| entry.key.clone()));

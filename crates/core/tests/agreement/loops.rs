@@ -112,7 +112,7 @@ impl Run {
                             self.refused.push((victim.to_string(), *kind, why.message()));
                         }
                     }
-                    Outcome::PreemptionGated(_) | Outcome::SecondPass(_) => {}
+                    Outcome::PreemptionGated(_) | Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_) => {}
                 }
             }
             for key in victims {

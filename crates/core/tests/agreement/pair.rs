@@ -56,7 +56,9 @@ fn of_core(outcome: &CoreOutcome) -> Decision {
             Detail::DeferredFit => Decision::Deferred,
             _ => Decision::Refused,
         },
-        CoreOutcome::SecondPass(_) => unreachable!("no second pass is asked for here"),
+        CoreOutcome::SecondPass(_) | CoreOutcome::NodesNotReplaced(_) => {
+            unreachable!("no second pass is asked for here")
+        }
     }
 }
 

@@ -8,15 +8,15 @@ use sluice_core::{
     CohortSpec, Config, CycleReport, Expression, FairSharing, FairStrategy, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ReplacedSlice,
-    ResourceGroup, ResourceQuota, Scheduler, SecondPass, Selector, StopPolicy, Taint, TaintEffect, Time,
-    Toleration, TopologyState, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
+    ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time,
+    Toleration, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 /// The input: bytes that become choices. When they are used up every choice is the first.
-struct Choices<'a>(&'a [u8]);
+pub(super) struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
-    fn byte(&mut self) -> u8 {
+    pub(super) fn byte(&mut self) -> u8 {
         match self.0 {
             [first, rest @ ..] => {
                 self.0 = rest;
@@ -27,35 +27,35 @@ impl Choices<'_> {
     }
 
     /// A number below `n`, which is at most 256.
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         usize::from(self.byte()) % n
     }
 
-    fn flag(&mut self) -> bool {
+    pub(super) fn flag(&mut self) -> bool {
         self.byte() & 1 == 1
     }
 
-    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())].clone()
     }
 
-    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+    pub(super) fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.flag().then(|| make(self))
     }
 
     /// Up to `most` things.
-    fn some<T>(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+    pub(super) fn some<T>(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..self.below(most + 1)).map(|_| make(self)).collect()
     }
 
     /// One of a few names with this prefix, mostly the first.
-    fn name(&mut self, prefix: &str, count: usize) -> Name {
+    pub(super) fn name(&mut self, prefix: &str, count: usize) -> Name {
         let at = self.below(2 * count);
         Name::from(format!("{prefix}{}", if at < count { at } else { 0 }))
     }
 
     /// Mostly small, sometimes at the edge of what there is.
-    fn amount(&mut self) -> Amount {
+    pub(super) fn amount(&mut self) -> Amount {
         let extremes = [i64::MIN, i64::MIN + 1, -1, i64::MAX / 2, i64::MAX - 1, i64::MAX];
         match self.byte() {
             at @ 250.. => Amount(extremes[usize::from(at - 250)]),
@@ -63,7 +63,7 @@ impl Choices<'_> {
         }
     }
 
-    fn count(&mut self) -> i64 {
+    pub(super) fn count(&mut self) -> i64 {
         match self.byte() {
             255 => i64::MAX,
             254 => i64::MIN,
@@ -72,7 +72,7 @@ impl Choices<'_> {
         }
     }
 
-    fn pairs(&mut self) -> Vec<(Name, Name)> {
+    pub(super) fn pairs(&mut self) -> Vec<(Name, Name)> {
         self.some(2, |c| (c.name("key", 3), c.name("value", 2)))
     }
 }
@@ -89,6 +89,10 @@ fn config(c: &mut Choices<'_>) -> Config {
         &mut gates.scheduling_equivalence_hashing,
         &mut gates.prioritize_preemptor_workloads,
         &mut gates.recompute_assignment_upon_preemption_targets_overlap,
+        &mut gates.tas_recompute_assignment_within_scheduling_cycle,
+        &mut gates.tas_failed_node_replacement,
+        &mut gates.tas_failed_node_replacement_fail_fast,
+        &mut gates.elastic_jobs_via_workload_slices_with_tas,
         &mut gates.preemption_loop_guard,
         &mut gates.requeue_reclaimers_on_borrowing,
         &mut gates.admit_only_free_quota,
@@ -170,7 +174,7 @@ fn flavor(c: &mut Choices<'_>) -> FlavorSpec {
             effect: c.pick(&EFFECTS),
         }),
         tolerations: c.some(1, toleration),
-        topology: None,
+        topology: c.maybe(nodes::topology_name),
     }
 }
 
@@ -250,8 +254,8 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
         },
         tolerations: c.some(1, toleration),
         group: (c.byte() > 200).then(|| Name::from("group")),
-        topology: None,
-        node_requests: None,
+        topology: if c.flag() { nodes::request(c) } else { None },
+        node_requests: if c.byte() > 230 { Some(vec![(c.name("r", 3), c.amount())]) } else { None },
         shape: 0,
     }
 }
@@ -272,8 +276,8 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
                 flavors: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.name("f", 4))).collect(),
                 usage: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.amount())).collect(),
                 count: pod_set.count,
-                topology: None,
-                topology_delayed: false,
+                topology: if c.flag() { nodes::assignment(c) } else { None },
+                topology_delayed: c.byte() > 200,
             });
             let pod_sets = assigned.collect();
             WorkloadState::Reserved {
@@ -282,7 +286,7 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
                 admitted: c.flag(),
                 evicted: c.flag(),
                 pods_ready: c.flag(),
-                topology: TopologyState::default(),
+                topology: nodes::state(c),
             }
         }
     }
@@ -336,12 +340,13 @@ fn check_report(core: &Scheduler, report: &CycleReport) {
                 let _ = why.message();
                 assert!(core.position(&entry.key).is_some(), "{} is lost", entry.key);
             }
-            Outcome::SecondPass(_) => {
+            Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_) => {
                 assert!(core.position(&entry.key).is_none(), "{} holds quota and waits", entry.key);
             }
         }
     }
-    let heads = || report.entries.iter().filter(|entry| !matches!(entry.outcome, Outcome::SecondPass(_)));
+    let second = |outcome: &Outcome| matches!(outcome, Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_));
+    let heads = || report.entries.iter().filter(|entry| !second(&entry.outcome));
     let queues: BTreeSet<&Name> = heads().map(|entry| &entry.cluster_queue).collect();
     assert_eq!(queues.len(), heads().count(), "more than one head of a queue");
 }
@@ -369,13 +374,11 @@ fn event(c: &mut Choices<'_>, core: &mut Scheduler, now: Time) -> Option<CycleRe
         23 => core.set_namespace(&c.name("ns", 2), c.pairs()),
         24 => core.remove_workload(&key(c), now),
         25 => core.admission_failed(&key(c), now),
-        26 if c.flag() => core.queue_second_pass(&key(c), now),
+        26 if c.byte() > 100 => nodes::event(c, core),
         26 => core.wake(now),
         27 => core.remove_namespace(&c.name("ns", 2)),
         _ => {
-            let passes =
-                [SecondPass::NotNeeded, SecondPass::Placed, SecondPass::Failed("no room".to_owned())];
-            let report = core.cycle_with(now, &mut |_| c.pick(&passes));
+            let report = core.cycle(now);
             check_report(core, &report);
             return Some(report);
         }

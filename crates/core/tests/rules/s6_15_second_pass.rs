@@ -1,21 +1,48 @@
 //! 6.15 Second pass, with what 6.4 and 6.5 say of it.
 
-use crate::world::{World, cohort, cq, job, n, q};
-use sluice_core::{FairStrategy, SecondPass, StopPolicy, WorkloadKey, WorkloadState};
+use crate::world::{World, cohort, cq, job, n, node, q, topology};
+use sluice_core::{
+    AssignedDomain, FairStrategy, HOSTNAME, StopPolicy, TopologyAssignment, WorkloadKey, WorkloadState,
+};
 
-const NOT_YET: &str = "no node has room";
+const NOT_YET: &str = "topology \"t\" doesn't allow to fit any of 1 pod(s)";
 
-/// A workload that holds quota, and whose second pass is asked for.
+/// A world whose flavor `default` has a topology, and no node yet.
+fn world() -> World {
+    with_topology(World::new())
+}
+
+fn with_topology(mut w: World) -> World {
+    w.core.set_topology(&topology("t", &[HOSTNAME]));
+    w.flavor("default", |spec| spec.topology = Some(n("t")));
+    w
+}
+
+/// A workload that holds quota and waits for its nodes; its checks are ready.
 fn placed_later(w: &mut World, name: &str, queue: &str) {
-    w.running(job(name, queue).gpu(1), "default");
-    w.core.queue_second_pass(&WorkloadKey::new("ns", name), w.now());
+    changed(w, name, queue, |_| {});
+}
+
+fn changed(w: &mut World, name: &str, queue: &str, change: impl FnOnce(&mut WorkloadState)) {
+    w.holding(job(name, queue).gpu(1), queue, "default", |state| {
+        if let WorkloadState::Reserved { admission, admitted, topology, .. } = state {
+            admission.pod_sets[0].topology_delayed = true;
+            (*admitted, topology.checks_ready) = (false, true);
+        }
+        change(state);
+    });
+}
+
+/// A node with room for a number of pods.
+fn room(w: &mut World, name: &str, gpus: i64) {
+    w.core.set_node(&node(name, &[], &[("gpu", gpus)]));
 }
 
 /// Cycles until `seconds` are over, in which no second pass succeeds: when there was one.
 fn failing(w: &mut World, seconds: i64) -> Vec<i64> {
     let mut at = Vec::new();
     for second in 1..=seconds {
-        let lines = w.cycle_placing(&mut |_| SecondPass::Failed(NOT_YET.to_owned()));
+        let lines = w.cycle();
         if !lines.is_empty() {
             assert_eq!(lines, [format!("p not placed: {NOT_YET}")]);
             at.push(second);
@@ -26,7 +53,7 @@ fn failing(w: &mut World, seconds: i64) -> Vec<i64> {
 
 #[test]
 fn s6_15_01_a_second_pass_waits_longer_each_time_up_to_half_a_minute() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
     assert_eq!(failing(&mut w, 100), [1, 3, 7, 15, 31, 61, 91]);
@@ -35,23 +62,25 @@ fn s6_15_01_a_second_pass_waits_longer_each_time_up_to_half_a_minute() {
 
 #[test]
 fn s6_15_02_it_is_asked_for_once_and_ends_with_success() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
-    w.core.queue_second_pass(&WorkloadKey::new("ns", "p"), w.now());
+    placed_later(&mut w, "p", "a");
     assert_eq!(w.core.next_wakeup(), Some(sluice_core::Time(w.now().0 + 1_000_000_000)));
-    assert_eq!(w.cycle_placing(&mut |_| SecondPass::Placed), ["p placed"]);
+    room(&mut w, "h", 1);
+    assert_eq!(w.cycle(), ["p placed main h=1"]);
     assert!(w.report.progress, "the next cycle may decide differently");
     assert_eq!((w.core.next_wakeup(), w.core.has_heads()), (None, false));
-    assert_eq!(w.cycle_placing(&mut |_| SecondPass::Placed), Vec::<String>::new());
+    assert_eq!(w.cycle(), Vec::<String>::new());
 }
 
 #[test]
 fn s6_15_03_who_needs_none_any_more_is_dropped_without_a_word() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
-    assert_eq!(w.cycle_placing(&mut |_| SecondPass::NotNeeded), Vec::<String>::new());
+    w.running(job("p", "a").gpu(1), "default");
+    assert_eq!(w.cycle(), Vec::<String>::new());
     assert_eq!(w.core.next_wakeup(), None);
 }
 
@@ -62,7 +91,7 @@ fn s6_15_04_only_who_keeps_its_reservation_has_a_second_pass() {
         |w| w.finished("p"),
         |w| w.core.admission_failed(&WorkloadKey::new("ns", "p"), w.now()),
         |w| {
-            w.holding(job("p", "a").gpu(1), "a", "default", |state| {
+            changed(w, "p", "a", |state| {
                 if let WorkloadState::Reserved { evicted, .. } = state {
                     *evicted = true;
                 }
@@ -70,27 +99,22 @@ fn s6_15_04_only_who_keeps_its_reservation_has_a_second_pass() {
         },
     ];
     for change in changes {
-        let mut w = World::new();
+        let mut w = world();
         w.cq(cq("a").quota(q(1)));
         placed_later(&mut w, "p", "a");
         change(&mut w);
         assert_eq!(w.core.next_wakeup(), None);
-        w.cycle_placing(&mut |name| panic!("{name} has a second pass"));
+        assert!(w.cycle().iter().all(|line| !line.contains("placed")));
     }
-    let mut w = World::new();
-    w.cq(cq("a").quota(q(0)));
-    w.submit(job("waits", "a").gpu(1));
-    w.core.queue_second_pass(&WorkloadKey::new("ns", "waits"), w.now());
-    assert_eq!(w.core.next_wakeup(), None, "who holds nothing has no second pass");
 }
 
 #[test]
 fn s6_15_05_a_change_of_its_status_keeps_its_turn() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
     assert_eq!(failing(&mut w, 2), [1]);
-    w.holding(job("p", "a").gpu(1), "a", "default", |state| {
+    changed(&mut w, "p", "a", |state| {
         if let WorkloadState::Reserved { pods_ready, .. } = state {
             *pods_ready = false;
         }
@@ -100,87 +124,137 @@ fn s6_15_05_a_change_of_its_status_keeps_its_turn() {
 
 #[test]
 fn s6_15_06_without_fair_sharing_who_holds_quota_is_processed_first() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(4)).cohort("co"));
     w.cq(cq("b").quota(q(4)).cohort("co"));
     placed_later(&mut w, "p", "b");
+    room(&mut w, "h", 3);
     w.submit_all([job("high", "a").gpu(1).priority(9), job("own", "b").gpu(1).priority(9)]);
-    let lines = w.cycle_placing(&mut |_| SecondPass::Placed);
-    assert_eq!(lines, ["p placed", "high admitted default", "own admitted default"]);
+    assert_eq!(w.cycle(), ["p placed main h=1", "high admitted default", "own admitted default"]);
 }
 
 #[test]
 fn s6_15_07_a_second_pass_takes_no_quota() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(2)));
     placed_later(&mut w, "p", "a");
+    room(&mut w, "h", 2);
     w.submit(job("rest", "a").gpu(1));
-    assert_eq!(w.cycle_placing(&mut |_| SecondPass::Placed), ["p placed", "rest admitted default"]);
+    assert_eq!(w.cycle(), ["p placed main h=1", "rest admitted default"]);
     assert_eq!(w.used("a"), (2, 0));
 }
 
 #[test]
 fn s6_15_08_block_admission_does_not_apply() {
-    let mut w = World::configured(|config| config.block_admission = true);
+    let mut w = with_topology(World::configured(|config| config.block_admission = true));
     w.cq(cq("a").quota(q(4)));
     placed_later(&mut w, "p", "a");
+    room(&mut w, "h", 4);
     w.holding(job("unready", "a").gpu(1), "a", "default", |state| {
         if let WorkloadState::Reserved { pods_ready, .. } = state {
             *pods_ready = false;
         }
     });
     w.submit(job("blocked", "a").gpu(1));
-    let lines = w.cycle_placing(&mut |_| SecondPass::Placed);
-    assert_eq!(lines[0], "p placed");
+    let lines = w.cycle();
+    assert_eq!(lines[0], "p placed main h=1");
     assert!(lines[1].starts_with("blocked WaitingForPodsReady"), "{lines:?}");
 }
 
 #[test]
 fn s6_15_09_a_queue_that_takes_no_part_makes_it_fail() {
-    let mut w = World::new();
+    let mut w = world();
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
+    room(&mut w, "h", 1);
     w.cq(cq("a").quota(q(1)).with(|spec| spec.stop_policy = StopPolicy::Hold));
-    let never = &mut |_: &str| panic!("no check is asked");
-    assert_eq!(w.cycle_placing(never), ["p not placed: ClusterQueue a is inactive"]);
+    assert_eq!(w.cycle(), ["p not placed: ClusterQueue a is inactive"]);
     w.core.remove_cluster_queue("a");
     w.pass(1);
-    assert_eq!(w.cycle_placing(never), ["p not placed: ClusterQueue a not found"]);
+    assert_eq!(w.cycle(), ["p not placed: ClusterQueue a not found"]);
     w.cq(cq("a").quota(q(1)).cohort("one"));
     w.cohort(cohort("one").parent("two"));
     w.cohort(cohort("two").parent("one"));
     w.pass(3);
-    assert_eq!(w.cycle_placing(never), ["p not placed: ClusterQueue a is inactive"]);
+    assert_eq!(w.cycle(), ["p not placed: ClusterQueue a is inactive"]);
     w.cohort(cohort("two"));
     w.pass(7);
-    assert_eq!(w.cycle_placing(&mut |_| SecondPass::Placed), ["p placed"]);
+    assert_eq!(w.cycle(), ["p placed main h=1"]);
 }
 
 #[test]
 fn s6_15_10_under_fair_sharing_a_second_pass_is_an_entry_like_others() {
-    let mut w = World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]);
+    let mut w = with_topology(World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]));
     w.cq(cq("a").quota(q(4)).cohort("co"));
     w.cq(cq("b").quota(q(4)).cohort("co"));
     // b borrows 2 with what it holds; the head of a borrows nothing.
     w.running(job("more", "b").gpu(5), "default");
     placed_later(&mut w, "p", "b");
+    room(&mut w, "h", 8);
     w.submit(job("head", "a").gpu(1));
-    let lines = w.cycle_placing(&mut |_| SecondPass::Placed);
-    assert_eq!(lines, ["head admitted default", "p placed"]);
+    assert_eq!(w.cycle(), ["head admitted default", "p placed main h=1"]);
 }
 
 #[test]
 fn s6_15_11_under_fair_sharing_of_several_entries_of_a_queue_only_the_last_takes_part() {
-    let mut w = World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]);
+    let mut w = with_topology(World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]));
     w.cq(cq("a").quota(q(4)));
     placed_later(&mut w, "p", "a");
+    room(&mut w, "h", 4);
     w.submit(job("head", "a").gpu(1));
-    let lines = w.cycle_placing(&mut |name| panic!("{name} takes no part"));
     assert_eq!(
-        lines,
+        w.cycle(),
         ["p not placed: Another workload of its ClusterQueue is considered first", "head admitted default"]
     );
     w.pass(1);
-    assert_eq!(w.cycle_placing(&mut |_| SecondPass::Placed), ["p placed"]);
+    assert_eq!(w.cycle(), ["p placed main h=1"]);
     assert_eq!(w.core.cluster_queue_status(&n("a")).map(|status| status.reserving), Some(2));
+}
+
+#[test]
+fn s6_15_12_pods_on_a_node_that_failed_get_another_one() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(4)));
+    room(&mut w, "h1", 1);
+    room(&mut w, "h2", 1);
+    w.submit(job("p", "a").gpu(1).count(2));
+    assert_eq!(w.cycle(), ["p admitted default"]);
+    fails(&mut w, 2, &[("h1", 1), ("h2", 1)], "h1");
+    room(&mut w, "h3", 1);
+    assert_eq!(w.cycle(), ["p placed main h2=1,h3=1"]);
+    assert_eq!(w.core.next_wakeup(), None);
+}
+
+#[test]
+fn s6_15_13_who_gets_no_other_node_is_evicted_at_once_or_tried_again() {
+    for fail_fast in [true, false] {
+        let mut w = with_topology(World::configured(|config| {
+            config.gates.tas_failed_node_replacement_fail_fast = fail_fast;
+        }));
+        w.cq(cq("a").quota(q(4)));
+        room(&mut w, "h1", 1);
+        w.submit(job("p", "a").gpu(1));
+        assert_eq!(w.cycle(), ["p admitted default"]);
+        fails(&mut w, 1, &[("h1", 1)], "h1");
+        let line = w.cycle().remove(0);
+        if fail_fast {
+            assert_eq!(line, "p not replaced: h1");
+        } else {
+            assert!(line.starts_with("p not placed: topology"), "{line}");
+            assert!(w.core.next_wakeup().is_some());
+        }
+    }
+}
+
+/// A running workload of pods of one GPU is on these nodes, one of which fails.
+fn fails(w: &mut World, count: i64, nodes: &[(&str, i64)], lost: &str) {
+    let domain = |(name, count): &(&str, i64)| AssignedDomain { values: vec![n(name)], count: *count };
+    let assignment =
+        TopologyAssignment { levels: vec![n(HOSTNAME)], domains: nodes.iter().map(domain).collect() };
+    w.holding(job("p", "a").gpu(1).count(count), "a", "default", |state| {
+        if let WorkloadState::Reserved { admission, topology, .. } = state {
+            admission.pod_sets[0].topology = Some(assignment.into());
+            topology.unhealthy_nodes = vec![n(lost)];
+        }
+    });
 }

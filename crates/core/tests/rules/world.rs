@@ -2,8 +2,8 @@
 
 pub use sluice_core::fixtures::*;
 use sluice_core::{
-    Admission, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates, LocalQueueSpec,
-    Name, Outcome, Scheduler, SecondPass, Time, TopologyState, Unadmitted, WorkloadSpec, WorkloadState,
+    Admission, AssignedDomain, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates, LocalQueueSpec,
+    Name, Outcome, Scheduler, SharedAssignment, Time, TopologyAssignment, TopologyState, Unadmitted, WorkloadSpec, WorkloadState,
 };
 use std::collections::BTreeMap;
 
@@ -199,14 +199,6 @@ impl World {
             .collect()
     }
 
-    /// One cycle, a second later, in which second passes end like this.
-    pub fn cycle_placing(&mut self, place: &mut dyn FnMut(&str) -> SecondPass) -> Vec<String> {
-        self.pass(1);
-        self.report = self.core.cycle_with(self.now(), &mut |key| place(&key.name));
-        assert_eq!(self.core.audit(), Ok(()));
-        self.lines()
-    }
-
     /// Cycles until nothing moves, or nothing new is decided: all lines.
     pub fn settle(&mut self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
@@ -228,7 +220,9 @@ impl World {
         let entry = self.report.entries.iter().find(|entry| &*entry.key.name == name).expect("it was a head");
         match &entry.outcome {
             Outcome::Preempting { why, .. } | Outcome::Unadmitted(why) | Outcome::PreemptionGated(why) => why,
-            Outcome::Admitted { .. } | Outcome::SecondPass(_) => panic!("{name} holds quota"),
+            Outcome::Admitted { .. } | Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_) => {
+                panic!("{name} holds quota")
+            }
         }
     }
 
@@ -316,8 +310,9 @@ fn line(outcome: &Outcome) -> String {
             _ => format!("{}: {}", why.reason.as_str(), why.message()),
         },
         Outcome::PreemptionGated(_) => "gated".to_owned(),
-        Outcome::SecondPass(Ok(())) => "placed".to_owned(),
+        Outcome::SecondPass(Ok(nodes)) => format!("placed {}", placed(nodes)),
         Outcome::SecondPass(Err(why)) => format!("not placed: {why}"),
+        Outcome::NodesNotReplaced(nodes) => format!("not replaced: {}", nodes.join(",")),
     }
 }
 
@@ -329,3 +324,16 @@ pub const OVERLAPS: &str =
 /// The text of a head that will fit when the victims of another head are gone.
 pub const DEFERRED: &str = "WaitingForPreemptedWorkloads: Workload has overlapping preemption targets with another \
                             workload, but will fit after these preemptions complete";
+
+/// Pod sets and their domains: `main h1=2,h2=1`.
+fn placed(nodes: &[(Name, SharedAssignment)]) -> String {
+    let pod_sets = nodes.iter().map(|(name, assignment)| format!("{name} {}", domains(assignment)));
+    pod_sets.collect::<Vec<_>>().join("; ")
+}
+
+/// Domains by their lowest value, with their pods: `h1=2,h2=1`.
+pub fn domains(assignment: &TopologyAssignment) -> String {
+    let lowest = |domain: &AssignedDomain| domain.values.join("/");
+    let parts = assignment.domains.iter().map(|domain| format!("{}={}", lowest(domain), domain.count));
+    parts.collect::<Vec<_>>().join(",")
+}

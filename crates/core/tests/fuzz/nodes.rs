@@ -1,0 +1,95 @@
+//! Topologies, nodes and what is on them, from the bytes of an input.
+
+use std::sync::Arc;
+
+use sluice_core::{
+    AssignedDomain, HOSTNAME, Name, NodeSpec, RequestedLevel, Scheduler, SharedAssignment, SliceLayer, Taint,
+    TaintEffect, TopologyAssignment, TopologyRequest, TopologySpec, TopologyState,
+};
+
+use super::events::Choices;
+
+const LEVELS: [&str; 3] = ["block", "rack", HOSTNAME];
+
+pub(super) fn topology_name(c: &mut Choices<'_>) -> Name {
+    c.name("t", 2)
+}
+
+fn level(c: &mut Choices<'_>) -> Name {
+    if c.byte() > 240 { c.name("level", 2) } else { Name::from(c.pick(&LEVELS)) }
+}
+
+pub(super) fn request(c: &mut Choices<'_>) -> Option<TopologyRequest> {
+    let requested = match c.below(4) {
+        0 => RequestedLevel::Required(level(c)),
+        1 => RequestedLevel::Preferred(level(c)),
+        2 => RequestedLevel::Unconstrained,
+        _ => return None,
+    };
+    let slices = if c.flag() {
+        c.some(2, |c| SliceLayer { level: level(c), size: c.pick(&[1, 2, 4, 0, -1, i64::MAX]) })
+    } else {
+        Vec::new()
+    };
+    Some(TopologyRequest { level: requested, slices })
+}
+
+pub(super) fn assignment(c: &mut Choices<'_>) -> Option<SharedAssignment> {
+    let all = c.flag();
+    let levels: Vec<Name> = if all { &LEVELS[..] } else { &LEVELS[2..] }.iter().map(|l| Name::from(*l)).collect();
+    let width = if c.byte() > 250 { 1 } else { levels.len() };
+    let domains = c.some(3, |c| AssignedDomain {
+        values: (0..width).map(|_| c.name("h", 6)).collect(),
+        count: c.count(),
+    });
+    Some(Arc::new(TopologyAssignment { levels, domains }))
+}
+
+pub(super) fn state(c: &mut Choices<'_>) -> TopologyState {
+    TopologyState {
+        checks_ready: c.flag(),
+        unhealthy_nodes: if c.byte() > 150 { c.some(2, |c| c.name("h", 6)) } else { Vec::new() },
+        pinned: c.byte() > 240,
+    }
+}
+
+fn node(c: &mut Choices<'_>) -> NodeSpec {
+    let name = c.name("h", 6);
+    let mut labels = c.pairs();
+    for (key, count) in [("block", 2), ("rack", 3)] {
+        if c.byte() < 230 {
+            labels.push((Name::from(key), c.name(key, count)));
+        }
+    }
+    if c.byte() < 240 {
+        labels.push((Name::from(HOSTNAME), name.clone()));
+    }
+    NodeSpec {
+        name,
+        labels,
+        taints: if c.byte() > 220 {
+            vec![Taint { key: c.name("key", 3), value: c.name("value", 2), effect: TaintEffect::NoSchedule }]
+        } else {
+            Vec::new()
+        },
+        allocatable: ["r0", "r1", "r2", "pods"].map(|r| (Name::from(r), c.amount())).to_vec(),
+        usable: c.byte() < 230,
+    }
+}
+
+pub(super) fn event(c: &mut Choices<'_>, core: &mut Scheduler) {
+    match c.below(8) {
+        0 => {
+            let levels = if c.flag() { &LEVELS[..] } else { &LEVELS[..2] };
+            let levels = levels.iter().map(|level| Name::from(*level)).collect();
+            core.set_topology(&TopologySpec { name: topology_name(c), levels });
+        }
+        1 if c.byte() > 200 => core.remove_topology(&topology_name(c)),
+        2 => core.remove_node(&c.name("h", 6)),
+        3 => {
+            let usage = c.some(3, |c| (c.name("r", 3), c.amount()));
+            core.set_other_usage(&c.name("h", 6), &usage);
+        }
+        _ => core.set_node(&node(c)),
+    }
+}
