@@ -12,6 +12,8 @@ use sluice_core::{
     Toleration, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
+use crate::nodes;
+
 /// The input: bytes that become choices. When they are used up every choice is the first.
 pub(super) struct Choices<'a>(&'a [u8]);
 

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod events;
+mod nodes;
 
 use bytes::input;
 use sluice_core::Outcome;

@@ -7,7 +7,7 @@ use sluice_core::{
     TaintEffect, TopologyAssignment, TopologyRequest, TopologySpec, TopologyState,
 };
 
-use super::events::Choices;
+use crate::events::Choices;
 
 const LEVELS: [&str; 3] = ["block", "rack", HOSTNAME];
 
