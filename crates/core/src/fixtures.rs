@@ -5,10 +5,10 @@ use crate::spec::{
     ClusterQueueSpec, CohortSpec, FlavorQuotas, FlavorSpec, LocalQueueSpec, PreemptionPolicy,
     QueueingStrategy, ResourceGroup, ResourceQuota, StopPolicy, Time, Weight,
 };
+use crate::topology::{HOSTNAME, NodeSpec, TopologySpec};
 use crate::workload::{
     Admission, PodSetAssignment, PodSetSpec, ReplacedSlice, WorkloadKey, WorkloadSpec, WorkloadState,
 };
-use crate::topology::{HOSTNAME, NodeSpec, TopologySpec};
 use crate::{Amount, Name};
 
 /// The namespace of everything.

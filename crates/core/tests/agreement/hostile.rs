@@ -5,8 +5,8 @@ use crate::oracle::world::{Name, World, name};
 use crate::random_worlds::for_seeds;
 use crate::translate;
 use sluice_core::{
-    Admission, Amount, CohortSpec, Gates, Outcome, PodSetAssignment, Scheduler, Time,
-    TopologyState, WorkloadKey, WorkloadSpec, WorkloadState,
+    Admission, Amount, CohortSpec, Gates, Outcome, PodSetAssignment, Scheduler, Time, TopologyState,
+    WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 fn amount(random: &mut Random) -> Amount {

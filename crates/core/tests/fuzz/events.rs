@@ -8,8 +8,8 @@ use sluice_core::{
     CohortSpec, Config, CycleReport, Expression, FairSharing, FairStrategy, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ReplacedSlice,
-    ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time,
-    Toleration, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
+    ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time, Toleration,
+    Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 use crate::nodes;

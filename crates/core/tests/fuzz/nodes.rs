@@ -36,7 +36,8 @@ pub(super) fn request(c: &mut Choices<'_>) -> Option<TopologyRequest> {
 
 pub(super) fn assignment(c: &mut Choices<'_>) -> Option<SharedAssignment> {
     let all = c.flag();
-    let levels: Vec<Name> = if all { &LEVELS[..] } else { &LEVELS[2..] }.iter().map(|l| Name::from(*l)).collect();
+    let levels: Vec<Name> =
+        if all { &LEVELS[..] } else { &LEVELS[2..] }.iter().map(|l| Name::from(*l)).collect();
     let width = if c.byte() > 250 { 1 } else { levels.len() };
     let domains = c.some(3, |c| AssignedDomain {
         values: (0..width).map(|_| c.name("h", 6)).collect(),

@@ -12,6 +12,7 @@ mod ours_reclaimers;
 mod ours_scan;
 mod s11_2_seen;
 mod s6_10_checks;
+mod s6_11_topology;
 mod s6_15_second_pass;
 mod s6_17_eviction;
 mod s6_18_stop_policy;

@@ -2,8 +2,9 @@
 
 pub use sluice_core::fixtures::*;
 use sluice_core::{
-    Admission, AssignedDomain, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates, LocalQueueSpec,
-    Name, Outcome, Scheduler, SharedAssignment, Time, TopologyAssignment, TopologyState, Unadmitted, WorkloadSpec, WorkloadState,
+    Admission, AssignedDomain, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates,
+    LocalQueueSpec, Name, Outcome, Scheduler, SharedAssignment, Time, TopologyAssignment, TopologyState,
+    Unadmitted, WorkloadSpec, WorkloadState,
 };
 use std::collections::BTreeMap;
 

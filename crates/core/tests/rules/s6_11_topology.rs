@@ -1,0 +1,273 @@
+//! 6.11 Topology-aware scheduling in the flavor search, and 6.5 and 6.7 as far as nodes are concerned.
+
+use crate::world::{Job, World, cq, domains, job, key, n, node, q, topology};
+use sluice_core::{
+    Admission, Amount, CheckController, CheckRule, CheckSpec, HOSTNAME, PreemptionPolicy, RequestedLevel,
+    SliceLayer, TopologyRequest,
+};
+
+const RACK: &str = "rack";
+
+/// A world with a topology of racks and hosts; the flavor `default` has it.
+fn world() -> World {
+    configured(|_| {})
+}
+
+fn configured(change: impl FnOnce(&mut sluice_core::Config)) -> World {
+    let mut w = World::configured(change);
+    w.core.set_topology(&topology("t", &[RACK, HOSTNAME]));
+    w.flavor("default", |spec| spec.topology = Some(n("t")));
+    w
+}
+
+/// A host of a rack with so many GPUs.
+fn host(w: &mut World, rack: &str, name: &str, gpus: i64) {
+    w.core.set_node(&node(name, &[(RACK, rack)], &[("gpu", gpus)]));
+}
+
+fn asks(job: Job, level: RequestedLevel) -> Job {
+    job.pod(|pod_set| pod_set.topology = Some(TopologyRequest { level, slices: Vec::new() }))
+}
+
+fn required(job: Job, level: &str) -> Job {
+    asks(job, RequestedLevel::Required(n(level)))
+}
+
+/// Where the pods of the first pod set of a workload are.
+fn nodes(w: &World, name: &str) -> String {
+    w.core.nodes(&key(name)).first().map_or_else(String::new, |(_, assignment)| domains(assignment))
+}
+
+#[test]
+fn s6_11_01_a_request_needs_a_flavor_with_a_topology() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)));
+    w.submit(required(job("p", "a").gpu(1), RACK));
+    w.cycle();
+    assert_eq!(
+        w.message("p"),
+        "couldn't assign flavors to pod set main: Flavor \"default\" does not support TopologyAwareScheduling"
+    );
+}
+
+#[test]
+fn s6_11_02_without_a_request_only_a_queue_of_topologies_gives_nodes() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 4);
+    w.cq(cq("only").quota(q(4)));
+    w.cq(cq("mixed").quota(q(4)).flavor("plain", &[("gpu", q(4))]));
+    w.submit(job("implied", "only").gpu(1));
+    assert_eq!(w.cycle(), ["implied admitted default"]);
+    assert_eq!(nodes(&w, "implied"), "h1=1");
+    w.submit(job("none", "mixed").gpu(1));
+    assert_eq!(w.cycle(), ["none admitted plain"]);
+    assert_eq!(nodes(&w, "none"), "");
+    w.cq(cq("mixed").quota(q(4)).flavor("plain", &[("gpu", q(0))]));
+    w.submit(job("more", "mixed").gpu(2));
+    w.cycle();
+    let message = w.message("more");
+    assert!(message.contains("Flavor \"default\" supports only TopologyAwareScheduling"), "{message}");
+}
+
+#[test]
+fn s6_11_03_the_levels_that_a_request_names_must_exist() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(4)));
+    w.submit(required(job("level", "a").gpu(1), "block"));
+    w.cycle();
+    let missing =
+        "couldn't assign flavors to pod set main: Flavor \"default\" does not contain the requested level";
+    assert_eq!(w.message("level"), missing);
+    let slices = vec![SliceLayer { level: n("block"), size: 1 }];
+    let request = TopologyRequest { level: RequestedLevel::Unconstrained, slices };
+    w.submit(job("slices", "a").gpu(1).pod(|pod_set| pod_set.topology = Some(request)));
+    w.cycle();
+    assert_eq!(w.message("slices"), missing);
+}
+
+#[test]
+fn s6_11_04_what_is_only_counted_may_have_a_flavor_without_topology() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 4);
+    w.cq(cq("a").quota(q(4)).flavor("credits", &[("credit", q(10))]));
+    let transformed = |job: Job| {
+        job.req("credit", 2).pod(|pod_set| pod_set.node_requests = Some(vec![(n("gpu"), Amount(1))]))
+    };
+    w.submit(required(transformed(job("p", "a").gpu(1)), RACK));
+    assert_eq!(w.cycle().len(), 1);
+    assert_eq!(nodes(&w, "p"), "h1=1");
+}
+
+#[test]
+fn s6_11_05_the_resources_of_a_pod_set_have_one_flavor_with_a_topology() {
+    let mut w = world();
+    w.flavor("other", |spec| spec.topology = Some(n("t")));
+    w.cq(cq("a").quota(q(4)).flavor("other", &[("cpu", q(10))]));
+    w.submit(job("p", "a").gpu(1).req("cpu", 1));
+    w.cycle();
+    assert!(w.message("p").contains("more than one flavor assigned: default, other"), "{}", w.message("p"));
+}
+
+#[test]
+fn s6_11_06_checks_that_bring_nodes_delay_the_placement() {
+    for controller in [CheckController::MultiKueue, CheckController::ProvisioningRequest] {
+        let mut w = world();
+        w.core.set_check(&n("check"), CheckSpec { active: true, controller });
+        let rule = CheckRule { name: n("check"), on_flavors: Vec::new() };
+        w.cq(cq("a").quota(q(4)).with(|spec| spec.admission_checks = vec![rule]));
+        w.submit(job("p", "a").gpu(1));
+        assert_eq!(w.cycle().len(), 1, "it needs no node yet");
+        let admission: &Admission = w.admission("p");
+        assert!(admission.pod_sets[0].topology_delayed && admission.pod_sets[0].topology.is_none());
+    }
+    let mut w = world();
+    w.core
+        .set_check(&n("check"), CheckSpec { active: true, controller: CheckController::ProvisioningRequest });
+    let rule = CheckRule { name: n("check"), on_flavors: vec![n("elsewhere")] };
+    host(&mut w, "r1", "h1", 1);
+    w.cq(cq("a").quota(q(4)).with(|spec| spec.admission_checks = vec![rule]));
+    w.submit(job("p", "a").gpu(1));
+    assert_eq!(w.cycle(), ["p admitted default"], "the check is about another flavor");
+    assert_eq!(nodes(&w, "p"), "h1=1");
+}
+
+#[test]
+fn s6_11_07_quota_without_nodes_waits_until_there_are_some() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(4)));
+    host(&mut w, "r1", "h1", 1);
+    w.submit(required(job("p", "a").gpu(1).count(2), RACK));
+    w.cycle();
+    assert!(
+        w.message("p").contains("topology \"t\" allows to fit only 1 out of 2 pod(s)"),
+        "{}",
+        w.message("p")
+    );
+    assert!(w.cycle().is_empty(), "nothing changed");
+    host(&mut w, "r2", "h2", 1);
+    w.cycle();
+    assert!(w.core.position(&key("p")).is_some(), "not in one rack");
+    host(&mut w, "r1", "h3", 1);
+    assert_eq!(w.cycle(), ["p admitted default"]);
+    assert_eq!(nodes(&w, "p"), "h1=1,h3=1");
+}
+
+#[test]
+fn s6_11_08_what_other_pods_take_is_not_free() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(4)));
+    host(&mut w, "r1", "h1", 2);
+    w.core.set_other_usage(&n("h1"), &[(n("gpu"), Amount(1)), (n("pods"), Amount(1))]);
+    w.submit(job("p", "a").gpu(2));
+    w.cycle();
+    assert!(w.core.position(&key("p")).is_some());
+    w.core.set_other_usage(&n("h1"), &[]);
+    assert_eq!(w.cycle(), ["p admitted default"]);
+}
+
+#[test]
+fn s6_11_09_nodes_are_preempted_for_although_quota_is_free() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(8)).within(PreemptionPolicy::LowerPriority));
+    host(&mut w, "r1", "h1", 2);
+    host(&mut w, "r2", "h2", 2);
+    w.submit(required(job("low1", "a").gpu(1), RACK));
+    w.cycle();
+    w.submit(required(job("low2", "a").gpu(2), RACK));
+    w.cycle();
+    assert_eq!((nodes(&w, "low1"), nodes(&w, "low2")), ("h1=1".to_owned(), "h2=1".to_owned()));
+    w.submit(required(job("high", "a").gpu(2).priority(1), RACK));
+    let lines = w.cycle();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("high preempts low"), "{lines:?}");
+    assert!(!lines[0].contains("low1") || !lines[0].contains("low2"), "one rack is enough: {lines:?}");
+}
+
+#[test]
+fn s6_11_10_nothing_is_preempted_where_not_even_empty_nodes_suffice() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(8)).within(PreemptionPolicy::LowerPriority));
+    host(&mut w, "r1", "h1", 2);
+    host(&mut w, "r2", "h2", 2);
+    w.submit(job("low", "a").gpu(2));
+    w.cycle();
+    w.submit(required(job("high", "a").gpu(2).count(2).priority(1), RACK));
+    let lines = w.cycle();
+    assert!(lines[0].starts_with("high TopologyPlacementFailed"), "{lines:?}");
+}
+
+#[test]
+fn s6_11_11_heads_of_one_cycle_do_not_get_the_same_nodes() {
+    for recompute in [true, false] {
+        let mut w = configured(|config| {
+            config.gates.tas_recompute_assignment_within_scheduling_cycle = recompute;
+        });
+        host(&mut w, "r1", "h1", 1);
+        host(&mut w, "r1", "h2", 1);
+        w.cq(cq("a").quota(q(1)));
+        w.cq(cq("b").quota(q(1)));
+        w.submit_all([job("p", "a").gpu(1), job("q", "b").gpu(1)]);
+        let lines = w.cycle();
+        assert_eq!(lines[0], "p admitted default");
+        if recompute {
+            assert_eq!(lines[1], "q admitted default");
+        } else {
+            assert!(lines[1].contains("Workload no longer fits"), "{lines:?}");
+            assert_eq!(w.cycle(), ["q admitted default"]);
+        }
+        assert_eq!((nodes(&w, "p"), nodes(&w, "q")), ("h1=1".to_owned(), "h2=1".to_owned()));
+    }
+}
+
+#[test]
+fn s6_11_12_nodes_that_become_free_wake_the_queues_of_other_trees() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 1);
+    w.cq(cq("a").quota(q(1)).cohort("x"));
+    w.cq(cq("b").quota(q(1)).cohort("y"));
+    w.submit(job("p", "a").gpu(1));
+    w.cycle();
+    w.submit(job("waits", "b").gpu(1));
+    w.cycle();
+    assert!(w.core.position(&key("waits")).is_some());
+    w.finished("p");
+    assert_eq!(w.cycle(), ["waits admitted default"]);
+}
+
+#[test]
+fn s6_11_13_fewer_pods_are_tried_where_nodes_are_short() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 3);
+    w.cq(cq("a").quota(q(8)));
+    w.submit(required(job("p", "a").gpu(1).count(5).min(2), RACK));
+    assert_eq!(w.cycle().len(), 1);
+    assert_eq!(nodes(&w, "p"), "h1=3");
+}
+
+#[test]
+fn s6_11_14_a_leader_and_its_workers_are_placed_together() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 2);
+    host(&mut w, "r2", "h2", 4);
+    w.cq(cq("a").quota(q(8)));
+    let group = |job: Job| required(job, RACK).pod(|pod_set| pod_set.group = Some(n("g")));
+    let leader = group(job("p", "a").gpu(1));
+    w.submit(group(leader.pod_set("workers").gpu(1).count(3)));
+    assert_eq!(w.cycle().len(), 1);
+    let all: Vec<String> = w.core.nodes(&key("p")).iter().map(|(_, nodes)| domains(nodes)).collect();
+    assert_eq!(all, ["h2=1", "h2=3"]);
+}
+
+#[test]
+fn s6_11_15_what_a_preemptor_waits_for_is_not_given_to_the_next_head() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 2);
+    w.cq(cq("a").quota(q(4)).within(PreemptionPolicy::LowerPriority));
+    w.cq(cq("b").quota(q(4)));
+    w.submit(job("low", "a").gpu(1));
+    w.cycle();
+    w.submit_all([job("high", "a").gpu(2).priority(9), job("other", "b").gpu(1)]);
+    let lines = w.cycle();
+    assert!(lines[0].starts_with("high preempts low"), "{lines:?}");
+    assert!(!lines[1].contains("admitted"), "{lines:?}");
+}
