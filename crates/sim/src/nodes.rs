@@ -2,6 +2,7 @@
 //!
 //! Kueue itself looks at quota, not at nodes; a world without nodes has room for everything.
 
+mod assigned;
 mod fit;
 mod template;
 
@@ -17,6 +18,7 @@ use crate::json::text;
 use fit::Labels;
 use template::{Amounts, amounts};
 
+pub(crate) use assigned::{Assigned, Domain, assigned};
 pub(crate) use template::{PodGroup, groups};
 
 /// One node.
@@ -187,14 +189,19 @@ impl Nodes {
         }
     }
 
-    /// Finds room for all pods of a job or for none: where they like it best, first fit by name among equals.
-    pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value) -> bool {
+    /// Finds room for all pods of a job or for none: where they are assigned to, else where they like it best, first fit by name among
+    /// equals.
+    pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value, assigned: &Assigned) -> bool {
         if self.by_name.is_empty() || self.placed.contains_key(job) {
             return true;
         }
         let mut place = Placement::default();
         for (number, group) in groups(kind, value).iter().enumerate() {
-            if !self.place_group(number, group, &mut place) {
+            let found = match assigned.get(&*group.name) {
+                Some(domains) => self.place_assigned(number, group, domains, &mut place.pods),
+                None => self.place_group(number, group, &mut place),
+            };
+            if !found {
                 self.give_back(&place.pods);
                 self.waiting.insert(job.clone());
                 return false;
@@ -217,6 +224,35 @@ impl Nodes {
             }
         }
         true
+    }
+
+    /// Puts pods where they are assigned to, in the order of their ranks; those that were put stay if that is not possible.
+    fn place_assigned(
+        &mut self,
+        number: usize,
+        group: &PodGroup<'_>,
+        domains: &[Domain],
+        pods: &mut Vec<Placed>,
+    ) -> bool {
+        let requests = Arc::new(group.requests.clone());
+        let mut ranks =
+            (0..group.replicas).flat_map(|replica| (0..group.each).map(move |index| (replica, index)));
+        for domain in domains {
+            for (replica, index) in ranks.by_ref().take(usize::try_from(domain.pods).unwrap_or(0)) {
+                let takes =
+                    |node: &Node| domain.has(&node.labels) && node.allows(group) && node.has_room(group);
+                let Some((name, node)) = self.by_name.iter_mut().find(|(_, node)| takes(node)) else {
+                    return false;
+                };
+                let (node_name, requests) = (Arc::clone(name), Arc::clone(&requests));
+                let pod =
+                    Placed { node: node_name, group: number, replica, index, requests, apart: group.apart };
+                node.change(&pod, -1);
+                pods.push(pod);
+            }
+        }
+        // Fewer pods are assigned than the job has.
+        ranks.next().is_none()
     }
 
     /// The nodes that a pod may be on, as it likes them.
@@ -370,12 +406,12 @@ mod tests {
     fn all_pods_of_a_job_are_placed_or_none() {
         let mut nodes = nodes();
         let (a, value) = job("a", 7, "2");
-        assert!(nodes.place(&a, JobKind::JOB, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
         let (b, value) = job("b", 2, "2");
-        assert!(!nodes.place(&b, JobKind::JOB, &value), "one of two fits");
+        assert!(!nodes.place(&b, JobKind::JOB, &value, &Assigned::new()), "one of two fits");
         nodes.release(&a);
         assert_eq!(nodes.take_waiting(), BTreeSet::from([b.clone()]));
-        assert!(nodes.place(&b, JobKind::JOB, &value));
+        assert!(nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
         assert_eq!(nodes.jobs_on("n1"), [b]);
     }
 
@@ -384,26 +420,29 @@ mod tests {
         let mut nodes = nodes();
         assert_eq!(nodes.set("n1", &node("x", "Unknown")), Turn::Failed);
         let (a, value) = job("a", 7, "2");
-        assert!(!nodes.place(&a, JobKind::JOB, &value));
+        assert!(!nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
         assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Better);
         assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Same);
-        assert!(nodes.place(&a, JobKind::JOB, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
     }
 
     #[test]
     fn each_job_of_an_exclusive_jobset_has_a_group_of_nodes_to_itself() {
         let mut nodes = nodes();
         let (a, value) = jobset("a", 2, true);
-        assert!(nodes.place(&a, JobKind::JOB_SET, &value));
+        assert!(nodes.place(&a, JobKind::JOB_SET, &value, &Assigned::new()));
         assert_eq!(on(&nodes, &a), ["n1", "n1", "n3", "n3"]);
         let (b, other) = jobset("b", 1, false);
-        assert!(!nodes.place(&b, JobKind::JOB_SET, &other), "other JobSets keep off");
+        assert!(!nodes.place(&b, JobKind::JOB_SET, &other, &Assigned::new()), "other JobSets keep off");
         let (c, plain) = job("c", 1, "1");
-        assert!(nodes.place(&c, JobKind::JOB, &plain), "plain Jobs do not");
+        assert!(nodes.place(&c, JobKind::JOB, &plain, &Assigned::new()), "plain Jobs do not");
         nodes.release(&a);
-        assert!(nodes.place(&b, JobKind::JOB_SET, &other));
+        assert!(nodes.place(&b, JobKind::JOB_SET, &other, &Assigned::new()));
         let (d, third) = jobset("d", 2, true);
-        assert!(!nodes.place(&d, JobKind::JOB_SET, &third), "there are two groups, and one is in use");
+        assert!(
+            !nodes.place(&d, JobKind::JOB_SET, &third, &Assigned::new()),
+            "there are two groups, and one is in use"
+        );
     }
 
     #[test]
@@ -414,7 +453,7 @@ mod tests {
         let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 100, "preference": {"matchExpressions": [expression]}}]}});
         value["spec"]["template"]["spec"]["affinity"] = affinity;
-        assert!(nodes.place(&a, JobKind::JOB, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
         assert_eq!(on(&nodes, &a), ["n3"]);
     }
 
@@ -422,10 +461,35 @@ mod tests {
     fn a_node_that_comes_back_has_the_pods_that_were_not_collected() {
         let mut nodes = nodes();
         let (a, value) = job("a", 1, "4");
-        assert!(nodes.place(&a, JobKind::JOB, &value));
+        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
         assert!(nodes.remove("n1") && !nodes.remove("n1"));
         nodes.set("n1", &node("x", "True"));
         let (b, value) = job("b", 4, "4");
-        assert!(!nodes.place(&b, JobKind::JOB, &value));
+        assert!(!nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
+    }
+
+    #[test]
+    fn pods_go_where_they_are_assigned_to_in_the_order_of_their_ranks() {
+        let mut nodes = Nodes::default();
+        for name in ["n1", "n2", "n3"] {
+            let labels = json!({"pool": "a", "kubernetes.io/hostname": name});
+            nodes.set(
+                name,
+                &json!({"metadata": {"labels": labels},
+                "status": {"allocatable": {"cpu": "2", "pods": "10"}}}),
+            );
+        }
+        let (a, value) = job("a", 3, "1");
+        let domains = json!([{"domainCount": 2, "podCounts": {"individual": [2, 1]},
+            "valuesPerLevel": [{"individual": {"prefix": "n", "roots": ["2", "3"]}}]}]);
+        let assignment = json!({"levels": ["kubernetes.io/hostname"], "slices": domains});
+        let workload = json!({"status": {"admission": {"podSetAssignments": [
+            {"name": "main", "topologyAssignment": assignment}]}}});
+        assert!(nodes.place(&a, JobKind::JOB, &value, &assigned(&workload)));
+        let on: Vec<&str> = nodes.pods_of(&a).iter().map(|pod| &*pod.node).collect();
+        assert_eq!(on, ["n2", "n2", "n3"]);
+        let (b, value) = job("b", 3, "1");
+        assert!(!nodes.place(&b, JobKind::JOB, &value, &assigned(&workload)), "n2 is full");
+        assert!(nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
     }
 }

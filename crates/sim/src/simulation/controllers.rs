@@ -10,6 +10,7 @@ use sluice_jobs::State;
 use super::Simulation;
 use crate::agenda::{Action, after};
 use crate::json::text;
+use crate::nodes::{Assigned, assigned};
 use crate::pods::Phase;
 
 /// What the condition PodsReady says (docs/reference/03-conditions-events.md).
@@ -51,14 +52,25 @@ impl Simulation {
         if self.waits_for_old_pods(reference) {
             return;
         }
+        let assigned = self.assigned(reference);
         let Some(value) = self.world.get(reference) else { return };
-        if !self.machines.nodes.place(reference, kind, value) {
+        if !self.machines.nodes.place(reference, kind, value, &assigned) {
             // Its pods wait for room on the nodes.
             return;
         }
         // One that was read from a cluster has run for a while.
         self.begin_run(reference, kind, known.unwrap_or(self.now));
         self.show_pods(reference);
+    }
+
+    /// Where the topology assignment of a job's Workload puts its pods.
+    fn assigned(&self, job: &ObjectRef) -> Assigned {
+        let Some(uid) = self.world.get(job).map(|value| text(&value["metadata"]["uid"])) else {
+            return Assigned::new();
+        };
+        let mut admitted =
+            self.workloads_of(uid).filter(|workload| !workload["status"]["admission"].is_null());
+        admitted.next().map(assigned).unwrap_or_default()
     }
 
     /// The pods of a job that are where they belong begin to run.
