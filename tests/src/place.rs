@@ -278,6 +278,7 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
     object["apiVersion"] = json!("kueue.x-k8s.io/v1beta2");
     object["kind"] = json!(match kind.as_str() {
         "resourceflavors" => "ResourceFlavor",
+        "topologies" => "Topology",
         "clusterqueues" => "ClusterQueue",
         "localqueues" => "LocalQueue",
         "admissionchecks" => "AdmissionCheck",

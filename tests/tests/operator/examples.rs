@@ -81,3 +81,8 @@ async fn hotswap_manifests_apply_verbatim_and_are_found_by_their_annotation() {
 async fn dws_asks_for_nodes_and_starts_when_they_are_there() {
     play("dws").await;
 }
+
+#[tokio::test]
+async fn topology_keeps_pods_together_and_says_what_is_too_wide() {
+    play("topology").await;
+}

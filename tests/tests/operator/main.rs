@@ -35,4 +35,5 @@ mod slices;
 mod spark;
 mod status;
 mod terminating;
+mod topology;
 mod trainjob;
