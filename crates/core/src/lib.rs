@@ -36,6 +36,8 @@
 //! | 6.6 granular mode, preference, shouldTryNext (flavor fungibility) | `flavor_assigner::granular` |
 //! | 6.6 LastAssignment and when it is outdated | `last_assignment` |
 //! | 6.6 taints, node selector, node affinity | `matching` |
+//! | 6.12 topology: nodes, trees of domains, usage of places, placement of pods | `topology` |
+//! | 6.14 replacement of lost nodes | `topology::replace` |
 //! | 6.6 partial admission | `partial_admission` |
 //! | 6.7 candidates, their policies and order | `preemption::candidates` |
 //! | 6.7 classical preemption: hierarchical advantage, attempts | `preemption::classical` |
@@ -87,6 +89,7 @@ mod shape;
 mod spec;
 mod stats;
 mod tables;
+mod topology;
 mod tree;
 mod usage;
 mod view;
@@ -116,6 +119,10 @@ pub use spec::{
     Taint, TaintEffect, Time, Toleration, Weight, WhenCanPreempt,
 };
 pub use stats::Stats;
+pub use topology::{
+    AssignedDomain, Exclusions, HOSTNAME, NodeSpec, PlacementFailure, PlacementFit, RequestedLevel,
+    SharedAssignment, SliceLayer, TopologyAssignment, TopologyRequest, TopologySpec,
+};
 pub use workload::{
     Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, WorkloadKey, WorkloadSpec,
     WorkloadState,

@@ -56,7 +56,7 @@ pub(crate) struct PodSetPlacement {
 /// The places of the pod sets of one request, in its order.
 pub(crate) type Placement = SmallVec<[PodSetPlacement; 2]>;
 
-/// Why there is no placement: [`crate::reason`] makes the message of it.
+/// Why there is no placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementFailure {
     /// The Topology's name.
