@@ -43,6 +43,18 @@ pub struct Gates {
     pub prioritize_preemptor_workloads: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`: try again when another head took the victims.
     pub recompute_assignment_upon_preemption_targets_overlap: bool,
+    /// `TASProfileMixed`: pods that ask for no level go to the smallest domains that hold them (LeastFreeCapacity).
+    pub tas_profile_mixed: bool,
+    /// `TASBalancedPlacement`: `preferred` spreads pods evenly over as few domains as possible.
+    pub tas_balanced_placement: bool,
+    /// `TASMultiLayerTopology`: honour all layers of slices instead of the outermost alone.
+    pub tas_multi_layer_topology: bool,
+    /// `TASRespectNodeAffinityPreferred`: preferred node affinity decides between domains.
+    pub tas_respect_node_affinity_preferred: bool,
+    /// `TASHandleOverlappingFlavors`: what a node's pods use counts for all flavors that the node belongs to.
+    pub tas_handle_overlapping_flavors: bool,
+    /// `ElasticJobsViaWorkloadSlicesWithTAS`: a slice of an elastic job keeps the places of the one that it replaces.
+    pub elastic_jobs_via_workload_slices_with_tas: bool,
     /// `QuotaCheckStrategy`: honour `quotaCheckStrategy`.
     pub quota_check_strategy: bool,
     /// `TASRecomputeAssignmentWithinSchedulingCycle`: look for other nodes when another head took those of an entry.
@@ -51,8 +63,6 @@ pub struct Gates {
     pub tas_failed_node_replacement: bool,
     /// `TASFailedNodeReplacementFailFast`: evict a workload for whose failed node there is no other at once.
     pub tas_failed_node_replacement_fail_fast: bool,
-    /// `ElasticJobsViaWorkloadSlicesWithTAS`: a slice keeps the nodes of the one that it takes over from.
-    pub elastic_jobs_via_workload_slices_with_tas: bool,
     /// Ours, `PreemptionLoopGuard`: end preemption that goes round in circles without a change from outside.
     pub preemption_loop_guard: bool,
     /// Ours, `RequeueReclaimersOnBorrowing`: inadmissible workloads that may reclaim are tried again when others begin to borrow.
@@ -74,11 +84,16 @@ impl Default for Gates {
             scheduling_equivalence_hashing: true,
             prioritize_preemptor_workloads: false,
             recompute_assignment_upon_preemption_targets_overlap: true,
+            tas_profile_mixed: true,
+            tas_balanced_placement: false,
+            tas_multi_layer_topology: true,
+            tas_respect_node_affinity_preferred: false,
+            tas_handle_overlapping_flavors: true,
+            elastic_jobs_via_workload_slices_with_tas: false,
             quota_check_strategy: true,
             tas_recompute_assignment_within_scheduling_cycle: true,
             tas_failed_node_replacement: true,
             tas_failed_node_replacement_fail_fast: true,
-            elastic_jobs_via_workload_slices_with_tas: false,
             preemption_loop_guard: true,
             requeue_reclaimers_on_borrowing: true,
             admit_only_free_quota: true,

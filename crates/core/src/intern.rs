@@ -77,6 +77,10 @@ index!(
     /// A lowest domain of topologies, whether its nodes exist or not: a host, or a domain of one flavor's topology.
     PlaceId
 );
+index!(
+    /// A Kubernetes node that carries pods, whether it exists as an object or is only named by its usage.
+    HostId
+);
 
 /// Values by dense id. An id whose value is forgotten is given out again.
 #[derive(Debug, Clone)]

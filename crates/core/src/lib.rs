@@ -36,6 +36,8 @@
 //! | 6.6 granular mode, preference, shouldTryNext (flavor fungibility) | `flavor_assigner::granular` |
 //! | 6.6 LastAssignment and when it is outdated | `last_assignment` |
 //! | 6.6 taints, node selector, node affinity | `matching` |
+//! | 6.12 topology: nodes, trees of domains, usage of places, placement of pods | `topology` |
+//! | 6.14 replacement of lost nodes | `topology::replace` |
 //! | 6.6 partial admission | `partial_admission` |
 //! | 6.7 candidates, their policies and order | `preemption::candidates` |
 //! | 6.7 classical preemption: hierarchical advantage, attempts | `preemption::classical` |

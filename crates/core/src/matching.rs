@@ -7,7 +7,10 @@ use crate::workload::PodSetSpec;
 
 /// Why the pod set may not use the flavor, if so.
 pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option<Refusal> {
-    if let Some(taint) = untolerated(flavor, pod_set) {
+    let tolerated = |taint: &Taint| {
+        pod_set.tolerations.iter().chain(&flavor.tolerations).any(|one| tolerates(one, taint))
+    };
+    if let Some(taint) = untolerated(&flavor.taints, tolerated) {
         return Some(Refusal::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() });
     }
     if !matches_labels(flavor, pod_set) {
@@ -16,14 +19,16 @@ pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option
     None
 }
 
-/// The first taint that neither the pod set nor the flavor itself tolerates. `PreferNoSchedule` does not count.
-fn untolerated<'a>(flavor: &'a FlavorSpec, pod_set: &PodSetSpec) -> Option<&'a Taint> {
-    flavor.taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule).find(|taint| {
-        !pod_set.tolerations.iter().chain(&flavor.tolerations).any(|toleration| tolerates(toleration, taint))
-    })
+/// The first taint that keeps pods away and is not tolerated. `PreferNoSchedule` does not count.
+pub(crate) fn untolerated(taints: &[Taint], tolerated: impl Fn(&Taint) -> bool) -> Option<&Taint> {
+    taints
+        .iter()
+        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
+        .find(|taint| !tolerated(taint))
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration tolerates a taint.
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let key = toleration.key.as_deref().unwrap_or("");
     let effect_matches = toleration.effect.is_none_or(|effect| effect == taint.effect);
     let key_matches = key.is_empty() || key == &*taint.key;
@@ -54,13 +59,28 @@ fn matches_labels(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> bool {
     any
 }
 
+/// Whether a node has all labels that the pod set's node selector names.
+pub(crate) fn selects_node(pod_set: &PodSetSpec, labels: &[(Name, Name)]) -> bool {
+    pod_set.node_selector.iter().all(|(key, value)| label(labels, key) == Some(&**value))
+}
+
+/// Whether a node's labels match the pod set's required node affinity, if it has one: all expressions of one term. A term
+/// without expressions matches nothing.
+pub(crate) fn affinity_holds(pod_set: &PodSetSpec, labels: &[(Name, Name)]) -> bool {
+    let matches = |expressions: &[Expression]| {
+        !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, labels))
+    };
+    pod_set.affinity.is_empty() || pod_set.affinity.iter().any(|term| matches(&term.expressions))
+}
+
 /// Whether labels are selected.
 pub(crate) fn selects(selector: &Selector, labels: &[(Name, Name)]) -> bool {
     selector.match_labels.iter().all(|(key, value)| label(labels, key) == Some(value))
         && selector.expressions.iter().all(|expression| holds(expression, labels))
 }
 
-fn label<'a>(labels: &'a [(Name, Name)], key: &str) -> Option<&'a str> {
+/// The value of a label.
+pub(crate) fn label<'a>(labels: &'a [(Name, Name)], key: &str) -> Option<&'a str> {
     labels.iter().find(|(other, _)| &**other == key).map(|(_, value)| &**value)
 }
 

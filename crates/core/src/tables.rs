@@ -4,7 +4,7 @@
 /// Tables that are shorter are not looked through.
 pub(crate) const LEAST: usize = 256;
 /// How many tables there are.
-pub(crate) const TABLES: usize = 7;
+pub(crate) const TABLES: usize = 8;
 
 /// How long a table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -212,6 +212,11 @@ impl Workloads {
         self.get(id).reservation().map_or(&[], |reservation| &reservation.usage)
     }
 
+    /// What the pods of all workloads take of their nodes.
+    pub(crate) fn all_pods(&self) -> impl Iterator<Item = &PlacedPods> {
+        self.iter().flat_map(|(id, _)| self.pods_of(id))
+    }
+
     /// What the pods of a workload take of their nodes.
     pub(crate) fn pods_of(&self, id: WorkloadId) -> impl Iterator<Item = &PlacedPods> {
         let topology = self.get(id).reservation().and_then(|reservation| reservation.topology.as_deref());

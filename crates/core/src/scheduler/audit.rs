@@ -21,6 +21,8 @@ impl Scheduler {
         self.audit_second_passes(&mut found);
         self.audit_referring_queues(&mut found);
         self.audit_samples(&mut found);
+        self.topology.audit(&mut found);
+        self.topology.audit_usage(self.workloads.all_pods(), &mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 

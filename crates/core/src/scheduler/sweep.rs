@@ -19,7 +19,8 @@ impl Scheduler {
         let [flavors, resources, pairs] = self.names.sizes();
         let queues = TableSize { rows: self.queues.len(), free: self.free_queues.len() };
         let locals = TableSize { rows: self.locals.len(), free: self.free_locals.len() };
-        [flavors, resources, pairs, self.tree.forest.size(), self.tree.forest.quota.size(), queues, locals]
+        let (nodes, slots) = (self.tree.forest.size(), self.tree.forest.quota.size());
+        [flavors, resources, pairs, nodes, slots, queues, locals, self.topology.places_size()]
     }
 
     /// Looks for dead rows if a table has become long. No id is in the caller's hands.
@@ -37,6 +38,8 @@ impl Scheduler {
         let nodes = self.sweep_queues();
         self.sweep_locals();
         self.sweep_forest(&nodes);
+        let held = self.workloads.all_pods().flat_map(|pods| &pods.places).map(|&(place, _)| place).collect();
+        self.topology.retain_places(&held);
         self.sweep_names();
     }
 
@@ -113,6 +116,7 @@ impl Scheduler {
         let existing = self.flavors.iter().flatten().filter_map(|spec| self.names.find_flavor(&spec.name));
         used.flavors.extend(existing);
         used.resources.extend(self.pods);
+        self.topology.mark_names(&mut used);
         used.resources.extend(self.shapes.resources());
         used.resources.extend(self.tree.lendable.resources());
         used.pairs.extend(self.tree.forest.pairs());
@@ -133,6 +137,10 @@ impl Scheduler {
         for (_, workload) in self.workloads.iter() {
             let usage = workload.reservation().into_iter().flat_map(|reservation| &reservation.usage);
             used.pairs.extend(usage.map(|&(pair, _, _)| pair));
+            let topology = workload.reservation().and_then(|reservation| reservation.topology.as_deref());
+            let nodes = topology.into_iter().flat_map(|topology| &topology.pod_sets);
+            used.flavors.extend(nodes.clone().map(|nodes| nodes.flavor));
+            used.resources.extend(nodes.flat_map(|nodes| &nodes.pods.per_pod).map(|&(resource, _)| resource));
             used.resources.extend(workload.last_assignment.iter().flat_map(|last| last.resources()));
         }
         self.names.retain(used);

@@ -56,7 +56,7 @@ pub(crate) struct PodSetPlacement {
 /// The places of the pod sets of one request, in its order.
 pub(crate) type Placement = SmallVec<[PodSetPlacement; 2]>;
 
-/// Why there is no placement: [`crate::reason`] makes the message of it.
+/// Why there is no placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementFailure {
     /// The Topology's name.
@@ -65,13 +65,6 @@ pub struct PlacementFailure {
     pub fit: PlacementFit,
     /// Why nodes were left out.
     pub excluded: Exclusions,
-}
-
-impl PlacementFailure {
-    /// The text of the condition (docs/reference/06-algorithm.md 6.12).
-    pub fn message(&self) -> String {
-        format!("{self:?}")
-    }
 }
 
 /// How much of a request fits.

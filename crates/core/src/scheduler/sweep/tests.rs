@@ -124,6 +124,7 @@ fn change(random: &mut Random, schedulers: &mut [Scheduler; 2], now: Time) {
                     admitted: true,
                     evicted: false,
                     pods_ready: true,
+                    topology: crate::TopologyState::default(),
                 };
                 scheduler.set_workload(WorkloadSpec { state, ..created(job, now) }, now);
             }

@@ -1,0 +1,249 @@
+//! Balanced placement: pods spread evenly over as few domains as possible (docs/reference/06-algorithm.md 6.12 "Balanced placement").
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::topology::counts::{AllCounts, Counts};
+use crate::topology::search::Search;
+
+/// What a greedy choice of domains comes to.
+#[derive(Debug, Clone, Copy)]
+struct Greedy {
+    /// How many domains it takes.
+    domains: i64,
+    /// The domain with the leader.
+    led: Option<usize>,
+    /// The last domain without.
+    last: Option<usize>,
+}
+
+/// Siblings that everything fits into.
+#[derive(Debug, Clone)]
+struct Siblings {
+    /// How many slices each chosen domain gets at least.
+    threshold: i64,
+    /// How many domains of the requested level it takes.
+    domains: i64,
+    /// The siblings, at the requested level.
+    range: Range<usize>,
+}
+
+/// Places pods evenly: the leaves that got any. `None`: it does not work, and the counts are as they were.
+pub(crate) fn balanced(search: &mut Search<'_>) -> Option<Vec<usize>> {
+    let saved = search.counts.clone();
+    let placed = attempt(search, &saved);
+    if placed.is_none() {
+        *search.counts = saved;
+    }
+    placed
+}
+
+fn attempt(search: &mut Search<'_>, saved: &AllCounts) -> Option<Vec<usize>> {
+    let best = best_siblings(search, saved)?;
+    let mut level = search.ask.level;
+    let mut domains: Vec<usize> = best.range.collect();
+    if level < search.ask.slice_level {
+        domains.sort_by(|&a, &b| by_capacity_and_entropy(search, level, a, b));
+        let chosen = fewest(search, level, &domains)?;
+        domains = chosen.into_iter().flat_map(|at| search.layout.children(level, at)).collect();
+        level += 1;
+    }
+    domains.sort_unstable();
+    let chosen = fewest(search, level, &domains)?;
+    let spread = spread(search, level, chosen, best.threshold)?;
+    search.descend(level, spread, true).ok()
+}
+
+/// Among sets of siblings of the requested level the one with the highest threshold, then with the fewest domains.
+fn best_siblings(search: &mut Search<'_>, saved: &AllCounts) -> Option<Siblings> {
+    let level = search.ask.level;
+    let sets: Vec<Range<usize>> = match level.checked_sub(1) {
+        None => vec![0..search.layout.len(0)],
+        Some(above) => (0..search.layout.len(above)).map(|at| search.layout.children(above, at)).collect(),
+    };
+    let mut best: Option<Siblings> = None;
+    for range in sets {
+        let least = best.as_ref().map_or(0, |best| best.threshold);
+        let Some((threshold, domains)) = consider(search, saved, &range, least) else { continue };
+        let fewer = best.as_ref().is_some_and(|best| domains < best.domains);
+        if threshold > least || (threshold == least && fewer) {
+            best = Some(Siblings { threshold, domains, range });
+        }
+    }
+    best
+}
+
+/// The threshold of a set of siblings and how many of them it takes, if everything fits with at least the threshold `least`. Domains
+/// that hold less than the threshold end without counts.
+fn consider(
+    search: &mut Search<'_>,
+    saved: &AllCounts,
+    range: &Range<usize>,
+    least: i64,
+) -> Option<(i64, i64)> {
+    let level = search.ask.level;
+    let (lower, domains): (usize, Vec<usize>) = if level < search.ask.slice_level {
+        (level + 1, range.clone().flat_map(|at| search.layout.children(level, at)).collect())
+    } else {
+        (level, range.clone().collect())
+    };
+    let found = greedy(search, lower, &domains)?;
+    let mut threshold = search.ask.slices().checked_div(found.domains)?;
+    if let Some(at) = found.led {
+        threshold = threshold.min(search.at(lower, at).slices_led);
+    }
+    let mut with_leader = threshold;
+    if let Some(at) = found.last {
+        threshold = threshold.min(search.at(lower, at).slices);
+        let led = if search.ask.leaders > 0 { search.at(lower, at).slices_led } else { threshold };
+        with_leader = threshold.min(led);
+    } else {
+        with_leader = with_leader.min(threshold);
+    }
+    if threshold < least {
+        return None;
+    }
+    if let Some(domains) = pruned(search, range, threshold) {
+        return Some((threshold, domains));
+    }
+    // Once more, with room for the leader in every domain.
+    if with_leader >= threshold || with_leader <= 0 || with_leader < least {
+        return None;
+    }
+    search.counts.restore(search.layout, saved, level, range.clone());
+    pruned(search, range, with_leader).map(|domains| (with_leader, domains))
+}
+
+/// How many siblings a greedy choice takes once domains below a threshold are left out.
+fn pruned(search: &mut Search<'_>, range: &Range<usize>, threshold: i64) -> Option<i64> {
+    let level = search.ask.level;
+    for at in range.clone() {
+        for child in search.layout.children(level, at) {
+            prune(search, level + 1, child, threshold);
+        }
+    }
+    for at in range.clone() {
+        search.counts.sum_up_below(search.layout, search.ask, level, at);
+        prune(search, level, at, threshold);
+    }
+    let domains: Vec<usize> = range.clone().collect();
+    greedy(search, level, &domains).map(|found| found.domains)
+}
+
+/// Leaves a domain out that holds less than the threshold, and its leader if it holds less besides one.
+fn prune(search: &mut Search<'_>, level: usize, at: usize, threshold: i64) {
+    let counts = *search.at(level, at);
+    if counts.slices < threshold {
+        search.counts.change(search.layout, level, at, |counts| *counts = Counts::default());
+    } else if search.ask.leaders > 0 && counts.leaders > 0 && counts.slices_led < threshold {
+        search.counts.change(search.layout, level, at, |counts| {
+            *counts = Counts { pods: counts.pods, slices: counts.slices, ..Counts::default() };
+        });
+    }
+}
+
+/// Takes the largest domains until everything fits, the leader first; `None` if it does not.
+fn greedy(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Greedy> {
+    let mut rest = domains.to_vec();
+    let mut found = Greedy { domains: 0, led: None, last: None };
+    let mut remaining = search.ask.slices();
+    if search.ask.leaders > 0 {
+        let first = (0..rest.len()).min_by_key(|&at| search.led_key(level, rest[at]))?;
+        let at = rest.swap_remove(first);
+        if search.at(level, at).leaders == 0 {
+            return None;
+        }
+        found = Greedy { domains: 1, led: Some(at), last: None };
+        remaining -= search.at(level, at).slices_led;
+    }
+    rest.sort_unstable_by_key(|&at| search.key(level, at));
+    for at in rest {
+        let slices = search.at(level, at).slices;
+        if remaining <= 0 || slices == 0 {
+            break;
+        }
+        found = Greedy { domains: found.domains + 1, last: Some(at), ..found };
+        remaining -= slices;
+    }
+    (remaining <= 0).then_some(found)
+}
+
+/// What is left to place, leaders before pods, and the domains chosen so far.
+type Reached = BTreeMap<(i64, i64), Vec<usize>>;
+
+/// Of the choices with the fewest domains the one with the least room to spare; the earlier in the list the better.
+fn fewest(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Vec<usize>> {
+    let number = usize::try_from(greedy(search, level, domains)?.domains).ok()?;
+    let mut reached: Vec<Reached> = vec![Reached::new(); number + 1];
+    let all = (search.ask.leaders, search.ask.slices() * search.ask.size);
+    reached[0].insert(all, Vec::new());
+    for &at in domains {
+        let counts = search.at(level, at);
+        for taken in (0..number).rev() {
+            let (before, after) = reached.split_at_mut(taken + 1);
+            for (&left, chosen) in before[taken].iter().filter(|(left, _)| left.0 > 0 || left.1 > 0) {
+                extend(&mut after[0], left, chosen, at, counts);
+            }
+        }
+    }
+    let last = reached.pop()?;
+    let fits = |((leaders, pods), chosen)| (leaders == 0 && pods <= 0).then_some((pods, chosen));
+    last.into_iter().filter_map(fits).max_by_key(|(pods, _)| *pods).map(|(_, chosen)| chosen)
+}
+
+/// Adds one domain to a choice, with the leader and without.
+fn extend(into: &mut Reached, (leaders, pods): (i64, i64), chosen: &[usize], at: usize, counts: &Counts) {
+    let mut reach = |left: (i64, i64)| {
+        into.entry(left).or_insert_with(|| chosen.iter().copied().chain([at]).collect());
+    };
+    if leaders > 0 && counts.leaders > 0 {
+        reach((leaders - counts.leaders, pods - counts.pods_led));
+    }
+    if counts.slices > 0 {
+        reach((leaders, pods - counts.pods));
+    }
+}
+
+/// Gives every domain the threshold, and the rest to the first ones. What a domain gets becomes its counts.
+fn spread(
+    search: &mut Search<'_>,
+    level: usize,
+    mut domains: Vec<usize>,
+    threshold: i64,
+) -> Option<Vec<usize>> {
+    domains.sort_unstable_by_key(|&at| search.led_key(level, at));
+    let number = i64::try_from(domains.len()).ok()?;
+    let mut extra = search.ask.slices() - number * threshold;
+    if extra < 0 {
+        return None;
+    }
+    let (mut leaders, size) = (search.ask.leaders, search.ask.size);
+    for &at in &domains {
+        let leads = i64::from(leaders > 0);
+        leaders -= leads;
+        let counts = search.at_mut(level, at);
+        let room = if leads > 0 { counts.slices_led } else { counts.slices };
+        let slices = threshold + (room - threshold).min(extra);
+        extra -= slices - threshold;
+        let pods = slices * size;
+        *counts = Counts { pods, pods_led: pods - leads, slices, slices_led: slices, leaders: leads };
+    }
+    (extra == 0 && leaders == 0).then_some(domains)
+}
+
+fn by_capacity_and_entropy(search: &Search<'_>, level: usize, a: usize, b: usize) -> Ordering {
+    let (left, right) = (search.at(level, a), search.at(level, b));
+    let capacity = (right.leaders, right.slices_led).cmp(&(left.leaders, left.slices_led));
+    let entropy = || entropy(search, level, b).total_cmp(&entropy(search, level, a));
+    capacity.then_with(entropy).then(a.cmp(&b))
+}
+
+/// How evenly the pods that fit into a domain are spread over its children, in bits.
+fn entropy(search: &Search<'_>, level: usize, at: usize) -> f64 {
+    let pods = |child: usize| u32::try_from(search.at(level + 1, child).pods).map_or(f64::MAX, f64::from);
+    let children = search.layout.children(level, at);
+    let total: f64 = children.clone().map(pods).sum();
+    let parts = children.map(|child| pods(child) / total).filter(|part| *part > 0.0);
+    parts.map(|part| -part * libm::log2(part)).sum()
+}

@@ -1,0 +1,122 @@
+//! What workloads use of places.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::Config;
+use crate::intern::{FlavorId, PlaceId, ResourceId, UsedNames};
+use crate::tables::TableSize;
+use crate::topology::columns::PODS_COLUMN;
+use crate::topology::ledger::TopologyMark;
+use crate::topology::places::PlaceKey;
+use crate::topology::request::PlacedPods;
+use crate::topology::spec::{AssignedDomain, HOSTNAME, TopologyAssignment};
+use crate::topology::world::Topologies;
+
+impl Topologies {
+    /// The places that an assignment names, whether its nodes exist or not.
+    pub(crate) fn resolve(
+        &mut self,
+        flavor: FlavorId,
+        assignment: &TopologyAssignment,
+        per_pod: &[(ResourceId, i64)],
+        config: &Config,
+    ) -> PlacedPods {
+        self.share(config.gates.tas_handle_overlapping_flavors);
+        let by_host = assignment.levels.last().is_some_and(|level| &**level == HOSTNAME);
+        let own_hosts = self.own_hosts;
+        let key = |domain: &AssignedDomain| match domain.values.last() {
+            Some(host) if by_host && own_hosts => PlaceKey::HostOf(flavor, host.clone()),
+            Some(host) if by_host => PlaceKey::Host(host.clone()),
+            _ => PlaceKey::Domain(flavor, domain.values.clone().into()),
+        };
+        let domains = &assignment.domains;
+        let places = domains.iter().map(|domain| (self.places.id(key(domain)), domain.count)).collect();
+        self.ledger.grow(self.places.len());
+        PlacedPods { places, per_pod: per_pod.iter().copied().collect() }
+    }
+
+    /// Pods take what they need of their places.
+    pub(crate) fn add(&mut self, pods: &PlacedPods) {
+        self.ledger.add(pods);
+    }
+
+    /// The exact inverse of [`Topologies::add`].
+    pub(crate) fn remove(&mut self, pods: &PlacedPods) {
+        self.ledger.remove(pods);
+        if !self.ledger.is_trying() {
+            self.freed(pods.places.iter().map(|&(place, _)| place));
+        }
+    }
+
+    fn freed(&mut self, places: impl IntoIterator<Item = PlaceId>) {
+        for place in places {
+            for flavor in self.places.flavors(place) {
+                *self.generations.entry(flavor).or_default() += 1;
+            }
+        }
+    }
+
+    /// Starts to try something. Marks nest; each ends with [`Topologies::rollback`] or [`Topologies::keep`].
+    pub(crate) fn mark(&mut self) -> TopologyMark {
+        self.ledger.mark()
+    }
+
+    /// Takes back all usage since the mark.
+    pub(crate) fn rollback(&mut self, mark: &TopologyMark) {
+        self.ledger.rollback(mark);
+    }
+
+    /// Keeps all usage since the mark.
+    pub(crate) fn keep(&mut self, mark: &TopologyMark) {
+        let changed = self.ledger.keep(mark);
+        self.freed(changed);
+    }
+
+    /// Whether pods fit where they are to go, with what is used now.
+    pub(crate) fn fits(&self, pods: &[&PlacedPods]) -> bool {
+        let mut needed: BTreeMap<(PlaceId, usize), i128> = BTreeMap::new();
+        for one in pods {
+            for &(place, count) in &one.places {
+                *needed.entry((place, PODS_COLUMN)).or_default() += i128::from(count);
+                for &(resource, amount) in &one.per_pod {
+                    let amount = i128::from(amount) * i128::from(count);
+                    match self.ledger.column(resource) {
+                        Some(column) => *needed.entry((place, column)).or_default() += amount,
+                        None if amount > 0 => return false,
+                        None => {}
+                    }
+                }
+            }
+        }
+        needed.iter().all(|(&(place, column), &amount)| amount <= 0 || self.ledger.has(place, column, amount))
+    }
+
+    /// How long the table of places is.
+    pub(crate) fn places_size(&self) -> TableSize {
+        self.places.size()
+    }
+
+    /// Forgets places without nodes that nothing uses and that are not in `held`: those of all [`PlacedPods`] that are kept anywhere.
+    pub(crate) fn retain_places(&mut self, held: &BTreeSet<PlaceId>) {
+        let ledger = &self.ledger;
+        self.places.retain(held, |place| ledger.is_used(place));
+    }
+
+    /// Adds the ids of names that topology refers to, so that they are not given to other names.
+    pub(crate) fn mark_names(&self, used: &mut UsedNames) {
+        used.flavors.extend(self.flavors.keys().copied());
+        for (_, key) in self.places.iter() {
+            match key {
+                PlaceKey::HostOf(flavor, _) | PlaceKey::Domain(flavor, _) => {
+                    drop(used.flavors.insert(*flavor))
+                }
+                PlaceKey::Host(_) => {}
+            }
+        }
+        used.resources.extend(self.ledger.resources());
+        for id in self.hosts.ids() {
+            let host = self.hosts.get(id);
+            used.resources.extend(host.offered.iter().chain(&host.other).map(|&(resource, _)| resource));
+        }
+    }
+}

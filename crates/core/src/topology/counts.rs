@@ -1,0 +1,132 @@
+//! How many pods fit into each domain: phase 1 of a placement (docs/reference/06-algorithm.md 6.12).
+
+use std::ops::Range;
+
+use crate::topology::ask::Ask;
+use crate::topology::layout::Layout;
+
+/// What fits into a domain; later, what goes there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Pods.
+    pub(crate) pods: i64,
+    /// Pods besides a leader.
+    pub(crate) pods_led: i64,
+    /// Slices; 0 below the level of slices.
+    pub(crate) slices: i64,
+    /// Slices besides a leader.
+    pub(crate) slices_led: i64,
+    /// Leaders: 0 or 1.
+    pub(crate) leaders: i64,
+}
+
+/// The counts of all domains, level by level, each level in the order of the layout.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AllCounts(Vec<Vec<Counts>>);
+
+impl AllCounts {
+    /// Makes room for a layout, all zero but for the leaves, which the caller fills.
+    pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
+        let depth = layout.depth();
+        self.0.resize_with(depth, Vec::new);
+        for (level, counts) in self.0.iter_mut().enumerate() {
+            counts.clear();
+            counts.reserve(layout.len(level));
+        }
+        &mut self.0[depth - 1]
+    }
+
+    /// The counts of a level.
+    pub(crate) fn level(&self, level: usize) -> &[Counts] {
+        &self.0[level]
+    }
+
+    /// The counts of a level, to change them.
+    pub(crate) fn level_mut(&mut self, level: usize) -> &mut [Counts] {
+        &mut self.0[level]
+    }
+
+    /// Sums up from the leaves to the highest level.
+    pub(crate) fn sum_up(&mut self, layout: &Layout, ask: &Ask) {
+        let lowest = layout.depth() - 1;
+        if ask.slice_level == lowest {
+            for counts in &mut self.0[lowest] {
+                count_slices(counts, ask.size);
+            }
+        }
+        for level in (0..lowest).rev() {
+            let (above, below) = self.0.split_at_mut(level + 1);
+            let of = |at| sum(&below[0][layout.children(level, at)], ask, level, ask.portions[level + 1]);
+            above[level].extend((0..layout.len(level)).map(of));
+        }
+    }
+
+    /// Sums up one subtree anew from its leaves, without regard to inner layers of slices, as balanced placement does.
+    pub(crate) fn sum_up_below(&mut self, layout: &Layout, ask: &Ask, level: usize, at: usize) {
+        for child in layout.children(level, at) {
+            self.sum_up_below(layout, ask, level + 1, child);
+        }
+        if level + 1 < layout.depth() {
+            let children = layout.children(level, at);
+            self.0[level][at] = sum(&self.0[level + 1][children], ask, level, 1);
+        } else if ask.slice_level == level {
+            count_slices(&mut self.0[level][at], ask.size);
+        }
+    }
+
+    /// Applies a change to a domain and to all below it.
+    pub(crate) fn change(&mut self, layout: &Layout, level: usize, at: usize, change: fn(&mut Counts)) {
+        change(&mut self.0[level][at]);
+        for child in layout.children(level, at) {
+            self.change(layout, level + 1, child, change);
+        }
+    }
+
+    /// Copies the counts of some domains, and of all below them, from `saved`.
+    pub(crate) fn restore(&mut self, layout: &Layout, saved: &AllCounts, level: usize, range: Range<usize>) {
+        self.0[level][range.clone()].copy_from_slice(&saved.0[level][range.clone()]);
+        if level + 1 < layout.depth() && !range.is_empty() {
+            let first = layout.children(level, range.start);
+            let last = layout.children(level, range.end - 1);
+            self.restore(layout, saved, level + 1, first.start..last.end);
+        }
+    }
+}
+
+fn count_slices(counts: &mut Counts, size: i64) {
+    if size == 1 {
+        counts.slices = counts.pods;
+        counts.slices_led = counts.pods_led;
+    } else {
+        counts.slices = counts.pods / size;
+        counts.slices_led = counts.pods_led / size;
+    }
+}
+
+/// What fits into a domain, from what fits into its children. Those take pods in portions. A leader takes what it takes from the child
+/// that loses least by it.
+fn sum(children: &[Counts], ask: &Ask, level: usize, portion: i64) -> Counts {
+    let mut total = Counts::default();
+    let (mut pods_lost, mut slices_lost) = (None::<i64>, None::<i64>);
+    for child in children {
+        let (pods, pods_led) = (whole(child.pods, portion), whole(child.pods_led, portion));
+        total.pods += pods;
+        total.slices += child.slices;
+        total.leaders = total.leaders.max(child.leaders);
+        if ask.leaders == 0 || child.leaders > 0 {
+            let (pods, slices) = (pods - pods_led, child.slices - child.slices_led);
+            pods_lost = Some(pods_lost.map_or(pods, |lost| lost.min(pods)));
+            slices_lost = Some(slices_lost.map_or(slices, |lost| lost.min(slices)));
+        }
+    }
+    total.pods_led = pods_lost.map_or(0, |lost| total.pods - lost);
+    total.slices_led = slices_lost.map_or(0, |lost| total.slices - lost);
+    if level == ask.slice_level {
+        count_slices(&mut total, ask.size);
+    }
+    total
+}
+
+fn whole(pods: i64, portion: i64) -> i64 {
+    if portion == 1 { pods } else { pods / portion * portion }
+}

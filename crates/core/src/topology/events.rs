@@ -1,0 +1,215 @@
+//! What comes in from outside: topologies, flavors, nodes and what other pods use of them (docs/reference/06-algorithm.md 6.12). A node
+//! touches its own leaves alone.
+
+use crate::Name;
+use crate::intern::{FlavorId, HostId, Names, PODS, ResourceId};
+use crate::spec::FlavorSpec;
+use crate::topology::hosts::Home;
+use crate::topology::spec::{NodeSpec, TopologySpec};
+use crate::topology::trees::Tree;
+use crate::topology::world::Topologies;
+
+impl Topologies {
+    /// Takes in a Topology, or takes it away. Returns the flavors that it concerns.
+    pub(crate) fn set_topology(&mut self, name: &Name, spec: Option<&TopologySpec>) -> Vec<FlavorId> {
+        if self.topologies.get(name) == spec {
+            return Vec::new();
+        }
+        match spec {
+            Some(spec) => drop(self.topologies.insert(name.clone(), spec.clone())),
+            None => drop(self.topologies.remove(name)),
+        }
+        let names_it = |(_, flavor): &(&FlavorId, &FlavorSpec)| flavor.topology.as_ref() == Some(name);
+        let concerned: Vec<FlavorId> = self.flavors.iter().filter(names_it).map(|(&id, _)| id).collect();
+        for &flavor in &concerned {
+            self.plant(flavor);
+        }
+        self.changed(concerned.iter().copied());
+        concerned
+    }
+
+    /// Takes in a flavor, or takes it away: its `topology`, `node_labels`, `taints` and `tolerations`.
+    pub(crate) fn set_flavor(&mut self, id: FlavorId, spec: Option<&FlavorSpec>) {
+        let spec = spec.filter(|spec| spec.topology.is_some());
+        if self.flavors.get(&id) == spec {
+            return;
+        }
+        match spec {
+            Some(spec) => drop(self.flavors.insert(id, spec.clone())),
+            None => drop(self.flavors.remove(&id)),
+        }
+        self.plant(id);
+        self.changed([id]);
+    }
+
+    /// Makes the tree of a flavor anew, or takes it away.
+    fn plant(&mut self, flavor: FlavorId) {
+        if let Some(tree) = self.trees.get(&flavor) {
+            let hosts: Vec<HostId> = tree.hosts().map(|(host, ..)| host).collect();
+            for host in hosts {
+                self.leave(host, |home| home.flavor == flavor);
+            }
+            self.trees.remove(&flavor);
+        }
+        let Some(spec) = self.flavors.get(&flavor) else { return };
+        let topology = spec.topology.as_ref().and_then(|name| self.topologies.get(name));
+        let Some(topology) = topology.filter(|topology| !topology.levels.is_empty()) else { return };
+        self.trees.insert(flavor, Tree::new(flavor, spec, topology));
+        for host in self.hosts.ids() {
+            self.join(host, flavor);
+        }
+    }
+
+    /// A node joins the tree of a flavor, if it belongs there.
+    fn join(&mut self, id: HostId, flavor: FlavorId) {
+        let host = self.hosts.get(id);
+        let (Some(tree), Some(node)) = (self.trees.get_mut(&flavor), &host.spec) else { return };
+        let Some(path) = tree.path(node) else { return };
+        let place = self.places.id(tree.place_key(&path, !self.own_hosts));
+        let is_new = host.homes.iter().all(|home| home.place != place);
+        self.places.link(place, flavor);
+        tree.insert(&path, place, id);
+        self.ledger.grow(self.places.len());
+        if is_new {
+            self.ledger.offer(place, &host.offered, 1);
+            self.ledger.offer(place, &host.other, -1);
+        }
+        let homes = &mut self.hosts.get_mut(id).homes;
+        let at = homes.partition_point(|home| home.flavor < flavor);
+        homes.insert(at, Home { flavor, path, place });
+    }
+
+    /// A node leaves some of the trees that it is in.
+    fn leave(&mut self, id: HostId, which: impl Fn(&Home) -> bool) {
+        let host = self.hosts.get_mut(id);
+        let (gone, stay): (Vec<Home>, Vec<Home>) =
+            std::mem::take(&mut host.homes).into_iter().partition(which);
+        let before = host.places();
+        host.homes = stay;
+        let after = host.places();
+        let mut lost: Vec<_> = gone.iter().map(|home| home.place).chain(before).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost.retain(|place| !after.contains(place));
+        for place in lost {
+            self.ledger.offer(place, &host.offered, -1);
+            self.ledger.offer(place, &host.other, 1);
+        }
+        for home in gone {
+            self.places.unlink(home.place, home.flavor);
+            if let Some(tree) = self.trees.get_mut(&home.flavor) {
+                tree.remove(&home.path, id);
+            }
+        }
+    }
+
+    /// Takes in a Node. Returns the flavors that it concerns, before or after, if anything changed that matters to them.
+    pub(crate) fn set_node(&mut self, names: &mut Names, node: &NodeSpec) -> Vec<FlavorId> {
+        self.ledger.set_pods(names.resource(&Name::from(PODS)));
+        let id = self.hosts.id(&node.name);
+        if self.hosts.get(id).spec.as_ref() == Some(node) {
+            return Vec::new();
+        }
+        let offered = node
+            .allocatable
+            .iter()
+            .map(|(resource, amount)| (names.resource(resource), amount.get()))
+            .collect();
+        let mut concerned = self.hosts.get(id).flavors();
+        let stays = self.is_where_it_was(id, node);
+        if stays {
+            self.offer_instead(id, offered);
+        } else {
+            self.leave(id, |_| true);
+            self.hosts.get_mut(id).offered = offered;
+        }
+        let taints = self.taints.take(&node.taints);
+        let before = self.hosts.set_taints(id, taints);
+        self.taints.give_back(before);
+        self.hosts.get_mut(id).spec = Some(node.clone());
+        if !stays {
+            self.join_all(id);
+            concerned.extend(self.hosts.get(id).flavors());
+            concerned.sort_unstable();
+            concerned.dedup();
+        }
+        self.changed(concerned.iter().copied());
+        concerned
+    }
+
+    fn join_all(&mut self, id: HostId) {
+        let flavors: Vec<FlavorId> = self.trees.keys().copied().collect();
+        for flavor in flavors {
+            self.join(id, flavor);
+        }
+    }
+
+    /// Whether a node would have the same homes as it has.
+    fn is_where_it_was(&self, id: HostId, node: &NodeSpec) -> bool {
+        let homes = self.hosts.get(id).homes.iter().map(|home| (home.flavor, home.path.clone()));
+        let new = self.trees.iter().filter_map(|(&flavor, tree)| Some((flavor, tree.path(node)?)));
+        homes.eq(new)
+    }
+
+    /// A node that stays where it is offers something else.
+    fn offer_instead(&mut self, id: HostId, offered: Vec<(ResourceId, i64)>) {
+        let host = self.hosts.get_mut(id);
+        let before = std::mem::replace(&mut host.offered, offered);
+        for place in host.places() {
+            self.ledger.offer(place, &before, -1);
+            self.ledger.offer(place, &host.offered, 1);
+        }
+    }
+
+    /// A Node is gone. Returns the flavors that it concerns.
+    pub(crate) fn remove_node(&mut self, name: &str) -> Vec<FlavorId> {
+        let Some(id) = self.hosts.find(name) else { return Vec::new() };
+        let concerned = self.hosts.get(id).flavors();
+        self.leave(id, |_| true);
+        let before = self.hosts.set_taints(id, crate::topology::taints::NO_TAINTS);
+        self.taints.give_back(before);
+        let host = self.hosts.get_mut(id);
+        host.spec = None;
+        host.offered.clear();
+        self.hosts.forget_if_unknown(name);
+        self.changed(concerned.iter().copied());
+        concerned
+    }
+
+    /// What pods that are not placed by topology take of a node, `pods` included; the node need not exist yet. Returns the flavors
+    /// that it concerns, if something was freed.
+    pub(crate) fn set_other_usage(&mut self, node: &Name, usage: &[(ResourceId, i64)]) -> Vec<FlavorId> {
+        let id = self.hosts.id(node);
+        let host = self.hosts.get_mut(id);
+        let after: Vec<(ResourceId, i64)> =
+            usage.iter().copied().filter(|(_, amount)| *amount != 0).collect();
+        let before = std::mem::replace(&mut host.other, after);
+        for place in host.places() {
+            self.ledger.offer(place, &before, 1);
+            self.ledger.offer(place, &host.other, -1);
+        }
+        let amount = |of: &[(ResourceId, i64)], resource| -> i128 {
+            of.iter().filter(|(other, _)| *other == resource).map(|&(_, amount)| i128::from(amount)).sum()
+        };
+        let frees =
+            |&(resource, _): &(ResourceId, i64)| amount(&before, resource) > amount(&host.other, resource);
+        let freed = before.iter().any(frees);
+        let concerned = if freed { host.flavors() } else { Vec::new() };
+        self.hosts.forget_if_unknown(node);
+        self.changed(concerned.iter().copied());
+        concerned
+    }
+
+    /// Whether what is used of a node counts for all flavors that it belongs to. A change moves all nodes; ids of places from before
+    /// mean nothing after it.
+    pub(super) fn share(&mut self, shared: bool) {
+        if self.own_hosts != shared {
+            return;
+        }
+        self.own_hosts = !shared;
+        for id in self.hosts.ids() {
+            self.leave(id, |_| true);
+            self.join_all(id);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Nodes by dense id, with what they offer, what other pods use of them and where in which tree they are.
+
+use indexmap::IndexMap;
+
+use crate::Name;
+use crate::intern::{FlavorId, HostId, PlaceId, ResourceId};
+use crate::tables::put;
+use crate::topology::places::Path;
+use crate::topology::spec::NodeSpec;
+use crate::topology::taints::NO_TAINTS;
+
+/// Where a node is in the tree of one flavor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Home {
+    /// The flavor.
+    pub(crate) flavor: FlavorId,
+    /// The values of all levels of its topology.
+    pub(crate) path: Path,
+    /// Its leaf's place.
+    pub(crate) place: PlaceId,
+}
+
+/// A node, or what is known of one that does not exist (yet).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Host {
+    /// The node, if it exists.
+    pub(crate) spec: Option<NodeSpec>,
+    /// What it offers: `allocatable` by id.
+    pub(crate) offered: Vec<(ResourceId, i64)>,
+    /// What pods outside of topologies use of it.
+    pub(crate) other: Vec<(ResourceId, i64)>,
+    /// Where it is, in the order of flavors; a node that is not usable is nowhere.
+    pub(crate) homes: Vec<Home>,
+}
+
+impl Host {
+    /// Its places, each once.
+    pub(crate) fn places(&self) -> Vec<PlaceId> {
+        let mut places: Vec<PlaceId> = self.homes.iter().map(|home| home.place).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// The flavors that it belongs to.
+    pub(crate) fn flavors(&self) -> Vec<FlavorId> {
+        self.homes.iter().map(|home| home.flavor).collect()
+    }
+}
+
+/// All nodes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hosts {
+    rows: Vec<Host>,
+    /// The number of its taints, for each node.
+    taints: Vec<usize>,
+    index: IndexMap<Name, HostId>,
+    free: Vec<usize>,
+}
+
+impl Hosts {
+    /// The id of a node's name, a new one if it is not known.
+    pub(crate) fn id(&mut self, name: &Name) -> HostId {
+        if let Some(&id) = self.index.get(name) {
+            return id;
+        }
+        let at = self.free.pop().unwrap_or(self.rows.len());
+        put(&mut self.rows, at, Host::default());
+        put(&mut self.taints, at, NO_TAINTS);
+        let id = HostId::new(at);
+        self.index.insert(name.clone(), id);
+        id
+    }
+
+    /// The id of a node's name, if it is known.
+    pub(crate) fn find(&self, name: &str) -> Option<HostId> {
+        self.index.get(name).copied()
+    }
+
+    /// A node.
+    pub(crate) fn get(&self, id: HostId) -> &Host {
+        &self.rows[id.at()]
+    }
+
+    /// A node, to change it.
+    pub(crate) fn get_mut(&mut self, id: HostId) -> &mut Host {
+        &mut self.rows[id.at()]
+    }
+
+    /// The number of a node's taints.
+    pub(crate) fn taints(&self, id: HostId) -> usize {
+        self.taints[id.at()]
+    }
+
+    /// Replaces the number of a node's taints; returns the one before.
+    pub(crate) fn set_taints(&mut self, id: HostId, taints: usize) -> usize {
+        std::mem::replace(&mut self.taints[id.at()], taints)
+    }
+
+    /// Forgets a node that does not exist and of which nothing is used.
+    pub(crate) fn forget_if_unknown(&mut self, name: &str) {
+        let Some(id) = self.find(name) else { return };
+        let host = self.get(id);
+        if host.spec.is_none() && host.other.is_empty() {
+            self.index.swap_remove(name);
+            self.rows[id.at()] = Host::default();
+            self.free.push(id.at());
+        }
+    }
+
+    /// All nodes that are known, in the order of their ids.
+    pub(crate) fn ids(&self) -> Vec<HostId> {
+        let mut ids: Vec<HostId> = self.index.values().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+}

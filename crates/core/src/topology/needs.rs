@@ -1,0 +1,81 @@
+//! How many pods fit into what a place has free.
+
+use smallvec::SmallVec;
+
+use crate::Name;
+use crate::intern::{Names, PODS, ResourceId};
+use crate::topology::columns::PODS_COLUMN;
+use crate::topology::ledger::Ledger;
+
+/// The most pods that one place is said to hold.
+const MOST: i64 = i32::MAX as i64;
+
+/// One resource that each pod takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Need {
+    /// The resource's name.
+    pub(crate) name: Name,
+    /// Its column; beyond all columns if no node ever offered it.
+    column: usize,
+    /// How much of it, more than 0.
+    amount: i64,
+}
+
+/// What each pod takes, `pods` included, in the order of the names.
+#[derive(Debug, Clone)]
+pub(crate) struct Needs(SmallVec<[Need; 4]>);
+
+impl Needs {
+    /// What each pod takes besides one of `pods`. Amounts of 0 or less do not count.
+    pub(crate) fn new(ledger: &Ledger, names: &Names, per_pod: &[(ResourceId, i64)]) -> Needs {
+        let mut needs: SmallVec<[Need; 4]> = per_pod
+            .iter()
+            .filter(|(_, amount)| *amount > 0)
+            .map(|&(resource, amount)| Need {
+                name: names.resource_name(resource).clone(),
+                column: ledger.column(resource).unwrap_or(usize::MAX),
+                amount,
+            })
+            .collect();
+        needs.push(Need { name: Name::from(PODS), column: PODS_COLUMN, amount: 1 });
+        needs.sort_by(|a, b| a.name.cmp(&b.name));
+        Needs(needs)
+    }
+
+    /// The needs, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Need> {
+        self.0.iter()
+    }
+
+    /// How many pods fit into a row, or the first need of which not one fits.
+    #[inline]
+    pub(crate) fn count(&self, row: &[i64]) -> Result<i64, usize> {
+        let mut count = MOST;
+        for (at, need) in self.0.iter().enumerate() {
+            let free = row.get(need.column).copied().unwrap_or(0);
+            if free < need.amount {
+                return Err(at);
+            }
+            count = count.min(quotient(free, need.amount));
+        }
+        Ok(count)
+    }
+
+    /// Takes one pod off a row.
+    pub(crate) fn subtract(&self, row: &mut [i64]) {
+        for need in &self.0 {
+            if let Some(free) = row.get_mut(need.column) {
+                *free = free.saturating_sub(need.amount);
+            }
+        }
+    }
+}
+
+/// `free / amount` for positive numbers; most are small, and small ones divide faster.
+#[inline]
+fn quotient(free: i64, amount: i64) -> i64 {
+    match (u32::try_from(free), u32::try_from(amount)) {
+        (Ok(free), Ok(amount)) => i64::from(free / amount),
+        _ => free / amount,
+    }
+}

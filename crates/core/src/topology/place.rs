@@ -1,0 +1,145 @@
+//! Where pods go (docs/reference/06-algorithm.md 6.12, 6.14).
+
+use smallvec::smallvec;
+
+use crate::Name;
+use crate::config::Config;
+use crate::intern::{FlavorId, Names};
+use crate::topology::ledger::{Assumed, Ledger};
+use crate::topology::placer::{Part, Placer};
+use crate::topology::replace::{LeafOf, Reused, merged};
+use crate::topology::request::{
+    Exclusions, Placement, PlacementFailure, PlacementFit, PlacementRequest, PodSetPlacement, PodSetToPlace,
+};
+use crate::topology::world::Topologies;
+
+impl Topologies {
+    /// Where pods go (docs/reference/06-algorithm.md 6.12).
+    pub(crate) fn place(
+        &mut self,
+        flavor: FlavorId,
+        request: &PlacementRequest<'_>,
+        names: &Names,
+        config: &Config,
+    ) -> Result<Placement, PlacementFailure> {
+        self.share(config.gates.tas_handle_overlapping_flavors);
+        self.ledger.grow(self.places.len());
+        let Some(layout) = self.trees.get_mut(&flavor).map(|tree| tree.take_layout()) else {
+            return Err(unknown(names.flavor_name(flavor)));
+        };
+        let placed = self.trees.get(&flavor).map(|tree| {
+            let assumed = assume(&mut self.ledger, request);
+            let mut placer = Placer {
+                tree,
+                layout: &layout,
+                hosts: &self.hosts,
+                taints: &self.taints,
+                places: &self.places,
+                ledger: &mut self.ledger,
+                counts: &mut self.counts,
+                names,
+                gates: &config.gates,
+                empty: request.empty,
+                lost: request.lost,
+                assumed,
+            };
+            let placed = place_all(&mut placer, &request.pod_sets);
+            let assumed = placer.assumed;
+            self.ledger.release(assumed);
+            placed
+        });
+        if let Some(tree) = self.trees.get_mut(&flavor) {
+            tree.put_layout(layout);
+        }
+        placed.unwrap_or_else(|| Err(unknown(names.flavor_name(flavor))))
+    }
+}
+
+fn unknown(flavor: &Name) -> PlacementFailure {
+    let text = format!("Flavor {:?} information missing in TAS cache", &**flavor);
+    PlacementFailure {
+        topology: Name::from(""),
+        fit: PlacementFit::Other(text),
+        excluded: Exclusions::default(),
+    }
+}
+
+/// Takes what earlier pod sets take off what is free.
+fn assume(ledger: &mut Ledger, request: &PlacementRequest<'_>) -> Assumed {
+    let several = request.pod_sets.len() > 1 || request.pod_sets.iter().any(|one| one.previous.is_some());
+    let own = request.pod_sets.iter().filter(|_| several).map(|one| one.per_pod);
+    let to_come: Vec<_> = request.assumed.iter().map(|pods| &pods.per_pod[..]).chain(own).collect();
+    let mut assumed = ledger.nothing_assumed(&to_come);
+    for pods in request.assumed {
+        ledger.assume(pods, &mut assumed);
+    }
+    assumed
+}
+
+/// Places the pod sets of a request: a group of two as leader and workers, everything else one after the other.
+fn place_all(placer: &mut Placer<'_>, pod_sets: &[PodSetToPlace<'_>]) -> Result<Placement, PlacementFailure> {
+    let stays = pod_sets.iter().any(|one| one.previous.is_some());
+    let leaf_of = if stays { placer.leaf_of() } else { LeafOf::new() };
+    let replaces = stays && !placer.lost.is_empty();
+    match pod_sets {
+        [first, second] if !replaces && second.count > first.count => {
+            let (workers, leader) = place_group(placer, second, Some(first), &leaf_of)?;
+            Ok(leader.into_iter().chain([workers]).collect())
+        }
+        [first, second] if !replaces => {
+            let (workers, leader) = place_group(placer, first, Some(second), &leaf_of)?;
+            Ok([workers].into_iter().chain(leader).collect())
+        }
+        [only] if !replaces => Ok(smallvec![place_group(placer, only, None, &leaf_of)?.0]),
+        _ => pod_sets.iter().map(|one| place_alone(placer, one, &leaf_of)).collect(),
+    }
+}
+
+/// Places one pod set of several that are not a group, or replaces its lost nodes.
+fn place_alone(
+    placer: &mut Placer<'_>,
+    pod_set: &PodSetToPlace<'_>,
+    leaf_of: &LeafOf,
+) -> Result<PodSetPlacement, PlacementFailure> {
+    if let Some(previous) = pod_set.previous.filter(|_| !placer.lost.is_empty()) {
+        return placer.replace(pod_set, previous, leaf_of);
+    }
+    let (leaves, _) = placer.place(&Part::all(pod_set), None)?;
+    placer.assume(&leaves, pod_set.per_pod);
+    Ok(placer.placement(&leaves, pod_set.per_pod))
+}
+
+/// Places workers and their leader, if there is one. Workers of an elastic job keep the places that they have.
+fn place_group(
+    placer: &mut Placer<'_>,
+    workers: &PodSetToPlace<'_>,
+    leader: Option<&PodSetToPlace<'_>>,
+    leaf_of: &LeafOf,
+) -> Result<(PodSetPlacement, Option<PodSetPlacement>), PlacementFailure> {
+    let elastic = placer.gates.elastic_jobs_via_workload_slices_with_tas;
+    let reused = if elastic { placer.reuse(workers, leaf_of) } else { None };
+    let (kept, count) = match reused {
+        Some(Reused::All(placement)) => return keep_group(placer, placement, leader, leaf_of),
+        Some(Reused::Some(leaves, more)) => (leaves, more),
+        None => (Vec::new(), workers.count),
+    };
+    let (found, led) = placer.place(&Part { count, ..Part::all(workers) }, leader)?;
+    let workers = placer.placement(&merged(kept, found), workers.per_pod);
+    Ok((workers, leader.map(|leader| placer.placement(&led, leader.per_pod))))
+}
+
+/// All workers stay where they are; so does the leader if it can, or else it is placed alone.
+fn keep_group(
+    placer: &mut Placer<'_>,
+    workers: PodSetPlacement,
+    leader: Option<&PodSetToPlace<'_>>,
+    leaf_of: &LeafOf,
+) -> Result<(PodSetPlacement, Option<PodSetPlacement>), PlacementFailure> {
+    let Some(leader) = leader else { return Ok((workers, None)) };
+    placer.assume_pods(&workers.pods);
+    let leader = match placer.reuse(leader, leaf_of) {
+        Some(Reused::All(placement)) => placement,
+        _ => place_alone(placer, leader, leaf_of)?,
+    };
+    Ok((workers, Some(leader)))
+}

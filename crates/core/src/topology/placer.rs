@@ -1,0 +1,191 @@
+//! One placement on the tree of one flavor: counts, then chooses (docs/reference/06-algorithm.md 6.12).
+
+use std::ops::Range;
+
+use crate::Name;
+use crate::config::Gates;
+use crate::intern::{Names, ResourceId};
+use crate::topology::ask::Ask;
+use crate::topology::balanced::balanced;
+use crate::topology::counts::{AllCounts, Counts};
+use crate::topology::filter::{Filter, Sieve};
+use crate::topology::hosts::Hosts;
+use crate::topology::layout::Layout;
+use crate::topology::ledger::{Assumed, Ledger};
+use crate::topology::needs::Needs;
+use crate::topology::places::Places;
+use crate::topology::request::{
+    Exclusions, PlacedPods, PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace,
+};
+use crate::topology::search::Search;
+use crate::topology::spec::{AssignedDomain, TopologyAssignment, TopologyRequest};
+use crate::topology::taints::TaintSets;
+use crate::topology::trees::Tree;
+
+/// Pods in leaves: (position in the layout, how many), in order.
+pub(crate) type InLeaves = Vec<(usize, i64)>;
+
+/// Everything that a placement reads, and the tables that it works in.
+#[derive(Debug)]
+pub(crate) struct Placer<'a> {
+    /// The flavor's tree.
+    pub(crate) tree: &'a Tree,
+    /// Its domains.
+    pub(crate) layout: &'a Layout,
+    /// All nodes.
+    pub(crate) hosts: &'a Hosts,
+    /// Their taints.
+    pub(crate) taints: &'a TaintSets,
+    /// All places.
+    pub(crate) places: &'a Places,
+    /// What is free.
+    pub(crate) ledger: &'a mut Ledger,
+    /// Scratch.
+    pub(crate) counts: &'a mut AllCounts,
+    /// The names of resources.
+    pub(crate) names: &'a Names,
+    /// The gates.
+    pub(crate) gates: &'a Gates,
+    /// As if no workload used anything.
+    pub(crate) empty: bool,
+    /// Nodes that may not be used.
+    pub(crate) lost: &'a [Name],
+    /// What was assumed, to be released at the end.
+    pub(crate) assumed: Assumed,
+}
+
+/// Pods to be placed, maybe not all of their pod set.
+#[derive(Debug, Clone)]
+pub(crate) struct Part<'a> {
+    /// The pod set.
+    pub(crate) pod_set: &'a PodSetToPlace<'a>,
+    /// What is asked for.
+    pub(crate) request: Option<&'a TopologyRequest>,
+    /// How many pods.
+    pub(crate) count: i64,
+    /// The leaves that may be used; `None` is all.
+    pub(crate) within: Option<Range<usize>>,
+}
+
+impl<'a> Part<'a> {
+    /// All pods of a pod set.
+    pub(crate) fn all(pod_set: &'a PodSetToPlace<'a>) -> Part<'a> {
+        Part { pod_set, request: pod_set.request, count: pod_set.count, within: None }
+    }
+}
+
+impl Placer<'_> {
+    /// Places pods and the leader that comes with them, if any: where the pods go, and where the leader goes.
+    pub(crate) fn place(
+        &mut self,
+        part: &Part<'_>,
+        leader: Option<&PodSetToPlace<'_>>,
+    ) -> Result<(InLeaves, InLeaves), PlacementFailure> {
+        let leaders = leader.map_or(0, |leader| leader.count.clamp(0, 1));
+        let levels = &self.tree.levels;
+        let ask = Ask::new(levels, part.request, part.count, leaders, self.gates)
+            .map_err(|text| self.failure(PlacementFit::Other(text)))?;
+        let needs = Needs::new(self.ledger, self.names, part.pod_set.per_pod);
+        let leader_needs = leader.map(|leader| Needs::new(self.ledger, self.names, leader.per_pod));
+        let mut sieve = Sieve::new(Filter {
+            hosts: self.hosts,
+            taints: self.taints,
+            pod_set: part.pod_set.spec,
+            needs: &needs,
+            tolerations: &self.tree.tolerations,
+            lost: self.lost,
+            within: part.within.clone(),
+            by_host: self.tree.has_hosts(),
+        });
+        self.count_leaves(&needs, leader_needs.as_ref(), &mut sieve);
+        self.counts.sum_up(self.layout, &ask);
+        let mut search = Search { layout: self.layout, levels, ask: &ask, counts: self.counts };
+        let evenly = self.gates.tas_balanced_placement && !ask.required && !ask.unconstrained;
+        let chosen = if evenly { balanced(&mut search) } else { None };
+        let chosen = chosen.map_or_else(|| search.run(), Ok);
+        match chosen {
+            Ok(leaves) => Ok(self.in_leaves(leaves)),
+            Err(fit) => {
+                let excluded = sieve.exclusions(self.layout.places.len());
+                Err(PlacementFailure { topology: self.tree.topology.clone(), fit, excluded })
+            }
+        }
+    }
+
+    /// How many pods fit into each leaf. The counts of one shape of pods could be kept from here to the next placement.
+    fn count_leaves(&mut self, needs: &Needs, leader: Option<&Needs>, sieve: &mut Sieve<'_>) {
+        let (view, stride) = (self.ledger.view(self.empty), self.ledger.stride());
+        let counts = self.counts.reset(self.layout);
+        let passes_all = sieve.passes_all();
+        let mut scratch = vec![0; stride];
+        for (leaf, place) in self.layout.places.iter().enumerate() {
+            if !passes_all && !sieve.passes(self.layout, leaf) {
+                counts.push(Counts::default());
+                continue;
+            }
+            let row = &view[place.at() * stride..][..stride];
+            let pods = needs.count(row).unwrap_or_else(|need| {
+                sieve.full(need, row);
+                0
+            });
+            let mut count = Counts { pods, pods_led: pods, ..Counts::default() };
+            if let Some(leader) = leader
+                && leader.count(row).is_ok()
+            {
+                scratch.copy_from_slice(row);
+                leader.subtract(&mut scratch);
+                count.leaders = 1;
+                count.pods_led = needs.count(&scratch).unwrap_or(0);
+            }
+            counts.push(count);
+        }
+    }
+
+    /// What the chosen leaves got: pods, and leaders.
+    fn in_leaves(&self, mut leaves: Vec<usize>) -> (InLeaves, InLeaves) {
+        leaves.sort_unstable();
+        let counts = self.counts.level(self.layout.depth() - 1);
+        let with = |count: fn(&Counts) -> i64| -> InLeaves {
+            leaves.iter().map(|&leaf| (leaf, count(&counts[leaf]))).filter(|(_, count)| *count > 0).collect()
+        };
+        (with(|counts| counts.pods), with(|counts| counts.leaders))
+    }
+
+    /// Takes pods off what is free, for what is placed after them.
+    pub(crate) fn assume(&mut self, leaves: &InLeaves, per_pod: &[(ResourceId, i64)]) {
+        let pods = self.pods(leaves, per_pod);
+        self.assume_pods(&pods);
+    }
+
+    /// Takes pods off what is free, for what is placed after them.
+    pub(crate) fn assume_pods(&mut self, pods: &PlacedPods) {
+        self.ledger.assume(pods, &mut self.assumed);
+    }
+
+    fn pods(&self, leaves: &InLeaves, per_pod: &[(ResourceId, i64)]) -> PlacedPods {
+        PlacedPods {
+            places: leaves.iter().map(|&(leaf, count)| (self.layout.places[leaf], count)).collect(),
+            per_pod: per_pod.iter().copied().collect(),
+        }
+    }
+
+    /// Leaves in the order given, as the API has them: named by the hostname alone where that is the lowest level.
+    pub(crate) fn placement(&self, leaves: &InLeaves, per_pod: &[(ResourceId, i64)]) -> PodSetPlacement {
+        let levels = &self.tree.levels;
+        let from = if self.tree.has_hosts() { levels.len() - 1 } else { 0 };
+        let domain = |&(leaf, count): &(usize, i64)| AssignedDomain {
+            values: self.layout.paths[leaf][from..].to_vec(),
+            count,
+        };
+        let domains = leaves.iter().map(domain).collect();
+        PodSetPlacement {
+            assignment: TopologyAssignment { levels: levels[from..].to_vec(), domains }.into(),
+            pods: self.pods(leaves, per_pod),
+        }
+    }
+
+    /// A failure in which no nodes are counted.
+    pub(crate) fn failure(&self, fit: PlacementFit) -> PlacementFailure {
+        PlacementFailure { topology: self.tree.topology.clone(), fit, excluded: Exclusions::default() }
+    }
+}

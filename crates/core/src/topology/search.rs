@@ -1,0 +1,348 @@
+//! Which domains pods go to: phase 2 of a placement (docs/reference/06-algorithm.md 6.12).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use crate::Name;
+use crate::topology::ask::Ask;
+use crate::topology::counts::{AllCounts, Counts};
+use crate::topology::layout::Layout;
+use crate::topology::request::PlacementFit;
+
+/// What is distributed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Slices of so many pods.
+    Slices(i64),
+    /// Single pods.
+    Pods,
+}
+
+impl Unit {
+    fn of(self, counts: &Counts) -> i64 {
+        if matches!(self, Unit::Slices(_)) { counts.slices } else { counts.pods }
+    }
+
+    fn led_of(self, counts: &Counts) -> i64 {
+        if matches!(self, Unit::Slices(_)) { counts.slices_led } else { counts.pods_led }
+    }
+
+    fn size(self) -> i64 {
+        if let Unit::Slices(size) = self { size } else { 1 }
+    }
+}
+
+/// The place of a domain in an order: slices, pods, rank.
+type Key = (i64, i64, usize);
+
+/// Phase 2 of one placement. A domain is a position in its level of the layout, which is its rank.
+#[derive(Debug)]
+pub(crate) struct Search<'a> {
+    /// The domains.
+    pub(crate) layout: &'a Layout,
+    /// The labels of their levels.
+    pub(crate) levels: &'a [Name],
+    /// What is asked for.
+    pub(crate) ask: &'a Ask,
+    /// What fits; what was chosen once it is.
+    pub(crate) counts: &'a mut AllCounts,
+}
+
+impl Search<'_> {
+    /// The counts of a domain.
+    pub(crate) fn at(&self, level: usize, at: usize) -> &Counts {
+        &self.counts.level(level)[at]
+    }
+
+    /// The counts of a domain, to change them.
+    pub(crate) fn at_mut(&mut self, level: usize, at: usize) -> &mut Counts {
+        &mut self.counts.level_mut(level)[at]
+    }
+
+    /// The order without regard to leaders: most slices first (least first for LeastFreeCapacity), then fewest pods, then by values.
+    pub(crate) fn key(&self, level: usize, at: usize) -> Key {
+        let counts = self.at(level, at);
+        (self.directed(counts.slices), counts.pods, at)
+    }
+
+    /// The order of domains for a leader: those that can have it first, then as [`Search::key`] with what fits besides it.
+    pub(crate) fn led_key(&self, level: usize, at: usize) -> (i64, Key) {
+        let counts = self.at(level, at);
+        (-counts.leaders, (self.directed(counts.slices_led), counts.pods_led, at))
+    }
+
+    fn directed(&self, slices: i64) -> i64 {
+        if self.ask.least_free { slices } else { -slices }
+    }
+
+    /// Finds the domains and distributes the pods: the leaves that got any, with their counts.
+    pub(crate) fn run(&mut self) -> Result<Vec<usize>, PlacementFit> {
+        let (level, chosen) = self.find()?;
+        self.descend(level, chosen, false)
+    }
+
+    /// The level and the domains of it that hold everything: one if possible.
+    fn find(&self) -> Result<(usize, Vec<usize>), PlacementFit> {
+        let mut level = self.ask.level;
+        loop {
+            if self.layout.len(level) == 0 {
+                let text = format!("no topology domains at level: {}", self.levels[level]);
+                return Err(PlacementFit::Other(text));
+            }
+            if let Some(at) = self.single(level) {
+                return Ok((level, vec![at]));
+            }
+            if self.ask.required {
+                let top = (0..self.layout.len(level)).min_by_key(|&at| self.led_key(level, at));
+                return Err(self.misfit(level, top.map_or(0, |at| self.at(level, at).slices)));
+            }
+            if level == 0 || self.ask.unconstrained {
+                return Ok((level, self.greedy(level)?));
+            }
+            level -= 1;
+        }
+    }
+
+    /// The domain that holds everything alone: the first in order for LeastFreeCapacity, else the one with the fewest slices.
+    fn single(&self, level: usize) -> Option<usize> {
+        let (leaders, slices) = (self.ask.leaders, self.ask.slices());
+        let counts = self.counts.level(level);
+        let fits = |at: &usize| counts[*at].leaders >= leaders && counts[*at].slices_led >= slices;
+        let candidates = (0..counts.len()).filter(fits);
+        if self.ask.least_free {
+            candidates.min_by_key(|&at| self.led_key(level, at))
+        } else {
+            candidates.min_by_key(|&at| (counts[at].slices_led, self.led_key(level, at)))
+        }
+    }
+
+    /// Domains that hold everything together, the largest (or smallest) first, the last one as tight as possible.
+    fn greedy(&self, level: usize) -> Result<Vec<usize>, PlacementFit> {
+        let wanted = self.ask.slices();
+        let mut rest: Vec<usize> = (0..self.layout.len(level)).collect();
+        let (mut chosen, mut remaining) = (Vec::new(), wanted);
+        if self.ask.leaders > 0 {
+            let unit = Unit::Slices(self.ask.size);
+            rest.sort_unstable_by_key(|&at| self.led_key(level, at));
+            self.prioritize(level, &mut rest, self.ask.leaders, wanted, unit);
+            if self.at(level, rest[0]).leaders < self.ask.leaders {
+                return Err(self.misfit(level, 0));
+            }
+            // It does not hold everything, or it would do alone.
+            let first = rest[0];
+            remaining -= self.at(level, first).slices_led;
+            chosen.push(first);
+            rest.remove(0);
+        }
+        let room: i64 = rest.iter().map(|&at| self.at(level, at).slices).sum();
+        if room < remaining {
+            return Err(self.misfit(level, wanted - remaining + room));
+        }
+        let (picked, _) = self.pick(level, &rest, remaining, Unit::Slices(self.ask.size));
+        chosen.extend(picked.into_iter().map(|(at, _)| at));
+        Ok(chosen)
+    }
+
+    /// Puts first the domain that can have the leader without making the others too small together. That keeps what the level above
+    /// was said to hold.
+    fn prioritize(&self, level: usize, list: &mut [usize], leaders: i64, wanted: i64, unit: Unit) {
+        let available: i64 = list.iter().map(|&at| unit.of(self.at(level, at))).sum();
+        let keeps = |&at: &usize| {
+            let counts = self.at(level, at);
+            counts.leaders >= leaders && available - (unit.of(counts) - unit.led_of(counts)) >= wanted
+        };
+        if let Some(first) = list.iter().position(keeps) {
+            list[..=first].rotate_right(1);
+        }
+    }
+
+    /// The first domain with the least that still holds the rest; the first of all if there is none.
+    fn tightest(&self, level: usize, list: &[usize], rest: i64, leaders: i64, unit: Unit) -> usize {
+        let room = |at: usize| {
+            let counts = self.at(level, at);
+            if leaders > 0 { unit.led_of(counts) } else { unit.of(counts) }
+        };
+        let fits = |at: &&usize| self.at(level, **at).leaders >= leaders && room(**at) >= rest;
+        list.iter().filter(fits).min_by_key(|&&at| room(at)).map_or(list[0], |&at| at)
+    }
+
+    /// Picks domains of a list one after the other: (domain, how much of it). Also returns what does not fit.
+    fn pick(&self, level: usize, list: &[usize], mut rest: i64, unit: Unit) -> (Vec<(usize, i64)>, i64) {
+        let mut picked = Vec::new();
+        let room = |at: usize| unit.of(self.at(level, at));
+        let nonempty = list.iter().filter(|&&at| room(at) > 0);
+        let mut heap: BinaryHeap<Reverse<Key>> =
+            nonempty.map(|&at| Reverse(self.key(level, at))).collect::<Vec<_>>().into();
+        while rest > 0 {
+            let Some(Reverse(mut key)) = heap.pop() else { break };
+            if !self.ask.least_free && room(key.2) >= rest {
+                let others = heap.iter().map(|other| other.0).filter(|other| room(other.2) >= rest);
+                key = others.chain([key]).min_by_key(|&one| (room(one.2), one)).unwrap_or(key);
+            }
+            let taken = room(key.2).min(rest);
+            picked.push((key.2, taken));
+            rest -= taken;
+        }
+        (picked, rest)
+    }
+
+    /// Distributes over a list of domains, in its order if there is a leader; what they get becomes their counts.
+    fn take(
+        &mut self,
+        level: usize,
+        mut list: Vec<usize>,
+        (count, leaders): (i64, i64),
+        unit: Unit,
+    ) -> Result<Vec<usize>, PlacementFit> {
+        let wanted = count / unit.size();
+        let (mut chosen, mut rest) = (Vec::new(), wanted);
+        if leaders > 0 {
+            self.prioritize(level, &mut list, leaders, wanted, unit);
+            let taken = self.take_leaders(level, &list, (rest, leaders), unit);
+            let (used, left) = taken.ok_or_else(|| self.misfit(level, 0))?;
+            rest = left;
+            if rest == 0 {
+                return Ok(used);
+            }
+            list.drain(..used.len());
+            chosen = used;
+        }
+        // With a leader before them, the others keep their order, which is that of the heap.
+        let (picked, left) = self.pick(level, &list, rest, unit);
+        if left > 0 {
+            return Err(self.misfit(level, wanted - left));
+        }
+        for (at, taken) in picked {
+            self.give(level, at, taken, 0, unit);
+            chosen.push(at);
+        }
+        Ok(chosen)
+    }
+
+    /// Takes domains from the beginning of a list until the leader has one. Returns those and what is left to distribute; `None` if no
+    /// domain can have the leader. If nothing is left, the last one need not be the next of the list.
+    fn take_leaders(
+        &mut self,
+        level: usize,
+        list: &[usize],
+        (mut rest, leaders): (i64, i64),
+        unit: Unit,
+    ) -> Option<(Vec<usize>, i64)> {
+        let mut used = Vec::new();
+        for (from, &next) in list.iter().enumerate() {
+            let counts = *self.at(level, next);
+            let completes = unit.led_of(&counts) >= rest && counts.leaders >= leaders;
+            let at = if completes && !self.ask.least_free {
+                self.tightest(level, &list[from..], rest, leaders, unit)
+            } else {
+                next
+            };
+            let leads = self.at(level, at).leaders.min(leaders);
+            let taken = unit.led_of(self.at(level, at)).min(rest);
+            self.give(level, at, taken, leads, unit);
+            used.push(at);
+            rest -= taken;
+            if leads == leaders {
+                return Some((used, rest));
+            }
+        }
+        None
+    }
+
+    fn give(&mut self, level: usize, at: usize, taken: i64, leaders: i64, unit: Unit) {
+        let counts = self.at_mut(level, at);
+        counts.leaders = leaders;
+        counts.pods = taken * unit.size();
+        if matches!(unit, Unit::Slices(_)) {
+            counts.slices = taken;
+        }
+    }
+
+    /// Goes down to the leaves. Above the level of slices the children of all chosen domains are one pool (`siblings`: not so); from
+    /// there on each domain distributes what it got to its own children.
+    pub(crate) fn descend(
+        &mut self,
+        mut level: usize,
+        chosen: Vec<usize>,
+        siblings: bool,
+    ) -> Result<Vec<usize>, PlacementFit> {
+        let all = (self.ask.count, self.ask.leaders);
+        let mut chosen = self.take(level, chosen, all, Unit::Slices(self.ask.size))?;
+        let lowest = self.layout.depth() - 1;
+        while !siblings && level < lowest.min(self.ask.slice_level) {
+            let pool = self.pool(level, &chosen, self.ask.leaders > 0);
+            chosen = self.take(level + 1, pool, all, Unit::Slices(self.ask.size))?;
+            level += 1;
+        }
+        while level < lowest {
+            chosen = self.hand_down(level, &chosen)?;
+            level += 1;
+        }
+        Ok(chosen)
+    }
+
+    /// Every domain distributes what it got to its own children.
+    fn hand_down(&mut self, level: usize, chosen: &[usize]) -> Result<Vec<usize>, PlacementFit> {
+        let above_slices = level < self.ask.slice_level;
+        let size = if above_slices { self.ask.size } else { self.ask.portions[level + 1] };
+        let unit = if size > 1 { Unit::Slices(size) } else { Unit::Pods };
+        let mut below = Vec::new();
+        for &at in chosen {
+            let counts = *self.at(level, at);
+            if size > 1 {
+                self.count_slices(level + 1, self.layout.children(level, at), size);
+            }
+            let pool = self.pool(level, &[at], counts.leaders > 0);
+            below.extend(self.take(level + 1, pool, (counts.pods, counts.leaders), unit)?);
+        }
+        Ok(below)
+    }
+
+    fn count_slices(&mut self, level: usize, range: Range<usize>, size: i64) {
+        for counts in &mut self.counts.level_mut(level)[range] {
+            counts.slices = counts.pods / size;
+            counts.slices_led = counts.pods_led / size;
+        }
+    }
+
+    /// The children of domains, in order if that matters.
+    fn pool(&self, level: usize, chosen: &[usize], in_order: bool) -> Vec<usize> {
+        let mut pool: Vec<usize> = chosen.iter().flat_map(|&at| self.layout.children(level, at)).collect();
+        if in_order {
+            pool.sort_unstable_by_key(|&at| self.key(level + 1, at));
+        }
+        pool
+    }
+
+    /// Why it does not fit, if so much of it does.
+    fn misfit(&self, level: usize, fit: i64) -> PlacementFit {
+        let wanted = self.ask.slices();
+        if !self.ask.layers.is_empty() {
+            return self.layers_misfit(level);
+        }
+        if self.ask.size == 1 {
+            PlacementFit::Pods { fit, wanted }
+        } else {
+            PlacementFit::Slices { fit, wanted }
+        }
+    }
+
+    /// How many slices of each layer fit into the domain with the most slices.
+    fn layers_misfit(&self, level: usize) -> PlacementFit {
+        let best = (0..self.layout.len(level)).min_by_key(|&at| (-self.at(level, at).slices, at));
+        let fitting = |target: usize, size: i64| -> i64 {
+            let in_best = |&at: &usize| best == Some(self.layout.ancestor_from(target, at, level));
+            let domains = (0..self.layout.len(target)).filter(in_best);
+            domains.map(|at| self.at(target, at).pods / size).sum()
+        };
+        let layers = self.ask.layers.iter().filter(|layer| layer.level >= level);
+        PlacementFit::Layers(
+            layers
+                .map(|layer| {
+                    (layer.name.clone(), fitting(layer.level, layer.size), self.ask.count / layer.size)
+                })
+                .collect(),
+        )
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of topology, by rule.
+
+mod fixture;

@@ -1,0 +1,76 @@
+//! The state: nodes, topologies, trees, places and what is used.
+
+use std::collections::BTreeMap;
+
+use crate::Name;
+use crate::intern::FlavorId;
+use crate::spec::FlavorSpec;
+use crate::topology::counts::AllCounts;
+use crate::topology::hosts::Hosts;
+use crate::topology::ledger::Ledger;
+use crate::topology::places::Places;
+use crate::topology::spec::TopologySpec;
+use crate::topology::taints::TaintSets;
+use crate::topology::trees::Tree;
+
+/// Nodes, topologies, the trees of the flavors that have one, and what workloads and other pods use of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Topologies {
+    pub(super) topologies: BTreeMap<Name, TopologySpec>,
+    /// Flavors that name a topology, whether it is known or not.
+    pub(super) flavors: BTreeMap<FlavorId, FlavorSpec>,
+    /// The flavors whose topology is known.
+    pub(super) trees: BTreeMap<FlavorId, Tree>,
+    /// Counts changes, for each flavor that ever had a topology.
+    pub(super) generations: BTreeMap<FlavorId, u64>,
+    pub(super) hosts: Hosts,
+    pub(super) taints: TaintSets,
+    pub(super) places: Places,
+    pub(super) ledger: Ledger,
+    /// Every flavor counts what is used of a node by itself.
+    pub(super) own_hosts: bool,
+    /// Scratch of placements.
+    pub(super) counts: AllCounts,
+}
+
+impl Topologies {
+    /// Whether a Topology exists.
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.topologies.contains_key(name)
+    }
+
+    /// The flavors that may have places in common with a flavor, itself included.
+    pub(crate) fn sharing(&self, flavor: FlavorId) -> Vec<FlavorId> {
+        let hosts = self.has_hosts(flavor);
+        let shares = |&(&other, tree): &(&FlavorId, &Tree)| other != flavor && hosts && tree.has_hosts();
+        let others = self.trees.iter().filter(shares).map(|(&other, _)| other);
+        std::iter::once(flavor).chain(others).collect()
+    }
+
+    /// Whether a flavor has a topology that is known.
+    pub(crate) fn knows(&self, flavor: FlavorId) -> bool {
+        self.trees.contains_key(&flavor)
+    }
+
+    /// Whether a flavor's topology has a level.
+    pub(crate) fn has_level(&self, flavor: FlavorId, level: &str) -> bool {
+        self.trees.get(&flavor).is_some_and(|tree| tree.level(level).is_some())
+    }
+
+    /// Whether nodes are the lowest domains of a flavor's topology.
+    pub(crate) fn has_hosts(&self, flavor: FlavorId) -> bool {
+        self.trees.get(&flavor).is_some_and(Tree::has_hosts)
+    }
+
+    /// A counter that changes when places of a flavor may have become free, or nodes changed.
+    pub(crate) fn generation(&self, flavor: FlavorId) -> u64 {
+        self.generations.get(&flavor).copied().unwrap_or(0)
+    }
+
+    /// Something changed for flavors.
+    pub(super) fn changed(&mut self, flavors: impl IntoIterator<Item = FlavorId>) {
+        for flavor in flavors {
+            *self.generations.entry(flavor).or_default() += 1;
+        }
+    }
+}
