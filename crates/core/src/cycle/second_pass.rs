@@ -92,13 +92,8 @@ impl Scheduler {
             groups: grouped(topology.pod_sets.iter().filter(concerned), pod_sets),
             lost,
         };
-        let mut view = view!(self, &[]);
-        let mark = view.mark();
-        for nodes in topology.pod_sets.iter().filter(concerned) {
-            view.topology.remove(&nodes.pods);
-        }
-        let found = placement::place(&mut view, &demand, false);
-        view.rollback(&mark);
+        // What it holds counts as used: only pods of lost nodes are placed anew.
+        let found = placement::place(&mut view!(self, &[]), &demand, false);
         found.map_err(|unplaced| {
             let group = &demand.groups[unplaced.group];
             let flavor = self.names.flavor_name(group.flavor).clone();

@@ -176,7 +176,7 @@ fn flavor(c: &mut Choices<'_>) -> FlavorSpec {
             effect: c.pick(&EFFECTS),
         }),
         tolerations: c.some(1, toleration),
-        topology: c.maybe(nodes::topology_name),
+        topology: (c.byte() > 230).then(|| nodes::topology_name(c)),
     }
 }
 
@@ -256,7 +256,7 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
         },
         tolerations: c.some(1, toleration),
         group: (c.byte() > 200).then(|| Name::from("group")),
-        topology: if c.flag() { nodes::request(c) } else { None },
+        topology: if c.byte() > 235 { nodes::request(c) } else { None },
         node_requests: if c.byte() > 230 { Some(vec![(c.name("r", 3), c.amount())]) } else { None },
         shape: 0,
     }
@@ -278,7 +278,7 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
                 flavors: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.name("f", 4))).collect(),
                 usage: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.amount())).collect(),
                 count: pod_set.count,
-                topology: if c.flag() { nodes::assignment(c) } else { None },
+                topology: if c.byte() > 150 { nodes::assignment(c) } else { None },
                 topology_delayed: c.byte() > 200,
             });
             let pod_sets = assigned.collect();
@@ -434,6 +434,9 @@ pub fn run(input: &[u8]) -> Vec<CycleReport> {
     let mut c = Choices(input);
     let mut core = Scheduler::new(config(&mut c));
     start(&mut core, &mut c);
+    if c.below(3) == 0 {
+        nodes::furnish(&mut core);
+    }
     let mut reports = Vec::new();
     let mut step = 0_i64;
     while !c.0.is_empty() && step < 200 {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluice_core::fixtures::{self, topology};
 use sluice_core::{
     AssignedDomain, HOSTNAME, Name, NodeSpec, RequestedLevel, Scheduler, SharedAssignment, SliceLayer, Taint,
     TaintEffect, TopologyAssignment, TopologyRequest, TopologySpec, TopologyState,
@@ -75,6 +76,21 @@ fn node(c: &mut Choices<'_>) -> NodeSpec {
         },
         allocatable: ["r0", "r1", "r2", "pods"].map(|r| (Name::from(r), c.amount())).to_vec(),
         usable: c.byte() < 230,
+    }
+}
+
+/// A topology, nodes of it, and flavors that have it.
+pub(super) fn furnish(core: &mut Scheduler) {
+    core.set_topology(&topology("t0", &LEVELS));
+    for at in 0..4 {
+        let name = format!("h{at}");
+        let labels = [("block", "block0"), ("rack", if at < 2 { "rack0" } else { "rack1" })];
+        core.set_node(&fixtures::node(&name, &labels, &["r0", "r1", "r2"].map(|resource| (resource, 8))));
+    }
+    for at in 0..3 {
+        let mut flavor = fixtures::flavor(&format!("f{at}"));
+        flavor.topology = Some(Name::from("t0"));
+        core.set_flavor(flavor);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The sections' files, by the prefix of their tests.
-const SECTIONS: [(&str, &str); 19] = [
+const SECTIONS: [(&str, &str); 20] = [
     ("s6_2_", include_str!("s6_2_resources.rs")),
     ("s6_3_", include_str!("s6_3_quota_tree.rs")),
     ("s6_4_", include_str!("s6_4_order.rs")),
@@ -18,6 +18,7 @@ const SECTIONS: [(&str, &str); 19] = [
     ("s6_8_", include_str!("s6_8_fair_sharing.rs")),
     ("s6_9_", include_str!("s6_9_admission_fair_sharing.rs")),
     ("s6_10_", include_str!("s6_10_checks.rs")),
+    ("s6_11_", include_str!("s6_11_topology.rs")),
     ("s6_15_", include_str!("s6_15_second_pass.rs")),
     ("s6_17_", include_str!("s6_17_eviction.rs")),
     ("s6_18_", include_str!("s6_18_stop_policy.rs")),

@@ -5,7 +5,7 @@ use sluice_core::{
     AssignedDomain, FairStrategy, HOSTNAME, StopPolicy, TopologyAssignment, WorkloadKey, WorkloadState,
 };
 
-const NOT_YET: &str = "topology \"t\" doesn't allow to fit any of 1 pod(s)";
+const NOT_YET: &str = "no topology domains at level: kubernetes.io/hostname";
 
 /// A world whose flavor `default` has a topology, and no node yet.
 fn world() -> World {
