@@ -105,14 +105,11 @@ impl Topologies {
     /// Adds the ids of names that topology refers to, so that they are not given to other names.
     pub(crate) fn mark_names(&self, used: &mut UsedNames) {
         used.flavors.extend(self.flavors.keys().copied());
-        for (_, key) in self.places.iter() {
-            match key {
-                PlaceKey::HostOf(flavor, _) | PlaceKey::Domain(flavor, _) => {
-                    drop(used.flavors.insert(*flavor))
-                }
-                PlaceKey::Host(_) => {}
-            }
-        }
+        let flavor_of = |key: &PlaceKey| match key {
+            PlaceKey::HostOf(flavor, _) | PlaceKey::Domain(flavor, _) => Some(*flavor),
+            PlaceKey::Host(_) => None,
+        };
+        used.flavors.extend(self.places.iter().filter_map(|(_, key)| flavor_of(key)));
         used.resources.extend(self.ledger.resources());
         for id in self.hosts.ids() {
             let host = self.hosts.get(id);

@@ -1,3 +1,12 @@
 //! Tests of topology, by rule.
 
+mod balanced;
+mod events;
+mod filtering;
 mod fixture;
+mod groups;
+mod levels;
+mod oracle;
+mod random;
+mod slices;
+mod staying;

@@ -216,6 +216,12 @@ impl World {
         self.topologies.resolve(self.tas, &assignment(hosts), &per_pod, &self.config)
     }
 
+    /// Whether pods at nodes, of one cpu each, fit there.
+    pub(super) fn fits(&mut self, hosts: &[(&str, i64)]) -> bool {
+        let pods = self.resolve(hosts);
+        self.topologies.fits(&[pods])
+    }
+
     /// Derived values are what they are derived from.
     pub(super) fn check(&self) {
         let mut found = Vec::new();

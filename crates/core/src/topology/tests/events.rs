@@ -1,0 +1,198 @@
+//! docs/reference/06-algorithm.md 6.12: nodes and usage that come, change and go.
+
+use std::collections::BTreeSet;
+
+use super::fixture::{World, node, pods, show, tas_flavor, world};
+use crate::fixtures::n;
+use crate::intern::{FlavorId, UsedNames};
+use crate::topology::{HOSTNAME, TopologySpec};
+
+fn two() -> World {
+    world(&[("b1", "r1", "a", 2), ("b1", "r1", "b", 3)])
+}
+
+/// A second flavor over the same nodes.
+fn second(world: &mut World) -> FlavorId {
+    let other = world.names.flavor(&n("other"));
+    world.topologies.set_flavor(other, Some(&tas_flavor("other")));
+    other
+}
+
+#[test]
+fn a_node_concerns_the_flavors_that_it_belongs_to_before_or_after() {
+    let mut world = two();
+    let a = node("b1", "r1", "a", &[("cpu", 2)]);
+    assert_eq!(world.node(&a), []);
+    let mut away = a.clone();
+    away.usable = false;
+    assert_eq!(world.node(&away), [world.tas]);
+    assert_eq!(world.node(&a), [world.tas]);
+    let mut labelled = a.clone();
+    labelled.labels.push((n("x"), n("y")));
+    assert_eq!(world.node(&labelled), [world.tas]);
+    assert_eq!(world.topologies.remove_node("a"), [world.tas]);
+    assert_eq!(world.topologies.remove_node("a"), []);
+    let mut elsewhere = a;
+    elsewhere.labels.retain(|(key, _)| **key != *"pool");
+    assert_eq!(world.node(&elsewhere), []);
+}
+
+#[test]
+fn usage_stays_at_a_node_that_is_gone_and_counts_when_it_comes_back() {
+    let mut world = two();
+    let used = world.resolve(&[("b", 2)]);
+    world.topologies.add(&used);
+    world.topologies.remove_node("b");
+    assert!(!world.fits(&[("b", 1)]));
+    world.node(&node("b1", "r1", "b", &[("cpu", 3)]));
+    assert_eq!(
+        world.put(&pods(3).required(HOSTNAME)),
+        "topology \"default\" allows to fit only 2 out of 3 pod(s)"
+    );
+    assert!(world.fits(&[("b", 1)]));
+}
+
+#[test]
+fn usage_may_come_before_its_node() {
+    let mut world = world(&[]);
+    let used = world.resolve(&[("a", 1)]);
+    world.topologies.add(&used);
+    world.other("a", 1, 1);
+    world.node(&node("b1", "r1", "a", &[("cpu", 3)]));
+    assert_eq!(world.put(&pods(1)), "a=1");
+    assert!(!world.fits(&[("a", 2)]));
+}
+
+#[test]
+fn a_node_may_move_and_offer_more() {
+    let mut world = two();
+    world.node(&node("b1", "r2", "a", &[("cpu", 9)]));
+    assert_eq!(world.put(&pods(9).required("rack")), "a=9");
+    world.node(&node("b1", "r2", "a", &[("cpu", 4)]));
+    assert_eq!(world.put(&pods(4).required("rack")), "a=4");
+    assert_eq!(world.put(&pods(7).required("block")), "b=3 a=4");
+}
+
+#[test]
+fn other_pods_concern_flavors_only_when_they_free_something() {
+    let mut world = two();
+    assert_eq!(world.other("a", 2, 1), []);
+    assert_eq!(world.put(&pods(2).required(HOSTNAME)), "b=2");
+    assert_eq!(world.other("a", 1, 2), [world.tas]);
+    assert_eq!(world.other("a", 0, 0), [world.tas]);
+    assert_eq!(world.other("unknown", 3, 1), []);
+    assert_eq!(world.other("unknown", 0, 0), []);
+}
+
+#[test]
+fn a_node_that_several_flavors_share_is_used_once() {
+    let mut world = two();
+    let other = second(&mut world);
+    world.add(&pods(3).required(HOSTNAME));
+    world.tas = other;
+    assert_eq!(world.put(&pods(1).required(HOSTNAME)), "a=1");
+    assert_eq!(
+        world.put(&pods(5)),
+        "topology \"default\" allows to fit only 2 out of 5 pod(s). Total nodes: 2; \
+                                     excluded: resource \"cpu\": 1"
+    );
+}
+
+#[test]
+fn without_the_gate_every_flavor_counts_for_itself() {
+    let mut world = two();
+    world.config.gates.tas_handle_overlapping_flavors = false;
+    let other = second(&mut world);
+    world.add(&pods(3).required(HOSTNAME));
+    world.tas = other;
+    assert_eq!(world.put(&pods(5)), "a=2 b=3");
+}
+
+#[test]
+fn topologies_and_flavors_come_in_any_order_and_go() {
+    let mut world = two();
+    let tas = world.tas;
+    assert!(world.topologies.knows(tas) && world.topologies.has_hosts(tas));
+    assert!(world.topologies.has_level(tas, "rack") && !world.topologies.has_level(tas, "zone"));
+    assert_eq!(world.topologies.set_topology(&n("default"), None), [tas]);
+    assert!(!world.topologies.knows(tas));
+    assert_eq!(world.put(&pods(1)), "Flavor \"tas\" information missing in TAS cache");
+    let spec = TopologySpec { name: n("default"), levels: vec![n("rack")] };
+    assert_eq!(world.topologies.set_topology(&n("default"), Some(&spec)), [tas]);
+    assert_eq!(world.put(&pods(5)), "r1=5");
+    assert!(!world.topologies.has_hosts(tas));
+    world.topologies.set_flavor(tas, None);
+    assert!(!world.topologies.knows(tas));
+    world.check();
+}
+
+#[test]
+fn the_generation_grows_when_something_is_freed_for_good() {
+    let mut world = two();
+    let generation = |world: &World| world.topologies.generation(world.tas);
+    let used = world.add(&pods(2));
+    let before = generation(&world);
+    let mark = world.topologies.mark();
+    world.topologies.remove(&used);
+    world.topologies.rollback(&mark);
+    assert_eq!(generation(&world), before);
+    let mark = world.topologies.mark();
+    world.topologies.remove(&used);
+    world.topologies.keep(&mark);
+    assert!(generation(&world) > before);
+    world.topologies.add(&used);
+    let before = generation(&world);
+    world.topologies.remove(&used);
+    assert!(generation(&world) > before);
+}
+
+#[test]
+fn marks_nest() {
+    let mut world = two();
+    let one = world.resolve(&[("b", 1)]);
+    let outer = world.topologies.mark();
+    world.topologies.add(&one);
+    let inner = world.topologies.mark();
+    world.topologies.add(&one);
+    world.topologies.rollback(&inner);
+    assert!(world.fits(&[("b", 2)]));
+    assert!(!world.fits(&[("b", 3)]));
+    world.topologies.rollback(&outer);
+    assert!(world.fits(&[("b", 3)]));
+    world.check();
+}
+
+#[test]
+fn pod_sets_fit_together_or_not() {
+    let mut world = two();
+    let half = world.resolve(&[("b", 2)]);
+    assert!(world.topologies.fits(std::slice::from_ref(&half)));
+    assert!(!world.topologies.fits(&[half.clone(), half]));
+}
+
+#[test]
+fn places_that_nothing_refers_to_are_forgotten() {
+    let mut world = two();
+    let (held, gone, used) =
+        (world.resolve(&[("x", 1)]), world.resolve(&[("y", 1)]), world.resolve(&[("z", 1)]));
+    world.topologies.add(&used);
+    let rows = world.topologies.places_size().rows;
+    let held: BTreeSet<_> = held.places.iter().map(|&(place, _)| place).collect();
+    world.topologies.retain_places(&held);
+    assert_eq!(world.topologies.places_size().free, 1);
+    assert_eq!(world.resolve(&[("new", 1)]).places, gone.places);
+    assert_eq!(world.topologies.places_size().rows, rows);
+    world.check();
+}
+
+#[test]
+fn names_that_topology_refers_to_are_kept() {
+    let mut world = two();
+    let mut used = UsedNames::default();
+    world.topologies.mark_names(&mut used);
+    world.names.retain(used);
+    let new = world.names.resource(&n("new"));
+    assert!(world.names.resource(&n("cpu")) != new && world.names.resource(&n("pods")) != new);
+    assert_eq!(world.names.find_flavor("tas"), Some(world.tas));
+    assert_eq!(show(&world.place(&pods(5))), "a=2 b=3");
+}

@@ -1,0 +1,134 @@
+//! docs/reference/06-algorithm.md 6.12: the level, and which of its domains.
+
+use super::fixture::{World, node, pods, show, world, world_of};
+
+/// One block: racks with 8, 6 and 2 cpus.
+fn racks() -> World {
+    world(&[
+        ("b1", "r1", "a", 4),
+        ("b1", "r1", "b", 4),
+        ("b1", "r2", "c", 3),
+        ("b1", "r2", "d", 3),
+        ("b1", "r3", "e", 2),
+    ])
+}
+
+/// Three nodes with 4, 2 and 3 cpus.
+fn hosts() -> World {
+    world(&[("b1", "r1", "a", 4), ("b1", "r1", "b", 2), ("b1", "r1", "c", 3)])
+}
+
+#[test]
+fn required_takes_the_tightest_domain_that_fits() {
+    assert_eq!(racks().put(&pods(5).required("rack")), "c=3 d=2");
+    assert_eq!(racks().put(&pods(7).required("rack")), "a=4 b=3");
+    assert_eq!(racks().put(&pods(1).required("rack")), "e=1");
+}
+
+#[test]
+fn required_fails_when_no_domain_fits() {
+    let text = "topology \"default\" allows to fit only 8 out of 9 pod(s)";
+    assert_eq!(racks().put(&pods(9).required("rack")), text);
+}
+
+#[test]
+fn domains_that_are_alike_come_in_the_order_of_their_values() {
+    let mut world = world(&[("b1", "r2", "b", 2), ("b1", "r1", "c", 2), ("b1", "r2", "a", 2)]);
+    assert_eq!(world.put(&pods(2).required("rack")), "c=2");
+    assert_eq!(world.put(&pods(3).required("rack")), "a=2 b=1");
+}
+
+#[test]
+fn preferred_goes_up_a_level_when_no_domain_fits() {
+    assert_eq!(racks().put(&pods(9).preferred("rack")), "a=4 b=4 e=1");
+}
+
+#[test]
+fn preferred_at_the_top_takes_the_largest_domains_and_a_tight_last_one() {
+    let mut world = world(&[("b1", "r1", "a", 4), ("b2", "r1", "b", 3), ("b3", "r1", "c", 2)]);
+    assert_eq!(world.put(&pods(6).preferred("block")), "a=4 c=2");
+    assert_eq!(world.put(&pods(6).preferred("rack")), "a=4 c=2");
+    let text = "topology \"default\" allows to fit only 9 out of 10 pod(s)";
+    assert_eq!(world.put(&pods(10).preferred("rack")), text);
+}
+
+#[test]
+fn unconstrained_takes_the_smallest_domain_that_fits() {
+    for count in 1..=2 {
+        assert_eq!(hosts().put(&pods(count).unconstrained()), format!("b={count}"));
+    }
+    assert_eq!(hosts().put(&pods(3).unconstrained()), "c=3");
+}
+
+#[test]
+fn unconstrained_spreads_from_the_smallest() {
+    assert_eq!(hosts().put(&pods(8).unconstrained()), "a=3 b=2 c=3");
+    assert_eq!(hosts().put(&pods(6).unconstrained()), "a=1 b=2 c=3");
+}
+
+#[test]
+fn without_the_mixed_profile_unconstrained_starts_with_the_largest() {
+    let mut world = hosts();
+    world.config.gates.tas_profile_mixed = false;
+    assert_eq!(world.put(&pods(2).unconstrained()), "b=2");
+    assert_eq!(world.put(&pods(8).unconstrained()), "a=4 b=1 c=3");
+}
+
+#[test]
+fn pods_that_ask_for_nothing_are_unconstrained() {
+    assert_eq!(hosts().put(&pods(8)), "a=3 b=2 c=3");
+}
+
+#[test]
+fn no_pods_get_no_domains() {
+    assert_eq!(hosts().put(&pods(0)), "");
+    assert_eq!(hosts().put(&pods(0).required("rack")), "");
+}
+
+#[test]
+fn a_level_that_the_topology_does_not_have_is_refused() {
+    assert_eq!(hosts().put(&pods(1).required("zone")), "no requested topology level: zone");
+}
+
+#[test]
+fn a_flavor_without_nodes_has_no_domains() {
+    let mut world = world(&[]);
+    assert_eq!(world.put(&pods(1).required("rack")), "no topology domains at level: rack");
+}
+
+#[test]
+fn domains_above_the_hostname_are_named_by_all_levels_and_sum_up_their_nodes() {
+    let mut world = world_of(&["block", "rack"]);
+    for (rack, name, cpu) in [("r1", "a", 2), ("r1", "b", 3), ("r2", "c", 4)] {
+        world.node(&node("b1", rack, name, &[("cpu", cpu)]));
+    }
+    assert_eq!(world.put(&pods(5).required("rack")), "b1/r1=5");
+    assert_eq!(world.put(&pods(9).required("block")), "b1/r1=5 b1/r2=4");
+}
+
+#[test]
+fn racks_of_the_same_name_in_two_blocks_are_two_domains() {
+    let mut world = world(&[("b1", "r1", "a", 2), ("b2", "r1", "b", 2)]);
+    let text = "topology \"default\" allows to fit only 2 out of 3 pod(s)";
+    assert_eq!(world.put(&pods(3).required("rack")), text);
+}
+
+#[test]
+fn what_workloads_use_is_not_free() {
+    let mut world = hosts();
+    world.add(&pods(2).unconstrained());
+    assert_eq!(world.put(&pods(1).unconstrained()), "c=1");
+}
+
+#[test]
+fn on_an_empty_cluster_other_pods_and_what_is_assumed_still_count() {
+    let mut world = hosts();
+    let used = world.resolve(&[("a", 4), ("b", 2), ("c", 3)]);
+    world.topologies.add(&used);
+    world.other("b", 1, 1);
+    let assumed = [world.resolve(&[("c", 1)])];
+    let full = "topology \"default\" doesn't allow to fit any of 7 pod(s). Total nodes: 3; excluded: resource \"cpu\": 3";
+    let all = [pods(7).unconstrained()];
+    assert_eq!(show(&world.place_with(&all, false, &[], &[])), full);
+    assert_eq!(show(&world.place_with(&all, true, &assumed, &[])), "a=4 b=1 c=2");
+}

@@ -1,0 +1,123 @@
+//! docs/reference/06-algorithm.md 6.14 and 6.12 "Elastic": pods that stay while others are placed.
+
+use std::sync::Arc;
+
+use super::fixture::{Pods, World, pods, show, world};
+
+/// Racks of three nodes and of one.
+fn racks() -> World {
+    world(&[("b1", "r1", "a", 2), ("b1", "r1", "b", 2), ("b1", "r1", "c", 2), ("b1", "r2", "d", 4)])
+}
+
+/// Pods that run where they were, with a lost node.
+fn replace(world: &mut World, set: Pods, running: &[(&str, i64)], lost: &str) -> String {
+    let used = world.resolve(running);
+    world.topologies.add(&used);
+    let placed = world.place_with(&[set.previous(running)], false, &[], &[lost]);
+    world.topologies.remove(&used);
+    show(&placed)
+}
+
+#[test]
+fn pods_of_a_lost_node_stay_in_the_required_domain() {
+    let set = || pods(4).required("rack");
+    assert_eq!(replace(&mut racks(), set(), &[("a", 2), ("b", 2)], "b"), "a=2 c=2");
+    let mut world = racks();
+    world.other("c", 2, 0);
+    let text = "topology \"default\" doesn't allow to fit any of 2 pod(s). Total nodes: 4; excluded: \
+                resource \"cpu\": 2, topologyDomain: 2";
+    assert_eq!(replace(&mut world, set(), &[("a", 2), ("b", 2)], "b"), text);
+}
+
+#[test]
+fn preferred_pods_of_a_lost_node_may_leave_the_domain() {
+    let mut world = racks();
+    world.other("c", 2, 0);
+    assert_eq!(replace(&mut world, pods(4).preferred("rack"), &[("a", 2), ("b", 2)], "b"), "a=2 d=2");
+}
+
+#[test]
+fn a_lost_node_that_held_all_pods_sets_them_free() {
+    assert_eq!(replace(&mut racks(), pods(2).required("rack"), &[("a", 2)], "a"), "b=2");
+}
+
+#[test]
+fn a_lost_node_may_be_gone() {
+    let mut world = racks();
+    world.topologies.remove_node("b");
+    assert_eq!(replace(&mut world, pods(4).required("rack"), &[("a", 2), ("b", 2)], "b"), "a=2 c=2");
+}
+
+#[test]
+fn pods_that_join_others_on_their_node_are_counted_together() {
+    let mut world = world(&[("b1", "r1", "a", 4), ("b1", "r1", "b", 2)]);
+    assert_eq!(replace(&mut world, pods(4).required("rack"), &[("a", 2), ("b", 2)], "b"), "a=4");
+}
+
+#[test]
+fn another_domain_without_a_node_makes_it_impossible() {
+    let mut world = racks();
+    world.topologies.remove_node("a");
+    let text = "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale \
+                domain a";
+    assert_eq!(replace(&mut world, pods(4).required("rack"), &[("a", 2), ("b", 2)], "b"), text);
+}
+
+#[test]
+fn a_lost_node_without_pods_changes_nothing() {
+    assert_eq!(replace(&mut racks(), pods(2).required("rack"), &[("a", 2)], "b"), "a=2");
+}
+
+#[test]
+fn an_incomplete_slice_is_completed_in_its_own_domain() {
+    let set = || pods(4).required("block").slice("rack", 2);
+    assert_eq!(replace(&mut racks(), set(), &[("a", 1), ("b", 1), ("d", 2)], "b"), "a=2 d=2");
+    let mut world = racks();
+    world.other("a", 1, 0);
+    assert_eq!(replace(&mut world, set(), &[("a", 1), ("b", 1), ("d", 2)], "b"), "a=1 c=1 d=2");
+}
+
+#[test]
+fn whole_slices_of_a_lost_node_may_leave_their_domain() {
+    let mut world = racks();
+    world.other("a", 2, 0);
+    world.other("c", 2, 0);
+    let set = pods(4).preferred("block").slice("rack", 2);
+    assert_eq!(replace(&mut world, set, &[("b", 2), ("d", 2)], "b"), "d=4");
+}
+
+/// Nodes with 2, 1 and 4 cpus, and the gate.
+fn elastic() -> World {
+    let mut world = world(&[("b1", "r1", "a", 2), ("b1", "r1", "b", 1), ("b1", "r1", "c", 4)]);
+    world.config.gates.elastic_jobs_via_workload_slices_with_tas = true;
+    world
+}
+
+#[test]
+fn a_larger_elastic_slice_places_only_what_is_new() {
+    assert_eq!(elastic().put(&pods(3).unconstrained().previous(&[("a", 1)])), "a=1 c=2");
+    assert_eq!(elastic().put(&pods(2).unconstrained().previous(&[("a", 1)])), "a=2");
+}
+
+#[test]
+fn a_smaller_elastic_slice_gives_up_the_last_domains() {
+    assert_eq!(elastic().put(&pods(3).previous(&[("a", 2), ("b", 1), ("c", 1)])), "a=2 b=1");
+    assert_eq!(elastic().put(&pods(1).previous(&[("a", 2), ("b", 1)])), "a=1");
+}
+
+#[test]
+fn an_elastic_slice_of_the_same_size_keeps_its_assignment() {
+    let mut world = elastic();
+    let set = pods(2).previous(&[("c", 2)]);
+    let placed = world.place(&set).expect("it stays");
+    assert!(Arc::ptr_eq(&placed[0].assignment, set.previous.as_ref().expect("it was given")));
+}
+
+#[test]
+fn an_elastic_slice_is_placed_anew_where_it_cannot_stay() {
+    assert_eq!(elastic().put(&pods(2).previous(&[("gone", 1)])), "a=2");
+    assert_eq!(elastic().put(&pods(3).required("rack").previous(&[("a", 1)])), "c=3");
+    let mut world = elastic();
+    world.config.gates.elastic_jobs_via_workload_slices_with_tas = false;
+    assert_eq!(world.put(&pods(2).previous(&[("c", 1)])), "a=2");
+}
