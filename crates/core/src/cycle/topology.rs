@@ -5,7 +5,6 @@ use super::nominate::search_for;
 use crate::flavor_assigner::{Mode, Request};
 use crate::intern::WorkloadId;
 use crate::scheduler::Scheduler;
-use crate::topology::PlacedPods;
 use crate::view::view;
 
 impl Scheduler {
@@ -63,8 +62,7 @@ impl Scheduler {
                 self.topology.remove(pods);
             }
         }
-        let wanted: Vec<&PlacedPods> = entry.assignment.nodes.iter().map(|nodes| &nodes.pods).collect();
-        let free = self.topology.fits(&wanted);
+        let free = self.topology.fits(entry.assignment.nodes.iter().map(|nodes| &nodes.pods));
         self.topology.rollback(&mark);
         free
     }

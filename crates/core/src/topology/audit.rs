@@ -18,7 +18,11 @@ impl Topologies {
     }
 
     /// Compares what is used with what these pods take.
-    pub(crate) fn audit_usage<'a>(&self, pods: impl Iterator<Item = &'a PlacedPods>, found: &mut Vec<String>) {
+    pub(crate) fn audit_usage<'a>(
+        &self,
+        pods: impl Iterator<Item = &'a PlacedPods>,
+        found: &mut Vec<String>,
+    ) {
         let mut ledger = self.ledger.emptied();
         for one in pods {
             ledger.add(one);

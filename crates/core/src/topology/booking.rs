@@ -56,7 +56,7 @@ impl Topologies {
         }
     }
 
-    /// Starts to try something. Marks nest; each ends with [`Topologies::rollback`] or [`Topologies::keep`].
+    /// Starts to try something. Marks nest; each ends with [`Topologies::rollback`].
     pub(crate) fn mark(&mut self) -> TopologyMark {
         self.ledger.mark()
     }
@@ -66,14 +66,8 @@ impl Topologies {
         self.ledger.rollback(mark);
     }
 
-    /// Keeps all usage since the mark.
-    pub(crate) fn keep(&mut self, mark: &TopologyMark) {
-        let changed = self.ledger.keep(mark);
-        self.freed(changed);
-    }
-
     /// Whether pods fit where they are to go, with what is used now.
-    pub(crate) fn fits(&self, pods: &[&PlacedPods]) -> bool {
+    pub(crate) fn fits<'a>(&self, pods: impl IntoIterator<Item = &'a PlacedPods>) -> bool {
         let mut needed: BTreeMap<(PlaceId, usize), i128> = BTreeMap::new();
         for one in pods {
             for &(place, count) in &one.places {

@@ -133,7 +133,7 @@ impl Ledger {
         self.empty[at] = saturated(self.bare[at]);
     }
 
-    /// Starts to try something. Marks nest; each ends with [`Ledger::rollback`] or [`Ledger::keep`].
+    /// Starts to try something. Marks nest; each ends with [`Ledger::rollback`].
     pub(crate) fn mark(&mut self) -> TopologyMark {
         self.trying += 1;
         TopologyMark(self.journal.len())
@@ -149,18 +149,6 @@ impl Ledger {
             }
         }
         self.ended();
-    }
-
-    /// Keeps all usage since the mark. Returns the places that changed, once nothing is tried any more.
-    pub(crate) fn keep(&mut self, _mark: &TopologyMark) -> Vec<PlaceId> {
-        let mut changed = Vec::new();
-        if self.trying == 1 {
-            changed.extend(self.journal.iter().map(|&(place, ..)| place));
-            changed.sort_unstable();
-            changed.dedup();
-        }
-        self.ended();
-        changed
     }
 
     fn ended(&mut self) {

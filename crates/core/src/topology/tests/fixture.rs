@@ -10,9 +10,8 @@ use crate::intern::{FlavorId, Names, ResourceId};
 use crate::spec::{FlavorSpec, Taint, TaintEffect};
 use crate::topology::request::Placement;
 use crate::topology::{
-    HOSTNAME, NodeSpec, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace,
-    RequestedLevel, SharedAssignment, SliceLayer, Topologies, TopologyAssignment, TopologyRequest,
-    TopologySpec,
+    HOSTNAME, NodeSpec, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace, RequestedLevel,
+    SharedAssignment, SliceLayer, Topologies, TopologyAssignment, TopologyRequest, TopologySpec,
 };
 use crate::workload::PodSetSpec;
 use crate::{Amount, Name};
@@ -219,7 +218,7 @@ impl World {
     /// Whether pods at nodes, of one cpu each, fit there.
     pub(super) fn fits(&mut self, hosts: &[(&str, i64)]) -> bool {
         let pods = self.resolve(hosts);
-        self.topologies.fits(&[pods])
+        self.topologies.fits([&pods])
     }
 
     /// Derived values are what they are derived from.

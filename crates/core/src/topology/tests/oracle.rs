@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::fixture::{Pods, World, node, pods, show, world_of};
 use super::random::Random;
-use crate::topology::{HOSTNAME, Placement, PlacementFailure};
+use crate::topology::request::Placement;
+use crate::topology::{HOSTNAME, PlacementFailure};
 
 /// (block, rack, node, cpus).
 type Host = (String, String, String, i64);
