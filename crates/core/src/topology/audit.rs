@@ -1,6 +1,7 @@
 //! Checks of what is derived, for tests and `Scheduler::audit`.
 
 use crate::intern::{FlavorId, HostId, PlaceId};
+use crate::spec::TaintEffect;
 use crate::topology::columns::PODS_COLUMN;
 use crate::topology::request::PlacedPods;
 use crate::topology::world::Topologies;
@@ -50,7 +51,8 @@ impl Topologies {
             }
             let taints = node.map_or(&[][..], |node| &node.taints);
             let interned = self.taints.get(self.hosts.taints(id));
-            if !taints.ends_with(interned) && interned.iter().any(|taint| !taints.contains(taint)) {
+            if interned.iter().ne(taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule))
+            {
                 found.push(format!("topology: node {id:?} has other taints than it says"));
             }
         }

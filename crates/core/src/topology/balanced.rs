@@ -58,12 +58,15 @@ fn attempt(search: &mut Search<'_>, saved: &AllCounts) -> Option<Vec<usize>> {
 /// Among sets of siblings of the requested level the one with the highest threshold, then with the fewest domains.
 fn best_siblings(search: &mut Search<'_>, saved: &AllCounts) -> Option<Siblings> {
     let level = search.ask.level;
-    let sets: Vec<Range<usize>> = match level.checked_sub(1) {
-        None => vec![0..search.layout.len(0)],
-        Some(above) => (0..search.layout.len(above)).map(|at| search.layout.children(above, at)).collect(),
+    let above = level.checked_sub(1);
+    let number = above.map_or(1, |above| search.layout.len(above));
+    let siblings = |search: &Search<'_>, at: usize| match above {
+        Some(above) => search.layout.children(above, at),
+        None => 0..search.layout.len(0),
     };
     let mut best: Option<Siblings> = None;
-    for range in sets {
+    for at in 0..number {
+        let range = siblings(search, at);
         let least = best.as_ref().map_or(0, |best| best.threshold);
         let Some((threshold, domains)) = consider(search, saved, &range, least) else { continue };
         let fewer = best.as_ref().is_some_and(|best| domains < best.domains);

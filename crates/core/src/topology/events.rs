@@ -6,18 +6,19 @@ use crate::intern::{FlavorId, HostId, Names, PODS, ResourceId};
 use crate::spec::FlavorSpec;
 use crate::topology::hosts::Home;
 use crate::topology::spec::{NodeSpec, TopologySpec};
+use crate::topology::taints::NO_TAINTS;
 use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
 
 impl Topologies {
     /// Takes in a Topology, or takes it away. Returns the flavors that it concerns.
     pub(crate) fn set_topology(&mut self, name: &Name, spec: Option<&TopologySpec>) -> Vec<FlavorId> {
-        if self.topologies.get(name) == spec {
+        if self.specs.get(name) == spec {
             return Vec::new();
         }
         match spec {
-            Some(spec) => drop(self.topologies.insert(name.clone(), spec.clone())),
-            None => drop(self.topologies.remove(name)),
+            Some(spec) => drop(self.specs.insert(name.clone(), spec.clone())),
+            None => drop(self.specs.remove(name)),
         }
         let names_it = |(_, flavor): &(&FlavorId, &FlavorSpec)| flavor.topology.as_ref() == Some(name);
         let concerned: Vec<FlavorId> = self.flavors.iter().filter(names_it).map(|(&id, _)| id).collect();
@@ -52,7 +53,7 @@ impl Topologies {
             self.trees.remove(&flavor);
         }
         let Some(spec) = self.flavors.get(&flavor) else { return };
-        let topology = spec.topology.as_ref().and_then(|name| self.topologies.get(name));
+        let topology = spec.topology.as_ref().and_then(|name| self.specs.get(name));
         let Some(topology) = topology.filter(|topology| !topology.levels.is_empty()) else { return };
         self.trees.insert(flavor, Tree::new(flavor, spec, topology));
         for host in self.hosts.ids() {
@@ -64,8 +65,12 @@ impl Topologies {
     fn join(&mut self, id: HostId, flavor: FlavorId) {
         let host = self.hosts.get(id);
         let (Some(tree), Some(node)) = (self.trees.get_mut(&flavor), &host.spec) else { return };
-        let Some(path) = tree.path(node) else { return };
+        let Some(mut path) = tree.path(node) else { return };
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
+        if self.places.flavors(place).any(|other| other == flavor) {
+            // Nodes with the same hostname are one domain, wherever else their labels say that they are.
+            path = tree.path_of(place).unwrap_or(path);
+        }
         let is_new = host.homes.iter().all(|home| home.place != place);
         self.places.link(place, flavor);
         tree.insert(&path, place, id);
@@ -84,10 +89,9 @@ impl Topologies {
         let host = self.hosts.get_mut(id);
         let (gone, stay): (Vec<Home>, Vec<Home>) =
             std::mem::take(&mut host.homes).into_iter().partition(which);
-        let before = host.places();
         host.homes = stay;
         let after = host.places();
-        let mut lost: Vec<_> = gone.iter().map(|home| home.place).chain(before).collect();
+        let mut lost: Vec<_> = gone.iter().map(|home| home.place).collect();
         lost.sort_unstable();
         lost.dedup();
         lost.retain(|place| !after.contains(place));
@@ -166,7 +170,7 @@ impl Topologies {
         let Some(id) = self.hosts.find(name) else { return Vec::new() };
         let concerned = self.hosts.get(id).flavors();
         self.leave(id, |_| true);
-        let before = self.hosts.set_taints(id, crate::topology::taints::NO_TAINTS);
+        let before = self.hosts.set_taints(id, NO_TAINTS);
         self.taints.give_back(before);
         let host = self.hosts.get_mut(id);
         host.spec = None;

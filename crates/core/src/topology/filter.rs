@@ -48,13 +48,13 @@ enum Verdict {
 /// Why leaves were left out, counted while they are looked through.
 #[derive(Debug, Default)]
 pub(crate) struct Excluded {
-    affinity: u64,
-    node_selector: u64,
-    domain: u64,
+    affinity: u32,
+    node_selector: u32,
+    domain: u32,
     /// For each need, the leaves into which not one pod fits for its sake.
-    needs: Vec<u64>,
+    needs: Vec<u32>,
     /// For each number of taints that are not tolerated, the leaves that have it.
-    taints: BTreeMap<usize, u64>,
+    taints: BTreeMap<usize, u32>,
 }
 
 /// Looks leaves through one after the other.
@@ -121,14 +121,14 @@ impl<'a> Sieve<'a> {
             return false;
         }
         let passes = affinity_holds(self.filter.pod_set, labels);
-        self.excluded.affinity += u64::from(!passes);
+        self.excluded.affinity += u32::from(!passes);
         passes
     }
 
     fn domain_passes(&mut self, layout: &Layout, leaf: usize, host: HostId) -> bool {
         let outside = self.filter.within.as_ref().is_some_and(|within| !within.contains(&leaf));
         let passes = !outside && !self.filter.is_lost(layout, leaf, host);
-        self.excluded.domain += u64::from(!passes);
+        self.excluded.domain += u32::from(!passes);
         passes
     }
 
@@ -143,7 +143,7 @@ impl<'a> Sieve<'a> {
     pub(crate) fn exclusions(&self, leaves: usize) -> Exclusions {
         let excluded = &self.excluded;
         let needs = self.filter.needs.iter().zip(&excluded.needs);
-        let mut taints: BTreeMap<String, u64> = BTreeMap::new();
+        let mut taints: BTreeMap<String, u32> = BTreeMap::new();
         for (&at, &count) in &excluded.taints {
             let bad = untolerated(self.filter.taints.get(at), |taint| self.filter.tolerates(taint));
             if let Some(taint) = bad {
@@ -151,7 +151,7 @@ impl<'a> Sieve<'a> {
             }
         }
         Exclusions {
-            nodes: u64::try_from(leaves).unwrap_or(u64::MAX),
+            nodes: u32::try_from(leaves).unwrap_or(u32::MAX),
             affinity: excluded.affinity,
             node_selector: excluded.node_selector,
             resources: needs.filter(|(_, n)| **n > 0).map(|(need, n)| (need.name.clone(), *n)).collect(),

@@ -28,7 +28,7 @@ fn not_fit(topology: &str, fit: i64, wanted: i64, unit: &str) -> String {
 fn layers_do_not_fit(topology: &str, layers: &[(Name, i64, i64)]) -> String {
     let mut text = format!("topology {topology:?} doesn't allow to fit");
     for (level, fit, wanted) in layers {
-        text += &format!("; {fit}/{wanted} slice(s) fit on level {level}");
+        text.extend(["; ", &fit.to_string(), "/", &wanted.to_string(), " slice(s) fit on level ", level]);
     }
     text
 }
@@ -37,7 +37,7 @@ impl Exclusions {
     /// What follows the message of a failure: nothing if no node was left out.
     fn message(&self) -> String {
         let mut reasons = Vec::new();
-        let mut add = |count: u64, reason: String| {
+        let mut add = |count: u32, reason: String| {
             if count > 0 {
                 reasons.push(format!("{reason}: {count}"));
             }

@@ -8,7 +8,7 @@ use crate::topology::columns::PODS_COLUMN;
 use crate::topology::ledger::Ledger;
 
 /// The most pods that one place is said to hold.
-const MOST: i64 = i32::MAX as i64;
+const MOST: i64 = 2_147_483_647;
 
 /// One resource that each pod takes.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@ use crate::topology::replace::{LeafOf, Reused, merged};
 use crate::topology::request::{
     Exclusions, Placement, PlacementFailure, PlacementFit, PlacementRequest, PodSetPlacement, PodSetToPlace,
 };
+use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
 
 impl Topologies {
@@ -24,7 +25,7 @@ impl Topologies {
     ) -> Result<Placement, PlacementFailure> {
         self.share(config.gates.tas_handle_overlapping_flavors);
         self.ledger.grow(self.places.len());
-        let Some(layout) = self.trees.get_mut(&flavor).map(|tree| tree.take_layout()) else {
+        let Some(layout) = self.trees.get_mut(&flavor).map(Tree::take_layout) else {
             return Err(unknown(names.flavor_name(flavor)));
         };
         let placed = self.trees.get(&flavor).map(|tree| {
@@ -43,10 +44,10 @@ impl Topologies {
                 lost: request.lost,
                 assumed,
             };
-            let placed = place_all(&mut placer, &request.pod_sets);
+            let outcome = place_all(&mut placer, &request.pod_sets);
             let assumed = placer.assumed;
             self.ledger.release(assumed);
-            placed
+            outcome
         });
         if let Some(tree) = self.trees.get_mut(&flavor) {
             tree.put_layout(layout);

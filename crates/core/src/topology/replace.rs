@@ -61,7 +61,7 @@ impl Placer<'_> {
         let Some(node) = lost.first().and_then(|domain| domain.values.last()) else {
             return Ok(self.placement(&kept, pod_set.per_pod));
         };
-        let count = lost.iter().map(|domain| domain.count).sum();
+        let count = total(lost.iter().map(|domain| domain.count));
         let within = self.replacement_domain(pod_set.request, &kept, count);
         let loose = within.as_ref().and_then(|_| loosened(pod_set.request?, count));
         let part = Part { pod_set, request: loose.as_ref().or(pod_set.request), count, within };
@@ -88,9 +88,10 @@ impl Placer<'_> {
             let level = self.tree.level(&layer.level)?;
             let mut pods: BTreeMap<usize, i64> = BTreeMap::new();
             for &(leaf, count) in kept {
-                *pods.entry(self.layout.ancestor(leaf, level)).or_default() += count;
+                let pods = pods.entry(self.layout.ancestor(leaf, level)).or_default();
+                *pods = pods.saturating_add(count);
             }
-            let incomplete = pods.into_iter().find(|(_, pods)| (pods + count) % layer.size == 0);
+            let incomplete = pods.into_iter().find(|(_, pods)| pods.saturating_add(count) % layer.size == 0);
             return incomplete.map(|(at, _)| self.layout.leaves(level, at));
         }
         let RequestedLevel::Required(level) = &request.level else { return None };
@@ -105,8 +106,7 @@ impl Placer<'_> {
         });
         let previous = pod_set.previous.filter(|_| free)?;
         let mut leaves = self.find(&previous.domains, leaf_of).ok()?;
-        let before: i64 = leaves.iter().map(|(_, count)| count).sum();
-        let more = pod_set.count - before;
+        let more = pod_set.count.saturating_sub(total(leaves.iter().map(|&(_, count)| count)));
         if more > 0 {
             self.assume(&leaves, pod_set.per_pod);
             return Some(Reused::Some(leaves, more));
@@ -134,6 +134,11 @@ fn loosened(request: &TopologyRequest, count: i64) -> Option<TopologyRequest> {
     Some(TopologyRequest { level: request.level.clone(), slices: whole.cloned().into_iter().collect() })
 }
 
+/// How many pods these are together.
+fn total(counts: impl Iterator<Item = i64>) -> i64 {
+    counts.fold(0, i64::saturating_add)
+}
+
 /// Both in order, each leaf once.
 pub(crate) fn merged(mut kept: InLeaves, found: InLeaves) -> InLeaves {
     kept.extend(found);
@@ -141,7 +146,7 @@ pub(crate) fn merged(mut kept: InLeaves, found: InLeaves) -> InLeaves {
     let mut merged: InLeaves = Vec::with_capacity(kept.len());
     for (leaf, count) in kept {
         match merged.last_mut() {
-            Some((last, total)) if *last == leaf => *total += count,
+            Some((last, total)) if *last == leaf => *total = total.saturating_add(count),
             _ => merged.push((leaf, count)),
         }
     }

@@ -30,8 +30,9 @@ pub(crate) struct PodSetToPlace<'a> {
     pub(crate) per_pod: &'a [(ResourceId, i64)],
     /// How many pods.
     pub(crate) count: i64,
-    /// Where its pods are now, if they are to stay but for those on lost nodes (docs/reference/06-algorithm.md 6.14), or where those of
-    /// the slice are that it takes over from (6.12 "Elastic").
+    /// With lost nodes: where its pods are now; they stay but for those on lost nodes (docs/reference/06-algorithm.md 6.14), and count as
+    /// used all the while. Without: where those of the slice are that it takes over from (docs/reference/06-algorithm.md 6.12 "Elastic");
+    /// they must not count as used.
     pub(crate) previous: Option<&'a SharedAssignment>,
 }
 
@@ -94,15 +95,15 @@ pub enum PlacementFit {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exclusions {
     /// All nodes of the flavor; 0: nothing is said about them.
-    pub nodes: u64,
+    pub nodes: u32,
     /// Required node affinity does not match.
-    pub affinity: u64,
+    pub affinity: u32,
     /// The node selector does not match.
-    pub node_selector: u64,
+    pub node_selector: u32,
     /// A resource has no room for one pod: (resource, nodes), sorted.
-    pub resources: Vec<(Name, u64)>,
+    pub resources: Vec<(Name, u32)>,
     /// A taint is not tolerated: (`key=value:effect`, nodes), sorted.
-    pub taints: Vec<(String, u64)>,
+    pub taints: Vec<(String, u32)>,
     /// The domain was not to be used.
-    pub domain: u64,
+    pub domain: u32,
 }

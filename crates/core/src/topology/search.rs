@@ -108,13 +108,16 @@ impl Search<'_> {
     fn single(&self, level: usize) -> Option<usize> {
         let (leaders, slices) = (self.ask.leaders, self.ask.slices());
         let counts = self.counts.level(level);
-        let fits = |at: &usize| counts[*at].leaders >= leaders && counts[*at].slices_led >= slices;
-        let candidates = (0..counts.len()).filter(fits);
-        if self.ask.least_free {
-            candidates.min_by_key(|&at| self.led_key(level, at))
-        } else {
-            candidates.min_by_key(|&at| (counts[at].slices_led, self.led_key(level, at)))
-        }
+        let least_free = self.ask.least_free;
+        let order = |counts: &Counts| {
+            let slices = if least_free { counts.slices_led } else { -counts.slices_led };
+            // The tightest first; the smallest of all is the tightest as well.
+            let tightest = if least_free { 0 } else { counts.slices_led };
+            (tightest, -counts.leaders, slices, counts.pods_led)
+        };
+        let fits = |(_, counts): &(usize, &Counts)| counts.leaders >= leaders && counts.slices_led >= slices;
+        // Of domains that are alike, the first.
+        counts.iter().enumerate().filter(fits).min_by_key(|(_, counts)| order(counts)).map(|(at, _)| at)
     }
 
     /// Domains that hold everything together, the largest (or smallest) first, the last one as tight as possible.

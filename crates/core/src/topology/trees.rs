@@ -69,6 +69,11 @@ impl Tree {
         self.levels.iter().map(value).collect()
     }
 
+    /// The path of the leaf at a place.
+    pub(crate) fn path_of(&self, place: PlaceId) -> Option<Path> {
+        self.leaves.iter().find(|(_, leaf)| leaf.place == place).map(|(path, _)| path.clone())
+    }
+
     /// What identifies the place of a path; `shared`: a node's place is the same for all flavors.
     pub(crate) fn place_key(&self, path: &Path, shared: bool) -> PlaceKey {
         match path.last() {

@@ -16,7 +16,7 @@ use crate::topology::trees::Tree;
 /// Nodes, topologies, the trees of the flavors that have one, and what workloads and other pods use of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Topologies {
-    pub(super) topologies: BTreeMap<Name, TopologySpec>,
+    pub(super) specs: BTreeMap<Name, TopologySpec>,
     /// Flavors that name a topology, whether it is known or not.
     pub(super) flavors: BTreeMap<FlavorId, FlavorSpec>,
     /// The flavors whose topology is known.

@@ -190,3 +190,17 @@ fn names_that_topology_refers_to_are_kept() {
     assert_eq!(world.names.find_flavor("tas"), Some(world.tas));
     assert_eq!(show(&world.place(&pods(5))), "a=2 b=3");
 }
+
+#[test]
+fn nodes_with_the_same_hostname_are_one_domain() {
+    let mut world = two();
+    let mut twin = node("b1", "r9", "twin", &[("cpu", 3)]);
+    twin.labels = node("b1", "r9", "a", &[]).labels;
+    world.node(&twin);
+    assert_eq!(world.put(&pods(5).required("rack")), "a=5");
+    assert_eq!(world.put(&pods(9)), "topology \"default\" allows to fit only 8 out of 9 pod(s)");
+    world.topologies.remove_node("a");
+    assert_eq!(world.put(&pods(6)), "a=3 b=3");
+    world.topologies.remove_node("twin");
+    assert_eq!(world.put(&pods(3)), "b=3");
+}

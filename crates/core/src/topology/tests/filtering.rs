@@ -144,7 +144,7 @@ fn a_failure_lists_what_was_excluded_in_the_order_of_the_words() {
     other.labels[0].1 = n("b9");
     world.node(&other);
     let request = pods(1).selector(&[("block", "b1")]).with(|spec| {
-        spec.affinity = vec![term("kubernetes.io/hostname", "a"), term("kubernetes.io/hostname", "lost")]
+        spec.affinity = vec![term("kubernetes.io/hostname", "a"), term("kubernetes.io/hostname", "lost")];
     });
     let placed = world.place_with(&[request], false, &[], &["lost"]);
     let text = format!(

@@ -115,12 +115,11 @@ fn preferred_is_at_the_lowest_level_that_holds_all_or_in_the_fewest_blocks() {
         let placed = placed.expect("there is room");
         conserved(hosts, &placed, count);
         let holds = |level: &usize| room(hosts, *level).values().any(|room| *room >= count);
-        match (0..=level).rev().find(holds) {
-            Some(level) => assert_eq!(got(hosts, &placed, 0, level).len(), 1),
-            None => {
-                let blocks = fewest(room(hosts, 0).into_values(), count);
-                assert_eq!(got(hosts, &placed, 0, 0).len(), blocks);
-            }
+        if let Some(level) = (0..=level).rev().find(holds) {
+            assert_eq!(got(hosts, &placed, 0, level).len(), 1);
+        } else {
+            let blocks = fewest(room(hosts, 0).into_values(), count);
+            assert_eq!(got(hosts, &placed, 0, 0).len(), blocks);
         }
     });
 }
@@ -149,13 +148,13 @@ fn slices_are_whole_wherever_they_are() {
         let (size, level) = (1 + random.below(3), usize::try_from(1 + random.below(2)).expect("small"));
         let count = size * (1 + random.below(4));
         let sliced = |set: Pods| set.slice(LEVELS[level], size);
-        let slices = |inside: &str| -> i64 {
+        let whole = |inside: &str| -> i64 {
             let of = |(name, _): &(&String, &i64)| {
                 hosts.iter().any(|host| domain(host, level) == **name && host.0 == inside)
             };
             room(hosts, level).iter().filter(of).map(|(_, room)| room / size).sum()
         };
-        let most = ["b0", "b1"].map(slices);
+        let most = ["b0", "b1"].map(whole);
         let required = world.place(&sliced(pods(count).required("block")));
         assert_eq!(required.is_ok(), most.iter().any(|slices| slices * size >= count));
         let anywhere = world.place(&sliced(pods(count).preferred("block")));
