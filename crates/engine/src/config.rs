@@ -367,6 +367,17 @@ impl EngineConfig {
                 recompute_assignment_upon_preemption_targets_overlap: self
                     .on(Gate::RecomputeAssignmentUponPreemptionTargetsOverlap),
                 quota_check_strategy: self.on(Gate::QuotaCheckStrategy),
+                tas_profile_mixed: self.on(Gate::TASProfileMixed),
+                tas_balanced_placement: self.on(Gate::TASBalancedPlacement),
+                tas_multi_layer_topology: self.on(Gate::TASMultiLayerTopology),
+                tas_respect_node_affinity_preferred: self.on(Gate::TASRespectNodeAffinityPreferred),
+                tas_handle_overlapping_flavors: self.on(Gate::TASHandleOverlappingFlavors),
+                tas_recompute_assignment_within_scheduling_cycle: self
+                    .on(Gate::TASRecomputeAssignmentWithinSchedulingCycle),
+                tas_failed_node_replacement: self.on(Gate::TASFailedNodeReplacement),
+                tas_failed_node_replacement_fail_fast: self.on(Gate::TASFailedNodeReplacementFailFast),
+                elastic_jobs_via_workload_slices_with_tas: self
+                    .on(Gate::ElasticJobsViaWorkloadSlicesWithTAS),
                 preemption_loop_guard: self.on(Gate::PreemptionLoopGuard),
                 requeue_reclaimers_on_borrowing: self.on(Gate::RequeueReclaimersOnBorrowing),
                 admit_only_free_quota: self.on(Gate::AdmitOnlyFreeQuota),

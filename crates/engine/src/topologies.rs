@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2;
-use sluice_core::{FlavorSpec, Name};
+use sluice_core::{FlavorSpec, Name, TopologySpec};
 
 use crate::engine::Engine;
 use crate::ingest::queues;
@@ -22,8 +22,9 @@ impl Engine {
     /// Takes in a Topology; its levels do not matter here.
     pub(crate) fn observe_topology(&mut self, reference: ObjectRef, topology: Box<v1beta2::Topology>) {
         let name = Arc::clone(&reference.name);
-        if self.world.topologies.insert(Arc::clone(&name), topology).is_none() {
-            self.scheduler.set_topology(&name, true);
+        let levels = topology.spec.levels.iter().map(|level| Name::from(level.node_label.as_str())).collect();
+        self.scheduler.set_topology(&TopologySpec { name: Arc::clone(&name), levels });
+        if self.world.topologies.insert(name, topology).is_none() {
             self.quota_changed();
         }
         self.dirty.statuses.insert(reference);
@@ -32,7 +33,7 @@ impl Engine {
     /// A Topology is gone.
     pub(crate) fn forget_topology(&mut self, name: &Name) {
         self.world.topologies.remove(name);
-        self.scheduler.set_topology(name, false);
+        self.scheduler.remove_topology(name);
         self.quota_changed();
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Topologies {
 impl Topologies {
     /// Whether a Topology exists.
     pub(crate) fn exists(&self, name: &str) -> bool {
-        self.topologies.contains_key(name)
+        self.specs.contains_key(name)
     }
 
     /// The flavors that may have places in common with a flavor, itself included.

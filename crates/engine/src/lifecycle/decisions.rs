@@ -92,7 +92,7 @@ impl Engine {
                 self.report_unadmitted(&entry.key, &why, true);
             }
             Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
-            Outcome::SecondPass(Ok(())) => {}
+            Outcome::SecondPass(Ok(_)) | Outcome::NodesNotReplaced(_) => {}
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => {
                 let Some(known) = self.world.workloads.get(&entry.key) else { return };
