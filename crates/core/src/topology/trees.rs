@@ -30,8 +30,10 @@ pub(crate) struct Tree {
     pub(crate) tolerations: Vec<Toleration>,
     node_labels: Vec<(Name, Name)>,
     leaves: BTreeMap<Path, Leaf>,
-    /// Laid out when a placement needs it; gone when leaves came or went.
+    /// Laid out when a placement needs it.
     layout: Option<Layout>,
+    /// Leaves came or went since then.
+    stale: bool,
 }
 
 impl Tree {
@@ -45,6 +47,7 @@ impl Tree {
             node_labels: flavor.node_labels.clone(),
             leaves: BTreeMap::new(),
             layout: None,
+            stale: false,
         }
     }
 
@@ -89,7 +92,7 @@ impl Tree {
         let at = leaf.hosts.partition_point(|&other| other < host);
         leaf.hosts.insert(at, host);
         if at == 0 {
-            self.layout = None;
+            self.stale = true;
         }
     }
 
@@ -97,7 +100,7 @@ impl Tree {
     pub(crate) fn remove(&mut self, path: &Path, host: HostId) {
         let Some(leaf) = self.leaves.get_mut(path) else { return };
         if leaf.hosts.first() == Some(&host) {
-            self.layout = None;
+            self.stale = true;
         }
         leaf.hosts.retain(|&other| other != host);
         if leaf.hosts.is_empty() {
@@ -115,7 +118,13 @@ impl Tree {
 
     /// Takes its domains out, laid out; [`Tree::put_layout`] puts them back.
     pub(crate) fn take_layout(&mut self) -> Layout {
-        self.layout.take().unwrap_or_else(|| self.laid_out())
+        match self.layout.take() {
+            Some(layout) if !self.stale => layout,
+            _ => {
+                self.stale = false;
+                self.laid_out()
+            }
+        }
     }
 
     /// Puts back what [`Tree::take_layout`] took.
@@ -125,7 +134,7 @@ impl Tree {
 
     /// Compares the layout with the leaves.
     pub(crate) fn audit(&self, found: &mut Vec<String>) {
-        if self.layout.as_ref().is_some_and(|layout| *layout != self.laid_out()) {
+        if !self.stale && self.layout.as_ref().is_some_and(|layout| *layout != self.laid_out()) {
             found.push(format!(
                 "topology {}: the order of the domains is not that of the leaves",
                 self.topology
