@@ -251,7 +251,13 @@ impl Question<'_> {
             Refusal::FlavorNotFound { flavor }
             | Refusal::UntoleratedTaint { flavor, .. }
             | Refusal::NodeAffinity { flavor }
+            | Refusal::WithoutTopology { flavor }
+            | Refusal::TopologyUnknown { flavor }
+            | Refusal::LevelMissing { flavor }
+            | Refusal::OnlyTopology { flavor }
+            | Refusal::NoPlacement { flavor, .. }
             | Refusal::OtherFlavor { flavor, .. } => refused.flavor = Some(Arc::clone(flavor)),
+            Refusal::SeveralTopologies { .. } => {}
             Refusal::ExceedsMaxQuota { flavor, resource, needed, max, .. } => {
                 refused.flavor = Some(Arc::clone(flavor));
                 refused.resource = Some(Arc::clone(resource));
