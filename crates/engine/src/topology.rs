@@ -4,7 +4,7 @@
 //! domain's labels become part of their node selector.
 //!
 //! * [`ungater_plan`]: which pod gets into which domain.
-//! * [`ungater_pods`]: the pods, as they come and go.
+//! * [`ungater_index`]: the pods, as they come and go; [`ungater_pods`]: those of which Workloads are to be looked at.
 //! * [`ungater_names`]: their texts, each kept once.
 //! * [`ungater_domains`]: the domains of a pod set, as its Workload has them.
 //! * [`ungater`]: what is written for the pods of a Workload.
@@ -13,6 +13,7 @@
 pub(crate) mod ungater;
 mod ungater_domains;
 mod ungater_failed;
+pub(crate) mod ungater_index;
 pub(crate) mod ungater_names;
 mod ungater_plan;
-pub(crate) mod ungater_pods;
+mod ungater_pods;

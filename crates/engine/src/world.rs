@@ -24,7 +24,7 @@ use crate::pod_jobs::component::of_group;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
-use crate::topology::{ungater_names::Names, ungater_pods::PlacedPods};
+use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 
 /// The reference to a Workload's object.
 pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {

@@ -16,8 +16,8 @@ use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::Patch;
 
 use super::ungater_domains::{Domains, ranks};
+use super::ungater_index::PlacedPods;
 use super::ungater_plan::{Placed, Ranks, Waiting, plan};
-use super::ungater_pods::PlacedPods;
 use crate::effect::{Effect, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::PodKey;

@@ -10,7 +10,7 @@ use sluice_core::WorkloadKey;
 
 use super::ungater::PodWrite;
 use super::ungater_domains::Domains;
-use super::ungater_pods::PlacedPods;
+use super::ungater_index::PlacedPods;
 use crate::effect::{Effect, Event, EventType, Purpose, Write};
 use crate::engine::Engine;
 use crate::hotswap::pod::PodKey;

@@ -236,7 +236,7 @@ mod tests {
                 prop_assert!(!room.closed || planned.iter().all(|at| *at != Some(domain)));
             }
             prop_assert!(planned.iter().flatten().all(|domain| *domain < rooms.len()));
-            // Without ranks, nobody waits where there is room.
+            // Without ranks, no pod waits where there is room.
             let open = |domain: &usize| !rooms[*domain].closed;
             let room = (0..rooms.len()).filter(open).any(|d| known(d) + lost(d) + fresh(d) < rooms[d].pods);
             let left = planned.iter().zip(&waiting).any(|(at, pod)| at.is_none() && pod.uncertain.is_none());

@@ -202,7 +202,7 @@ fn what_has_another_gate_of_ours_waits_for_that_first_and_foreign_gates_stay() {
 }
 
 #[test]
-fn nothing_is_let_go_without_the_gate_or_an_admission_that_is_written() {
+fn no_pod_is_ungated_without_the_feature_or_an_admission_that_is_written() {
     let off = gate(Gate::TopologyAwareScheduling, false);
     let mut c = running(off, 1, &nodes(&[("n1", 1)]));
     let mut waits = pod(&c, "a-0", Some(0));
@@ -221,7 +221,7 @@ fn nothing_is_let_go_without_the_gate_or_an_admission_that_is_written() {
 }
 
 #[test]
-fn a_pod_with_a_write_under_way_counts_where_it_is_let_go_to() {
+fn a_pod_with_a_write_under_way_counts_in_its_new_domain() {
     let mut c = placed(2, &[("n1", 1), ("n2", 1)]);
     c.slow = Some(Purpose::UngatePod);
     add(&mut c, "p1", None);
