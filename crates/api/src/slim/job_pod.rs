@@ -62,9 +62,9 @@ impl PodPlacement {
     /// Reads it from a Pod, if the place of that is decided.
     fn of(metadata: &ObjectMeta, spec: Option<&core::PodSpec>, phase: &str) -> Option<Self> {
         let annotations = metadata.annotations.as_ref()?;
-        let gates = spec.and_then(|spec| spec.scheduling_gates.as_ref()).into_iter().flatten();
-        let gated = || gates.into_iter().any(|gate| gate.name == TOPOLOGY_SCHEDULING_GATE);
-        if !TOPOLOGY_ANNOTATIONS.iter().any(|key| annotations.contains_key(*key)) && !gated() {
+        let mut gates = spec.and_then(|spec| spec.scheduling_gates.as_ref()).into_iter().flatten();
+        let waits = gates.any(|gate| gate.name == TOPOLOGY_SCHEDULING_GATE);
+        if !waits && !TOPOLOGY_ANNOTATIONS.iter().any(|key| annotations.contains_key(*key)) {
             return None;
         }
         let workload = annotations.get(WORKLOAD_SLICE_NAME).or_else(|| annotations.get(WORKLOAD))?;

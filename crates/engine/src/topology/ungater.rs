@@ -87,7 +87,7 @@ impl Engine {
         if let Some(until) = pods.waits(self.now) {
             return self.wake_at(until, Alarm::Place(first.clone()));
         }
-        let Some(workload) = self.placed_workload(first) else { return };
+        let Some(workload) = self.placed_workload(first, pods) else { return };
         let writes = self.writes_on_placed(&workload, pods);
         let retries = |pod: &JobPod| pod.retry.until.filter(|until| *until > self.now);
         let waiting = self.placed_at(first, pods).filter_map(|(_, pod)| retries(pod)).min();
@@ -114,10 +114,13 @@ impl Engine {
     }
 
     /// The Workload whose assignment the pods follow: of the slices of an elastic job the one that runs.
-    fn placed_workload(&self, first: &WorkloadKey) -> Option<WorkloadKey> {
+    fn placed_workload(&self, first: &WorkloadKey, pods: &PlacedPods) -> Option<WorkloadKey> {
         let is_usable = |key: &WorkloadKey| self.world.workloads.get(key).is_some_and(is_settled);
-        if !self.config.on(Gate::ElasticJobsViaWorkloadSlices) {
-            return is_usable(first).then(|| first.clone());
+        if is_usable(first) && !self.replacing(first).iter().any(is_usable) {
+            return Some(first.clone());
+        }
+        if !self.placed_at(first, pods).any(|(_, pod)| pod.elastic) {
+            return None;
         }
         let from = WorkloadKey::new(Arc::clone(&first.namespace), "");
         let here = self.world.workloads.range(from..).take_while(|(key, _)| key.namespace == first.namespace);

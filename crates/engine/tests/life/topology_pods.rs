@@ -1,5 +1,6 @@
 //! Pods that get a place in the topology (docs/reference/06-algorithm.md 6.13 and 6.14).
 
+use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2::PodSetTopologyRequest;
@@ -378,4 +379,53 @@ fn many_pods_are_looked_at_once_a_second_and_all_get_a_place() {
     assert_eq!((on(&c, " n1"), on(&c, " n2")), (100, 200));
     assert_eq!(seats(&c)[99..101], ["p099 n1", "p100 n2"]);
     assert_eq!(c.written(Purpose::UngatePod), 300);
+}
+
+#[test]
+fn the_pods_of_an_elastic_job_follow_the_slice_that_runs_once_it_has_room_for_them() {
+    let elastic = "kueue.x-k8s.io/elastic-job";
+    let mut c = Cluster::plain();
+    c.api.simple("9", &json!({}));
+    submit(&mut c, "a", "lq", 1, |view| {
+        view.annotations.insert(elastic.to_owned(), "true".to_owned());
+        let gate = PodSchedulingGate { name: elastic.to_owned() };
+        view.pod_sets[0].scheduling.scheduling_gates.push(gate);
+    });
+    let slice = |c: &Cluster, count: i32| {
+        let of = c.api.workloads_of(&c.api.job("a").view.job.uid);
+        of.into_iter().find(|w| w.spec.pod_sets[0].count == count).unwrap()
+    };
+    let first = slice(&c, 1).metadata.name.unwrap();
+    let give = |c: &mut Cluster, count: i32, domains: &[(&str, i32)]| {
+        let slice = Api::workload_ref(&slice(c, count));
+        c.api.edit_status(&slice, |status| {
+            status["admission"]["podSetAssignments"][0]["topologyAssignment"] = nodes(domains);
+        });
+        c.settle();
+    };
+    let make = |c: &mut Cluster, name: &str| {
+        let uid = c.api.job("a").view.job.uid.to_string();
+        let mut made = pod(c, name, None);
+        made["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-name"] = json!(first);
+        // As a start with an assignment leaves it.
+        made["metadata"]["annotations"][UNCONSTRAINED] = json!("true");
+        made["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": uid, "controller": true}]);
+        made["spec"]["schedulingGates"] = json!([{"name": elastic}, {"name": GATE}]);
+        c.api.put(Kind::JobPod, made);
+        c.settle();
+    };
+    give(&mut c, 1, &[("n1", 1)]);
+    make(&mut c, "p1");
+    make(&mut c, "p2");
+    assert_eq!(seats(&c), ["p1 n1", "p2 -"]);
+    c.api.edit_job("a", |job| {
+        job.view.pod_sets[0].count = 2;
+        job.view.generation += 1;
+    });
+    c.settle();
+    c.advance(1);
+    assert_eq!(seats(&c), ["p1 n1", "p2 -"], "it has no domain yet");
+    give(&mut c, 2, &[("n1", 1), ("n2", 1)]);
+    assert_eq!(seats(&c), ["p1 n1", "p2 n2"]);
 }
