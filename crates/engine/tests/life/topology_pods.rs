@@ -43,7 +43,7 @@ fn assign(c: &mut Cluster, assignment: &Value) {
 fn running(config: EngineConfig, pods: i32, assignment: &Value) -> Cluster {
     let mut c = Cluster::new(config);
     c.api.namespace("team-a", &[]);
-    c.api.simple("1000", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "ok"}]}}));
+    c.api.simple("1000000", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "ok"}]}}));
     c.api.active_check("ok");
     submit(&mut c, "a", "lq", pods, |view| {
         let numbered = PodSetTopologyRequest {
