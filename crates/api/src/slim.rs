@@ -6,7 +6,7 @@
 //!
 //! * [`pod`]: the reduced pod template.
 //! * [`bound_pod`]: the Pod.
-//! * [`job_pod`]: the Pod of an elastic job.
+//! * [`job_pod`]: the Pod of an elastic job, or one with a place in the topology.
 //! * [`workload`]: the Workload.
 //! * [`provisioning`]: the ProvisioningRequest of the cluster autoscaler.
 //! * [`cluster`]: Namespace, Node, PriorityClass, RuntimeClass, LimitRange.
@@ -20,7 +20,7 @@ pub mod workload;
 
 pub use bound_pod::{FAILURE_RECOVERY, Pod};
 pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, RuntimeClass};
-pub use job_pod::JobPod;
+pub use job_pod::{JobPod, PodPlacement, TOPOLOGY_ANNOTATIONS};
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;
 pub use workload::{PodSet, Workload, WorkloadSpec};

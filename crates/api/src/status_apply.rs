@@ -10,6 +10,12 @@ use crate::slim;
 /// The manager of the status of pods that are removed by force.
 pub const FAILURE_RECOVERY_MANAGER: &str = "kueue-pod-termination-controller";
 
+/// The manager of the status of pods that cannot get to the node that they are assigned to (docs/reference/03-conditions-events.md 3.6).
+pub const TOPOLOGY_MANAGER: &str = "tas-resource-flavor-controller";
+
+/// The type of the condition of such a pod (docs/reference/03-conditions-events.md 3.2).
+pub const TERMINATED_BY_KUEUE: &str = "TerminatedByKueue";
+
 /// The fields of a Workload's status that the manager `kueue-admission` owns besides its conditions: an apply without
 /// one removes it.
 const ADMISSION_FIELDS: [&str; 10] = [
@@ -38,6 +44,8 @@ pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
             WorkloadCondition::ADMISSION_MANAGED.iter().any(|t| t.as_str() == name)
         } else if recovery {
             name == slim::FAILURE_RECOVERY
+        } else if manager == TOPOLOGY_MANAGER {
+            name == TERMINATED_BY_KUEUE
         } else {
             manager.strip_suffix(name).is_some_and(|rest| rest.ends_with('-'))
         }
@@ -55,7 +63,7 @@ pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
     let fields: &[&str] = match manager {
         "kueue-admission" => &ADMISSION_FIELDS,
         "kueue-reclaimable-pods" => &["reclaimablePods"],
-        FAILURE_RECOVERY_MANAGER => &["phase"],
+        FAILURE_RECOVERY_MANAGER | TOPOLOGY_MANAGER => &["phase"],
         _ => &[],
     };
     for field in fields {

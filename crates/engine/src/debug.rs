@@ -45,11 +45,12 @@ impl Engine {
             compare("pods of a job", job.pods.recounted() == job.pods);
         }
         let mut pods_of: BTreeMap<Name, BTreeSet<_>> = BTreeMap::new();
-        for (key, known) in &self.world.job_pods {
-            let job = Name::from(known.pod.controller_uid.as_deref().unwrap_or_default());
+        for (key, known) in self.world.job_pods.iter().filter(|(_, known)| known.elastic) {
+            let job = known.controller.clone().unwrap_or_default();
             pods_of.entry(job).or_default().insert(key.clone());
         }
         compare("pods of elastic jobs", pods_of == self.world.job_pods_of);
+        compare("pods with a place", self.world.placed_again() == self.world.placed);
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
         for (key, entry) in &self.world.workloads {

@@ -111,11 +111,11 @@ pub enum Purpose {
     MoveTemplate,
     /// Take back a request for nodes.
     DeleteRequest,
-    /// Say of a pod on a lost node that it failed.
+    /// Say of a pod that it failed: its node is lost, or it cannot get to the one that it is assigned to.
     FailPod,
     /// Remove a pod of a lost node by force.
     DeletePod,
-    /// Let a pod of an elastic job be scheduled: there is quota for it.
+    /// Let a pod be scheduled: there is quota for it, or its place in the topology is known.
     UngatePod,
     /// A slice of an elastic job has fewer pods, or asks for others.
     ResizeSlice,

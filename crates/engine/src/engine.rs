@@ -25,6 +25,8 @@ pub(crate) enum Alarm {
     Object(ObjectRef),
     /// Nodes are to be looked at.
     Hotswap,
+    /// The pods with a place of a Workload are to be looked at.
+    Place(WorkloadKey),
 }
 
 /// What is to be looked at, in a fixed order.
@@ -36,6 +38,8 @@ pub(crate) struct Dirty {
     pub others: BTreeSet<ObjectRef>,
     /// Queues, cohorts, flavors, topologies and checks: looked at once at the end of a cycle.
     pub statuses: BTreeSet<ObjectRef>,
+    /// Workloads whose pods get places in the topology, by the first slice: looked at once in a cycle.
+    pub placed: BTreeSet<WorkloadKey>,
 }
 
 impl Dirty {
@@ -237,6 +241,7 @@ impl Engine {
                 around(&mut || self.schedule());
                 self.settle_and_look();
             }
+            self.place_pods();
             self.write_statuses();
         }
         if !self.has_work() {
@@ -307,6 +312,9 @@ impl Engine {
                     self.dirty.mark(object);
                 }
                 Alarm::Hotswap => self.hotswap_stale(),
+                Alarm::Place(key) => {
+                    self.dirty.placed.insert(key);
+                }
             }
         }
         let now = ingest::time(self.now);
@@ -323,6 +331,7 @@ impl Engine {
                 self.work.workloads += 1;
                 self.working_on = Some(workload_ref(&key));
                 self.reconcile_workload(&key);
+                self.mark_places_of(&key);
             } else if let Some(key) = self.dirty.jobs.pop_first() {
                 self.work.jobs += 1;
                 self.working_on = Some(key.object());
@@ -366,6 +375,7 @@ impl Engine {
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());
         self.mark_all_statuses();
         self.mark_terminating();
+        self.mark_places();
         self.hotswap_stale();
         self.request_cycle();
     }

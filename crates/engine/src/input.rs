@@ -35,7 +35,7 @@ pub enum Kind {
     Node,
     /// core; watched only once they are needed: a ClusterQueue with `reclaimOutOfCohort` (gate `Hotswap`), a stopped job while a node is lost
     Pod,
-    /// core; the pods of elastic jobs, watched once there is one
+    /// core; the pods of elastic jobs and those with a place in the topology, watched once there is such a job, or a flavor with a topology
     JobPod,
     /// core
     LimitRange,

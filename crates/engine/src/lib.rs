@@ -41,6 +41,7 @@ mod state;
 mod status;
 mod templates;
 mod topologies;
+mod topology;
 mod version;
 mod world;
 

@@ -31,6 +31,7 @@ impl Engine {
         }
         if first && kind == Kind::JobPod {
             self.mark_jobs_of_pods();
+            self.mark_places();
         }
         if first && let Kind::Job(_) = kind {
             self.dirty.workloads.extend(self.world.workloads.keys().cloned());

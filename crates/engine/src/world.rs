@@ -24,6 +24,7 @@ use crate::pod_jobs::component::of_group;
 use crate::pod_jobs::index::{PodJob, group_uid};
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
+use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 
 /// The reference to a Workload's object.
 pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {
@@ -179,10 +180,14 @@ pub(crate) struct World {
     pub allocatable: BTreeMap<Name, Allocatable>,
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
-    /// Pods of elastic jobs, by namespace and name.
+    /// Pods of elastic jobs, and those with a place in the topology, by namespace and name.
     pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
-    /// Those, by the UID of their controller.
+    /// Those of elastic jobs, by the UID of their controller.
     pub job_pods_of: BTreeMap<Name, BTreeSet<PodKey>>,
+    /// Those with a place, by their Workload, or the first slice of an elastic job.
+    pub placed: BTreeMap<WorkloadKey, PlacedPods>,
+    /// Texts that they have in common.
+    pub names: Names,
     /// Those of [`World::pods`] that are being deleted, by the UID of their controller.
     pub leaving: BTreeMap<Name, BTreeSet<PodKey>>,
     pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,

@@ -30,6 +30,7 @@ mod review;
 mod scheduling;
 mod serving;
 mod spark;
+mod topology;
 mod trainjob;
 pub mod webhook;
 

@@ -117,6 +117,7 @@ pub(crate) fn pod_set(
         scheduling_gates: spec.scheduling_gates.clone().unwrap_or_default(),
         affinity: spec.affinity.clone().map(Box::new),
     };
+    let topology_request = crate::topology::request(&scheduling.annotations);
     let everything = std::mem::take(&mut scheduling.labels);
     let kept: BTreeMap<_, _> = everything
         .iter()
@@ -144,7 +145,7 @@ pub(crate) fn pod_set(
         has_template_metadata: template["metadata"].is_object(),
         unwritten: None,
         exclusive_topology: None,
-        topology_request: None,
+        topology_request,
         wrapped: None,
     })
 }

@@ -188,6 +188,7 @@ impl Parts {
             provisioning: self.provisions().then(|| versions.clone()),
             pods: self.pods(),
             elastic: self.configuration.gates.enabled(Gate::ElasticJobsViaWorkloadSlices),
+            topology: self.configuration.gates.enabled(Gate::TopologyAwareScheduling),
         };
         let (takeover, lists) = takeover::pair();
         let shared = Shared {

@@ -66,6 +66,8 @@ pub struct Wanted {
     pub pods: Pods,
     /// Whether jobs may change their size while they run.
     pub elastic: bool,
+    /// Whether pods get places in topologies.
+    pub topology: bool,
 }
 
 /// The kinds that are watched with these job kinds and those that others manage, with or without the controller of provisioning checks.
@@ -107,12 +109,13 @@ fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
 pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Shared) {
     let mut tasks = Vec::new();
     let discovery = Arc::new(Discovery::new(client.clone()));
-    let noted = Noted { queues: wanted.pods != Pods::ForJobs, elastic: wanted.elastic };
+    let noted =
+        Noted { queues: wanted.pods != Pods::ForJobs, elastic: wanted.elastic, topology: wanted.topology };
     let (sink, need) = pods::noting(shared.sink, noted);
     shared.sink = sink;
     let supervisor = shared.supervisor.clone();
     let of_jobs = pods::watch_of_jobs(client.clone(), need.clone(), shared.clone());
-    tasks.push(supervisor.spawn("watch of the pods of elastic jobs", of_jobs));
+    tasks.push(supervisor.spawn("watch of the pods of jobs", of_jobs));
     let pods = pods::watch(client.clone(), wanted.pods, need, shared.clone());
     tasks.push(supervisor.spawn("watch of pods", pods));
     cluster_kinds(&client, &shared, &mut tasks);

@@ -302,14 +302,25 @@ fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
         all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
     };
     let seen = json!(["pods", ["list", "watch"]]);
-    // Of elastic Jobs: their gate is taken off.
-    let ungated = json!(["pods", ["patch"]]);
-    assert_eq!(json!(rights(&[])), json!([seen, ungated]));
-    let gate = "controllerManager.featureGates[0].name=FailureRecoveryPolicy";
-    let on = [gate, "controllerManager.featureGates[0].enabled=true"];
-    assert_eq!(json!(rights(&on)), json!([seen, ungated, ["pods", ["delete"]], ["pods/status", ["patch"]]]));
-    let off = [gate, "controllerManager.featureGates[0].enabled=false"];
-    assert_eq!(json!(rights(&off)), json!([seen, ungated]));
+    // Of elastic Jobs, and of pods with a place in a topology: their gate is taken off, and some of the latter are failed.
+    let (ungated, failed) = (json!(["pods", ["patch"]]), json!(["pods/status", ["patch"]]));
+    assert_eq!(json!(rights(&[])), json!([seen, ungated, failed]));
+    let set = |gate: usize, name: &str, on: bool| {
+        let gate = format!("controllerManager.featureGates[{gate}]");
+        [format!("{gate}.name={name}"), format!("{gate}.enabled={on}")]
+    };
+    let with = |gates: &[[String; 2]]| {
+        let all: Vec<&str> = gates.iter().flatten().map(String::as_str).collect();
+        json!(rights(&all))
+    };
+    let removed = json!(["pods", ["delete"]]);
+    let recovery = |on| set(0, "FailureRecoveryPolicy", on);
+    assert_eq!(with(&[recovery(true)]), json!([seen, ungated, failed, removed, failed]));
+    assert_eq!(with(&[recovery(false)]), json!([seen, ungated, failed]));
+    let topology = set(1, "TopologyAwareScheduling", false);
+    assert_eq!(with(&[recovery(false), topology.clone()]), json!([seen, ungated]));
+    let elastic = set(2, "ElasticJobsViaWorkloadSlices", false);
+    assert_eq!(with(&[recovery(true), topology, elastic]), json!([seen, removed, failed]));
 }
 
 #[test]

@@ -1,13 +1,28 @@
-//! A Pod of an elastic job, reduced: whose it is, and what keeps it from being scheduled.
+//! A Pod of an elastic job, or one with a place in the topology, reduced: whose it is, and what keeps it from being scheduled.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::watchable;
-use crate::labels::{ELASTIC_JOB_SCHEDULING_GATE, POD_SET, WORKLOAD_SLICE_NAME};
+use crate::labels::{
+    ELASTIC_JOB_SCHEDULING_GATE, POD_INDEX_OFFSET, POD_SET, POD_SET_PREFERRED_TOPOLOGY,
+    POD_SET_REQUIRED_TOPOLOGY, POD_SET_SLICE_REQUIRED_TOPOLOGY, POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
+    POD_SET_UNCONSTRAINED_TOPOLOGY, TOPOLOGY_SCHEDULING_GATE, WORKLOAD, WORKLOAD_SLICE_NAME,
+};
 
-/// A Pod of an elastic job.
+/// The annotations of a Pod whose place in the topology is decided: its user's, or that of a start.
+pub const TOPOLOGY_ANNOTATIONS: [&str; 5] = [
+    POD_SET_REQUIRED_TOPOLOGY,
+    POD_SET_PREFERRED_TOPOLOGY,
+    POD_SET_UNCONSTRAINED_TOPOLOGY,
+    POD_SET_SLICE_REQUIRED_TOPOLOGY,
+    POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
+];
+
+/// A Pod of an elastic job, or one with a place in the topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobPod {
     /// Name, namespace, UID, version, and when it is to be gone.
@@ -22,21 +37,57 @@ pub struct JobPod {
     pub gates: Vec<String>,
     /// Whether it ended (`Succeeded` or `Failed`).
     pub ended: bool,
+    /// What decides its place in the topology, if it is to have one.
+    pub placement: Option<Box<PodPlacement>>,
 }
 
-impl JobPod {
-    /// Whether it waits for a slice with room for it.
-    pub fn is_gated(&self) -> bool {
-        self.gates.iter().any(|gate| gate == ELASTIC_JOB_SCHEDULING_GATE)
+/// What decides the place of a Pod in the topology (docs/reference/06-algorithm.md 6.13).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodPlacement {
+    /// The Workload that it is of, by name; of an elastic job, the first slice.
+    pub workload: String,
+    /// Its labels whose values are numbers: one or two of them tell its rank.
+    pub numbers: BTreeMap<String, u32>,
+    /// What is to be subtracted from its index, as its annotation has it. More than any index if that is no number.
+    pub offset: u32,
+    /// Its node selector.
+    pub node_selector: BTreeMap<String, String>,
+    /// `spec.nodeName`; empty while it is not bound.
+    pub node: String,
+    /// Whether its phase is `Pending`.
+    pub pending: bool,
+}
+
+impl PodPlacement {
+    /// Reads it from a Pod, if the place of that is decided.
+    fn of(metadata: &ObjectMeta, spec: Option<&core::PodSpec>, phase: &str) -> Option<Self> {
+        let annotations = metadata.annotations.as_ref()?;
+        let mut gates = spec.and_then(|spec| spec.scheduling_gates.as_ref()).into_iter().flatten();
+        let waits = gates.any(|gate| gate.name == TOPOLOGY_SCHEDULING_GATE);
+        if !waits && !TOPOLOGY_ANNOTATIONS.iter().any(|key| annotations.contains_key(*key)) {
+            return None;
+        }
+        let workload = annotations.get(WORKLOAD_SLICE_NAME).or_else(|| annotations.get(WORKLOAD))?;
+        let numbers = metadata.labels.iter().flatten();
+        let numbers = numbers.filter_map(|(key, value)| Some((key.clone(), value.parse().ok()?)));
+        Some(Self {
+            workload: workload.clone(),
+            numbers: numbers.collect(),
+            offset: annotations.get(POD_INDEX_OFFSET).map_or(0, |text| text.parse().unwrap_or(u32::MAX)),
+            node_selector: spec.and_then(|spec| spec.node_selector.clone()).unwrap_or_default(),
+            node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            pending: phase == "Pending" || phase.is_empty(),
+        })
     }
 }
 
 impl From<core::Pod> for JobPod {
     fn from(full: core::Pod) -> Self {
+        let phase = full.status.and_then(|status| status.phase).unwrap_or_default();
+        let placement = PodPlacement::of(&full.metadata, full.spec.as_ref(), &phase);
         let metadata = full.metadata;
         let gates = full.spec.and_then(|spec| spec.scheduling_gates).unwrap_or_default();
         let gates: Vec<_> = gates.into_iter().map(|gate| gate.name).collect();
-        let phase = full.status.and_then(|status| status.phase).unwrap_or_default();
         let controller = metadata.owner_references.into_iter().flatten().find(|o| o.controller == Some(true));
         let names_slice = metadata.annotations.is_some_and(|all| all.contains_key(WORKLOAD_SLICE_NAME));
         Self {
@@ -45,6 +96,7 @@ impl From<core::Pod> for JobPod {
             elastic: names_slice || gates.iter().any(|gate| gate == ELASTIC_JOB_SCHEDULING_GATE),
             gates,
             ended: phase == "Succeeded" || phase == "Failed",
+            placement: placement.map(Box::new),
             metadata: ObjectMeta {
                 name: metadata.name,
                 namespace: metadata.namespace,
@@ -64,3 +116,44 @@ impl<'de> Deserialize<'de> for JobPod {
 }
 
 watchable!(JobPod, "Pod", "", "v1", "pods", NamespaceResourceScope);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(pod: Value) -> JobPod {
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn a_pod_that_is_placed_says_where_and_which_it_is() {
+        let pod = read(json!({
+            "metadata": {"name": "p", "labels": {POD_SET: "main", "index": "3", "name": "a1", "big": "99999999999"},
+                "annotations": {WORKLOAD: "w", POD_INDEX_OFFSET: "1"}},
+            "spec": {"schedulingGates": [{"name": TOPOLOGY_SCHEDULING_GATE}], "nodeSelector": {"a": "b"}, "containers": []},
+        }));
+        let placement = pod.placement.unwrap();
+        assert_eq!((placement.workload.as_str(), placement.offset, placement.pending), ("w", 1, true));
+        assert_eq!(placement.numbers, BTreeMap::from([("index".to_owned(), 3)]));
+        assert_eq!(placement.node_selector["a"], "b");
+        assert!(!pod.elastic && pod.pod_set.as_deref() == Some("main"));
+    }
+
+    #[test]
+    fn without_gate_a_topology_annotation_tells_such_a_pod_and_the_slice_goes_first() {
+        let of = |annotations: Value| {
+            let running = json!({"nodeName": "n", "containers": []});
+            read(json!({"metadata": {"name": "p", "annotations": annotations}, "spec": running,
+                "status": {"phase": "Running"}}))
+        };
+        assert_eq!(of(json!({WORKLOAD: "w"})).placement, None, "every started pod has it");
+        assert_eq!(of(json!({POD_SET_UNCONSTRAINED_TOPOLOGY: "true"})).placement, None, "of no Workload");
+        for key in TOPOLOGY_ANNOTATIONS {
+            let placement =
+                of(json!({WORKLOAD: "w2", WORKLOAD_SLICE_NAME: "w1", key: "x"})).placement.unwrap();
+            assert_eq!((placement.workload.as_str(), placement.node.as_str()), ("w1", "n"));
+            assert!(!placement.pending && placement.offset == 0);
+        }
+    }
+}

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::pod::PodTemplate;
 use super::watchable;
-use crate::v1beta2::{PriorityClassRef, WorkloadStatus};
+use crate::v1beta2::{PodSetTopologyRequest, PriorityClassRef, WorkloadStatus};
 
 /// One pod set of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -23,6 +23,9 @@ pub struct PodSet {
     /// What is kept of the template.
     #[serde(default)]
     pub template: PodTemplate,
+    /// Where the pods should be, in the topology, and how they are numbered.
+    #[serde(default)]
+    pub topology_request: Option<Box<PodSetTopologyRequest>>,
 }
 
 fn main() -> String {

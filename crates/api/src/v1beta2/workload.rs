@@ -169,6 +169,18 @@ pub struct PodSetTopologyRequest {
     pub podset_slice_required_topology_constraints: Vec<PodsetSliceRequiredTopologyConstraint>,
 }
 
+impl PodSetTopologyRequest {
+    /// Whether anything is asked of the topology: how pods are numbered alone asks nothing (docs/reference/06-algorithm.md 6.11).
+    pub fn is_explicit(&self) -> bool {
+        self.required.is_some()
+            || self.preferred.is_some()
+            || self.unconstrained.is_some()
+            || self.pod_set_slice_required_topology.is_some()
+            || self.pod_set_slice_size.is_some()
+            || !self.podset_slice_required_topology_constraints.is_empty()
+    }
+}
+
 /// One layer of slices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::json;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
-use sluice_api::job::JobView;
+use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Name, WorkloadKey};
@@ -73,6 +73,12 @@ impl Engine {
     fn workload_pod_sets(&self, view: &JobView) -> Option<Vec<v1beta2::PodSet>> {
         let partial = self.config.on(Gate::PartialAdmission) && !self.is_elastic(view);
         let topology = self.config.on(Gate::TopologyAwareScheduling);
+        let layers = self.config.on(Gate::TASMultiLayerTopology);
+        let request = |set: &JobPodSet| {
+            let mut request = set.topology_request.as_deref().filter(|_| topology)?.clone();
+            request.podset_slice_required_topology_constraints.retain(|_| layers);
+            Some(request)
+        };
         view.pod_sets
             .iter()
             .map(|set| {
@@ -81,7 +87,7 @@ impl Engine {
                     template: (**set.template.as_ref()?).clone(),
                     count: set.count,
                     min_count: set.min_count.filter(|_| partial),
-                    topology_request: set.topology_request.as_deref().filter(|_| topology).cloned(),
+                    topology_request: request(set),
                 })
             })
             .collect()
@@ -103,6 +109,7 @@ impl Engine {
             annotations.insert(labels::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), old.to_string());
             for (set, known) in sets.iter_mut().zip(&entry.object.spec.pod_sets) {
                 restore(&mut set.template, &known.template);
+                set.topology_request = known.topology_request.as_deref().cloned();
             }
             for (set, of_job) in sets.iter_mut().zip(&view.pod_sets) {
                 set.count = usable(view, of_job);

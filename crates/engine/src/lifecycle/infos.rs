@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use sluice_api::gates::Gate;
-use sluice_api::job::{JobView, PodScheduling, PodSetInfo};
+use sluice_api::job::{JobPodSet, JobView, PodScheduling, PodSetInfo};
 use sluice_api::v1beta2::{PodSetAssignment, WorkloadStatus};
 use sluice_api::{labels, slim};
 
@@ -46,6 +46,13 @@ impl Engine {
         by_position(infos, view)
     }
 
+    /// Whether the pods of a pod set have places in the topology, or get them (docs/reference/06-algorithm.md 6.13).
+    fn is_placed(&self, assignment: &PodSetAssignment) -> bool {
+        let assigned =
+            assignment.topology_assignment.is_some() || assignment.delayed_topology_request.is_some();
+        assigned && self.config.on(Gate::TopologyAwareScheduling)
+    }
+
     fn start_info(
         &self,
         object: &slim::Workload,
@@ -80,6 +87,15 @@ impl Engine {
             add.scheduling_gates.push(gate);
         }
         add.annotations.insert(labels::WORKLOAD.to_owned(), workload);
+        if self.is_placed(assignment) {
+            add.labels.insert(labels::POD_SET.to_owned(), name.clone());
+            add.scheduling_gates
+                .push(PodSchedulingGate { name: labels::TOPOLOGY_SCHEDULING_GATE.to_owned() });
+            // By such an annotation pods with a place are told when the gate is gone.
+            if !view.pod_sets.get(at).is_some_and(asks_of_topology) {
+                add.annotations.insert(labels::POD_SET_UNCONSTRAINED_TOPOLOGY.to_owned(), "true".to_owned());
+            }
+        }
         if self.config.on(Gate::AssignQueueLabelsForPods) {
             let mut label = |key: &str, value: &str| {
                 if is_label_value(value) {
@@ -96,6 +112,11 @@ impl Engine {
             scheduling: add,
         }
     }
+}
+
+/// Whether the template of a pod set asks for a place in the topology.
+fn asks_of_topology(set: &JobPodSet) -> bool {
+    slim::TOPOLOGY_ANNOTATIONS.iter().any(|key| set.scheduling.annotations.contains_key(*key))
 }
 
 /// The infos of a Workload's pod sets under the names that its job's pod sets have: they go by position.

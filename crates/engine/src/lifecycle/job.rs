@@ -359,7 +359,7 @@ impl Engine {
 
     /// Reads a Workload that a former leader admitted before its job starts; says whether it must be waited for. An eviction that the
     /// former leader sent last may have come after our list, and no version connects it with the job.
-    pub(super) fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
+    pub(crate) fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
         let Some(entry) = self.world.workloads.get_mut(workload).filter(|entry| entry.inherited) else {
             return false;
         };

@@ -84,7 +84,7 @@ impl Engine {
             if *count >= held {
                 continue;
             }
-            let stays = |pod: &JobPod| pod.is_free() && pod.pod.metadata.deletion_timestamp.is_none();
+            let stays = |pod: &JobPod| pod.is_free() && !pod.leaves;
             let run = pods.iter().filter(|pod| pod.is_of(view, &set.name) && stays(pod.pod)).count();
             let run = i32::try_from(run).unwrap_or(i32::MAX);
             let run = if self.listed.contains(&Kind::JobPod) { run.min(held) } else { held };
@@ -135,7 +135,7 @@ pub(super) struct OfElastic<'a> {
 impl OfElastic<'_> {
     /// Whether it is of this pod set of the job: as it says, if there are several.
     pub fn is_of(&self, job: &JobView, set: &str) -> bool {
-        let says = job.pod_sets.len() == 1 || self.pod.pod.pod_set.as_deref() == Some(set);
+        let says = job.pod_sets.len() == 1 || self.pod.pod_set.as_deref() == Some(set);
         says && self.sets.iter().any(|own| own.name == set)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
@@ -20,7 +21,6 @@ use crate::ingest::workload::is;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::job_pod::JobPod;
 use crate::outbox::Open;
-use crate::retry::Retry;
 use crate::version::{Seen, compare};
 use crate::world::JobKey;
 
@@ -33,26 +33,32 @@ impl Engine {
     /// Takes a pod in that may be of an elastic job.
     pub(crate) fn observe_job_pod(&mut self, object: &ObjectRef, pod: &slim::JobPod) {
         let key = pod_key(object);
+        let mut next = JobPod::new(pod, &mut self.world.names);
         // One that was let go is still of its job, whatever it says.
-        let elastic = pod.elastic || self.world.job_pods.contains_key(&key);
-        let Some(job) = pod.controller_uid.as_deref().filter(|_| elastic).map(Name::from) else {
+        let was_elastic = self.world.job_pods.get(&key).is_some_and(|known| known.elastic);
+        next.elastic = next.controller.is_some() && (next.elastic || was_elastic);
+        if next.ended || !self.config.on(Gate::TopologyAwareScheduling) {
+            next.place = None;
+        }
+        if !next.elastic && next.place.is_none() {
             return self.drop_job_pod(&key);
-        };
-        let known = self.world.job_pods.get(&key).filter(|known| known.pod.metadata.uid == pod.metadata.uid);
-        let mut next = JobPod { pod: pod.clone(), open: None, retry: Retry::default() };
-        if let Some(known) = known {
-            let version = known.pod.metadata.resource_version.as_deref();
-            if matches!(compare(version, pod.metadata.resource_version.as_deref()), Seen::Same | Seen::Older)
-            {
+        }
+        if let Some(known) = self.world.job_pods.get(&key).filter(|known| known.uid == next.uid) {
+            if compare(Some(&*known.version), Some(&*next.version)) != Seen::Newer {
                 return;
             }
             (next.open, next.retry) = (known.open, known.retry.clone());
             next.retry.seen_newer();
         }
         self.drop_job_pod(&key);
+        self.mark_place(&key.0, &next);
+        let job = next.controller.clone().filter(|_| next.elastic);
         self.world.job_pods.insert(key.clone(), next);
-        self.world.job_pods_of.entry(Name::clone(&job)).or_default().insert(key);
-        self.mark_elastic(&job);
+        self.world.put_placed(&key);
+        if let Some(job) = job {
+            self.world.job_pods_of.entry(Name::clone(&job)).or_default().insert(key);
+            self.mark_elastic(&job);
+        }
     }
 
     /// Marks a job with such pods, and the one that it may be a part of.
@@ -66,7 +72,7 @@ impl Engine {
     pub(crate) fn forget_job_pod(&mut self, object: &ObjectRef, uid: Option<&str>) {
         let key = pod_key(object);
         let known = self.world.job_pods.get(&key);
-        if known.is_some_and(|known| uid.is_none_or(|uid| known.pod.metadata.uid.as_deref() == Some(uid))) {
+        if known.is_some_and(|known| uid.is_none_or(|uid| *known.uid == *uid)) {
             self.drop_job_pod(&key);
         }
     }
@@ -80,7 +86,9 @@ impl Engine {
 
     fn drop_job_pod(&mut self, key: &PodKey) {
         let Some(known) = self.world.job_pods.remove(key) else { return };
-        let Some(job) = known.pod.controller_uid.as_deref() else { return };
+        self.world.take_placed(key, &known);
+        self.mark_place(&key.0, &known);
+        let Some(job) = known.controller.as_deref().filter(|_| known.elastic) else { return };
         if let Some(pods) = self.world.job_pods_of.get_mut(job) {
             pods.remove(key);
             if pods.is_empty() {
@@ -120,7 +128,7 @@ impl Engine {
                 }
             }
         }
-        let writes: Vec<_> = chosen.into_iter().map(|(pod, known)| (pod, ungated(&known.pod))).collect();
+        let writes: Vec<_> = chosen.into_iter().map(|(pod, known)| (pod, ungated(known))).collect();
         if let Some(until) = wake {
             self.wake_at(until, Alarm::Job(key.clone()));
         }
@@ -149,7 +157,15 @@ impl Engine {
             return;
         };
         known.open = None;
-        let job = known.pod.controller_uid.clone().unwrap_or_default();
+        let job = known.controller.clone().filter(|_| known.elastic);
+        // Whatever may have been carried out counts until a newer version is seen.
+        let uncertain = matches!(result, Ok(_) | Err(WriteError::Transient(_)));
+        if let Some(place) = known.place.as_mut().filter(|_| !uncertain) {
+            place.target = None;
+        }
+        if let Some(place) = &known.place {
+            self.dirty.placed.insert(WorkloadKey::new(Arc::clone(&key.0), Arc::clone(&place.workload)));
+        }
         match result {
             Ok(object) => {
                 known.retry.succeeded(open.purpose);
@@ -172,18 +188,20 @@ impl Engine {
                 ));
             }
         }
-        self.mark_elastic(&job);
+        if let Some(job) = job {
+            self.mark_elastic(&job);
+        }
     }
 }
 
 /// The patch that takes the gate off a pod. Others stay.
-fn ungated(pod: &slim::JobPod) -> Patch {
-    let gates = pod.gates.iter().filter(|gate| *gate != labels::ELASTIC_JOB_SCHEDULING_GATE);
-    let gates: Vec<_> = gates.map(|gate| json!({"name": gate})).collect();
+fn ungated(pod: &JobPod) -> Patch {
+    let gates = pod.gates.iter().filter(|gate| ***gate != *labels::ELASTIC_JOB_SCHEDULING_GATE);
+    let gates: Vec<_> = gates.map(|gate| json!({"name": &**gate})).collect();
     let operation = if gates.is_empty() {
         json!({"op": "remove", "path": "/spec/schedulingGates"})
     } else {
         json!({"op": "replace", "path": "/spec/schedulingGates", "value": gates})
     };
-    Patch::Json(vec![operation]).pinned(pod.metadata.resource_version.as_deref().unwrap_or_default())
+    Patch::Json(vec![operation]).pinned(&pod.version)
 }

@@ -41,6 +41,7 @@ mod shares;
 mod sources;
 mod templates;
 mod told;
+mod topology_pods;
 mod unadmitted;
 mod waiting;
 mod wrapped;

@@ -225,7 +225,15 @@ impl Api {
                     .retain(|known| !removed.contains(known));
                 self.put_pod(reference, pod);
             }
-            PodStep::Patch(Patch::Merge(_)) => unreachable!("pods are not patched so"),
+            PodStep::Patch(Patch::Merge(body)) => {
+                for field in ["resourceVersion", "uid"] {
+                    if body["metadata"][field] != pod["metadata"][field] {
+                        return Err(WriteError::Conflict(reference.to_string()));
+                    }
+                }
+                json_patch::merge(&mut pod, body);
+                self.put_pod(reference, pod);
+            }
             PodStep::ApplyStatus { field_manager, body } => {
                 if body["metadata"]["uid"] != pod["metadata"]["uid"] {
                     return Err(WriteError::Conflict(reference.to_string()));

@@ -16,13 +16,13 @@ use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo, Wrapped};
 use sluice_api::labels;
 use sluice_api::names::dns1123_label_error;
-use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use self::pods::Pods;
 use crate::adapter::{Adapter, PodGroup, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step};
 use crate::scheduling::{StartError, merged, paired};
+use crate::topology;
 
 /// The adapter of AppWrappers.
 pub(crate) struct AppWrapper;
@@ -222,12 +222,8 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
         }
         let template = template::reduced(found.template);
         let mut pod_set = object::pod_set(&name, found.pods.count, &template, &path, &[])?;
-        pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
-            pod_index_label: found.pods.index_label,
-            sub_group_index_label: found.pods.group_label,
-            sub_group_count: found.pods.groups,
-            ..PodSetTopologyRequest::default()
-        }));
+        topology::number(&mut pod_set, found.pods.index_label.as_deref());
+        topology::number_groups(&mut pod_set, found.pods.group_label.as_deref(), found.pods.groups);
         pod_set.wrapped = Some(found.wrapped);
         Ok(pod_set)
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::path::find;
+use crate::job::JOB_COMPLETION_INDEX;
 use crate::object::{int, saturated, string_map};
 
 /// On a pod set of a component: the label of a pod with its index.
@@ -106,8 +107,6 @@ fn of_known_kind(object: &Value) -> Result<Vec<Pods>, String> {
     }
 }
 
-/// The label of a pod with its index in its Job.
-const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The label of a pod with the index of its Job in the replicated Job.
 const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 /// The label of a pod with its index among those of its replica type.

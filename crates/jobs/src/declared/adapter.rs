@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 use sluice_api::config::DeclaredKind;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodSetInfo};
-use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use super::cel::{Budget, Expression, Failure};
 use super::places::{self, Places, pointer};
@@ -13,6 +12,7 @@ use crate::adapter::{Adapter, PodGroup, Schema, State, at};
 use crate::object;
 use crate::patch::{Patch, Step, nested};
 use crate::scheduling::{StartError, merged, paired, restored, still_needed};
+use crate::topology;
 
 /// A declared kind.
 #[derive(Debug)]
@@ -225,10 +225,7 @@ impl Declared {
             let Some(template) = pod_set.template(reading)? else { continue };
             let path = pod_set.path();
             let mut found = object::pod_set(&pod_set.name, pod_set.count(reading)?, &template, &path, &[])?;
-            found.topology_request = Some(Box::new(PodSetTopologyRequest {
-                pod_index_label: pod_set.pod_index_label.clone(),
-                ..PodSetTopologyRequest::default()
-            }));
+            topology::number(&mut found, pod_set.pod_index_label.as_deref());
             pod_sets.push(found);
         }
         if pod_sets.is_empty() {

@@ -17,10 +17,14 @@ use crate::review::{Context, Violations};
 use crate::scheduling::{
     StartError, holds_pods_back, merged, paired, restored, still_needed, template_merge,
 };
+use crate::topology;
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
 pub(crate) const GENERATED_LABELS: [&str; 3] =
     ["job-name", "controller-uid", "batch.kubernetes.io/controller-uid"];
+
+/// The label of a pod with its index in an Indexed Job.
+pub(crate) const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The adapter of batch Jobs.
 pub(crate) struct Job;
@@ -137,6 +141,7 @@ fn observe(job: &Value) -> JobView {
     );
     if let Ok(pod_set) = &mut pod_set {
         pod_set.min_count = min_parallelism(&view).filter(|least| (1..=count).contains(least));
+        topology::number(pod_set, Some(JOB_COMPLETION_INDEX));
     }
     object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
     view

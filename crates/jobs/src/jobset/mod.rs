@@ -3,17 +3,15 @@
 use serde_json::{Value, json};
 use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
-use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use crate::adapter::{Adapter, PodGroup, Schema, State};
 use crate::affinity::Wish;
-use crate::job;
+use crate::job::{self, JOB_COMPLETION_INDEX};
 use crate::object;
 use crate::patch::{Patch, Step};
 use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_operations};
+use crate::topology;
 
-/// The label of a pod with its index in its Job.
-const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The label of a pod with the index of its Job in the replicated Job.
 const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 
@@ -134,18 +132,10 @@ fn pod_set(index: usize, job: &Value, jobset: &Value) -> Result<JobPodSet, Strin
     let path = format!("spec.replicatedJobs[{index}].template.spec.template");
     let mut pod_set = object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])?;
     pod_set.exclusive_topology = exclusive_topology(job, jobset);
-    pod_set.topology_request = Some(Box::new(numbered(job)));
+    // Each pod has an index in its replica, and each replica one in its replicated Job.
+    topology::number(&mut pod_set, Some(JOB_COMPLETION_INDEX));
+    topology::number_groups(&mut pod_set, Some(JOB_INDEX), Some(replicas(job)));
     Ok(pod_set)
-}
-
-/// Each pod has an index in its replica, and each replica one in its replicated Job.
-fn numbered(job: &Value) -> PodSetTopologyRequest {
-    PodSetTopologyRequest {
-        pod_index_label: Some(JOB_COMPLETION_INDEX.to_owned()),
-        sub_group_index_label: Some(JOB_INDEX.to_owned()),
-        sub_group_count: Some(replicas(job)),
-        ..PodSetTopologyRequest::default()
-    }
 }
 
 /// One group of nodes per replica: the annotation of the replicated Job's template, else that of the JobSet.

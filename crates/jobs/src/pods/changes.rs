@@ -53,8 +53,9 @@ pub(super) fn ungated(
 ) -> Result<Patch, StartError> {
     let mut target = merged(pod_set, info)?;
     let placed = |gate: &str| info.scheduling.scheduling_gates.iter().any(|added| added.name == gate);
-    // Where a topology decides, its gate goes when the place of the pod is known.
+    // Where a topology decides, its gate goes when the place of the pod is known. A pod that was made without gets no gate any more.
     let waits_for_place = placed(labels::TOPOLOGY_SCHEDULING_GATE);
+    target.scheduling_gates.retain(|gate| pod_set.scheduling.scheduling_gates.contains(gate));
     target.scheduling_gates.retain(|gate| match gate.name.as_str() {
         labels::ADMISSION_SCHEDULING_GATE => false,
         labels::TOPOLOGY_SCHEDULING_GATE => waits_for_place,

@@ -8,11 +8,10 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobPodSet;
-use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_api::{labels, names, slim};
 
 use super::parent::{Parent, size};
-use crate::object;
+use crate::{object, topology};
 
 /// The phase of a pod, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +199,7 @@ fn pod_set(name: &str, pod: &Value) -> Result<Box<JobPodSet>, String> {
     if let Some(template) = pod_set.template.as_mut().map(Arc::make_mut) {
         template.metadata = None;
     }
-    pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
-        pod_index_label: Some(labels::POD_GROUP_POD_INDEX.to_owned()),
-        ..PodSetTopologyRequest::default()
-    }));
+    topology::number(&mut pod_set, Some(labels::POD_GROUP_POD_INDEX));
     Ok(Box::new(pod_set))
 }
 

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
-use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use crate::adapter::{Adapter, PodGroup, State};
 use crate::object;
 use crate::patch::{Patch, Step, nested, set};
 use crate::scheduling::{StartError, merged, paired, restored, template_merge};
+use crate::topology;
 
 pub(crate) use kinds::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
 
@@ -157,10 +157,7 @@ impl ReplicaSpecs {
         let of = |(name, spec): (&str, &Value)| {
             let path = format!("spec.{field}.{name}.template");
             let mut pod_set = object::pod_set(name, replicas(spec), &spec["template"], &path, &[])?;
-            pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
-                pod_index_label: Some(REPLICA_INDEX.to_owned()),
-                ..PodSetTopologyRequest::default()
-            }));
+            topology::number(&mut pod_set, Some(REPLICA_INDEX));
             Ok(pod_set)
         };
         let pod_sets: Vec<_> = self.specs(object).map(of).collect::<Result<_, String>>()?;

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_api::job::{JobKind, JobPodSet, JobView, MAX_GROUPS, PodSetInfo};
 use sluice_api::labels;
-use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use super::{MadePod, is_marked, keeps_shape, pod, ready, replicas, stays_queued, untouched};
 use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
@@ -14,6 +13,7 @@ use crate::object::{self, int};
 use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
+use crate::topology;
 
 /// Where the template of the leader is, if it has one of its own.
 const LEADER: &str = "/spec/leaderWorkerTemplate/leaderTemplate";
@@ -183,9 +183,6 @@ fn pod_set(group: &PodGroup<'_>) -> Result<JobPodSet, String> {
         template.metadata = None;
     }
     let index = JobKind::LEADER_WORKER_SET.integration().pod_index.filter(|_| group.pointer == WORKER);
-    pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
-        pod_index_label: index.map(str::to_owned),
-        ..PodSetTopologyRequest::default()
-    }));
+    topology::number(&mut pod_set, index);
     Ok(pod_set)
 }

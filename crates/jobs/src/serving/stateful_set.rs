@@ -3,7 +3,6 @@
 use serde_json::Value;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
-use sluice_api::v1beta2::PodSetTopologyRequest;
 
 use super::{
     TEMPLATE, is_marked, keeps_shape, made_pod, marked_for, one_group, ready, replicas, status, stays_queued,
@@ -14,6 +13,7 @@ use crate::object::{self, int};
 use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
+use crate::topology;
 
 /// The adapter of StatefulSets.
 pub(crate) struct StatefulSet;
@@ -97,9 +97,6 @@ fn pod_set(object: &Value) -> Result<JobPodSet, String> {
         template.metadata = None;
     }
     let index = JobKind::STATEFUL_SET.integration().pod_index;
-    pod_set.topology_request = Some(Box::new(PodSetTopologyRequest {
-        pod_index_label: index.map(str::to_owned),
-        ..PodSetTopologyRequest::default()
-    }));
+    topology::number(&mut pod_set, index);
     Ok(pod_set)
 }

@@ -20,5 +20,6 @@ mod spark;
 mod spark_rules;
 mod start_stop;
 mod support;
+mod topology;
 mod trainjob;
 mod webhook;

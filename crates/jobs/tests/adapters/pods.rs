@@ -435,6 +435,11 @@ fn a_start_lets_a_pod_be_scheduled() {
     let started = apply(&others, &start(&member(&others), &placed).unwrap().unwrap()).unwrap();
     assert_eq!(started["spec"]["schedulingGates"], json!([{"name": "x/y"}, {"name": TOPOLOGY}]));
 
+    // One that was made without the gate of topologies cannot get it any more.
+    let before = with(pod("a"), &[("/spec/schedulingGates", json!([{"name": GATE}]))]);
+    let started = apply(&before, &start(&member(&before), &placed).unwrap().unwrap()).unwrap();
+    assert_eq!(started["spec"].get("schedulingGates"), None);
+
     let other_node = with(pod("a"), &[("/spec/nodeSelector", json!({"type": "reserved"}))]);
     let why = start(&member(&other_node), &info).unwrap_err().to_string();
     assert_eq!(

@@ -14,7 +14,7 @@ use sluice_jobs::{Schema, StartError, State, observe, pod_groups, start, stop};
 use crate::support::{apply, prune};
 
 /// Each kind with its field and its replica types, in the order of its pod sets.
-const KINDS: [(JobKind, &str, &[&str]); 6] = [
+pub const KINDS: [(JobKind, &str, &[&str]); 6] = [
     (JobKind::JAX_JOB, "jaxReplicaSpecs", &["Worker"]),
     (JobKind::MPI_JOB, "mpiReplicaSpecs", &["Launcher", "Worker"]),
     (JobKind::PADDLE_JOB, "paddleReplicaSpecs", &["Master", "Worker"]),
@@ -24,7 +24,7 @@ const KINDS: [(JobKind, &str, &[&str]); 6] = [
 ];
 
 /// A suspended job of the kind: the first of its types has one pod, the second two, and so on.
-fn job((kind, field, types): (JobKind, &str, &[&str])) -> Value {
+pub fn job((kind, field, types): (JobKind, &str, &[&str])) -> Value {
     let spec = |(index, name): (usize, &&str)| {
         let template = json!({"spec": {"nodeSelector": {"type": name},
             "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});

@@ -1,6 +1,7 @@
 //! Pods are many, and watched only once they are needed: for a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, or, since a
 //! node was lost, a Job that has nothing left but pods that terminate: they may be on that node, and hold its quota for good. The gate
-//! `FailureRecoveryPolicy`, off by default, needs them from the start.
+//! `FailureRecoveryPolicy`, off by default, needs them from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a
+//! topology.
 
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct Need {
     lost: bool,
     /// A job that changes its size while it runs.
     elastic: bool,
+    /// A flavor whose pods get places in a topology.
+    topology: bool,
     /// All queues.
     listed: bool,
 }
@@ -46,9 +49,16 @@ pub struct Noted {
     pub queues: bool,
     /// Those of elastic jobs.
     pub elastic: bool,
+    /// Those of flavors with a topology.
+    pub topology: bool,
 }
 
 impl Need {
+    /// Whether the pods of jobs are needed.
+    fn needs_pods_of_jobs(self) -> bool {
+        self.elastic || self.topology
+    }
+
     fn is_needed(self) -> bool {
         self.reclaims || (self.waits && self.lost)
     }
@@ -67,6 +77,9 @@ impl Need {
                     && sluice_jobs::supports_slices(job.job.kind)
                     && job.annotations.get(labels::ELASTIC_JOB).is_some_and(|value| value == "true");
             }
+            Input::Applied(Object::ResourceFlavor(flavor)) => {
+                seen.topology = noted.topology && flavor.spec.topology_name.is_some();
+            }
             Input::Applied(Object::Node(node)) => seen.lost = node.ready == Some(false),
             Input::Deleted { object, .. } => seen.lost = object.kind == Kind::Node,
             Input::Listed { kind, .. } => seen.listed = *kind == Kind::ClusterQueue,
@@ -81,6 +94,7 @@ impl Need {
             waits: self.waits || more.waits,
             lost: self.lost || more.lost,
             elastic: self.elastic || more.elastic,
+            topology: self.topology || more.topology,
             listed: self.listed || more.listed,
         }
     }
@@ -90,7 +104,7 @@ impl Need {
 const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 /// Bound pods.
 const BOUND: &str = "spec.nodeName!=";
-/// Pods of elastic jobs, among those of others: all have the name of their pod set.
+/// Pods of elastic jobs and those with a place in a topology, among those of others: all have the name of their pod set.
 const OF_POD_SETS: &str = "kueue.x-k8s.io/podset";
 
 /// A sink that notes on the way whether pods are needed.
@@ -133,10 +147,10 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
     }
 }
 
-/// Watches the pods of elastic jobs from the moment when there is one.
+/// Watches the pods of jobs from the moment when there is an elastic one, or a flavor with a topology.
 pub async fn watch_of_jobs(client: Client, mut need: watch::Receiver<Need>, mut shared: Shared) {
     shared.selector.labels = Some(OF_POD_SETS);
-    while !need.borrow_and_update().elastic {
+    while !need.borrow_and_update().needs_pods_of_jobs() {
         tokio::select! {
             changed = need.changed() => if changed.is_err() { return },
             () = shared.stop.stopped() => return,
@@ -155,7 +169,7 @@ mod tests {
     use sluice_api::v1beta2::ClusterQueue;
     use sluice_engine::input::ObjectRef;
 
-    const ALL: Noted = Noted { queues: true, elastic: true };
+    const ALL: Noted = Noted { queues: true, elastic: true, topology: true };
 
     #[test]
     fn an_elastic_job_asks_for_the_pods_of_jobs() {
@@ -164,9 +178,23 @@ mod tests {
             let view = sluice_jobs::observe(JobKind::JOB, &json!({"metadata": metadata}));
             let (sink, need) = noting(Arc::new(|_, _| {}), noted);
             sink(Feed::Input(Input::Applied(Object::Job(Box::new(view))), None), Slot::default());
-            need.borrow().elastic
+            need.borrow().needs_pods_of_jobs()
         };
         assert!(seen("true", ALL) && !seen("false", ALL) && !seen("true", Noted { elastic: false, ..ALL }));
+    }
+
+    #[test]
+    fn a_flavor_with_a_topology_asks_for_the_pods_of_jobs() {
+        let seen = |spec: serde_json::Value, noted| {
+            let flavor = json!({"metadata": {"name": "f"}, "spec": spec});
+            let flavor = Object::ResourceFlavor(Box::new(serde_json::from_value(flavor).unwrap()));
+            let (sink, need) = noting(Arc::new(|_, _| {}), noted);
+            sink(Feed::Input(Input::Applied(flavor), None), Slot::default());
+            need.borrow().needs_pods_of_jobs()
+        };
+        let placed = json!({"topologyName": "t", "nodeLabels": {"a": "b"}});
+        assert!(seen(placed.clone(), ALL) && !seen(json!({}), ALL));
+        assert!(!seen(placed, Noted { topology: false, ..ALL }));
     }
 
     fn queue(enable: bool) -> Feed {

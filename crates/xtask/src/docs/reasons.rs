@@ -38,6 +38,7 @@ const OTHERS: &[&str] = &[
     "Created",
     "Replaced",
     "ForcefulTermination",
+    "PodTerminated",
     // Operators and effects.
     "In",
     "NotIn",

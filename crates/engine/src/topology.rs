@@ -1,0 +1,19 @@
+//! Topology-aware scheduling on the side of the pods (docs/reference/06-algorithm.md 6.13; gate TopologyAwareScheduling).
+//!
+//! The pods of a pod set with a topology assignment wait behind a gate until their domain is known. Then the gate is taken off, and the
+//! domain's labels become part of their node selector.
+//!
+//! * [`ungater_plan`]: which pod gets into which domain.
+//! * [`ungater_index`]: the pods, as they come and go; [`ungater_pods`]: those of which Workloads are to be looked at.
+//! * [`ungater_names`]: their texts, each kept once.
+//! * [`ungater_domains`]: the domains of a pod set, as its Workload has them.
+//! * [`ungater`]: what is written for the pods of a Workload.
+//! * [`ungater_failed`]: pods that wait for a node that is no longer assigned.
+
+pub(crate) mod ungater;
+mod ungater_domains;
+mod ungater_failed;
+pub(crate) mod ungater_index;
+pub(crate) mod ungater_names;
+mod ungater_plan;
+mod ungater_pods;

@@ -1,0 +1,265 @@
+//! Lets pods be scheduled where their Workload's topology assignment has them (docs/reference/06-algorithm.md 6.13).
+//!
+//! One write for each pod takes the gate off and adds the labels of the domain to the node selector, valid for the version that was seen:
+//! until its answer, or a newer version of the pod, shows what became of it, the pod counts where it was let go to, and gets no other write.
+//! The pods of one Workload are looked at together, once a cycle at most, and those of a large one once a second.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::gates::Gate;
+use sluice_api::labels;
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::{Name, WorkloadKey};
+use sluice_jobs::Patch;
+
+use super::ungater_domains::{Domains, ranks};
+use super::ungater_index::PlacedPods;
+use super::ungater_plan::{Placed, Ranks, Waiting, plan};
+use crate::effect::{Effect, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::hotswap::pod::PodKey;
+use crate::ingest::workload::is;
+use crate::input::{Kind, ObjectRef};
+use crate::job_pod::{JobPod, Place, Stage};
+use crate::lifecycle::slices::first_slice;
+use crate::world::WorkloadEntry;
+
+/// So many pods of a Workload are let go at a time: as many writes wait for an answer at most.
+const AT_ONCE: usize = 2_000;
+
+/// A write on a pod.
+pub(super) struct PodWrite {
+    pub pod: PodKey,
+    pub purpose: Purpose,
+    pub write: Write,
+    /// What is told once it succeeded.
+    pub then: Vec<Effect>,
+    /// The domain that it lets the pod into.
+    pub target: Option<Box<[Name]>>,
+}
+
+/// A pod of a pod set that waits.
+struct Gated<'a> {
+    key: PodKey,
+    pod: &'a JobPod,
+    place: &'a Place,
+    rank: Option<usize>,
+}
+
+/// Whether pods are let go as the Workload has it: its admission is written, and will not be taken back.
+fn is_settled(entry: &WorkloadEntry) -> bool {
+    let status = &entry.object.status;
+    let same = |assumed: &WorkloadStatus| {
+        assumed.admission == status.admission
+            && assumed.unhealthy_nodes == status.unhealthy_nodes
+            && !is(assumed, Type::Evicted)
+    };
+    is(status, Type::Admitted)
+        && !is(status, Type::Evicted)
+        && !is(status, Type::Finished)
+        && entry.assumed.as_ref().is_none_or(same)
+        && !entry.unchecked
+        && !entry.uncertain
+        && entry.object.metadata.deletion_timestamp.is_none()
+}
+
+impl Engine {
+    /// Looks at the pods with a place of every Workload of which something changed.
+    pub(crate) fn place_pods(&mut self) {
+        let marked = std::mem::take(&mut self.dirty.placed);
+        if !self.decides()
+            || !self.listed.contains(&Kind::JobPod)
+            || !self.config.on(Gate::TopologyAwareScheduling)
+        {
+            // All are looked at when that changes.
+            return;
+        }
+        for first in marked {
+            self.place_pods_of(&first);
+        }
+    }
+
+    fn place_pods_of(&mut self, first: &WorkloadKey) {
+        let Some(pods) = self.world.placed.get(first) else { return };
+        if let Some(until) = pods.waits(self.now) {
+            return self.wake_at(until, Alarm::Place(first.clone()));
+        }
+        let Some(workload) = self.placed_workload(first, pods) else { return };
+        let writes = self.writes_on_placed(&workload, pods);
+        let retries = |pod: &JobPod| pod.retry.until.filter(|until| *until > self.now);
+        let waiting = self.placed_at(first, pods).filter_map(|(_, pod)| retries(pod)).min();
+        if let Some(until) = waiting {
+            self.wake_at(until, Alarm::Place(first.clone()));
+        }
+        let now = self.now;
+        if let Some(pods) = self.world.placed.get_mut(first) {
+            pods.looked_at = Some(now);
+        }
+        if writes.is_empty() || self.read_inherited(&workload) {
+            return;
+        }
+        for PodWrite { pod, purpose, write, then, target } in writes {
+            let object = ObjectRef::namespaced(Kind::JobPod, Arc::clone(&pod.0), Arc::clone(&pod.1));
+            let id = self.outbox.write(object, purpose, write, then);
+            if let Some(known) = self.world.job_pods.get_mut(&pod) {
+                known.open = Some(id);
+                if let Some(place) = known.place.as_mut().filter(|_| target.is_some()) {
+                    place.target = target;
+                }
+            }
+        }
+    }
+
+    /// The Workload whose assignment the pods follow: of the slices of an elastic job the one that runs.
+    fn placed_workload(&self, first: &WorkloadKey, pods: &PlacedPods) -> Option<WorkloadKey> {
+        let is_usable = |key: &WorkloadKey| self.world.workloads.get(key).is_some_and(is_settled);
+        if is_usable(first) && !self.replacing(first).iter().any(is_usable) {
+            return Some(first.clone());
+        }
+        if !self.placed_at(first, pods).any(|(_, pod)| pod.elastic) {
+            return None;
+        }
+        let from = WorkloadKey::new(Arc::clone(&first.namespace), "");
+        let here = self.world.workloads.range(from..).take_while(|(key, _)| key.namespace == first.namespace);
+        let slices = here.filter(|(key, entry)| first_slice(&key.name, entry) == *first.name);
+        let slices: Vec<_> = slices.map(|(key, _)| key).filter(|key| is_usable(key)).collect();
+        let replaced: BTreeSet<_> = slices.iter().filter_map(|key| self.replaced_by(key)).collect();
+        slices.into_iter().find(|key| !replaced.contains(*key)).cloned()
+    }
+
+    /// The pods that a look goes through, and may write to.
+    fn placed_at<'a>(
+        &'a self,
+        first: &'a WorkloadKey,
+        pods: &'a PlacedPods,
+    ) -> impl Iterator<Item = (PodKey, &'a JobPod)> {
+        pods.all([Stage::Gated, Stage::Unbound]).filter_map(move |name| {
+            let key = (Arc::clone(&first.namespace), Arc::clone(name));
+            let pod = self.world.job_pods.get(&key)?;
+            Some((key, pod))
+        })
+    }
+
+    /// What is to be written for the pods of a Workload.
+    fn writes_on_placed(&self, workload: &WorkloadKey, pods: &PlacedPods) -> Vec<PodWrite> {
+        let entry = &self.world.workloads[workload];
+        let (sets, status) = (&entry.object.spec.pod_sets, &entry.object.status);
+        let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+        let unhealthy: BTreeSet<&str> =
+            status.unhealthy_nodes.iter().map(|node| node.name.as_str()).collect();
+        let mut writes = Vec::new();
+        for (at, (set, assignment)) in sets.iter().zip(assignments).enumerate() {
+            let any = |stage| pods.at(&set.name, stage).next().is_some();
+            if !any(Stage::Gated) && !any(Stage::Unbound) {
+                continue;
+            }
+            let Some(domains) = Domains::of(assignment, &unhealthy) else { continue };
+            let ranks = ranks(sets, status, at);
+            self.ungate_placed(workload, (&set.name, pods), &domains, ranks, &mut writes);
+            self.fail_placed(workload, (&set.name, pods), &domains, &mut writes);
+        }
+        writes
+    }
+
+    /// The pods of a pod set at a stage.
+    pub(super) fn placed_in<'a>(
+        &'a self,
+        workload: &'a WorkloadKey,
+        (set, pods): (&'a str, &'a PlacedPods),
+        stage: Stage,
+    ) -> impl Iterator<Item = (PodKey, &'a JobPod, &'a Place)> {
+        pods.at(set, stage).filter_map(move |name| {
+            let key = (Arc::clone(&workload.namespace), Arc::clone(name));
+            let pod = self.world.job_pods.get(&key)?;
+            Some((key, pod, &**pod.place.as_ref()?))
+        })
+    }
+
+    /// Lets the pods of a pod set go that there is room for.
+    fn ungate_placed(
+        &self,
+        workload: &WorkloadKey,
+        of: (&str, &PlacedPods),
+        domains: &Domains,
+        ranks: Option<(Ranks, &str, Option<&str>)>,
+        writes: &mut Vec<PodWrite>,
+    ) {
+        let rank = |place: &Place| {
+            let (ranks, index, group) = ranks?;
+            let ranks = Ranks { offset: ranks.offset.saturating_add(place.offset), ..ranks };
+            ranks.of(place.number(index), group.and_then(|group| place.number(group)))
+        };
+        let gated = self.placed_in(workload, of, Stage::Gated);
+        let gated: Vec<_> =
+            gated.map(|(key, pod, place)| Gated { key, pod, place, rank: rank(place) }).collect();
+        if gated.is_empty() {
+            return;
+        }
+        let placed = [Stage::Unbound, Stage::Bound].into_iter().flat_map(|stage| {
+            let pods = self.placed_in(workload, of, stage);
+            pods.map(|(_, pod, place)| Placed {
+                domain: domains.of_pod(place),
+                rank: rank(place),
+                leaves: pod.leaves,
+            })
+        });
+        let placed: Vec<_> = placed.collect();
+        let target = |place: &Place| domains.find(place.target.iter().flatten().map(|value| &**value));
+        let waiting: Vec<_> =
+            gated.iter().map(|pod| Waiting { rank: pod.rank, uncertain: target(pod.place) }).collect();
+        let planned = plan(&domains.rooms, &placed, &waiting, ranks.is_some());
+        let open = gated.iter().filter(|pod| pod.pod.open.is_some()).count();
+        let may_be_written = |pod: &Gated<'_>| pod.pod.open.is_none() && !pod.pod.retry.waits(self.now);
+        let chosen = gated.into_iter().zip(planned).filter_map(|(pod, domain)| Some((pod, domain?)));
+        let chosen = chosen.filter(|(pod, _)| may_be_written(pod)).take(AT_ONCE.saturating_sub(open));
+        writes.extend(chosen.map(|(Gated { key, pod, .. }, domain)| PodWrite {
+            write: Write::Patch(ungated(pod, domains.labels(domain))),
+            purpose: Purpose::UngatePod,
+            then: Vec::new(),
+            target: Some(domains.labels(domain).map(|(_, value)| Name::from(value)).collect()),
+            pod: key,
+        }));
+    }
+}
+
+/// The patch that lets a pod go into a domain. Its other gates stay.
+fn ungated<'a>(pod: &JobPod, domain: impl Iterator<Item = (&'a str, &'a str)>) -> Patch {
+    let gates = pod.gates.iter().filter(|gate| ***gate != *labels::TOPOLOGY_SCHEDULING_GATE);
+    let gates: Vec<_> = gates.map(|gate| json!({"name": &**gate})).collect();
+    let selector: Map<String, Value> =
+        domain.map(|(level, value)| (level.to_owned(), json!(value))).collect();
+    let body = json!({
+        "metadata": {"uid": &*pod.uid},
+        "spec": {
+            "schedulingGates": if gates.is_empty() { Value::Null } else { json!(gates) },
+            "nodeSelector": selector,
+        },
+    });
+    Patch::Merge(body).pinned(&pod.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::ungater_names::Names;
+
+    #[test]
+    fn the_patch_takes_one_gate_off_and_adds_to_the_node_selector() {
+        let pod = |gates: Value| {
+            let metadata = json!({"name": "p", "uid": "u", "resourceVersion": "7"});
+            let pod = json!({"metadata": metadata, "spec": {"containers": [], "schedulingGates": gates}});
+            let seen = serde_json::from_value(pod).unwrap();
+            ungated(&JobPod::new(&seen, &mut Names::default()), [("rack", "r1")].into_iter()).body()
+        };
+        let gate = json!({"name": labels::TOPOLOGY_SCHEDULING_GATE});
+        assert_eq!(
+            pod(json!([gate])),
+            json!({"metadata": {"uid": "u", "resourceVersion": "7"},
+                "spec": {"schedulingGates": null, "nodeSelector": {"rack": "r1"}}})
+        );
+        assert_eq!(pod(json!([{"name": "a/b"}, gate]))["spec"]["schedulingGates"], json!([{"name": "a/b"}]));
+    }
+}

@@ -1,0 +1,83 @@
+//! Pods that were let go to a node that has become unhealthy, or that is not assigned any more, before they got there: they are declared
+//! failed, so that their controller makes others (docs/reference/06-algorithm.md 6.14).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
+use sluice_api::status_apply::{TERMINATED_BY_KUEUE, TOPOLOGY_MANAGER};
+use sluice_core::WorkloadKey;
+
+use super::ungater::PodWrite;
+use super::ungater_domains::Domains;
+use super::ungater_index::PlacedPods;
+use crate::effect::{Effect, Event, EventType, Purpose, Write};
+use crate::engine::Engine;
+use crate::hotswap::pod::PodKey;
+use crate::input::{Kind, ObjectRef};
+use crate::job_pod::{JobPod, Stage};
+
+/// The reason of the condition (docs/reference/03-conditions-events.md 3.2).
+const REASON: &str = "UnschedulableOnAssignedNode";
+/// What the condition and the event say.
+const MESSAGE: &str = "Pod terminated by Kueue NodeController due to node taint";
+
+impl Engine {
+    /// Declares those of a pod set failed. A domain that is not one node has other nodes.
+    pub(super) fn fail_placed(
+        &self,
+        workload: &WorkloadKey,
+        of: (&str, &PlacedPods),
+        domains: &Domains,
+        writes: &mut Vec<PodWrite>,
+    ) {
+        if !domains.are_nodes() {
+            return;
+        }
+        for (key, pod, place) in self.placed_in(workload, of, Stage::Unbound) {
+            let is_open = domains.of_pod(place).is_some_and(|domain| !domains.rooms[domain].closed);
+            let waits = pod.open.is_some() || pod.retry.waits(self.now);
+            if is_open || waits || pod.leaves || !place.pending {
+                continue;
+            }
+            let write = Write::Apply {
+                subresource: Some("status"),
+                field_manager: TOPOLOGY_MANAGER,
+                body: self.failed_status(&key, pod),
+            };
+            let then = vec![terminated(&key, pod)];
+            writes.push(PodWrite { pod: key, purpose: Purpose::FailPod, write, then, target: None });
+        }
+    }
+
+    /// The applied status. It is for the pod as it was seen: it may have got a node since.
+    fn failed_status(&self, (namespace, name): &PodKey, pod: &JobPod) -> Value {
+        json!({
+            "apiVersion": Kind::JobPod.api_version(),
+            "kind": Kind::JobPod.as_str(),
+            "metadata": {
+                "name": &**name, "namespace": &**namespace, "uid": &*pod.uid, "resourceVersion": &*pod.version,
+            },
+            "status": {"phase": "Failed", "conditions": [{
+                "type": TERMINATED_BY_KUEUE,
+                "status": "True",
+                "reason": REASON,
+                "message": MESSAGE,
+                "lastTransitionTime": whole_seconds(self.now),
+            }]},
+        })
+    }
+}
+
+/// The event about such a pod (docs/reference/03-conditions-events.md 3.4).
+fn terminated((namespace, name): &PodKey, pod: &JobPod) -> Effect {
+    Effect::Event(Event {
+        object: ObjectRef::namespaced(Kind::JobPod, Arc::clone(namespace), Arc::clone(name)),
+        uid: Arc::from(&*pod.uid),
+        type_: EventType::Normal,
+        reason: "PodTerminatedByKueue".to_owned(),
+        action: "PodTerminated".to_owned(),
+        note: MESSAGE.to_owned(),
+        reporter: TOPOLOGY_MANAGER,
+    })
+}
