@@ -129,6 +129,8 @@ pub mod reason {
     pub const LOCAL_QUEUE_STOPPED: &str = "LocalQueueStopped";
     /// `Evicted` and `Requeued`: nodes failed.
     pub const NODE_FAILURES: &str = "NodeFailures";
+    /// Nodes are chosen once the checks are ready, and are not yet.
+    pub const PENDING_DELAYED_TOPOLOGY_REQUESTS: &str = "PendingDelayedTopologyRequests";
     /// `Requeued=True`: the backoff is over.
     pub const BACKOFF_FINISHED: &str = "BackoffFinished";
     /// `Requeued=True`: `spec.active` is true again.

@@ -276,7 +276,8 @@ impl Engine {
                         why.map(|why| PendingMessage { why: Arc::new(why), with_event, due: None });
                 }
             }
-            None => {}
+            // The core finds nodes anew for the Workload as it is.
+            Some(Decision::Place(_)) | None => {}
         }
     }
 

@@ -81,6 +81,8 @@ pub enum Purpose {
     Reclaim,
     /// Which of its nodes are lost.
     UnhealthyNodes,
+    /// The nodes of pods that waited for some, or had failed ones.
+    Place,
     /// Start a job.
     StartJob,
     /// Stop a job and restore its templates.

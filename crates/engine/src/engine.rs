@@ -119,6 +119,10 @@ pub struct Engine {
     pub(crate) custom: crate::metrics::custom::Custom,
     /// What is kept about failing nodes.
     pub(crate) hotswap: crate::hotswap::state::HotswapState,
+    /// What the core was told of nodes.
+    pub(crate) topology: crate::topology::nodes::TopologyNodes,
+    /// Which Workloads have pods assigned to which nodes.
+    pub(crate) assigned: crate::topology::health::Assigned,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
     /// Finished Workloads whose finalizer is still to be taken away.
@@ -162,6 +166,8 @@ impl Engine {
             deleted_cohorts: BTreeSet::new(),
             custom,
             hotswap: crate::hotswap::state::HotswapState::default(),
+            topology: crate::topology::nodes::TopologyNodes::default(),
+            assigned: crate::topology::health::Assigned::default(),
             aside: BTreeMap::new(),
             unreleased: BTreeSet::new(),
             releasing: 0,
@@ -236,6 +242,7 @@ impl Engine {
         self.fire_timers();
         if self.synced {
             self.hotswap_goes_on();
+            self.tell_taken();
             self.settle_and_look();
             if self.may_schedule() {
                 around(&mut || self.schedule());

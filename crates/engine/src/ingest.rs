@@ -2,6 +2,7 @@
 //!
 //! * [`requests`]: what one pod asks for, with [`limits`] and [`amounts`].
 //! * [`queues`]: ResourceFlavor, ClusterQueue, LocalQueue, Cohort.
+//! * [`topology`]: Topology, Node, and what of a Workload is about nodes.
 //! * [`workload`]: the Workload and its state.
 
 mod amounts;
@@ -9,6 +10,7 @@ pub(crate) mod limits;
 pub(crate) mod queues;
 pub(crate) mod requests;
 pub(crate) mod scheduling;
+pub(crate) mod topology;
 pub(crate) mod workload;
 
 use sluice_core::{Name, Time};

@@ -23,6 +23,9 @@ impl Engine {
                 self.forget_object(&lacking, None);
             }
         }
+        if first {
+            self.topology_may_be_used();
+        }
         if matches!(kind, Kind::Pod | Kind::Node) {
             self.hotswap_stale();
             if first {

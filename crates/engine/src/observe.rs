@@ -50,6 +50,7 @@ impl Engine {
                     self.mark_topology(topology.as_deref());
                     self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));
                     self.scheduler.set_flavor(spec);
+                    self.topology_may_be_used();
                     self.quota_changed();
                 }
                 self.dirty.statuses.insert(reference);
@@ -129,6 +130,7 @@ impl Engine {
                 self.world.nodes.insert(Arc::clone(&name), node);
                 if changed {
                     self.hotswap_stale();
+                    self.topology_node_changed(&name);
                     self.terminating_node_changed(&name);
                     self.mark_stuck_on(&name);
                 }
@@ -321,6 +323,7 @@ impl Engine {
                 let old = self.world.flavors.remove(name);
                 self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));
                 self.scheduler.remove_flavor(name);
+                self.topology_may_be_used();
                 self.quota_changed();
             }
             Kind::ClusterQueue => {
@@ -368,6 +371,7 @@ impl Engine {
                 self.world.nodes.remove(name);
                 self.world.allocatable.remove(name);
                 self.hotswap_stale();
+                self.topology_node_gone(name);
                 self.mark_stuck_on(name);
             }
             Kind::Pod => self.forget_pod(object, uid),
@@ -418,6 +422,8 @@ impl Engine {
         self.made.forget(key);
         self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
+        self.assigned_nodes_changed(key);
+        self.topology_workload_changed(key);
         self.request_cycle();
     }
 

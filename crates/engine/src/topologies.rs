@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2;
-use sluice_core::{FlavorSpec, Name, TopologySpec};
+use sluice_core::{FlavorSpec, Name};
 
 use crate::engine::Engine;
-use crate::ingest::queues;
+use crate::ingest::{queues, topology as ingested};
 use crate::input::ObjectRef;
 
 impl Engine {
@@ -22,8 +22,7 @@ impl Engine {
     /// Takes in a Topology; its levels do not matter here.
     pub(crate) fn observe_topology(&mut self, reference: ObjectRef, topology: Box<v1beta2::Topology>) {
         let name = Arc::clone(&reference.name);
-        let levels = topology.spec.levels.iter().map(|level| Name::from(level.node_label.as_str())).collect();
-        self.scheduler.set_topology(&TopologySpec { name: Arc::clone(&name), levels });
+        self.scheduler.set_topology(&ingested::spec(&topology));
         if self.world.topologies.insert(name, topology).is_none() {
             self.quota_changed();
         }

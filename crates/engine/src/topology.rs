@@ -1,4 +1,11 @@
-//! Topology-aware scheduling on the side of the pods (docs/reference/06-algorithm.md 6.13; gate TopologyAwareScheduling).
+//! Topology-aware scheduling (docs/reference/06-algorithm.md 6.11–6.15; gate TopologyAwareScheduling): what the core needs of nodes, and what
+//! follows from its placements. The placement itself is in the core.
+//!
+//! * [`nodes`]: nodes, and what other pods take of them.
+//! * [`health`]: nodes that fail under a Workload.
+//! * [`second_pass`]: nodes that come after the reservation.
+//!
+//! The side of the pods (6.13):
 //!
 //! The pods of a pod set with a topology assignment wait behind a gate until their domain is known. Then the gate is taken off, and the
 //! domain's labels become part of their node selector.
@@ -10,6 +17,9 @@
 //! * [`ungater`]: what is written for the pods of a Workload.
 //! * [`ungater_failed`]: pods that wait for a node that is no longer assigned.
 
+pub(crate) mod health;
+pub(crate) mod nodes;
+mod second_pass;
 pub(crate) mod ungater;
 mod ungater_domains;
 mod ungater_failed;

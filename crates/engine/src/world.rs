@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{labels, slim, v1beta2};
-use sluice_core::{Admission, Name, Unadmitted, WorkloadKey};
+use sluice_core::{Admission, Name, SharedAssignment, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
@@ -43,6 +43,8 @@ pub(crate) enum Decision {
         /// The suffix of the event.
         considered: String,
     },
+    /// To give pod sets these nodes, as the core assumes: those that waited for some, and those of which a node failed.
+    Place(Vec<(Name, SharedAssignment)>),
     /// To evict, as the core assumes.
     Evict(Eviction, Vec<crate::effect::Effect>),
 }

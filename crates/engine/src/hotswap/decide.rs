@@ -17,6 +17,7 @@ use super::search::Search;
 use super::snapshot::{Snapshot, exclusive_in, holds};
 use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
+use crate::ingest::topology::holds_nodes;
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
 
@@ -294,7 +295,9 @@ impl Engine {
         let stranded: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
         let mut lists = Vec::new();
         for (key, entry) in &self.world.workloads {
-            if stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry) {
+            let passed = stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry);
+            // Pods with assigned nodes are looked after by topology-aware scheduling.
+            if passed || holds_nodes(entry.status()) {
                 continue;
             }
             let managed = snapshot.has_jobset(key)

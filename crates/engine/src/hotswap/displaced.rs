@@ -15,6 +15,7 @@ use super::pod::Pod;
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
+use crate::ingest::topology::holds_nodes;
 use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
 
@@ -126,7 +127,9 @@ impl Engine {
         let idle = !object.spec.active
             || object.metadata.deletion_timestamp.is_some()
             || is(status, Type::Finished)
-            || !snapshot.has_jobset(key);
+            || !snapshot.has_jobset(key)
+            // Topology-aware scheduling finds other nodes for single pods.
+            || holds_nodes(status);
         if idle {
             return None;
         }

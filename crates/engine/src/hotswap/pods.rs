@@ -69,7 +69,8 @@ impl Engine {
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);
             }
-            self.world.put_pod(key, entry);
+            self.world.put_pod(key.clone(), entry);
+            self.count_pod(&key);
             self.hotswap_pods_changed();
         }
     }
@@ -122,6 +123,7 @@ impl Engine {
     fn drop_pod(&mut self, key: &PodKey) {
         if self.world.pods.contains_key(key) {
             self.world.take_pod(key);
+            self.count_pod(key);
             self.hotswap_pods_changed();
         }
     }

@@ -12,7 +12,7 @@ use sluice_core::WorkloadKey;
 
 use super::requests::{Surroundings, amount_in, per_pod};
 use super::scheduling::{affinity, pairs, tolerations};
-use super::{name, time};
+use super::{name, time, topology};
 use crate::config::EngineConfig;
 
 /// The key of a Workload.
@@ -99,6 +99,7 @@ pub(crate) fn pod_sets(
             invalid = invalid.take().or(wrong);
             let count = effective_count(set, status, config);
             invalid = invalid.take().or_else(|| uncountable(&path, count, &requests, &mut totals));
+            let node_requests = topology::node_requests(set, &requests, around, config);
             core::PodSetSpec {
                 name: name(&set.name),
                 count,
@@ -110,9 +111,9 @@ pub(crate) fn pod_sets(
                 node_selector: pairs(&set.template.node_selector),
                 affinity: affinity(&set.template.node_affinity),
                 tolerations: tolerations(&set.template.tolerations),
-                group: None,
-                topology: None,
-                node_requests: None,
+                group: topology::group(set, config),
+                topology: topology::request(set, config),
+                node_requests,
                 shape: 0,
             }
         })
@@ -211,7 +212,7 @@ pub(crate) fn state(
             admitted: is(status, Type::Admitted),
             evicted: is(status, Type::Evicted),
             pods_ready: is(status, Type::PodsReady),
-            topology: core::TopologyState::default(),
+            topology: topology::state(object, status, config),
         };
     }
     if !queueable(object, status, config) {
@@ -264,8 +265,8 @@ fn admission(
             flavors: a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect(),
             usage: a.resource_usage.keys().map(|r| (name(r), amount(r))).collect(),
             count: left,
-            topology: None,
-            topology_delayed: false,
+            topology: topology::assignment(a).filter(|_| config.on(Gate::TopologyAwareScheduling)),
+            topology_delayed: topology::is_delayed(a) && config.on(Gate::TopologyAwareScheduling),
         }
     };
     core::Admission {

@@ -92,7 +92,8 @@ impl Engine {
                 self.report_unadmitted(&entry.key, &why, true);
             }
             Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
-            Outcome::SecondPass(Ok(_)) | Outcome::NodesNotReplaced(_) => {}
+            Outcome::SecondPass(Ok(nodes)) => self.nodes_found(&entry.key, nodes),
+            Outcome::NodesNotReplaced(nodes) => self.nodes_not_replaced(&entry.key, &nodes),
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => {
                 let Some(known) = self.world.workloads.get(&entry.key) else { return };
@@ -166,6 +167,13 @@ impl Engine {
                     entry.reserved_by_us = Some(now);
                 }
             }
+            Decision::Place(nodes) => {
+                if !self.write_nodes(key, nodes) {
+                    self.sync_core(key);
+                    self.dirty.workloads.insert(key.clone());
+                    return;
+                }
+            }
             Decision::Evict(eviction, more) => {
                 if !reserved(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
                     self.sync_core(key);
@@ -199,7 +207,7 @@ impl Engine {
                 self.reservation_failed(&victim.key);
                 return;
             }
-            None => {}
+            Some(Decision::Place(_)) | None => {}
         }
         if entry.assumed.as_ref().is_some_and(|s| is(s, Type::Evicted)) {
             return;

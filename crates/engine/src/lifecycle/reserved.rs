@@ -34,6 +34,7 @@ impl Engine {
             || self.reconcile_provisioning(key)
             || self.reconcile_checks(key)
             || self.reconcile_stop(key)
+            || self.reconcile_nodes(key)
             || self.reconcile_deadlines(key);
     }
 

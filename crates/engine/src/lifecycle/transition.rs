@@ -9,11 +9,13 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type, reason, whole_seconds};
 use sluice_api::v1beta2::{
-    Admission, AdmissionCheckState, CheckState, GatePosition, PodSetAssignment, PodSetRequest, RequeueState,
+    Admission, AdmissionCheckState, CheckState, DelayedTopologyRequestState, GatePosition, PodSetAssignment, PodSetRequest, RequeueState,
     WorkloadSchedulingStatsEviction, WorkloadStatus,
 };
 use sluice_core as core;
 use sluice_quantity::quantity_of;
+
+use crate::ingest::topology;
 
 /// When and for which generation a transition is made.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct TransitionContext {
     pub generation: i64,
     /// Gate UnadmittedWorkloadsObservability: granular reasons.
     pub granular: bool,
+    /// Gate TASAssignmentsEncodingByHostnamePrefix.
+    pub by_hostname_prefix: bool,
 }
 
 impl TransitionContext {
@@ -45,14 +49,14 @@ fn resource_list(amounts: &[(core::Name, core::Amount)]) -> BTreeMap<String, Tex
 }
 
 /// The core's admission as the API has it.
-pub(crate) fn admission(decided: &core::Admission) -> Admission {
+pub(crate) fn admission(decided: &core::Admission, by_hostname_prefix: bool) -> Admission {
     let pod_set = |p: &core::PodSetAssignment| PodSetAssignment {
         name: p.name.to_string(),
         flavors: p.flavors.iter().map(|(r, f)| (r.to_string(), f.to_string())).collect(),
         resource_usage: resource_list(&p.usage),
         count: Some(i32::try_from(p.count).unwrap_or(i32::MAX)),
-        topology_assignment: None,
-        delayed_topology_request: None,
+        topology_assignment: p.topology.as_ref().and_then(|one| topology::written(one, by_hostname_prefix)),
+        delayed_topology_request: p.topology_delayed.then_some(DelayedTopologyRequestState::Pending),
     };
     Admission {
         cluster_queue: decided.cluster_queue.to_string(),
@@ -76,7 +80,7 @@ pub(crate) fn reserve(
             at.set(status, type_, false, reason::QUOTA_RESERVED, &message);
         }
     }
-    status.admission = Some(admission(decided));
+    status.admission = Some(admission(decided, at.by_hostname_prefix));
     status.resource_requests.clear();
     sync_checks(status, required_checks, at);
     admit_if_ready(status, at);
@@ -89,6 +93,11 @@ pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext)
     let reserved = conditions::is_true(&status.conditions, Type::QuotaReserved.as_str());
     let ready = status.admission_checks.iter().all(|c| c.state == CheckState::Ready);
     let admitted = conditions::is_true(&status.conditions, Type::Admitted.as_str());
+    if reserved && ready && status.admission.as_ref().is_some_and(waits_for_nodes) {
+        let (why, message) =
+            (reason::PENDING_DELAYED_TOPOLOGY_REQUESTS, "There are pending delayed topology requests");
+        return !admitted && at.set(status, Type::Admitted, false, why, message);
+    }
     if reserved && ready {
         return !admitted
             && at.set(status, Type::Admitted, true, reason::ADMITTED, "The workload is admitted");
@@ -114,6 +123,11 @@ pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext)
             at.set(status, Type::Admitted, false, why, "The workload has not all checks ready")
         }
     }
+}
+
+/// Whether some pod set waits for its nodes.
+pub(crate) fn waits_for_nodes(admission: &Admission) -> bool {
+    admission.pod_set_assignments.iter().any(topology::is_delayed)
 }
 
 /// Adds the seconds since `Admitted` turned true (docs/reference/06-algorithm.md 6.17).

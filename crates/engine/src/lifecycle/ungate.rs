@@ -55,6 +55,7 @@ impl Engine {
         let job = next.controller.clone().filter(|_| next.elastic);
         self.world.job_pods.insert(key.clone(), next);
         self.world.put_placed(&key);
+        self.placed_pod_changed(&key);
         if let Some(job) = job {
             self.world.job_pods_of.entry(Name::clone(&job)).or_default().insert(key);
             self.mark_elastic(&job);
@@ -88,6 +89,7 @@ impl Engine {
         let Some(known) = self.world.job_pods.remove(key) else { return };
         self.world.take_placed(key, &known);
         self.mark_place(&key.0, &known);
+        self.placed_pod_gone(key, &known);
         let Some(job) = known.controller.as_deref().filter(|_| known.elastic) else { return };
         if let Some(pods) = self.world.job_pods_of.get_mut(job) {
             pods.remove(key);

@@ -26,6 +26,7 @@ impl Engine {
             now: self.now,
             generation: object.metadata.generation.unwrap_or(0),
             granular: self.config.on(Gate::UnadmittedWorkloadsObservability),
+            by_hostname_prefix: self.config.on(Gate::TASAssignmentsEncodingByHostnamePrefix),
         }
     }
 
@@ -50,7 +51,9 @@ impl Engine {
         let reserving = entry.uncertain
             || matches!(entry.decision, Some(Decision::Reserve { .. }))
             || (entry.assumed.as_ref().is_some_and(reserved) && !reserved(&entry.object.status));
-        if reserving {
+        let placing = matches!(entry.decision, Some(Decision::Place(_)))
+            || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Place);
+        if reserving || placing {
             return;
         }
         let around = self.world.around(&key.namespace, &self.config);
@@ -79,6 +82,8 @@ impl Engine {
         if self.scheduler.put_workload(spec, time(self.now)) {
             self.request_cycle();
         }
+        self.topology_workload_changed(key);
+        self.assigned_nodes_changed(key);
     }
 
     /// Whether the job of a Workload names another queue: it is admitted when it is there, not before.

@@ -1,4 +1,5 @@
-//! Pods are many, and watched only once they are needed: for a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, or, since a
+//! Pods are many, and watched only once they are needed: for a flavor with a topology, whose nodes they take; for a ClusterQueue with
+//! `preemption.reclaimOutOfCohort.enable`; or, since a
 //! node was lost, a Job that has nothing left but pods that terminate: they may be on that node, and hold its quota for good. The gate
 //! `FailureRecoveryPolicy`, off by default, needs them from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a
 //! topology.
@@ -38,8 +39,9 @@ pub struct Need {
     elastic: bool,
     /// A flavor whose pods get places in a topology.
     topology: bool,
-    /// All queues.
-    listed: bool,
+    /// All queues, and all flavors.
+    queues: bool,
+    flavors: bool,
 }
 
 /// Which needs count, as gates and configuration have it.
@@ -60,7 +62,12 @@ impl Need {
     }
 
     fn is_needed(self) -> bool {
-        self.reclaims || (self.waits && self.lost)
+        self.reclaims || self.topology || (self.waits && self.lost)
+    }
+
+    /// Whether what is there at the beginning may need pods was seen.
+    fn is_listed(self) -> bool {
+        self.queues && self.flavors
     }
 
     /// What an input says about that.
@@ -82,7 +89,10 @@ impl Need {
             }
             Input::Applied(Object::Node(node)) => seen.lost = node.ready == Some(false),
             Input::Deleted { object, .. } => seen.lost = object.kind == Kind::Node,
-            Input::Listed { kind, .. } => seen.listed = *kind == Kind::ClusterQueue,
+            Input::Listed { kind, .. } => {
+                seen.queues = *kind == Kind::ClusterQueue;
+                seen.flavors = *kind == Kind::ResourceFlavor;
+            }
             _ => {}
         }
         seen
@@ -95,7 +105,8 @@ impl Need {
             lost: self.lost || more.lost,
             elastic: self.elastic || more.elastic,
             topology: self.topology || more.topology,
-            listed: self.listed || more.listed,
+            queues: self.queues || more.queues,
+            flavors: self.flavors || more.flavors,
         }
     }
 }
@@ -134,7 +145,7 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
             pump::<slim::Pod>(client, Kind::Pod, false, shared).await;
             return;
         }
-        if now.listed {
+        if now.is_listed() {
             let epoch = *shared.epoch.borrow();
             if shared.sync.absent(Kind::Pod) {
                 (shared.sink)(Feed::Synced(epoch), Slot::default());
@@ -238,14 +249,17 @@ mod tests {
         let (sink, need) = noting(Arc::new(move |_, _| *counted.lock().unwrap() += 1), ALL);
         sink(queue(false), Slot::default());
         assert_eq!(*need.borrow(), Need::default());
-        let listed = Input::Listed { kind: Kind::ClusterQueue, present: Vec::new(), as_of: None };
-        sink(Feed::Input(listed, None), Slot::default());
-        assert!(need.borrow().listed && !need.borrow().is_needed());
+        for kind in [Kind::ClusterQueue, Kind::ResourceFlavor] {
+            assert!(!need.borrow().is_listed());
+            let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
+            sink(Feed::Input(listed, None), Slot::default());
+        }
+        assert!(need.borrow().is_listed() && !need.borrow().is_needed());
         sink(queue(true), Slot::default());
         assert!(need.borrow().is_needed());
         sink(queue(false), Slot::default());
         assert!(need.borrow().is_needed(), "once needed, they stay");
-        assert_eq!(*passed.lock().unwrap(), 4);
+        assert_eq!(*passed.lock().unwrap(), 5);
     }
 
     #[test]
