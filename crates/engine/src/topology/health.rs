@@ -90,7 +90,7 @@ impl Engine {
 
     /// Keeps the list of failed nodes in the status, or evicts a Workload that lost several; says whether it wrote.
     pub(crate) fn reconcile_nodes(&mut self, key: &WorkloadKey) -> bool {
-        let gate = self.config.on(Gate::TASFailedNodeReplacement) && self.places_pods();
+        let gate = self.config.on(Gate::TASFailedNodeReplacement) && self.topology.knows_nodes();
         let admitted = is(self.world.workloads[key].status(), Type::Admitted);
         if !gate || !admitted || !self.assigned.of.contains_key(key) {
             return false;

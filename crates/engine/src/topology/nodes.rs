@@ -34,6 +34,11 @@ pub(crate) struct TopologyNodes {
 }
 
 impl TopologyNodes {
+    /// Whether all nodes, and what is on them, were seen, and matter.
+    pub(crate) fn knows_nodes(&self) -> bool {
+        self.used
+    }
+
     fn count(&mut self, key: PodKey, pod: &Pod) {
         let of_node = self.taken.entry(Name::clone(&pod.node)).or_default();
         for (resource, amount) in &pod.requests {
