@@ -30,6 +30,9 @@ use crate::world::WorkloadEntry;
 /// So many pods of a Workload are let go at a time: as many writes wait for an answer at most.
 const AT_ONCE: usize = 2_000;
 
+/// So many controllers may be above a pod: an AppWrapper's TrainJob's JobSet's Job has four.
+const MOST_CONTROLLERS: usize = 8;
+
 /// A write on a pod.
 pub(super) struct PodWrite {
     pub pod: PodKey,
@@ -173,9 +176,28 @@ impl Engine {
     ) -> impl Iterator<Item = (PodKey, &'a JobPod, &'a Place)> {
         pods.at(set, stage).filter_map(move |name| {
             let key = (Arc::clone(&workload.namespace), Arc::clone(name));
-            let pod = self.world.job_pods.get(&key)?;
+            let pod = self.world.job_pods.get(&key).filter(|pod| self.may_be_of(workload, &key, pod))?;
             Some((key, pod, &**pod.place.as_ref()?))
         })
+    }
+
+    /// Whether a pod that names a Workload may be of its job: a pod without a controller has to be queued itself, and one whose controllers
+    /// are known has to have the job among them. Any user can write a name into a pod.
+    fn may_be_of(&self, workload: &WorkloadKey, key: &PodKey, pod: &JobPod) -> bool {
+        let Some(controller) = &pod.controller else { return self.world.pod_homes.contains_key(key) };
+        let mut uid: &str = controller;
+        for _ in 0..MOST_CONTROLLERS {
+            if self.world.by_owner.get(uid).is_some_and(|owned| owned.contains(workload)) {
+                return true;
+            }
+            let Some(job) = self.world.job_by_uid.get(uid).and_then(|job| self.world.jobs.get(job)) else {
+                // A controller of a kind that is not watched.
+                return true;
+            };
+            let Some(above) = &job.view.controller else { return false };
+            uid = &above.uid;
+        }
+        false
     }
 
     /// Lets the pods of a pod set go that there is room for.
