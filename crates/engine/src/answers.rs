@@ -276,7 +276,8 @@ impl Engine {
                         why.map(|why| PendingMessage { why: Arc::new(why), with_event, due: None });
                 }
             }
-            // The core finds nodes anew for the Workload as it is.
+            // The same holds of nodes. Otherwise the core finds some anew for the Workload as it is.
+            Some(Decision::Place(_)) if uncertain => self.look_again(&key),
             Some(Decision::Place(_)) | None => {}
         }
     }

@@ -226,7 +226,9 @@ impl Engine {
             }
         }
         self.measure_change(&key, &workload);
+        let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         self.world.put_workload(&key, workload);
+        self.report_wrong_nodes(&key, wrong.as_deref());
         if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
             entry.unchecked = true;
         }
@@ -422,8 +424,7 @@ impl Engine {
         self.made.forget(key);
         self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
-        self.assigned_nodes_changed(key);
-        self.topology_workload_changed(key);
+        self.nodes_of_workload_changed(key);
         self.request_cycle();
     }
 

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::gates::Gate;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_api::slim;
+use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
 use crate::engine::Engine;
 use crate::hotswap::pod::{Pod, PodKey};
@@ -29,16 +30,47 @@ pub(crate) struct TopologyNodes {
     counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
     /// Nodes of which something else is taken than the core was told.
     changed: BTreeSet<Name>,
-    /// Workloads that hold nodes.
-    holding: BTreeSet<WorkloadKey>,
+    /// Workloads that hold nodes, by the name that their pods have of them: slices of one job share it.
+    holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,
+    /// These names.
+    home_of: BTreeMap<WorkloadKey, WorkloadKey>,
+    hosts: Hosts,
+}
+
+/// Nodes by hostname, by which assignments name them. It is a label, and most often the node's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Hosts {
+    nodes: BTreeMap<Name, BTreeSet<Name>>,
+    of: BTreeMap<Name, Name>,
+}
+
+impl Hosts {
+    fn put(&mut self, name: &Name, node: &slim::Node) {
+        let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(HOSTNAME));
+        let host = label.filter(|label| ***label != **name);
+        let host = host.map_or_else(|| Name::clone(name), |label| Name::from(label.as_str()));
+        if self.of.get(name) != Some(&host) {
+            self.take(name);
+            self.nodes.entry(Name::clone(&host)).or_default().insert(Name::clone(name));
+            self.of.insert(Name::clone(name), host);
+        }
+    }
+
+    fn take(&mut self, name: &Name) -> Option<Name> {
+        let host = self.of.remove(name)?;
+        if let Some(nodes) = self.nodes.get_mut(&host) {
+            nodes.remove(name);
+            if nodes.is_empty() {
+                self.nodes.remove(&host);
+            }
+        }
+        Some(host)
+    }
 }
 
 impl TopologyNodes {
     fn count(&mut self, key: PodKey, pod: &Pod) {
-        let of_node = self.taken.entry(Name::clone(&pod.node)).or_default();
-        for (resource, amount) in &pod.requests {
-            *of_node.entry(Name::clone(resource)).or_default() += i128::from(amount.get());
-        }
+        add(&mut self.taken, &pod.node, &pod.requests);
         self.changed.insert(Name::clone(&pod.node));
         self.counted.insert(key, (Name::clone(&pod.node), pod.requests.clone()));
     }
@@ -57,6 +89,51 @@ impl TopologyNodes {
             }
         }
         self.changed.insert(node);
+    }
+
+    /// The names of the nodes of a hostname: one, as a rule.
+    pub(super) fn of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
+        self.hosts.nodes.get(host).into_iter().flatten()
+    }
+
+    /// The hostname of a node.
+    pub(super) fn host_of(&self, node: &str) -> Option<&Name> {
+        self.hosts.of.get(node)
+    }
+
+    /// Notes whether a Workload holds nodes; says whether that is new of all that share its name.
+    fn note(&mut self, key: &WorkloadKey, home: Option<WorkloadKey>) -> Vec<WorkloadKey> {
+        let before = self.home_of.get(key).cloned();
+        if before == home {
+            return Vec::new();
+        }
+        let mut changed = Vec::new();
+        if let Some(old) = before {
+            self.home_of.remove(key);
+            if let Some(keys) = self.holding.get_mut(&old) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.holding.remove(&old);
+                    changed.push(old);
+                }
+            }
+        }
+        if let Some(new) = home {
+            self.home_of.insert(key.clone(), new.clone());
+            let keys = self.holding.entry(new.clone()).or_default();
+            if keys.is_empty() {
+                changed.push(new);
+            }
+            keys.insert(key.clone());
+        }
+        changed
+    }
+}
+
+fn add(taken: &mut BTreeMap<Name, Taken>, node: &Name, requests: &[(Name, Amount)]) {
+    let of_node = taken.entry(Name::clone(node)).or_default();
+    for (resource, amount) in requests {
+        *of_node.entry(Name::clone(resource)).or_default() += i128::from(amount.get());
     }
 }
 
@@ -98,20 +175,28 @@ impl Engine {
 
     /// A Node is new or different.
     pub(crate) fn topology_node_changed(&mut self, name: &Name) {
+        if !self.places_pods() {
+            return;
+        }
+        self.node_may_fail(name);
+        if let Some(node) = self.world.nodes.get(name) {
+            self.topology.hosts.put(name, node);
+        }
+        self.node_may_fail(name);
         if self.topology.used {
             self.tell_node(name);
             self.request_cycle();
         }
-        self.node_may_fail(name);
     }
 
     /// A Node is gone.
     pub(crate) fn topology_node_gone(&mut self, name: &Name) {
+        self.node_may_fail(name);
+        self.topology.hosts.take(name);
         if self.topology.used {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
-        self.node_may_fail(name);
     }
 
     fn tell_node(&mut self, name: &Name) {
@@ -129,9 +214,11 @@ impl Engine {
         let known = self.world.pods.get(key).filter(|_| !self.has_assigned_node(key));
         match known {
             Some(pod) => {
-                let same = self.topology.counted.get(key).is_some_and(|(node, requests)| {
-                    *node == pod.node && *requests == pod.requests
-                });
+                let same = self
+                    .topology
+                    .counted
+                    .get(key)
+                    .is_some_and(|(node, requests)| *node == pod.node && *requests == pod.requests);
                 if !same {
                     let pod = pod.clone();
                     self.topology.uncount(key);
@@ -167,35 +254,31 @@ impl Engine {
         let place = self.world.job_pods.get(key).and_then(|pod| pod.place.as_ref());
         place.is_some_and(|place| {
             let workload = WorkloadKey::new(Name::clone(&key.0), Name::clone(&place.workload));
-            self.topology.holding.contains(&workload)
+            self.topology.holding.contains_key(&workload)
         })
     }
 
-    /// A Workload changed: its pods are counted by its assignment, or each for itself.
-    pub(crate) fn topology_workload_changed(&mut self, key: &WorkloadKey) {
-        let entry = self.world.workloads.get(key);
-        let holds = entry.is_some_and(|entry| ingested::holds_nodes(entry.status()));
+    /// The core knows a Workload anew, or not any more: its pods are counted by its assignment, or each for itself.
+    pub(crate) fn nodes_of_workload_changed(&mut self, key: &WorkloadKey) {
+        if !self.places_pods() {
+            return;
+        }
+        let nodes = self.scheduler.nodes(key);
+        let entry = self.world.workloads.get(key).filter(|_| !nodes.is_empty());
         // Pods of an elastic job name its first slice.
-        let first = entry.map(|entry| Name::from(first_slice(&key.name, entry)));
-        let home = WorkloadKey::new(Name::clone(&key.namespace), first.unwrap_or(Name::clone(&key.name)));
-        let known = self.topology.holding.contains(&home);
-        if known == holds {
-            return;
+        let home =
+            entry.map(|entry| WorkloadKey::new(Name::clone(&key.namespace), first_slice(&key.name, entry)));
+        if entry.is_none_or(|entry| entry.status().unhealthy_nodes.is_empty()) {
+            self.assigned.unreplaced.remove(key);
         }
-        if holds {
-            self.topology.holding.insert(home.clone());
-        } else if home == *key || entry.is_none() {
-            self.topology.holding.remove(&home);
-        } else {
-            return;
-        }
-        let Some(pods) = self.world.placed.get(&home) else { return };
-        let bound: Vec<PodKey> = pods
-            .all([Stage::Bound])
-            .map(|name| (Name::clone(&home.namespace), Name::clone(name)))
-            .collect();
-        for pod in bound {
-            self.count_pod(&pod);
+        self.assigned.replace(key, nodes);
+        for home in self.topology.note(key, home) {
+            let Some(pods) = self.world.placed.get(&home) else { continue };
+            let bound = pods.all([Stage::Bound]);
+            let bound = bound.map(|name| (Name::clone(&home.namespace), Name::clone(name)));
+            for pod in bound.collect::<Vec<_>>() {
+                self.count_pod(&pod);
+            }
         }
     }
 
@@ -212,5 +295,38 @@ impl Engine {
             self.scheduler.set_other_usage(&node, &taken);
             self.request_cycle();
         }
+    }
+
+    /// Names what differs between what is kept of nodes and the objects.
+    pub(crate) fn audit_topology(&self) -> Vec<String> {
+        let known = &self.topology;
+        let mut differences = Vec::new();
+        let mut compare = |what: &str, same: bool| {
+            if !same {
+                differences.push(format!("{what} differ from the objects"));
+            }
+        };
+        let mut hosts = Hosts::default();
+        let nodes = self.world.nodes.iter().filter(|_| self.places_pods());
+        nodes.for_each(|(name, node)| hosts.put(name, node));
+        compare("the hostnames of nodes", hosts == known.hosts);
+        let counts = |key: &PodKey| known.used && !self.has_assigned_node(key);
+        let counted = self.world.pods.iter().filter(|(key, _)| counts(key));
+        let counted: BTreeMap<_, _> =
+            counted.map(|(key, pod)| (key.clone(), (Name::clone(&pod.node), pod.requests.clone()))).collect();
+        compare("pods that were not placed", counted == known.counted);
+        let mut taken = BTreeMap::new();
+        counted.values().for_each(|(node, requests)| add(&mut taken, node, requests));
+        taken.values_mut().for_each(|of_node| of_node.retain(|_, amount| *amount != 0));
+        taken.retain(|_, of_node| !of_node.is_empty());
+        compare("what other pods take of nodes", taken == known.taken);
+        for (key, entry) in &self.world.workloads {
+            let settled = entry.open.is_none() && entry.decision.is_none() && !entry.uncertain;
+            if settled && self.places_pods() && !self.assigned.is(key, &self.scheduler.nodes(key)) {
+                differences.push(format!("the nodes assigned to {key} differ from what the core knows"));
+            }
+        }
+        differences.extend(self.assigned.audit());
+        differences
     }
 }

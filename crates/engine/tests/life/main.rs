@@ -41,6 +41,7 @@ mod shares;
 mod sources;
 mod templates;
 mod told;
+mod topology;
 mod topology_pods;
 mod unadmitted;
 mod waiting;

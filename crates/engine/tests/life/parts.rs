@@ -15,7 +15,8 @@ fn without(part: Option<Part>) -> Cluster {
     c.config.fair_sharing = Some(FairSharing::default());
     c.config.without = part.into_iter().collect();
     c.restart();
-    c.api.put(Kind::ResourceFlavor, json!({"metadata": {"name": "default"}, "spec": {"topologyName": "t"}}));
+    c.api.put(Kind::ResourceFlavor, json!({"metadata": {"name": "default"}, "spec": {}}));
+    c.api.put(Kind::ResourceFlavor, json!({"metadata": {"name": "placed"}, "spec": {"topologyName": "t"}}));
     c.api.put(Kind::Topology, json!({"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "l"}]}}));
     c.api.put(
         Kind::AdmissionCheck,
@@ -23,7 +24,8 @@ fn without(part: Option<Part>) -> Cluster {
     );
     c.api.put(Kind::Cohort, json!({"metadata": {"name": "co"}, "spec": {}}));
     let quota = json!([{"coveredResources": ["cpu"], "flavors": [
-        {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]}]);
+        {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]},
+        {"name": "placed", "resources": [{"name": "cpu", "nominalQuota": "0"}]}]}]);
     let spec = json!({"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota});
     c.api.put(Kind::ClusterQueue, json!({"metadata": {"name": "cq"}, "spec": spec}));
     c.api.local_queue("team-a", "lq", "cq");

@@ -337,7 +337,6 @@ fn pod_sets_have_their_own_domains_and_workers_are_counted_after_their_leader() 
         view.pod_sets.push(pod_set("worker", 2, "1"));
         for set in &mut view.pod_sets {
             set.topology_request = Some(Box::new(PodSetTopologyRequest {
-                required: Some("rack".to_owned()),
                 pod_set_group_name: Some("g".to_owned()),
                 pod_index_label: Some(INDEX.to_owned()),
                 ..PodSetTopologyRequest::default()
