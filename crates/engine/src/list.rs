@@ -26,10 +26,6 @@ impl Engine {
         if first {
             self.topology_may_be_used();
         }
-        if first && matches!(kind, Kind::JobPod | Kind::Node) {
-            // Whether their nodes failed was not known before.
-            self.dirty.workloads.extend(self.assigned.workloads().cloned());
-        }
         if matches!(kind, Kind::Pod | Kind::Node) {
             self.hotswap_stale();
             if first {

@@ -159,7 +159,7 @@ impl Simulation {
         for (_, workload) in self.engine.workloads() {
             self.record.observe(self.now, workload);
         }
-        for kind in kinds().chain([Kind::Pod]) {
+        for kind in kinds().chain([Kind::Pod, Kind::JobPod]) {
             let present = self.world.of_kind(kind).map(|(reference, _)| reference.clone()).collect();
             self.feed(Input::Listed { kind, present, as_of: None });
         }

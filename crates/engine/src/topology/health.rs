@@ -16,7 +16,6 @@ use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::takes;
 use crate::hotswap::snapshot::tolerates;
 use crate::ingest::workload::is;
-use crate::input::Kind;
 use crate::job_pod::Stage;
 use crate::lifecycle::slices::first_slice;
 
@@ -104,8 +103,8 @@ enum OnNode {
 /// What one look at the nodes of a Workload finds out once.
 struct Look<'a> {
     key: &'a WorkloadKey,
-    /// The nodes with pods that go on; nothing while not all pods were seen.
-    with_pods: Option<Option<BTreeSet<&'a Name>>>,
+    /// The nodes with pods that go on.
+    with_pods: Option<BTreeSet<&'a Name>>,
     /// By pod set.
     tolerated: BTreeMap<usize, Tolerated>,
 }
@@ -157,7 +156,7 @@ impl Engine {
     /// Keeps the list of failed nodes in the status, or evicts a Workload that lost several; says whether it wrote.
     pub(crate) fn reconcile_nodes(&mut self, key: &WorkloadKey) -> bool {
         let status = self.world.workloads[key].status();
-        if !is(status, Type::Admitted) || !self.replaces_nodes(key) || !self.listed.contains(&Kind::Node) {
+        if !is(status, Type::Admitted) || !self.replaces_nodes(key) || !self.topology.knows_nodes() {
             return false;
         }
         let (mut new, wake) = self.failed_nodes(key);
@@ -275,23 +274,18 @@ impl Engine {
         Tolerated { lasting, all, per_pod: per_pod.unwrap_or_default() }
     }
 
-    /// Whether pods of a Workload that go on are on a node, or may be.
+    /// Whether pods of a Workload that go on are on a node.
     fn has_pods_on<'a>(&'a self, node: &Name, look: &mut Look<'a>) -> bool {
         let key = look.key;
-        let with_pods = look.with_pods.get_or_insert_with(|| self.nodes_with_pods(key));
-        with_pods.as_ref().is_none_or(|nodes| nodes.contains(node))
+        look.with_pods.get_or_insert_with(|| self.nodes_with_pods(key)).contains(node)
     }
 
-    fn nodes_with_pods(&self, key: &WorkloadKey) -> Option<BTreeSet<&Name>> {
-        if !self.listed.contains(&Kind::JobPod) {
-            return None;
-        }
+    fn nodes_with_pods(&self, key: &WorkloadKey) -> BTreeSet<&Name> {
         let entry = &self.world.workloads[key];
         let home = WorkloadKey::new(Name::clone(&key.namespace), first_slice(&key.name, entry));
         let bound = self.world.placed.get(&home).into_iter().flat_map(|pods| pods.all([Stage::Bound]));
-        let pods = bound
-            .filter_map(|name| self.world.job_pods.get(&(Name::clone(&key.namespace), Name::clone(name))));
-        let pods = pods.filter(|pod| !pod.leaves);
-        Some(pods.filter_map(|pod| pod.place.as_ref()?.node.as_ref()).collect())
+        let bound = bound.map(|name| (Name::clone(&key.namespace), Name::clone(name)));
+        let pods = bound.filter_map(|pod| self.world.job_pods.get(&pod)).filter(|pod| !pod.leaves);
+        pods.filter_map(|pod| pod.place.as_ref()?.node.as_ref()).collect()
     }
 }

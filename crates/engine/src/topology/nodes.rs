@@ -10,7 +10,7 @@ use sluice_api::slim;
 use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
 use crate::engine::Engine;
-use crate::hotswap::pod::{Pod, PodKey};
+use crate::hotswap::pod::{Pod, PodKey, allocatable};
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
 use crate::job_pod::{JobPod, Stage};
@@ -47,8 +47,8 @@ struct Hosts {
 impl Hosts {
     fn put(&mut self, name: &Name, node: &slim::Node) {
         let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(HOSTNAME));
-        let host = label.filter(|label| ***label != **name);
-        let host = host.map_or_else(|| Name::clone(name), |label| Name::from(label.as_str()));
+        let other = label.filter(|label| ***label != **name);
+        let host = other.map_or_else(|| Name::clone(name), |label| Name::from(label.as_str()));
         if self.of.get(name) != Some(&host) {
             self.take(name);
             self.nodes.entry(Name::clone(&host)).or_default().insert(Name::clone(name));
@@ -56,19 +56,23 @@ impl Hosts {
         }
     }
 
-    fn take(&mut self, name: &Name) -> Option<Name> {
-        let host = self.of.remove(name)?;
+    fn take(&mut self, name: &Name) {
+        let Some(host) = self.of.remove(name) else { return };
         if let Some(nodes) = self.nodes.get_mut(&host) {
             nodes.remove(name);
             if nodes.is_empty() {
                 self.nodes.remove(&host);
             }
         }
-        Some(host)
     }
 }
 
 impl TopologyNodes {
+    /// Whether all nodes, and what is on them, were seen, and matter.
+    pub(crate) fn knows_nodes(&self) -> bool {
+        self.used
+    }
+
     fn count(&mut self, key: PodKey, pod: &Pod) {
         add(&mut self.taken, &pod.node, &pod.requests);
         self.changed.insert(Name::clone(&pod.node));
@@ -101,7 +105,7 @@ impl TopologyNodes {
         self.hosts.of.get(node)
     }
 
-    /// Notes whether a Workload holds nodes; says whether that is new of all that share its name.
+    /// Notes by which name the pods of a Workload know it, if it holds nodes. Gives the names of which that is new, or over.
     fn note(&mut self, key: &WorkloadKey, home: Option<WorkloadKey>) -> Vec<WorkloadKey> {
         let before = self.home_of.get(key).cloned();
         if before == home {
@@ -161,6 +165,8 @@ impl Engine {
             for node in &nodes {
                 self.tell_node(node);
             }
+            // Whether their nodes failed was not known before.
+            self.dirty.workloads.extend(self.assigned.workloads().cloned());
         } else {
             for key in self.topology.counted.keys().cloned().collect::<Vec<_>>() {
                 self.topology.uncount(&key);
@@ -173,30 +179,47 @@ impl Engine {
         self.request_cycle();
     }
 
-    /// A Node is new or different.
-    pub(crate) fn topology_node_changed(&mut self, name: &Name) {
-        if !self.places_pods() {
-            return;
+    /// Takes a Node in.
+    pub(crate) fn observe_node(&mut self, name: &Name, node: Box<slim::Node>) {
+        let same = |old: &slim::Node| {
+            let mut old = old.clone();
+            old.metadata.resource_version.clone_from(&node.metadata.resource_version);
+            old == *node
+        };
+        // Nodes send a heartbeat every few seconds.
+        let changed = !self.world.nodes.get(name).is_some_and(|old| same(old));
+        if changed {
+            self.world.allocatable.insert(Name::clone(name), allocatable(&node));
+            if self.places_pods() {
+                self.node_may_fail(name);
+                self.topology.hosts.put(name, &node);
+                self.node_may_fail(name);
+            }
         }
-        self.node_may_fail(name);
-        if let Some(node) = self.world.nodes.get(name) {
-            self.topology.hosts.put(name, node);
-        }
-        self.node_may_fail(name);
-        if self.topology.used {
-            self.tell_node(name);
-            self.request_cycle();
+        self.world.nodes.insert(Name::clone(name), node);
+        if changed {
+            if self.topology.used {
+                self.tell_node(name);
+                self.request_cycle();
+            }
+            self.hotswap_stale();
+            self.terminating_node_changed(name);
+            self.mark_stuck_on(name);
         }
     }
 
     /// A Node is gone.
-    pub(crate) fn topology_node_gone(&mut self, name: &Name) {
+    pub(crate) fn forget_node(&mut self, name: &Name) {
+        self.world.nodes.remove(name);
+        self.world.allocatable.remove(name);
         self.node_may_fail(name);
         self.topology.hosts.take(name);
         if self.topology.used {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
+        self.hotswap_stale();
+        self.mark_stuck_on(name);
     }
 
     fn tell_node(&mut self, name: &Name) {

@@ -42,6 +42,7 @@ mod sources;
 mod templates;
 mod told;
 mod topology;
+mod topology_failures;
 mod topology_pods;
 mod unadmitted;
 mod waiting;

@@ -64,7 +64,7 @@ impl Simulation {
     }
 
     /// Where the topology assignment of a job's Workload puts its pods.
-    fn assigned(&self, job: &ObjectRef) -> Assigned {
+    pub(super) fn assigned(&self, job: &ObjectRef) -> Assigned {
         let Some(uid) = self.world.get(job).map(|value| text(&value["metadata"]["uid"])) else {
             return Assigned::new();
         };

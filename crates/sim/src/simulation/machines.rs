@@ -65,6 +65,10 @@ impl Simulation {
             return;
         }
         let Some(run) = self.pods.run(job) else { return };
+        if !self.assigned(job).is_empty() {
+            // The engine knows where they are.
+            return;
+        }
         let Some(value) = self.world.get(job) else { return };
         let documents = self.machines.documents(job, kind, value, run.attempt);
         let mut shown = Vec::with_capacity(documents.len());
