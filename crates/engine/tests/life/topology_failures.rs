@@ -198,7 +198,7 @@ fn nodes_that_could_not_be_written_are_found_again_but_not_all_the_time() {
         c.settle();
         c.advance(60);
         assert!(runs(&c, "a") && names_of(&c, "a") == ["n1", "n2"], "{error}");
-        assert!((1..=70).contains(&c.refused), "{error}: {}", c.refused);
+        assert!((1..=15).contains(&c.refused), "{error}: {}", c.refused);
         c.refuse = None;
         c.advance(900);
         assert_eq!(names_of(&c, "a"), ["n2", "n3"], "{error}");
