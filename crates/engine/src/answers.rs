@@ -251,8 +251,8 @@ impl Engine {
             entry.unchecked = true;
         }
         match &open.decision {
-            // It may have been carried out, now or the time before: no other Workload gets the quota before that is known.
-            Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
+            // It may have been carried out, now or the time before: no other Workload gets the quota or the nodes before that is known.
+            Some(Decision::Reserve { .. } | Decision::Place(_)) if uncertain => self.look_again(&key),
             Some(Decision::Reserve { .. }) => {
                 self.reservation_failed(&key);
                 self.request_cycle();
@@ -276,8 +276,7 @@ impl Engine {
                         why.map(|why| PendingMessage { why: Arc::new(why), with_event, due: None });
                 }
             }
-            // The same holds of nodes. Otherwise the core finds some anew for the Workload as it is.
-            Some(Decision::Place(_)) if uncertain => self.look_again(&key),
+            // The core finds nodes anew for the Workload as it is.
             Some(Decision::Place(_)) | None => {}
         }
     }

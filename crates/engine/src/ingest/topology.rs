@@ -154,9 +154,9 @@ pub(crate) fn updates<'a>(
 ) -> impl Iterator<Item = &'a v1beta2::PodSetUpdate> {
     let places = config.on(Gate::TopologyAwareScheduling) && reserved(status);
     let admission = status.admission.as_ref().filter(|_| places);
-    let sets = admission.into_iter().flat_map(|admission| &admission.pod_set_assignments);
-    let mut placed = sets.filter(|set| set.topology_assignment.is_some() || is_delayed(set));
-    let checks: &[_] = if placed.next().is_some() { &status.admission_checks } else { &[] };
+    let sets = admission.map(|admission| &admission.pod_set_assignments[..]).unwrap_or_default();
+    let concerned = |set: &v1beta2::PodSetAssignment| set.topology_assignment.is_some() || is_delayed(set);
+    let checks: &[_] = if sets.iter().any(concerned) { &status.admission_checks } else { &[] };
     checks.iter().flat_map(|check| &check.pod_set_updates).filter(|update| update.name == set.name)
 }
 

@@ -9,8 +9,9 @@ use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_api::v1beta2::UnhealthyNode;
-use sluice_core::{Amount, HOSTNAME, Name, SharedAssignment, WorkloadKey};
+use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::assigned::hosts;
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::takes;
@@ -21,76 +22,6 @@ use crate::lifecycle::slices::first_slice;
 
 /// How long a node may be not ready where its pods do not decide.
 const NOT_READY: SignedDuration = SignedDuration::from_secs(30);
-
-/// Which Workloads have pods assigned to which nodes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Assigned {
-    /// By pod set: its place in the Workload, and its nodes.
-    of: BTreeMap<WorkloadKey, Vec<(usize, SharedAssignment)>>,
-    /// By hostname.
-    on: BTreeMap<Name, BTreeSet<WorkloadKey>>,
-    /// Those with a failed node for which there is no other yet.
-    pub(super) unreplaced: BTreeSet<WorkloadKey>,
-}
-
-/// The nodes of an assignment whose lowest level is the hostname.
-fn hosts(assignment: &SharedAssignment) -> impl Iterator<Item = &Name> {
-    let by_host = assignment.levels.last().is_some_and(|level| &**level == HOSTNAME);
-    assignment.domains.iter().filter(move |_| by_host).filter_map(|domain| domain.values.last())
-}
-
-impl Assigned {
-    /// Replaces the nodes of a Workload.
-    pub(super) fn replace(&mut self, key: &WorkloadKey, new: Vec<(usize, SharedAssignment)>) {
-        if self.is(key, &new) {
-            return;
-        }
-        for (_, assignment) in self.of.remove(key).into_iter().flatten() {
-            for host in hosts(&assignment) {
-                if let Some(keys) = self.on.get_mut(host) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.on.remove(host);
-                    }
-                }
-            }
-        }
-        for host in new.iter().flat_map(|(_, assignment)| hosts(assignment)) {
-            self.on.entry(Name::clone(host)).or_default().insert(key.clone());
-        }
-        if !new.is_empty() {
-            self.of.insert(key.clone(), new);
-        }
-    }
-
-    /// Whether these are the nodes of a Workload.
-    pub(super) fn is(&self, key: &WorkloadKey, nodes: &[(usize, SharedAssignment)]) -> bool {
-        self.of.get(key).map_or(nodes.is_empty(), |known| known == nodes)
-    }
-
-    /// Whether a Workload has nodes by hostname.
-    fn has_hosts(&self, key: &WorkloadKey) -> bool {
-        let sets = self.of.get(key).into_iter().flatten();
-        sets.flat_map(|(_, assignment)| hosts(assignment)).next().is_some()
-    }
-
-    /// The Workloads with nodes.
-    pub(crate) fn workloads(&self) -> impl Iterator<Item = &WorkloadKey> {
-        self.of.keys()
-    }
-
-    /// What differs between the two indexes.
-    pub(super) fn audit(&self) -> Vec<String> {
-        let mut on: BTreeMap<Name, BTreeSet<WorkloadKey>> = BTreeMap::new();
-        for (key, sets) in &self.of {
-            for host in sets.iter().flat_map(|(_, assignment)| hosts(assignment)) {
-                on.entry(Name::clone(host)).or_default().insert(key.clone());
-            }
-        }
-        let same = on == self.on;
-        (!same).then(|| "the index of nodes with assigned pods differs".to_owned()).into_iter().collect()
-    }
-}
 
 /// How a node is for a Workload.
 enum OnNode {
@@ -127,6 +58,12 @@ impl Engine {
     /// Whether a failed node of a Workload is still to be replaced by another one, as far as is known.
     pub(crate) fn may_replace_nodes(&self, key: &WorkloadKey) -> bool {
         self.replaces_nodes(key) && !self.assigned.unreplaced.contains(key)
+    }
+
+    /// Whether a node is assigned to a Workload that has nodes: by its hostname, or as one of a domain.
+    pub(super) fn is_assigned(&self, key: &WorkloadKey, node: &Name) -> bool {
+        let host = self.topology.host_of(node).unwrap_or(node);
+        !self.assigned.has_hosts(key) || self.assigned.on.get(host).is_some_and(|keys| keys.contains(key))
     }
 
     /// There is no other node for the failed one of a Workload, and it stays.

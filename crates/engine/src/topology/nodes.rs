@@ -1,145 +1,22 @@
 //! Nodes for the core, and what pods that no topology assignment placed take of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
 //! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that nothing is known to be free. A
-//! pod is placed if it names a Workload of its namespace that holds nodes; every other bound pod takes what it asks for.
+//! pod is placed if it names a Workload of its namespace that holds its node; every other bound pod takes what it asks for, such as one
+//! that its node did not let go before it was replaced.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sluice_api::gates::Gate;
 use sluice_api::slim;
-use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
+use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::state::{Hosts, add};
 use crate::engine::Engine;
-use crate::hotswap::pod::{Pod, PodKey, allocatable};
+use crate::hotswap::pod::{PodKey, allocatable};
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
 use crate::job_pod::{JobPod, Stage};
 use crate::lifecycle::slices::first_slice;
-
-/// Amounts by resource; `pods` counts pods.
-type Taken = BTreeMap<Name, i128>;
-
-/// What the core was told of nodes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TopologyNodes {
-    /// It knows the nodes.
-    used: bool,
-    /// What pods that were not placed take of each node.
-    taken: BTreeMap<Name, Taken>,
-    /// These pods: their nodes, and what each takes.
-    counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
-    /// Nodes of which something else is taken than the core was told.
-    changed: BTreeSet<Name>,
-    /// Workloads that hold nodes, by the name that their pods have of them: slices of one job share it.
-    holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,
-    /// These names.
-    home_of: BTreeMap<WorkloadKey, WorkloadKey>,
-    hosts: Hosts,
-}
-
-/// Nodes by hostname, by which assignments name them. It is a label, and most often the node's name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Hosts {
-    nodes: BTreeMap<Name, BTreeSet<Name>>,
-    of: BTreeMap<Name, Name>,
-}
-
-impl Hosts {
-    fn put(&mut self, name: &Name, node: &slim::Node) {
-        let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(HOSTNAME));
-        let other = label.filter(|label| ***label != **name);
-        let host = other.map_or_else(|| Name::clone(name), |label| Name::from(label.as_str()));
-        if self.of.get(name) != Some(&host) {
-            self.take(name);
-            self.nodes.entry(Name::clone(&host)).or_default().insert(Name::clone(name));
-            self.of.insert(Name::clone(name), host);
-        }
-    }
-
-    fn take(&mut self, name: &Name) {
-        let Some(host) = self.of.remove(name) else { return };
-        if let Some(nodes) = self.nodes.get_mut(&host) {
-            nodes.remove(name);
-            if nodes.is_empty() {
-                self.nodes.remove(&host);
-            }
-        }
-    }
-}
-
-impl TopologyNodes {
-    /// Whether all nodes, and what is on them, were seen, and matter.
-    pub(crate) fn knows_nodes(&self) -> bool {
-        self.used
-    }
-
-    fn count(&mut self, key: PodKey, pod: &Pod) {
-        add(&mut self.taken, &pod.node, &pod.requests);
-        self.changed.insert(Name::clone(&pod.node));
-        self.counted.insert(key, (Name::clone(&pod.node), pod.requests.clone()));
-    }
-
-    fn uncount(&mut self, key: &PodKey) {
-        let Some((node, requests)) = self.counted.remove(key) else { return };
-        if let Some(of_node) = self.taken.get_mut(&node) {
-            for (resource, amount) in &requests {
-                if let Some(taken) = of_node.get_mut(resource) {
-                    *taken -= i128::from(amount.get());
-                }
-            }
-            of_node.retain(|_, taken| *taken != 0);
-            if of_node.is_empty() {
-                self.taken.remove(&node);
-            }
-        }
-        self.changed.insert(node);
-    }
-
-    /// The names of the nodes of a hostname: one, as a rule.
-    pub(super) fn of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
-        self.hosts.nodes.get(host).into_iter().flatten()
-    }
-
-    /// The hostname of a node.
-    pub(super) fn host_of(&self, node: &str) -> Option<&Name> {
-        self.hosts.of.get(node)
-    }
-
-    /// Notes by which name the pods of a Workload know it, if it holds nodes. Gives the names of which that is new, or over.
-    fn note(&mut self, key: &WorkloadKey, home: Option<WorkloadKey>) -> Vec<WorkloadKey> {
-        let before = self.home_of.get(key).cloned();
-        if before == home {
-            return Vec::new();
-        }
-        let mut changed = Vec::new();
-        if let Some(old) = before {
-            self.home_of.remove(key);
-            if let Some(keys) = self.holding.get_mut(&old) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.holding.remove(&old);
-                    changed.push(old);
-                }
-            }
-        }
-        if let Some(new) = home {
-            self.home_of.insert(key.clone(), new.clone());
-            let keys = self.holding.entry(new.clone()).or_default();
-            if keys.is_empty() {
-                changed.push(new);
-            }
-            keys.insert(key.clone());
-        }
-        changed
-    }
-}
-
-fn add(taken: &mut BTreeMap<Name, Taken>, node: &Name, requests: &[(Name, Amount)]) {
-    let of_node = taken.entry(Name::clone(node)).or_default();
-    for (resource, amount) in requests {
-        *of_node.entry(Name::clone(resource)).or_default() += i128::from(amount.get());
-    }
-}
 
 impl Engine {
     /// Whether pods get nodes.
@@ -277,7 +154,8 @@ impl Engine {
         let place = self.world.job_pods.get(key).and_then(|pod| pod.place.as_ref());
         place.is_some_and(|place| {
             let workload = WorkloadKey::new(Name::clone(&key.0), Name::clone(&place.workload));
-            self.topology.holding.contains_key(&workload)
+            let mut keys = self.topology.holding.get(&workload).into_iter().flatten();
+            place.node.as_ref().is_some_and(|node| keys.any(|key| self.is_assigned(key, node)))
         })
     }
 
@@ -294,8 +172,8 @@ impl Engine {
         if entry.is_none_or(|entry| entry.status().unhealthy_nodes.is_empty()) {
             self.assigned.unreplaced.remove(key);
         }
-        self.assigned.replace(key, nodes);
-        for home in self.topology.note(key, home) {
+        let moved = self.assigned.replace(key, nodes).then(|| home.clone()).flatten();
+        for home in self.topology.note(key, home).into_iter().chain(moved) {
             let Some(pods) = self.world.placed.get(&home) else { continue };
             let bound = pods.all([Stage::Bound]);
             let bound = bound.map(|name| (Name::clone(&home.namespace), Name::clone(name)));
@@ -330,8 +208,9 @@ impl Engine {
             }
         };
         let mut hosts = Hosts::default();
-        let nodes = self.world.nodes.iter().filter(|_| self.places_pods());
-        nodes.for_each(|(name, node)| hosts.put(name, node));
+        for (name, node) in self.world.nodes.iter().filter(|_| self.places_pods()) {
+            hosts.put(name, node);
+        }
         compare("the hostnames of nodes", hosts == known.hosts);
         let counts = |key: &PodKey| known.used && !self.has_assigned_node(key);
         let counted = self.world.pods.iter().filter(|(key, _)| counts(key));
@@ -339,9 +218,13 @@ impl Engine {
             counted.map(|(key, pod)| (key.clone(), (Name::clone(&pod.node), pod.requests.clone()))).collect();
         compare("pods that were not placed", counted == known.counted);
         let mut taken = BTreeMap::new();
-        counted.values().for_each(|(node, requests)| add(&mut taken, node, requests));
-        taken.values_mut().for_each(|of_node| of_node.retain(|_, amount| *amount != 0));
-        taken.retain(|_, of_node| !of_node.is_empty());
+        for (node, requests) in counted.values() {
+            add(&mut taken, node, requests);
+        }
+        taken.retain(|_, of_node| {
+            of_node.retain(|_, amount| *amount != 0);
+            !of_node.is_empty()
+        });
         compare("what other pods take of nodes", taken == known.taken);
         for (key, entry) in &self.world.workloads {
             let settled = entry.open.is_none() && entry.decision.is_none() && !entry.uncertain;

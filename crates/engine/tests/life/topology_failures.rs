@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_api::gates::Gate;
-use sluice_engine::{Kind, Purpose, WriteError};
+use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::contract::submit;
 use crate::model::condition;
@@ -39,6 +39,27 @@ fn a_node_that_fails_is_replaced_once_its_pods_are_gone() {
     // The node comes back, and is free.
     ready(&mut c, "n1");
     submit_in_rack(&mut c, "b", 1);
+    assert_eq!(names_of(&c, "b"), ["n1"]);
+}
+
+#[test]
+fn a_pod_that_still_ends_on_a_replaced_node_takes_its_part_of_it() {
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 2);
+    let pods = run_pods(&mut c, "a");
+    not_ready(&mut c, "n1");
+    for kind in [Kind::Pod, Kind::JobPod] {
+        let at = c.now.to_string();
+        let pod = ObjectRef { kind, ..pods["n1"].clone() };
+        c.api.edit(&pod, &json!({"metadata": {"deletionTimestamp": at}}));
+    }
+    c.settle();
+    c.advance(1);
+    assert_eq!(names_of(&c, "a"), ["n2", "n3"], "it ends, so that it is no reason to wait");
+    ready(&mut c, "n1");
+    submit_in_rack(&mut c, "b", 1);
+    assert!(!runs(&c, "b"));
+    end_pod(&mut c, &pods["n1"]);
     assert_eq!(names_of(&c, "b"), ["n1"]);
 }
 
