@@ -208,6 +208,7 @@ impl Engine {
             }
         }
         self.measure_change(&key, &workload);
+        self.forget_nodes_of_another_admission(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         self.world.put_workload(&key, workload);
         self.report_wrong_nodes(&key, wrong.as_deref());

@@ -3,6 +3,7 @@
 
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
+use sluice_api::slim;
 use sluice_api::v1beta2::DelayedTopologyRequestState;
 use sluice_core::{Name, SharedAssignment, WorkloadKey};
 
@@ -26,6 +27,15 @@ impl Engine {
         let message =
             format!("Workload was evicted as there was no replacement for unhealthy node(s): {names}");
         self.evict_for_nodes(key, message);
+    }
+
+    /// Nodes were found for the admission that a Workload had: they are of no use to another one.
+    pub(crate) fn forget_nodes_of_another_admission(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
+        if let Some(entry) = self.world.workloads.get_mut(key)
+            && entry.object.status.admission != seen.status.admission
+        {
+            entry.decision.take_if(|decision| matches!(decision, Decision::Place(_)));
+        }
     }
 
     /// Says once that the nodes of a Workload cannot be read: it counts as if it had none.

@@ -274,6 +274,23 @@ fn nodes_may_go_and_workloads_end_while_a_placement_is_written() {
     c.advance(5);
     assert_eq!(names_of(&c, "a"), ["n2", "n4"]);
     assert!(runs(&c, "a") && unhealthy(&c, "a").is_empty());
+    // What is seen of the Workload before the answer undoes nothing: the node is not given twice.
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 2);
+    c.slow = Some(Purpose::Place);
+    c.api.delete(&node_ref("n1"));
+    c.settle();
+    c.advance(1);
+    let of = workload(&c, "a");
+    c.api.edit(&of, &json!({"metadata": {"labels": {"seen": "again"}}}));
+    c.settle();
+    submit_in_rack(&mut c, "b", 1);
+    assert!(!runs(&c, "b"));
+    assert_eq!(c.written(Purpose::Place), 1, "nor is it written twice");
+    c.release();
+    c.advance(5);
+    assert_eq!(names_of(&c, "a"), ["n2", "n3"]);
+    assert!(!runs(&c, "b"));
     // The failed node comes back: what was found is kept.
     let mut c = bed(&THREE);
     submit_in_rack(&mut c, "a", 2);
