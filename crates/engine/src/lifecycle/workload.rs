@@ -7,7 +7,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
-use sluice_core::{Reason, WorkloadKey, WorkloadState};
+use sluice_core::{Reason, TopologyState, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
 use super::transition::{self, Eviction, TransitionContext};
@@ -68,7 +68,11 @@ impl Engine {
             spec.state = WorkloadState::Inactive;
         }
         match &mut spec.state {
-            WorkloadState::Reserved { evicted, admission, .. } => {
+            WorkloadState::Reserved { evicted, admission, topology, .. } => {
+                if !self.topology.knows_nodes() {
+                    // No nodes are looked for before it is known which there are.
+                    *topology = TopologyState { pinned: topology.pinned, ..TopologyState::default() };
+                }
                 self.leave_to_others(key, admission);
                 *evicted |=
                     is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..)));

@@ -57,11 +57,6 @@ impl Assigned {
         sets.flat_map(|(_, assignment)| hosts(assignment)).next().is_some()
     }
 
-    /// The Workloads with nodes.
-    pub(crate) fn workloads(&self) -> impl Iterator<Item = &WorkloadKey> {
-        self.of.keys()
-    }
-
     /// What differs between the two indexes.
     pub(super) fn audit(&self) -> Vec<String> {
         let mut on: BTreeMap<Name, BTreeSet<WorkloadKey>> = BTreeMap::new();

@@ -17,6 +17,8 @@ use crate::ingest::topology as ingested;
 use crate::input::Kind;
 use crate::job_pod::{JobPod, Stage};
 use crate::lifecycle::slices::first_slice;
+use crate::lifecycle::transition::waits_for_nodes;
+use crate::world::WorkloadEntry;
 
 impl Engine {
     /// Whether pods get nodes.
@@ -33,6 +35,11 @@ impl Engine {
             return;
         }
         self.topology.used = wanted;
+        // Whether their nodes failed, and which they could have, was not known before.
+        let waits = |entry: &WorkloadEntry| entry.status().admission.as_ref().is_some_and(waits_for_nodes);
+        let concerned = |entry: &WorkloadEntry| !entry.nodes.is_empty() || waits(entry);
+        let concerned = self.world.workloads.iter().filter(|(_, entry)| concerned(entry));
+        self.dirty.workloads.extend(concerned.map(|(key, _)| key.clone()));
         let nodes: Vec<Name> = self.world.nodes.keys().cloned().collect();
         if wanted {
             for key in self.world.pods.keys().cloned().collect::<Vec<_>>() {
@@ -42,8 +49,6 @@ impl Engine {
             for node in &nodes {
                 self.tell_node(node);
             }
-            // Whether their nodes failed was not known before.
-            self.dirty.workloads.extend(self.assigned.workloads().cloned());
         } else {
             for key in self.topology.counted.keys().cloned().collect::<Vec<_>>() {
                 self.topology.uncount(&key);

@@ -245,7 +245,7 @@ fn init_containers_and_overhead_count_and_a_deleted_pod_does_not() {
 }
 
 /// A queue whose flavor's nodes come with a check.
-fn provisioned(nodes: &[(&str, &str, &str)]) -> Cluster {
+pub fn provisioned(nodes: &[(&str, &str, &str)]) -> Cluster {
     let mut c = bed_with(
         gates(&[]),
         nodes,

@@ -6,11 +6,11 @@ use serde_json::json;
 use sluice_api::gates::Gate;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
-use crate::contract::submit;
+use crate::contract::{answer, submit};
 use crate::model::condition;
 use crate::topology::{
     HOSTNAME, THREE, add_node, bed, bed_with, end_pod, gates, in_rack, names_of, node_ref, nodes_of,
-    not_ready, ready, run_pods, runs, submit_in_rack, taint, unhealthy, workload,
+    not_ready, provisioned, ready, run_pods, runs, submit_in_rack, taint, unhealthy, workload,
 };
 
 const TWO_FAILED: &str = "Workload eviction triggered due to multiple TAS assigned node failures, including:";
@@ -335,4 +335,29 @@ fn a_new_leader_knows_the_nodes_of_those_before_and_judges_none_before_it_has_se
     c.settle();
     c.advance(60);
     assert!(runs(&c, "a") && unhealthy(&c, "a").is_empty());
+}
+
+#[test]
+fn no_nodes_are_looked_for_before_it_is_known_which_there_are() {
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 2);
+    c.api.delete(&node_ref("n1"));
+    c.settle();
+    assert_eq!(unhealthy(&c, "a"), ["n1"]);
+    let mut delayed = provisioned(&THREE);
+    submit_in_rack(&mut delayed, "a", 2);
+    answer(&mut delayed, "a", "Ready", "");
+    for (mut c, nodes) in [(c, ["n2", "n3"]), (delayed, ["n1", "n2"])] {
+        c.restart_without(&[Kind::JobPod]);
+        c.settle();
+        c.advance(60);
+        assert!(c.notes("EvictedDueToNodeFailures").is_empty() && c.notes("SecondPassFailed").is_empty());
+        assert_ne!(names_of(&c, "a"), nodes);
+        let revision = c.api.revision();
+        c.list(Kind::JobPod, Vec::new(), revision);
+        c.settle();
+        c.advance(2);
+        assert_eq!(names_of(&c, "a"), nodes);
+        assert!(runs(&c, "a"));
+    }
 }
