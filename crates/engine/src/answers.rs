@@ -253,6 +253,13 @@ impl Engine {
         match &open.decision {
             // It may have been carried out, now or the time before: no other Workload gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
+            // The same holds of the nodes. If it was not, it is made again for the Workload as it is, unless that has another admission.
+            Some(place @ Decision::Place(_)) if uncertain => {
+                if let Some(entry) = self.world.workloads.get_mut(&key) {
+                    entry.decision.get_or_insert_with(|| place.clone());
+                }
+                self.look_again(&key);
+            }
             Some(Decision::Reserve { .. }) => {
                 self.reservation_failed(&key);
                 self.request_cycle();

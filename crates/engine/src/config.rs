@@ -376,8 +376,7 @@ impl EngineConfig {
                     .on(Gate::TASRecomputeAssignmentWithinSchedulingCycle),
                 tas_failed_node_replacement: self.on(Gate::TASFailedNodeReplacement),
                 tas_failed_node_replacement_fail_fast: self.on(Gate::TASFailedNodeReplacementFailFast),
-                elastic_jobs_via_workload_slices_with_tas: self
-                    .on(Gate::ElasticJobsViaWorkloadSlicesWithTAS),
+                elastic_jobs_via_workload_slices_with_tas: self.on(Gate::ElasticJobsViaWorkloadSlicesWithTAS),
                 preemption_loop_guard: self.on(Gate::PreemptionLoopGuard),
                 requeue_reclaimers_on_borrowing: self.on(Gate::RequeueReclaimersOnBorrowing),
                 admit_only_free_quota: self.on(Gate::AdmitOnlyFreeQuota),

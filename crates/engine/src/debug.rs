@@ -58,6 +58,7 @@ impl Engine {
                 differences.push(format!("workload {key} waits for an answer that cannot come"));
             }
         }
+        differences.extend(self.audit_topology());
         if differences.is_empty() { Ok(()) } else { Err(differences) }
     }
 

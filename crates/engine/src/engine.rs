@@ -120,9 +120,9 @@ pub struct Engine {
     /// What is kept about failing nodes.
     pub(crate) hotswap: crate::hotswap::state::HotswapState,
     /// What the core was told of nodes.
-    pub(crate) topology: crate::topology::nodes::TopologyNodes,
+    pub(crate) topology: crate::topology::state::TopologyNodes,
     /// Which Workloads have pods assigned to which nodes.
-    pub(crate) assigned: crate::topology::health::Assigned,
+    pub(crate) assigned: crate::topology::assigned::Assigned,
     /// Objects that made the engine panic, with the version that did, and why.
     pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
     /// Finished Workloads whose finalizer is still to be taken away.
@@ -166,8 +166,8 @@ impl Engine {
             deleted_cohorts: BTreeSet::new(),
             custom,
             hotswap: crate::hotswap::state::HotswapState::default(),
-            topology: crate::topology::nodes::TopologyNodes::default(),
-            assigned: crate::topology::health::Assigned::default(),
+            topology: crate::topology::state::TopologyNodes::default(),
+            assigned: crate::topology::assigned::Assigned::default(),
             aside: BTreeMap::new(),
             unreleased: BTreeSet::new(),
             releasing: 0,

@@ -10,7 +10,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::Level;
 use crate::engine::Engine;
-use crate::hotswap::{pod::allocatable, snapshot::released};
+use crate::hotswap::snapshot::released;
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
@@ -116,25 +116,7 @@ impl Engine {
                     self.hotswap_stale();
                 }
             }
-            Object::Node(node) => {
-                let same = |old: &slim::Node| {
-                    let mut old = old.clone();
-                    old.metadata.resource_version.clone_from(&node.metadata.resource_version);
-                    old == *node
-                };
-                // Nodes send a heartbeat every few seconds.
-                let changed = !self.world.nodes.get(&name).is_some_and(|old| same(old));
-                if changed {
-                    self.world.allocatable.insert(Arc::clone(&name), allocatable(&node));
-                }
-                self.world.nodes.insert(Arc::clone(&name), node);
-                if changed {
-                    self.hotswap_stale();
-                    self.topology_node_changed(&name);
-                    self.terminating_node_changed(&name);
-                    self.mark_stuck_on(&name);
-                }
-            }
+            Object::Node(node) => self.observe_node(&name, node),
             Object::Pod(pod) => self.observe_pod(&reference, &pod),
             Object::JobPod(pod) => self.observe_job_pod(&reference, &pod),
             Object::LimitRange(range) => {
@@ -226,7 +208,10 @@ impl Engine {
             }
         }
         self.measure_change(&key, &workload);
+        self.forget_nodes_of_another_admission(&key, &workload);
+        let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         self.world.put_workload(&key, workload);
+        self.report_wrong_nodes(&key, wrong.as_deref());
         if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
             entry.unchecked = true;
         }
@@ -367,13 +352,7 @@ impl Engine {
                 self.world.namespaces.remove(name);
                 self.scheduler.remove_namespace(name);
             }
-            Kind::Node => {
-                self.world.nodes.remove(name);
-                self.world.allocatable.remove(name);
-                self.hotswap_stale();
-                self.topology_node_gone(name);
-                self.mark_stuck_on(name);
-            }
+            Kind::Node => self.forget_node(name),
             Kind::Pod => self.forget_pod(object, uid),
             Kind::JobPod => self.forget_job_pod(object, uid),
             Kind::LimitRange => {
@@ -422,8 +401,7 @@ impl Engine {
         self.made.forget(key);
         self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
-        self.assigned_nodes_changed(key);
-        self.topology_workload_changed(key);
+        self.nodes_of_workload_changed(key);
         self.request_cycle();
     }
 

@@ -19,11 +19,13 @@ impl Engine {
         spec
     }
 
-    /// Takes in a Topology; its levels do not matter here.
+    /// Takes in a Topology.
     pub(crate) fn observe_topology(&mut self, reference: ObjectRef, topology: Box<v1beta2::Topology>) {
         let name = Arc::clone(&reference.name);
-        self.scheduler.set_topology(&ingested::spec(&topology));
-        if self.world.topologies.insert(name, topology).is_none() {
+        let spec = ingested::spec(&topology);
+        let known = self.world.topologies.insert(name, topology);
+        if known.is_none_or(|known| ingested::spec(&known) != spec) {
+            self.scheduler.set_topology(&spec);
             self.quota_changed();
         }
         self.dirty.statuses.insert(reference);

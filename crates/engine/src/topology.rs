@@ -1,8 +1,8 @@
 //! Topology-aware scheduling (docs/reference/06-algorithm.md 6.11–6.15; gate TopologyAwareScheduling): what the core needs of nodes, and what
 //! follows from its placements. The placement itself is in the core.
 //!
-//! * [`nodes`]: nodes, and what other pods take of them.
-//! * [`health`]: nodes that fail under a Workload.
+//! * [`nodes`]: nodes, and what other pods take of them, kept in [`state`].
+//! * [`health`]: nodes that fail under a Workload, found by [`assigned`].
 //! * [`second_pass`]: nodes that come after the reservation.
 //!
 //! The side of the pods (6.13):
@@ -17,9 +17,11 @@
 //! * [`ungater`]: what is written for the pods of a Workload.
 //! * [`ungater_failed`]: pods that wait for a node that is no longer assigned.
 
-pub(crate) mod health;
-pub(crate) mod nodes;
+pub(crate) mod assigned;
+mod health;
+mod nodes;
 mod second_pass;
+pub(crate) mod state;
 pub(crate) mod ungater;
 mod ungater_domains;
 mod ungater_failed;

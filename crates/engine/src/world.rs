@@ -16,6 +16,7 @@ use crate::external::parents::ExternalParents;
 use crate::hotswap::pod::{Allocatable, Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
+use crate::ingest::topology;
 use crate::input::{Kind, ObjectRef};
 pub(crate) use crate::keys::{JobKey, job_key};
 use crate::lifecycle::seen_by_controller::SeenByController;
@@ -54,6 +55,10 @@ pub(crate) enum Decision {
 pub(crate) struct WorkloadEntry {
     /// As it was seen last.
     pub object: slim::Workload,
+    /// The nodes of its pod sets, by position, as the object has them.
+    pub nodes: Vec<Option<SharedAssignment>>,
+    /// What is wrong with them, if they cannot be read.
+    pub wrong_nodes: Option<String>,
     /// The status in the write that has not been answered.
     pub assumed: Option<v1beta2::WorkloadStatus>,
     /// The write that has not been answered.
@@ -283,6 +288,9 @@ impl World {
         if let Some(entry) = self.workloads.get_mut(key) {
             let old_owner = entry.job_uid().map(|uid| Name::from(&*uid));
             let old_queue = Self::queue_of(key, &entry.object);
+            if !topology::same_assignments(&entry.object.status, &object.status) {
+                (entry.nodes, entry.wrong_nodes) = topology::assignments(&object.status);
+            }
             entry.object = object;
             if old_owner != owner
                 && let Some(old) = old_owner
@@ -293,8 +301,11 @@ impl World {
                 unindex(&mut self.by_queue, &old_queue, key);
             }
         } else {
+            let (nodes, wrong_nodes) = topology::assignments(&object.status);
             let entry = WorkloadEntry {
                 object,
+                nodes,
+                wrong_nodes,
                 assumed: None,
                 open: None,
                 decision: None,

@@ -81,7 +81,7 @@ pub fn watched_kinds(
         .into_iter()
         .chain(kinds::CLUSTER)
         .chain(provisioning)
-        .chain([Kind::Pod])
+        .chain([Kind::Pod, Kind::JobPod])
         .chain(templates(jobs).into_iter().map(Kind::Template))
         .chain(with_parts(jobs).into_iter().chain(external.iter().copied()).map(Kind::Job))
 }

@@ -17,7 +17,6 @@ use super::search::Search;
 use super::snapshot::{Snapshot, exclusive_in, holds};
 use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::topology::holds_nodes;
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
 
@@ -296,8 +295,8 @@ impl Engine {
         let mut lists = Vec::new();
         for (key, entry) in &self.world.workloads {
             let passed = stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry);
-            // Pods with assigned nodes are looked after by topology-aware scheduling.
-            if passed || holds_nodes(entry.status()) {
+            // Topology-aware scheduling keeps the list of those whose nodes it replaces.
+            if passed || self.replaces_nodes(key) {
                 continue;
             }
             let managed = snapshot.has_jobset(key)

@@ -15,7 +15,6 @@ use super::pod::Pod;
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
-use crate::ingest::topology::holds_nodes;
 use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
 
@@ -128,8 +127,8 @@ impl Engine {
             || object.metadata.deletion_timestamp.is_some()
             || is(status, Type::Finished)
             || !snapshot.has_jobset(key)
-            // Topology-aware scheduling finds other nodes for single pods.
-            || holds_nodes(status);
+            // Topology-aware scheduling finds other nodes for single pods, if there are any.
+            || self.may_replace_nodes(key);
         if idle {
             return None;
         }

@@ -120,7 +120,8 @@ impl Engine {
     fn list_nodes(&mut self, key: &WorkloadKey, nodes: &[String], why: Option<NotMoved>) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let listed = nodes.iter().take(MOST_LISTED);
-        let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone());
+        let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone())
+            || self.replaces_nodes(key);
         let busy = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);
         let known = why.as_ref().is_none_or(|why| self.hotswap.reported.get(key) == Some(why));
         let done = if same { known } else { busy };

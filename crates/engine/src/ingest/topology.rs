@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_api::conditions::WorkloadCondition as Type;
-use sluice_api::conversion::topology;
+use sluice_api::conversion::topology::{self, TopologyError};
 use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_api::v1beta2::{self, CheckState, DelayedTopologyRequestState, WorkloadStatus};
@@ -15,7 +14,7 @@ use sluice_core::{
 use super::name;
 use super::requests::{Surroundings, per_pod};
 use super::scheduling::{pairs, taints};
-use super::workload::is;
+use super::workload::reserved;
 use crate::config::{EngineConfig, ResourceConfig};
 use crate::hotswap::pod::Allocatable;
 
@@ -52,6 +51,7 @@ pub(crate) fn request(set: &slim::PodSet, config: &EngineConfig) -> Option<Topol
     };
     let layer = |level: &str, size: i32| SliceLayer { level: name(level), size: size.into() };
     let layers = api.podset_slice_required_topology_constraints.iter();
+    let layers = layers.filter(|_| config.on(Gate::TASMultiLayerTopology));
     let mut slices: Vec<SliceLayer> = layers.map(|one| layer(&one.topology, one.size)).collect();
     if slices.is_empty()
         && let Some(level) = &api.pod_set_slice_required_topology
@@ -85,21 +85,56 @@ pub(crate) fn node_requests(
     (own != requests).then_some(own)
 }
 
-/// An assignment; one that cannot be read is none.
-pub(crate) fn assignment(api: &v1beta2::PodSetAssignment) -> Option<SharedAssignment> {
-    let rows = topology::decode(api.topology_assignment.as_ref()?).ok()?;
+/// The assignments of all pod sets, by position.
+fn assigned(status: &WorkloadStatus) -> impl Iterator<Item = Option<&v1beta2::TopologyAssignment>> {
+    let sets = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    sets.map(|set| set.topology_assignment.as_ref())
+}
+
+/// Whether two states have the same assignments.
+pub(crate) fn same_assignments(a: &WorkloadStatus, b: &WorkloadStatus) -> bool {
+    assigned(a).eq(assigned(b))
+}
+
+/// The assignments of all pod sets, by position, and what is wrong with the first that cannot be read: it is taken for none.
+pub(crate) fn assignments(status: &WorkloadStatus) -> (Vec<Option<SharedAssignment>>, Option<String>) {
+    if assigned(status).all(|api| api.is_none()) {
+        return (Vec::new(), None);
+    }
+    let mut left = topology::MAX_DOMAINS;
+    let mut wrong = None;
+    let mut read = |api| match assignment(api, &mut left) {
+        Ok(assignment) => Some(assignment),
+        Err(why) => {
+            wrong.get_or_insert(why);
+            None
+        }
+    };
+    (assigned(status).map(|api| api.and_then(&mut read)).collect(), wrong)
+}
+
+/// An assignment; its domains are taken from those that are `left`.
+fn assignment(api: &v1beta2::TopologyAssignment, left: &mut usize) -> Result<SharedAssignment, String> {
+    let rows = topology::decode(api).map_err(|error| error.to_string())?;
+    *left = left.checked_sub(rows.domains.len()).ok_or_else(|| TopologyError::TooLarge.to_string())?;
+    if let Some(row) = rows.domains.iter().find(|row| row.count < 0) {
+        return Err(format!("{} pods in a domain", row.count));
+    }
     let domain = |row: sluice_api::v1beta1::TopologyDomainAssignment| AssignedDomain {
         values: row.values.iter().map(|value| name(value)).collect(),
         count: row.count.into(),
     };
-    Some(Arc::new(TopologyAssignment {
+    Ok(Arc::new(TopologyAssignment {
         levels: rows.levels.iter().map(|level| name(level)).collect(),
         domains: rows.domains.into_iter().map(domain).collect(),
     }))
 }
 
 /// An assignment as the API has it. `by_prefix`: gate TASAssignmentsEncodingByHostnamePrefix.
-pub(crate) fn written(assignment: &TopologyAssignment, by_prefix: bool) -> Option<v1beta2::TopologyAssignment> {
+pub(crate) fn written(
+    assignment: &TopologyAssignment,
+    by_prefix: bool,
+) -> Option<v1beta2::TopologyAssignment> {
     let row = |domain: &AssignedDomain| sluice_api::v1beta1::TopologyDomainAssignment {
         values: domain.values.iter().map(ToString::to_string).collect(),
         count: i32::try_from(domain.count).unwrap_or(i32::MAX),
@@ -111,13 +146,31 @@ pub(crate) fn written(assignment: &TopologyAssignment, by_prefix: bool) -> Optio
     topology::encode(&rows, by_prefix).ok()
 }
 
+/// What checks add to the pods of a pod set, once it has nodes or waits for some.
+pub(crate) fn updates<'a>(
+    set: &'a slim::PodSet,
+    status: &'a WorkloadStatus,
+    config: &EngineConfig,
+) -> impl Iterator<Item = &'a v1beta2::PodSetUpdate> {
+    let places = config.on(Gate::TopologyAwareScheduling) && reserved(status);
+    let admission = status.admission.as_ref().filter(|_| places);
+    let sets = admission.map(|admission| &admission.pod_set_assignments[..]).unwrap_or_default();
+    let concerned = |set: &v1beta2::PodSetAssignment| set.topology_assignment.is_some() || is_delayed(set);
+    let checks: &[_] = if sets.iter().any(concerned) { &status.admission_checks } else { &[] };
+    checks.iter().flat_map(|check| &check.pod_set_updates).filter(|update| update.name == set.name)
+}
+
 /// Whether the assignment of a pod set comes later.
 pub(crate) fn is_delayed(api: &v1beta2::PodSetAssignment) -> bool {
     api.delayed_topology_request == Some(DelayedTopologyRequestState::Pending)
 }
 
 /// What the topology assignment of a Workload that holds quota depends on.
-pub(crate) fn state(object: &slim::Workload, status: &WorkloadStatus, config: &EngineConfig) -> TopologyState {
+pub(crate) fn state(
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    config: &EngineConfig,
+) -> TopologyState {
     let checks = &status.admission_checks;
     let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
     let of_pod = matches!(owners, [owner] if owner.kind == "Pod" && owner.api_version == "v1");
@@ -126,11 +179,4 @@ pub(crate) fn state(object: &slim::Workload, status: &WorkloadStatus, config: &E
         unhealthy_nodes: status.unhealthy_nodes.iter().map(|node| name(&node.name)).collect(),
         pinned: of_pod && config.on(Gate::SkipReassignmentForPodOwnedWorkloads),
     }
-}
-
-/// Whether a Workload holds quota with nodes.
-pub(crate) fn holds_nodes(status: &WorkloadStatus) -> bool {
-    let assigned = |set: &v1beta2::PodSetAssignment| set.topology_assignment.is_some();
-    is(status, Type::QuotaReserved)
-        && status.admission.as_ref().is_some_and(|admission| admission.pod_set_assignments.iter().any(assigned))
 }

@@ -100,6 +100,13 @@ pub(crate) fn pod_sets(
             let count = effective_count(set, status, config);
             invalid = invalid.take().or_else(|| uncountable(&path, count, &requests, &mut totals));
             let node_requests = topology::node_requests(set, &requests, around, config);
+            let mut node_selector = pairs(&set.template.node_selector);
+            let mut tolerated = tolerations(&set.template.tolerations);
+            // What checks add to the pods counts for the nodes that these get after the checks.
+            for update in topology::updates(set, status, config) {
+                node_selector.extend(pairs(&update.node_selector));
+                tolerated.extend(tolerations(&update.tolerations));
+            }
             core::PodSetSpec {
                 name: name(&set.name),
                 count,
@@ -108,9 +115,9 @@ pub(crate) fn pod_sets(
                     .filter(|_| config.on(Gate::PartialAdmission))
                     .map(|m| i64::from(m).min(count)),
                 requests,
-                node_selector: pairs(&set.template.node_selector),
+                node_selector,
                 affinity: affinity(&set.template.node_affinity),
-                tolerations: tolerations(&set.template.tolerations),
+                tolerations: tolerated,
                 group: topology::group(set, config),
                 topology: topology::request(set, config),
                 node_requests,
@@ -198,6 +205,7 @@ fn queueable(object: &slim::Workload, status: &WorkloadStatus, config: &EngineCo
 pub(crate) fn state(
     object: &slim::Workload,
     status: &WorkloadStatus,
+    nodes: &[Option<core::SharedAssignment>],
     invalid: Option<String>,
     config: &EngineConfig,
 ) -> core::WorkloadState {
@@ -207,7 +215,7 @@ pub(crate) fn state(
     if let Some(admission) = status.admission.as_ref().filter(|_| reserved(status)) {
         let since = |type_: Type| conditions::true_since(&status.conditions, type_.as_str());
         return core::WorkloadState::Reserved {
-            admission: self::admission(admission, object, status, config),
+            admission: self::admission(admission, object, status, nodes, config),
             reserved_at: since(Type::QuotaReserved).map_or(core::Time::default(), time),
             admitted: is(status, Type::Admitted),
             evicted: is(status, Type::Evicted),
@@ -247,8 +255,10 @@ fn admission(
     api: &v1beta2::Admission,
     object: &slim::Workload,
     status: &WorkloadStatus,
+    nodes: &[Option<core::SharedAssignment>],
     config: &EngineConfig,
 ) -> core::Admission {
+    let places = config.on(Gate::TopologyAwareScheduling);
     let pod_set = |(at, a): (usize, &v1beta2::PodSetAssignment)| {
         let spec = object.spec.pod_sets.get(at);
         let assigned = i64::from(a.count.or(spec.map(|s| s.count)).unwrap_or(0));
@@ -265,8 +275,8 @@ fn admission(
             flavors: a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect(),
             usage: a.resource_usage.keys().map(|r| (name(r), amount(r))).collect(),
             count: left,
-            topology: topology::assignment(a).filter(|_| config.on(Gate::TopologyAwareScheduling)),
-            topology_delayed: topology::is_delayed(a) && config.on(Gate::TopologyAwareScheduling),
+            topology: nodes.get(at).cloned().flatten().filter(|_| places),
+            topology_delayed: places && topology::is_delayed(a),
         }
     };
     core::Admission {
@@ -275,10 +285,11 @@ fn admission(
     }
 }
 
-/// Everything that the core gets to know about a workload.
+/// Everything that the core gets to know about a workload; `nodes` are those of its pod sets.
 pub(crate) fn spec(
     object: &slim::Workload,
     status: &WorkloadStatus,
+    nodes: &[Option<core::SharedAssignment>],
     around: Surroundings<'_>,
     config: &EngineConfig,
 ) -> core::WorkloadSpec {
@@ -292,7 +303,7 @@ pub(crate) fn spec(
         queue_order: time(queue_order(object, status, config)),
         generation: object.metadata.generation.unwrap_or(0),
         pod_sets,
-        state: state(object, status, invalid, config),
+        state: state(object, status, nodes, invalid, config),
         preemption_gated: preemption_gated(object, status),
         replaces: None,
     }

@@ -117,6 +117,7 @@ impl Engine {
 
     /// What keeps a workload that holds quota from its admission (docs/reference/03-conditions-events.md 3.3).
     fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
+        self.note_unreplaced(key);
         let Some(entry) = self.world.workloads.get(key) else { return };
         let uid = entry.uid();
         let reported = warning(About::admission(key, &uid), "SecondPassFailed", why);
@@ -128,7 +129,9 @@ impl Engine {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
         entry.pending_message = None;
-        if entry.open.is_none() && !entry.uncertain && !self.is_starting(key) {
+        // Nodes are found again and again: those that could not be written wait for their turn.
+        let waits = matches!(entry.decision, Some(Decision::Place(_))) && entry.retry.waits(self.now);
+        if entry.open.is_none() && !entry.uncertain && !waits && !self.is_starting(key) {
             self.carry_out(key);
         }
     }

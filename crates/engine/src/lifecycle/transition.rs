@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type, reason, whole_seconds};
 use sluice_api::v1beta2::{
-    Admission, AdmissionCheckState, CheckState, DelayedTopologyRequestState, GatePosition, PodSetAssignment, PodSetRequest, RequeueState,
-    WorkloadSchedulingStatsEviction, WorkloadStatus,
+    Admission, AdmissionCheckState, CheckState, DelayedTopologyRequestState, GatePosition, PodSetAssignment,
+    PodSetRequest, RequeueState, WorkloadSchedulingStatsEviction, WorkloadStatus,
 };
 use sluice_core as core;
 use sluice_quantity::quantity_of;
@@ -86,19 +86,14 @@ pub(crate) fn reserve(
     admit_if_ready(status, at);
 }
 
-/// Makes `Admitted` follow from the reservation and the checks; says whether it changed (docs/reference/06-algorithm.md 6.10). A Workload that was
+/// Makes `Admitted` follow from the reservation, the checks and delayed nodes; says whether it changed (docs/reference/06-algorithm.md 6.10). A Workload that was
 /// never admitted
 /// gets no condition that says so where reasons are not granular.
 pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext) -> bool {
     let reserved = conditions::is_true(&status.conditions, Type::QuotaReserved.as_str());
     let ready = status.admission_checks.iter().all(|c| c.state == CheckState::Ready);
     let admitted = conditions::is_true(&status.conditions, Type::Admitted.as_str());
-    if reserved && ready && status.admission.as_ref().is_some_and(waits_for_nodes) {
-        let (why, message) =
-            (reason::PENDING_DELAYED_TOPOLOGY_REQUESTS, "There are pending delayed topology requests");
-        return !admitted && at.set(status, Type::Admitted, false, why, message);
-    }
-    if reserved && ready {
+    if reserved && ready && !status.admission.as_ref().is_some_and(waits_for_nodes) {
         return !admitted
             && at.set(status, Type::Admitted, true, reason::ADMITTED, "The workload is admitted");
     }
@@ -118,7 +113,14 @@ pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext)
         (false, _) => {
             at.set(status, Type::Admitted, false, reason::NO_RESERVATION, "The workload has no reservation")
         }
-        (true, _) => {
+        (true, true) => at.set(
+            status,
+            Type::Admitted,
+            false,
+            reason::PENDING_DELAYED_TOPOLOGY_REQUESTS,
+            "There are pending delayed topology requests",
+        ),
+        (true, false) => {
             let why = at.reason(reason::UNSATISFIED_ADMISSION_CHECKS, reason::UNSATISFIED_CHECKS);
             at.set(status, Type::Admitted, false, why, "The workload has not all checks ready")
         }
@@ -127,7 +129,10 @@ pub(crate) fn admit_if_ready(status: &mut WorkloadStatus, at: TransitionContext)
 
 /// Whether some pod set waits for its nodes.
 pub(crate) fn waits_for_nodes(admission: &Admission) -> bool {
-    admission.pod_set_assignments.iter().any(topology::is_delayed)
+    admission
+        .pod_set_assignments
+        .iter()
+        .any(|set| topology::is_delayed(set) && set.topology_assignment.is_none())
 }
 
 /// Adds the seconds since `Admitted` turned true (docs/reference/06-algorithm.md 6.17).

@@ -7,7 +7,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
-use sluice_core::{Reason, WorkloadKey, WorkloadState};
+use sluice_core::{Reason, TopologyState, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
 use super::transition::{self, Eviction, TransitionContext};
@@ -53,11 +53,12 @@ impl Engine {
             || (entry.assumed.as_ref().is_some_and(reserved) && !reserved(&entry.object.status));
         let placing = matches!(entry.decision, Some(Decision::Place(_)))
             || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Place);
-        if reserving || placing {
+        if reserving || placing && can_be_placed(&entry.object) {
             return;
         }
         let around = self.world.around(&key.namespace, &self.config);
-        let mut spec = ingested::spec(&entry.object, &entry.object.status, around, &self.config);
+        let mut spec =
+            ingested::spec(&entry.object, &entry.object.status, &entry.nodes, around, &self.config);
         spec.replaces = self.replaced_slice(key);
         if !entry.object.spec.active && self.job_is_gone(&entry.object) {
             // It runs nothing, and no job will give its quota back.
@@ -67,7 +68,11 @@ impl Engine {
             spec.state = WorkloadState::Inactive;
         }
         match &mut spec.state {
-            WorkloadState::Reserved { evicted, admission, .. } => {
+            WorkloadState::Reserved { evicted, admission, topology, .. } => {
+                if !self.topology.knows_nodes() {
+                    // No nodes are looked for before it is known which there are.
+                    *topology = TopologyState { pinned: topology.pinned, ..TopologyState::default() };
+                }
                 self.leave_to_others(key, admission);
                 *evicted |=
                     is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..)));
@@ -82,8 +87,7 @@ impl Engine {
         if self.scheduler.put_workload(spec, time(self.now)) {
             self.request_cycle();
         }
-        self.topology_workload_changed(key);
-        self.assigned_nodes_changed(key);
+        self.nodes_of_workload_changed(key);
     }
 
     /// Whether the job of a Workload names another queue: it is admitted when it is there, not before.
@@ -297,6 +301,15 @@ impl Engine {
         self.evict_from(key, next, &eviction, Vec::new());
         true
     }
+}
+
+/// Whether a Workload can still get other nodes: it holds quota, and goes on.
+pub(crate) fn can_be_placed(object: &slim::Workload) -> bool {
+    let status = &object.status;
+    reserved(status)
+        && !is(status, Type::Evicted)
+        && !is(status, Type::Finished)
+        && object.metadata.deletion_timestamp.is_none()
 }
 
 /// Whether the reason why a Workload waits is written: not while it is being deleted.

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Toleration;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_api::v1beta2::UnhealthyNode;
-use sluice_core::{HOSTNAME, Name, SharedAssignment, WorkloadKey};
+use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::assigned::hosts;
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::takes;
@@ -19,70 +20,71 @@ use crate::ingest::workload::is;
 use crate::job_pod::Stage;
 use crate::lifecycle::slices::first_slice;
 
-/// How long a node may be not ready, with the gate TASReplaceNodeDueToNotReadyOverFixedTime.
+/// How long a node may be not ready where its pods do not decide.
 const NOT_READY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Which Workloads have pods assigned to which nodes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Assigned {
-    /// By pod set: its place in the Workload, and its nodes.
-    of: BTreeMap<WorkloadKey, Vec<(usize, SharedAssignment)>>,
-    on: BTreeMap<Name, BTreeSet<WorkloadKey>>,
+/// How a node is for a Workload.
+enum OnNode {
+    Well,
+    /// It will have failed at that time, if it stays as it is.
+    Wavers(Timestamp),
+    Failed,
 }
 
-/// The nodes of an assignment whose lowest level is the hostname.
-fn hosts(assignment: &SharedAssignment) -> impl Iterator<Item = &Name> {
-    let by_host = assignment.levels.last().is_some_and(|level| &**level == HOSTNAME);
-    assignment.domains.iter().filter(move |_| by_host).filter_map(|domain| domain.values.last())
+/// What one look at the nodes of a Workload finds out once.
+struct Look<'a> {
+    key: &'a WorkloadKey,
+    /// The nodes with pods that go on.
+    with_pods: Option<BTreeSet<&'a Name>>,
+    /// By pod set.
+    tolerated: BTreeMap<usize, Tolerated>,
 }
 
-impl Assigned {
-    /// Replaces the nodes of a Workload.
-    fn replace(&mut self, key: &WorkloadKey, new: Vec<(usize, SharedAssignment)>) {
-        if self.of.get(key).map_or(new.is_empty(), |old| *old == new) {
-            return;
-        }
-        for (_, assignment) in self.of.remove(key).into_iter().flatten() {
-            for host in hosts(&assignment) {
-                if let Some(keys) = self.on.get_mut(host) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.on.remove(host);
-                    }
-                }
-            }
-        }
-        for host in new.iter().flat_map(|(_, assignment)| hosts(assignment)) {
-            self.on.entry(Name::clone(host)).or_default().insert(key.clone());
-        }
-        if !new.is_empty() {
-            self.of.insert(key.clone(), new);
-        }
-    }
+/// The taints that the pods of a pod set get along with.
+struct Tolerated {
+    /// Tolerations that do not end.
+    lasting: Vec<Toleration>,
+    all: Vec<Toleration>,
+    /// What each pod takes.
+    per_pod: Vec<(Name, Amount)>,
 }
 
 impl Engine {
-    /// The core knows a Workload anew, or not any more.
-    pub(crate) fn assigned_nodes_changed(&mut self, key: &WorkloadKey) {
-        if self.places_pods() {
-            let nodes = self.scheduler.nodes(key);
-            self.assigned.replace(key, nodes);
+    /// Whether failed nodes of a Workload are replaced one by one.
+    pub(crate) fn replaces_nodes(&self, key: &WorkloadKey) -> bool {
+        self.config.on(Gate::TASFailedNodeReplacement) && self.places_pods() && self.assigned.has_hosts(key)
+    }
+
+    /// Whether a failed node of a Workload is still to be replaced by another one, as far as is known.
+    pub(crate) fn may_replace_nodes(&self, key: &WorkloadKey) -> bool {
+        self.replaces_nodes(key) && !self.assigned.unreplaced.contains(key)
+    }
+
+    /// Whether a node is assigned to a Workload that has nodes: by its hostname, or as one of a domain.
+    pub(super) fn is_assigned(&self, key: &WorkloadKey, node: &Name) -> bool {
+        let host = self.topology.host_of(node).unwrap_or(node);
+        !self.assigned.has_hosts(key) || self.assigned.on.get(host).is_some_and(|keys| keys.contains(key))
+    }
+
+    /// There is no other node for the failed one of a Workload, and it stays.
+    pub(crate) fn note_unreplaced(&mut self, key: &WorkloadKey) {
+        let admitted = self.world.workloads.get(key).is_some_and(|entry| is(entry.status(), Type::Admitted));
+        if admitted && self.replaces_nodes(key) && self.assigned.unreplaced.insert(key.clone()) {
+            self.hotswap_stale();
         }
     }
 
     /// A node came, changed or went: the Workloads with pods assigned to it are looked at.
     pub(crate) fn node_may_fail(&mut self, node: &Name) {
-        let concerned = self.assigned.on.get(node).into_iter().flatten().cloned();
+        let host = self.topology.host_of(node).unwrap_or(node);
+        let concerned = self.assigned.on.get(host).into_iter().flatten().cloned();
         self.dirty.workloads.extend(concerned);
     }
 
     /// A pod with a node changed or went: while its node is not well, that may have been what its Workload waited for.
     pub(crate) fn pod_on_node_changed(&mut self, node: &Name) {
-        let well = self
-            .world
-            .nodes
-            .get(node)
-            .is_some_and(|node| node.ready == Some(true) && node.taints.is_empty());
+        let well =
+            self.world.nodes.get(node).is_some_and(|node| node.ready == Some(true) && node.taints.is_empty());
         if !well {
             self.node_may_fail(node);
         }
@@ -90,91 +92,137 @@ impl Engine {
 
     /// Keeps the list of failed nodes in the status, or evicts a Workload that lost several; says whether it wrote.
     pub(crate) fn reconcile_nodes(&mut self, key: &WorkloadKey) -> bool {
-        let gate = self.config.on(Gate::TASFailedNodeReplacement) && self.topology.knows_nodes();
-        let admitted = is(self.world.workloads[key].status(), Type::Admitted);
-        if !gate || !admitted || !self.assigned.of.contains_key(key) {
+        let status = self.world.workloads[key].status();
+        if !is(status, Type::Admitted) || !self.replaces_nodes(key) || !self.topology.knows_nodes() {
             return false;
         }
-        let failed = self.failed_nodes(key);
-        let listed = &self.world.workloads[key].status().unhealthy_nodes;
-        if failed.iter().map(|node| &**node).eq(listed.iter().map(|node| node.name.as_str())) {
+        let (mut new, wake) = self.failed_nodes(key);
+        let listed = &status.unhealthy_nodes;
+        let mut failed: Vec<&str> = listed.iter().map(|node| node.name.as_str()).collect();
+        failed.retain(|node| new.remove(*node));
+        let same = new.is_empty() && failed.len() == listed.len();
+        failed.extend(new.iter().map(|node| &**node));
+        if same {
+            if let Some(at) = wake {
+                self.wake_at(at, Alarm::Workload(key.clone()));
+            }
             return false;
         }
-        if failed.len() > 1 {
+        if failed.len() > 1 && !new.is_empty() {
             let names = failed.join(", ");
-            self.evict_for_nodes(
-                key,
-                format!(
-                    "Workload eviction triggered due to multiple TAS assigned node failures, including: {names}"
-                ),
+            let message = format!(
+                "Workload eviction triggered due to multiple TAS assigned node failures, including: {names}"
             );
+            self.evict_for_nodes(key, message);
             return true;
         }
-        let mut next = self.world.workloads[key].status().clone();
-        next.unhealthy_nodes = failed.iter().map(|node| UnhealthyNode { name: node.to_string() }).collect();
+        let mut next = status.clone();
+        next.unhealthy_nodes =
+            failed.into_iter().map(|name| UnhealthyNode { name: name.to_owned() }).collect();
         self.write_status(key, Purpose::UnhealthyNodes, next, Vec::new());
         true
     }
 
-    /// The nodes assigned to a Workload that failed for it, in order.
-    fn failed_nodes(&mut self, key: &WorkloadKey) -> Vec<Name> {
+    /// The nodes assigned to a Workload that failed for it, and when the next one will have failed.
+    fn failed_nodes(&self, key: &WorkloadKey) -> (BTreeSet<Name>, Option<Timestamp>) {
         let mut failed: BTreeSet<Name> = BTreeSet::new();
-        let mut wake = None;
-        let assignments = self.assigned.of.get(key).cloned().unwrap_or_default();
-        for (set, assignment) in &assignments {
+        let mut wake: Option<Timestamp> = None;
+        let mut look = Look { key, with_pods: None, tolerated: BTreeMap::new() };
+        for (set, assignment) in self.assigned.of.get(key).into_iter().flatten() {
             for host in hosts(assignment) {
-                let Some(node) = self.world.nodes.get(host).filter(|node| node.ready.is_some()) else {
-                    failed.insert(Name::clone(host));
-                    continue;
-                };
-                let ready = node.ready == Some(true);
-                let over = node.ready_since.and_then(|since| since.checked_add(NOT_READY).ok());
-                let by_time = !ready && self.config.on(Gate::TASReplaceNodeDueToNotReadyOverFixedTime);
-                if by_time && over.is_none_or(|over| over <= self.now) {
-                    failed.insert(Name::clone(host));
-                    continue;
-                }
-                wake = wake.max(over.filter(|_| by_time));
-                let by_pods = !ready && self.config.on(Gate::TASReplaceNodeOnPodTermination);
-                let by_taint = self.config.on(Gate::TASReplaceNodeOnNodeTaints)
-                    && !node.taints.is_empty()
-                    && !self.tolerates_node(key, *set, node);
-                if (by_pods || by_taint) && !self.has_pods_on(key, host) {
-                    failed.insert(Name::clone(host));
+                match self.host_fails(host, *set, &mut look) {
+                    OnNode::Well => {}
+                    OnNode::Wavers(until) => wake = Some(wake.map_or(until, |at| at.min(until))),
+                    OnNode::Failed => {
+                        failed.insert(Name::clone(host));
+                    }
                 }
             }
         }
-        if let Some(at) = wake {
-            self.wake_at(at, Alarm::Workload(key.clone()));
-        }
-        failed.into_iter().collect()
+        (failed, wake)
     }
 
-    /// Whether the pods of a pod set may stay on a node with its taints. A toleration that ends does not count.
-    fn tolerates_node(&self, key: &WorkloadKey, set: usize, node: &slim::Node) -> bool {
+    /// A hostname fails with all nodes that have it.
+    fn host_fails<'a>(&'a self, host: &str, set: usize, look: &mut Look<'a>) -> OnNode {
+        let nodes = self.topology.of_host(host).filter_map(|name| self.world.nodes.get_key_value(name));
+        let mut until = None;
+        for (name, node) in nodes {
+            match self.node_fails((name, node), set, look) {
+                OnNode::Well => return OnNode::Well,
+                OnNode::Wavers(at) => until = until.max(Some(at)),
+                OnNode::Failed => {}
+            }
+        }
+        until.map_or(OnNode::Failed, OnNode::Wavers)
+    }
+
+    fn node_fails<'a>(
+        &'a self,
+        (name, node): (&Name, &slim::Node),
+        set: usize,
+        look: &mut Look<'a>,
+    ) -> OnNode {
+        let Some(ready) = node.ready else { return OnNode::Failed };
+        let by_pods = self.config.on(Gate::TASReplaceNodeOnPodTermination);
+        if !ready {
+            if by_pods && !self.has_pods_on(name, look) {
+                return OnNode::Failed;
+            }
+            if by_pods && !self.config.on(Gate::TASReplaceNodeDueToNotReadyOverFixedTime) {
+                return OnNode::Well;
+            }
+            let over = node.ready_since.and_then(|since| since.checked_add(NOT_READY).ok());
+            return over.filter(|over| *over > self.now).map_or(OnNode::Failed, OnNode::Wavers);
+        }
+        if node.taints.is_empty() || !self.config.on(Gate::TASReplaceNodeOnNodeTaints) {
+            return OnNode::Well;
+        }
+        let key = look.key;
+        let tolerated = look.tolerated.entry(set).or_insert_with(|| self.tolerated(key, set));
+        if tolerates(node, &tolerated.lasting, &tolerated.per_pod) {
+            return OnNode::Well;
+        }
+        // Pods that may stay for a while do; those that may not are on their way.
+        let for_a_while = tolerates(node, &tolerated.all, &tolerated.per_pod);
+        if (by_pods || for_a_while) && self.has_pods_on(name, look) {
+            return OnNode::Well;
+        }
+        OnNode::Failed
+    }
+
+    /// The taints that the pods of a pod set get along with: by its template, its flavors and what checks add.
+    fn tolerated(&self, key: &WorkloadKey, set: usize) -> Tolerated {
         let entry = &self.world.workloads[key];
-        let Some(spec) = entry.object.spec.pod_sets.get(set) else { return true };
-        let admission = entry.status().admission.as_ref();
-        let assigned = admission.and_then(|admission| admission.pod_set_assignments.get(set));
+        let status = entry.status();
+        let spec = entry.object.spec.pod_sets.get(set);
+        let assigned = status.admission.as_ref().and_then(|all| all.pod_set_assignments.get(set));
         let flavors = assigned.into_iter().flat_map(|assigned| assigned.flavors.values());
-        let of_flavors = flavors.filter_map(|flavor| self.world.flavors.get(flavor.as_str()));
-        let of_flavors = of_flavors.flat_map(|flavor| flavor.spec.tolerations.iter().cloned());
-        let all = spec.template.tolerations.iter().cloned().chain(of_flavors);
-        let lasting: Vec<Toleration> = all.filter(|one| one.toleration_seconds.is_none()).collect();
+        let flavors = flavors.filter_map(|flavor| self.world.flavors.get(flavor.as_str()));
+        let updates = status.admission_checks.iter().flat_map(|check| &check.pod_set_updates);
+        let updates = updates.filter(|update| spec.is_some_and(|spec| spec.name == update.name));
+        let own = spec.into_iter().flat_map(|spec| &spec.template.tolerations);
+        let all = own
+            .chain(flavors.flat_map(|flavor| &flavor.spec.tolerations))
+            .chain(updates.flat_map(|update| &update.tolerations));
+        let all: Vec<Toleration> = all.cloned().collect();
+        let lasting = all.iter().filter(|one| one.toleration_seconds.is_none()).cloned().collect();
         let around = self.world.around(&key.namespace, &self.config);
-        tolerates(node, &lasting, &takes(&spec.template, around.limits, around.runtime_classes))
+        let per_pod = spec.map(|spec| takes(&spec.template, around.limits, around.runtime_classes));
+        Tolerated { lasting, all, per_pod: per_pod.unwrap_or_default() }
     }
 
     /// Whether pods of a Workload that go on are on a node.
-    fn has_pods_on(&self, key: &WorkloadKey, node: &Name) -> bool {
+    fn has_pods_on<'a>(&'a self, node: &Name, look: &mut Look<'a>) -> bool {
+        let key = look.key;
+        look.with_pods.get_or_insert_with(|| self.nodes_with_pods(key)).contains(node)
+    }
+
+    fn nodes_with_pods(&self, key: &WorkloadKey) -> BTreeSet<&Name> {
         let entry = &self.world.workloads[key];
         let home = WorkloadKey::new(Name::clone(&key.namespace), first_slice(&key.name, entry));
-        let Some(pods) = self.world.placed.get(&home) else { return false };
-        pods.all([Stage::Bound]).any(|name| {
-            let pod = self.world.job_pods.get(&(Name::clone(&key.namespace), Name::clone(name)));
-            pod.is_some_and(|pod| {
-                !pod.leaves && pod.place.as_ref().is_some_and(|place| place.node.as_ref() == Some(node))
-            })
-        })
+        let bound = self.world.placed.get(&home).into_iter().flat_map(|pods| pods.all([Stage::Bound]));
+        let bound = bound.map(|name| (Name::clone(&key.namespace), Name::clone(name)));
+        let pods = bound.filter_map(|pod| self.world.job_pods.get(&pod)).filter(|pod| !pod.leaves);
+        pods.filter_map(|pod| pod.place.as_ref()?.node.as_ref()).collect()
     }
 }

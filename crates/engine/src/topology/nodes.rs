@@ -1,69 +1,24 @@
 //! Nodes for the core, and what pods that no topology assignment placed take of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
 //! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that nothing is known to be free. A
-//! pod is placed if it names a Workload of its namespace that holds nodes; every other bound pod takes what it asks for.
+//! pod is placed if it names a Workload of its namespace that holds its node; every other bound pod takes what it asks for, such as one
+//! that its node did not let go before it was replaced.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sluice_api::gates::Gate;
+use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::state::{Hosts, add};
 use crate::engine::Engine;
-use crate::hotswap::pod::{Pod, PodKey};
+use crate::hotswap::pod::{PodKey, allocatable};
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
 use crate::job_pod::{JobPod, Stage};
 use crate::lifecycle::slices::first_slice;
-
-/// Amounts by resource; `pods` counts pods.
-type Taken = BTreeMap<Name, i128>;
-
-/// What the core was told of nodes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TopologyNodes {
-    /// It knows the nodes.
-    used: bool,
-    /// What pods that were not placed take of each node.
-    taken: BTreeMap<Name, Taken>,
-    /// These pods: their nodes, and what each takes.
-    counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
-    /// Nodes of which something else is taken than the core was told.
-    changed: BTreeSet<Name>,
-    /// Workloads that hold nodes.
-    holding: BTreeSet<WorkloadKey>,
-}
-
-impl TopologyNodes {
-    /// Whether all nodes, and what is on them, were seen, and matter.
-    pub(crate) fn knows_nodes(&self) -> bool {
-        self.used
-    }
-
-    fn count(&mut self, key: PodKey, pod: &Pod) {
-        let of_node = self.taken.entry(Name::clone(&pod.node)).or_default();
-        for (resource, amount) in &pod.requests {
-            *of_node.entry(Name::clone(resource)).or_default() += i128::from(amount.get());
-        }
-        self.changed.insert(Name::clone(&pod.node));
-        self.counted.insert(key, (Name::clone(&pod.node), pod.requests.clone()));
-    }
-
-    fn uncount(&mut self, key: &PodKey) {
-        let Some((node, requests)) = self.counted.remove(key) else { return };
-        if let Some(of_node) = self.taken.get_mut(&node) {
-            for (resource, amount) in &requests {
-                if let Some(taken) = of_node.get_mut(resource) {
-                    *taken -= i128::from(amount.get());
-                }
-            }
-            of_node.retain(|_, taken| *taken != 0);
-            if of_node.is_empty() {
-                self.taken.remove(&node);
-            }
-        }
-        self.changed.insert(node);
-    }
-}
+use crate::lifecycle::transition::waits_for_nodes;
+use crate::world::WorkloadEntry;
 
 impl Engine {
     /// Whether pods get nodes.
@@ -80,6 +35,11 @@ impl Engine {
             return;
         }
         self.topology.used = wanted;
+        // Whether their nodes failed, and which they could have, was not known before.
+        let waits = |entry: &WorkloadEntry| entry.status().admission.as_ref().is_some_and(waits_for_nodes);
+        let concerned = |entry: &WorkloadEntry| !entry.nodes.is_empty() || waits(entry);
+        let concerned = self.world.workloads.iter().filter(|(_, entry)| concerned(entry));
+        self.dirty.workloads.extend(concerned.map(|(key, _)| key.clone()));
         let nodes: Vec<Name> = self.world.nodes.keys().cloned().collect();
         if wanted {
             for key in self.world.pods.keys().cloned().collect::<Vec<_>>() {
@@ -101,22 +61,47 @@ impl Engine {
         self.request_cycle();
     }
 
-    /// A Node is new or different.
-    pub(crate) fn topology_node_changed(&mut self, name: &Name) {
-        if self.topology.used {
-            self.tell_node(name);
-            self.request_cycle();
+    /// Takes a Node in.
+    pub(crate) fn observe_node(&mut self, name: &Name, node: Box<slim::Node>) {
+        let same = |old: &slim::Node| {
+            let mut old = old.clone();
+            old.metadata.resource_version.clone_from(&node.metadata.resource_version);
+            old == *node
+        };
+        // Nodes send a heartbeat every few seconds.
+        let changed = !self.world.nodes.get(name).is_some_and(|old| same(old));
+        if changed {
+            self.world.allocatable.insert(Name::clone(name), allocatable(&node));
+            if self.places_pods() {
+                self.node_may_fail(name);
+                self.topology.hosts.put(name, &node);
+                self.node_may_fail(name);
+            }
         }
-        self.node_may_fail(name);
+        self.world.nodes.insert(Name::clone(name), node);
+        if changed {
+            if self.topology.used {
+                self.tell_node(name);
+                self.request_cycle();
+            }
+            self.hotswap_stale();
+            self.terminating_node_changed(name);
+            self.mark_stuck_on(name);
+        }
     }
 
     /// A Node is gone.
-    pub(crate) fn topology_node_gone(&mut self, name: &Name) {
+    pub(crate) fn forget_node(&mut self, name: &Name) {
+        self.world.nodes.remove(name);
+        self.world.allocatable.remove(name);
+        self.node_may_fail(name);
+        self.topology.hosts.take(name);
         if self.topology.used {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
-        self.node_may_fail(name);
+        self.hotswap_stale();
+        self.mark_stuck_on(name);
     }
 
     fn tell_node(&mut self, name: &Name) {
@@ -134,9 +119,11 @@ impl Engine {
         let known = self.world.pods.get(key).filter(|_| !self.has_assigned_node(key));
         match known {
             Some(pod) => {
-                let same = self.topology.counted.get(key).is_some_and(|(node, requests)| {
-                    *node == pod.node && *requests == pod.requests
-                });
+                let same = self
+                    .topology
+                    .counted
+                    .get(key)
+                    .is_some_and(|(node, requests)| *node == pod.node && *requests == pod.requests);
                 if !same {
                     let pod = pod.clone();
                     self.topology.uncount(key);
@@ -172,35 +159,32 @@ impl Engine {
         let place = self.world.job_pods.get(key).and_then(|pod| pod.place.as_ref());
         place.is_some_and(|place| {
             let workload = WorkloadKey::new(Name::clone(&key.0), Name::clone(&place.workload));
-            self.topology.holding.contains(&workload)
+            let mut keys = self.topology.holding.get(&workload).into_iter().flatten();
+            place.node.as_ref().is_some_and(|node| keys.any(|key| self.is_assigned(key, node)))
         })
     }
 
-    /// A Workload changed: its pods are counted by its assignment, or each for itself.
-    pub(crate) fn topology_workload_changed(&mut self, key: &WorkloadKey) {
-        let entry = self.world.workloads.get(key);
-        let holds = entry.is_some_and(|entry| ingested::holds_nodes(entry.status()));
+    /// The core knows a Workload anew, or not any more: its pods are counted by its assignment, or each for itself.
+    pub(crate) fn nodes_of_workload_changed(&mut self, key: &WorkloadKey) {
+        if !self.places_pods() {
+            return;
+        }
+        let nodes = self.scheduler.nodes(key);
+        let entry = self.world.workloads.get(key).filter(|_| !nodes.is_empty());
         // Pods of an elastic job name its first slice.
-        let first = entry.map(|entry| Name::from(first_slice(&key.name, entry)));
-        let home = WorkloadKey::new(Name::clone(&key.namespace), first.unwrap_or(Name::clone(&key.name)));
-        let known = self.topology.holding.contains(&home);
-        if known == holds {
-            return;
+        let home =
+            entry.map(|entry| WorkloadKey::new(Name::clone(&key.namespace), first_slice(&key.name, entry)));
+        if entry.is_none_or(|entry| entry.status().unhealthy_nodes.is_empty()) {
+            self.assigned.unreplaced.remove(key);
         }
-        if holds {
-            self.topology.holding.insert(home.clone());
-        } else if home == *key || entry.is_none() {
-            self.topology.holding.remove(&home);
-        } else {
-            return;
-        }
-        let Some(pods) = self.world.placed.get(&home) else { return };
-        let bound: Vec<PodKey> = pods
-            .all([Stage::Bound])
-            .map(|name| (Name::clone(&home.namespace), Name::clone(name)))
-            .collect();
-        for pod in bound {
-            self.count_pod(&pod);
+        let moved = self.assigned.replace(key, nodes).then(|| home.clone()).flatten();
+        for home in self.topology.note(key, home).into_iter().chain(moved) {
+            let Some(pods) = self.world.placed.get(&home) else { continue };
+            let bound = pods.all([Stage::Bound]);
+            let bound = bound.map(|name| (Name::clone(&home.namespace), Name::clone(name)));
+            for pod in bound.collect::<Vec<_>>() {
+                self.count_pod(&pod);
+            }
         }
     }
 
@@ -217,5 +201,43 @@ impl Engine {
             self.scheduler.set_other_usage(&node, &taken);
             self.request_cycle();
         }
+    }
+
+    /// Names what differs between what is kept of nodes and the objects.
+    pub(crate) fn audit_topology(&self) -> Vec<String> {
+        let known = &self.topology;
+        let mut differences = Vec::new();
+        let mut compare = |what: &str, same: bool| {
+            if !same {
+                differences.push(format!("{what} differ from the objects"));
+            }
+        };
+        let mut hosts = Hosts::default();
+        for (name, node) in self.world.nodes.iter().filter(|_| self.places_pods()) {
+            hosts.put(name, node);
+        }
+        compare("the hostnames of nodes", hosts == known.hosts);
+        let counts = |key: &PodKey| known.used && !self.has_assigned_node(key);
+        let counted = self.world.pods.iter().filter(|(key, _)| counts(key));
+        let counted: BTreeMap<_, _> =
+            counted.map(|(key, pod)| (key.clone(), (Name::clone(&pod.node), pod.requests.clone()))).collect();
+        compare("pods that were not placed", counted == known.counted);
+        let mut taken = BTreeMap::new();
+        for (node, requests) in counted.values() {
+            add(&mut taken, node, requests);
+        }
+        taken.retain(|_, of_node| {
+            of_node.retain(|_, amount| *amount != 0);
+            !of_node.is_empty()
+        });
+        compare("what other pods take of nodes", taken == known.taken);
+        for (key, entry) in &self.world.workloads {
+            let settled = entry.open.is_none() && entry.decision.is_none() && !entry.uncertain;
+            if settled && self.places_pods() && !self.assigned.is(key, &self.scheduler.nodes(key)) {
+                differences.push(format!("the nodes assigned to {key} differ from what the core knows"));
+            }
+        }
+        differences.extend(self.assigned.audit());
+        differences
     }
 }

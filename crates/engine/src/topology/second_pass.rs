@@ -3,14 +3,16 @@
 
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
+use sluice_api::slim;
 use sluice_api::v1beta2::DelayedTopologyRequestState;
 use sluice_core::{Name, SharedAssignment, WorkloadKey};
 
-use crate::effect::Purpose;
+use crate::effect::{Level, Purpose};
 use crate::engine::Engine;
 use crate::ingest::topology as ingested;
-use crate::ingest::workload::{is, reserved};
+use crate::ingest::workload::is;
 use crate::lifecycle::transition::{self, Eviction};
+use crate::lifecycle::workload::can_be_placed;
 use crate::world::Decision;
 
 impl Engine {
@@ -22,8 +24,28 @@ impl Engine {
     /// The core found no others for the pods on these nodes.
     pub(crate) fn nodes_not_replaced(&mut self, key: &WorkloadKey, nodes: &[Name]) {
         let names = nodes.join(",");
-        let message = format!("Workload was evicted as there was no replacement for unhealthy node(s): {names}");
+        let message =
+            format!("Workload was evicted as there was no replacement for unhealthy node(s): {names}");
         self.evict_for_nodes(key, message);
+    }
+
+    /// Nodes were found for the admission that a Workload had: they are of no use to another one.
+    pub(crate) fn forget_nodes_of_another_admission(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
+        if let Some(entry) = self.world.workloads.get_mut(key)
+            && entry.object.status.admission != seen.status.admission
+        {
+            entry.decision.take_if(|decision| matches!(decision, Decision::Place(_)));
+        }
+    }
+
+    /// Says once that the nodes of a Workload cannot be read: it counts as if it had none.
+    pub(crate) fn report_wrong_nodes(&mut self, key: &WorkloadKey, before: Option<&str>) {
+        let wrong = self.world.workloads.get(key).and_then(|entry| entry.wrong_nodes.as_deref());
+        if let Some(wrong) = wrong.filter(|wrong| before != Some(wrong) && self.places_pods()) {
+            let message = "topology assignment cannot be read";
+            let line = self.log(Level::Warn, message, &[("workload", key), ("error", &wrong)]);
+            self.outbox.push(line);
+        }
     }
 
     /// Evicts a Workload because of its nodes.
@@ -37,20 +59,16 @@ impl Engine {
     /// Writes the nodes that the core found. Says whether that is still to be done: the Workload may have changed meanwhile.
     pub(crate) fn write_nodes(&mut self, key: &WorkloadKey, nodes: &[(Name, SharedAssignment)]) -> bool {
         let Some(entry) = self.world.workloads.get(key) else { return false };
-        let status = entry.status();
-        let usable = reserved(status)
-            && !is(status, Type::Evicted)
-            && !is(status, Type::Finished)
-            && entry.object.metadata.deletion_timestamp.is_none();
-        if !usable {
+        if !can_be_placed(&entry.object) {
             return false;
         }
-        let mut next = status.clone();
+        let mut next = entry.object.status.clone();
         let by_prefix = self.config.on(Gate::TASAssignmentsEncodingByHostnamePrefix);
         let sets = next.admission.iter_mut().flat_map(|admission| &mut admission.pod_set_assignments);
         let mut delayed = false;
-        for set in sets {
-            let Some((_, assignment)) = nodes.iter().find(|(name, _)| **name == *set.name) else { continue };
+        // By position: an admission that another client wrote may have other names for its pod sets.
+        for (set, spec) in sets.zip(&entry.object.spec.pod_sets) {
+            let Some((_, assignment)) = nodes.iter().find(|(name, _)| **name == *spec.name) else { continue };
             set.topology_assignment = ingested::written(assignment, by_prefix);
             if set.delayed_topology_request == Some(DelayedTopologyRequestState::Pending) {
                 set.delayed_topology_request = Some(DelayedTopologyRequestState::Ready);

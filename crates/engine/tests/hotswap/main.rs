@@ -21,4 +21,5 @@ mod rules;
 mod runtime_class;
 mod slices;
 mod takeover;
+mod topology;
 mod unseen;

@@ -41,6 +41,8 @@ mod shares;
 mod sources;
 mod templates;
 mod told;
+mod topology;
+mod topology_failures;
 mod topology_pods;
 mod unadmitted;
 mod waiting;

@@ -145,12 +145,7 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
             pump::<slim::Pod>(client, Kind::Pod, false, shared).await;
             return;
         }
-        if now.is_listed() {
-            let epoch = *shared.epoch.borrow();
-            if shared.sync.absent(Kind::Pod) {
-                (shared.sink)(Feed::Synced(epoch), Slot::default());
-            }
-        }
+        say_absent(Kind::Pod, now, &shared);
         tokio::select! {
             changed = need.changed() => if changed.is_err() { return },
             () = shared.stop.stopped() => return,
@@ -158,16 +153,31 @@ pub async fn watch(client: Client, asked: Pods, mut need: watch::Receiver<Need>,
     }
 }
 
+/// Says that pods are not waited for, once it is known that nothing needs them.
+fn say_absent(kind: Kind, now: Need, shared: &Shared) {
+    if now.is_listed() {
+        let epoch = *shared.epoch.borrow();
+        if shared.sync.absent(kind) {
+            (shared.sink)(Feed::Synced(epoch), Slot::default());
+        }
+    }
+}
+
 /// Watches the pods of jobs from the moment when there is an elastic one, or a flavor with a topology.
 pub async fn watch_of_jobs(client: Client, mut need: watch::Receiver<Need>, mut shared: Shared) {
     shared.selector.labels = Some(OF_POD_SETS);
-    while !need.borrow_and_update().needs_pods_of_jobs() {
+    loop {
+        let now = *need.borrow_and_update();
+        if now.needs_pods_of_jobs() {
+            pump::<slim::JobPod>(client, Kind::JobPod, false, shared).await;
+            return;
+        }
+        say_absent(Kind::JobPod, now, &shared);
         tokio::select! {
             changed = need.changed() => if changed.is_err() { return },
             () = shared.stop.stopped() => return,
         }
     }
-    pump::<slim::JobPod>(client, Kind::JobPod, false, shared).await;
 }
 
 #[cfg(test)]

@@ -1,0 +1,134 @@
+//! What is kept about nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_api::slim;
+use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
+
+use crate::hotswap::pod::{Pod, PodKey};
+
+/// Amounts by resource; `pods` counts pods.
+pub(super) type Taken = BTreeMap<Name, i128>;
+
+/// What the core was told of nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TopologyNodes {
+    /// It knows the nodes.
+    pub(super) used: bool,
+    /// What pods that were not placed take of each node.
+    pub(super) taken: BTreeMap<Name, Taken>,
+    /// These pods: their nodes, and what each takes.
+    pub(super) counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
+    /// Nodes of which something else is taken than the core was told.
+    pub(super) changed: BTreeSet<Name>,
+    /// Workloads that hold nodes, by the name that their pods have of them: slices of one job share it.
+    pub(super) holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,
+    /// These names.
+    home_of: BTreeMap<WorkloadKey, WorkloadKey>,
+    pub(super) hosts: Hosts,
+}
+
+/// Nodes by hostname, by which assignments name them. It is a label, and most often the node's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hosts {
+    nodes: BTreeMap<Name, BTreeSet<Name>>,
+    of: BTreeMap<Name, Name>,
+}
+
+impl Hosts {
+    pub(super) fn put(&mut self, name: &Name, node: &slim::Node) {
+        let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(HOSTNAME));
+        let other = label.filter(|label| ***label != **name);
+        let host = other.map_or_else(|| Name::clone(name), |label| Name::from(label.as_str()));
+        if self.of.get(name) != Some(&host) {
+            self.take(name);
+            self.nodes.entry(Name::clone(&host)).or_default().insert(Name::clone(name));
+            self.of.insert(Name::clone(name), host);
+        }
+    }
+
+    pub(super) fn take(&mut self, name: &Name) {
+        let Some(host) = self.of.remove(name) else { return };
+        if let Some(nodes) = self.nodes.get_mut(&host) {
+            nodes.remove(name);
+            if nodes.is_empty() {
+                self.nodes.remove(&host);
+            }
+        }
+    }
+}
+
+impl TopologyNodes {
+    /// Whether all nodes, and what is on them, were seen, and matter.
+    pub(crate) fn knows_nodes(&self) -> bool {
+        self.used
+    }
+
+    pub(super) fn count(&mut self, key: PodKey, pod: &Pod) {
+        add(&mut self.taken, &pod.node, &pod.requests);
+        self.changed.insert(Name::clone(&pod.node));
+        self.counted.insert(key, (Name::clone(&pod.node), pod.requests.clone()));
+    }
+
+    pub(super) fn uncount(&mut self, key: &PodKey) {
+        let Some((node, requests)) = self.counted.remove(key) else { return };
+        if let Some(of_node) = self.taken.get_mut(&node) {
+            for (resource, amount) in &requests {
+                if let Some(taken) = of_node.get_mut(resource) {
+                    *taken -= i128::from(amount.get());
+                }
+            }
+            of_node.retain(|_, taken| *taken != 0);
+            if of_node.is_empty() {
+                self.taken.remove(&node);
+            }
+        }
+        self.changed.insert(node);
+    }
+
+    /// The names of the nodes of a hostname: one, as a rule.
+    pub(super) fn of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
+        self.hosts.nodes.get(host).into_iter().flatten()
+    }
+
+    /// The hostname of a node.
+    pub(super) fn host_of(&self, node: &str) -> Option<&Name> {
+        self.hosts.of.get(node)
+    }
+
+    /// Notes by which name the pods of a Workload know it, if it holds nodes. Gives the names of which that is new, or over.
+    pub(super) fn note(&mut self, key: &WorkloadKey, home: Option<WorkloadKey>) -> Vec<WorkloadKey> {
+        let before = self.home_of.get(key).cloned();
+        if before == home {
+            return Vec::new();
+        }
+        let mut changed = Vec::new();
+        if let Some(old) = before {
+            self.home_of.remove(key);
+            if let Some(keys) = self.holding.get_mut(&old) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.holding.remove(&old);
+                    changed.push(old);
+                }
+            }
+        }
+        if let Some(new) = home {
+            self.home_of.insert(key.clone(), new.clone());
+            let keys = self.holding.entry(new.clone()).or_default();
+            if keys.is_empty() {
+                changed.push(new);
+            }
+            keys.insert(key.clone());
+        }
+        changed
+    }
+}
+
+/// A pod takes its part of a node.
+pub(super) fn add(taken: &mut BTreeMap<Name, Taken>, node: &Name, requests: &[(Name, Amount)]) {
+    let of_node = taken.entry(Name::clone(node)).or_default();
+    for (resource, amount) in requests {
+        *of_node.entry(Name::clone(resource)).or_default() += i128::from(amount.get());
+    }
+}
