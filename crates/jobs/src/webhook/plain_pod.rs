@@ -126,7 +126,10 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     managed_label(pod, before.as_ref(), &meta, &mut violations);
     parent(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
-    let count = total_count(&pod["metadata"]).unwrap_or(1);
+    // The pod of a job is one of many that its template is about; how many was checked with the job.
+    let of_itself =
+        pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some();
+    let count = if of_itself { total_count(&pod["metadata"]).unwrap_or(1) } else { i32::MAX };
     topology::check_pod((pod, count), old, &mut violations, context);
     if let (Some(old), Some(before)) = (old, &before) {
         on_update(before, &meta, &mut violations, context);
