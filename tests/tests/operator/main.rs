@@ -36,3 +36,4 @@ mod spark;
 mod status;
 mod terminating;
 mod trainjob;
+mod writes;

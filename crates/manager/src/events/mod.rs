@@ -22,6 +22,7 @@ use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::supervise::Supervisor;
+use crate::writer::traffic::Traffic;
 use dedup::{Dedup, EventAction, Update};
 
 /// Events that may wait to be sent.
@@ -74,10 +75,11 @@ pub fn start(
     supervisor: &Supervisor,
     client: Client,
     instance: &str,
+    traffic: Traffic,
 ) -> (EventSink, tokio::task::JoinHandle<()>) {
     let (queue, waiting) = mpsc::channel(WAITING);
     let sink = EventSink { queue, dropped: Arc::default() };
-    let all = send_all(supervisor.clone(), client, instance.to_owned(), waiting);
+    let all = send_all(supervisor.clone(), client, instance.to_owned(), waiting, traffic);
     let task = supervisor.spawn_finite("events", all);
     (sink, task)
 }
@@ -87,6 +89,7 @@ async fn send_all(
     client: Client,
     instance: String,
     mut waiting: mpsc::Receiver<Event>,
+    traffic: Traffic,
 ) {
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
@@ -123,6 +126,8 @@ async fn send_all(
         }
         for (call, key) in calls {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+            // They share the limit of writes, and come last.
+            traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
             let (client, failed) = (client.clone(), failed.clone());
             supervisor.spawn_finite("event", async move {
                 if let Err(error) = send(&client, &call).await {
