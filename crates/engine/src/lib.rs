@@ -58,6 +58,6 @@ pub use provisioning::template::TemplateSource;
 pub use state::State;
 
 /// The reporter of what the scheduler decides (docs/reference/03-conditions-events.md 3.6).
-pub(crate) const REPORTER_ADMISSION: &str = "kueue-admission";
+pub const REPORTER_ADMISSION: &str = "kueue-admission";
 /// The reporter of what the workload controller decides.
 pub(crate) const REPORTER_WORKLOAD: &str = "kueue-workload-controller";
