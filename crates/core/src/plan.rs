@@ -232,7 +232,6 @@ fn refuse_topology(
     let name = || flavor.name.clone();
     let request = input.pod_sets[pod_set].topology.as_ref();
     match (request, &flavor.topology) {
-        (None, None) => None,
         (Some(_), None) => {
             // What is only counted, and not taken of a node, may have any flavor.
             let mut own = input.shape.pod_sets[pod_set].node_requests.iter();
@@ -245,7 +244,7 @@ fn refuse_topology(
             let known = levels(request).all(|level| input.topology.has_level(id, level));
             (!known).then(|| Refusal::LevelMissing { flavor: name() })
         }
-        (None, Some(_)) => None,
+        (None, _) => None,
     }
 }
 

@@ -75,8 +75,10 @@ pub(crate) struct WorkloadEntry {
     pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare.
     pub retry: Retry,
-    /// When a message was last written, for those whose numbers alone change.
+    /// When the reason was last written why it waits, or was found when we began to lead.
     pub message_at: Option<Timestamp>,
+    /// The reason why it waits is not written yet.
+    pub unreported: Option<Unreported>,
     /// A warning that is held back, and until when.
     pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
     /// Why it waits, while that cannot be written, or need not yet.
@@ -89,8 +91,15 @@ pub(crate) struct PendingMessage {
     pub why: Arc<Unadmitted>,
     /// Whether it is an event, too.
     pub with_event: bool,
-    /// Not before this, if it is held back.
-    pub due: Option<Timestamp>,
+}
+
+/// A reason for waiting that is held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unreported {
+    /// When there was something new to write.
+    pub since: Timestamp,
+    /// When it is looked at again.
+    pub wake_at: Option<Timestamp>,
 }
 
 impl WorkloadEntry {
@@ -315,6 +324,7 @@ impl World {
                 reserved_by_us: None,
                 retry: Retry::default(),
                 message_at: None,
+                unreported: None,
                 owed: None,
                 pending_message: None,
             };

@@ -68,9 +68,9 @@ fn in_one_rack(name: &str, cpu: u32, pods: u32) -> Value {
 /// Where the running pods of a Job are: the node, without the place's name, of each index.
 async fn whereabouts(place: &Place<'_>, job: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let pods = place.pods_with(&format!("{JOB_NAME}={job}")).await?;
-    let runs = pods.iter().filter(|pod| {
-        pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
-    });
+    let runs = pods
+        .iter()
+        .filter(|pod| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null());
     Ok(runs
         .map(|pod| {
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
@@ -166,7 +166,8 @@ async fn the_pods_of_a_node_that_is_gone_get_another_one_and_the_others_stay() {
         let workload = place.workload("train").await?;
         let assignment = &workload["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"];
         let unhealthy = &workload["status"]["unhealthyNodes"];
-        let done = assignment.to_string().contains("\"1\",\"2\"") && unhealthy.as_array().is_none_or(Vec::is_empty);
+        let done =
+            assignment.to_string().contains("\"1\",\"2\"") && unhealthy.as_array().is_none_or(Vec::is_empty);
         Ok(progress(done, format!("{assignment} {unhealthy}")))
     })
     .await

@@ -163,12 +163,11 @@ fn grouped<'a>(
         let member =
             DemandedPodSet { pod_set: nodes.pod_set, count: nodes.count, previous: nodes.assignment.clone() };
         let name = specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
-        match name.and_then(|name| by_name.get(name)) {
-            Some(&at) => groups[at].members.push(member),
-            None => {
-                by_name.extend(name.map(|name| (name, groups.len())));
-                groups.push(DemandedGroup { flavor: nodes.flavor, members: SmallVec::from_iter([member]) });
-            }
+        if let Some(&at) = name.and_then(|name| by_name.get(name)) {
+            groups[at].members.push(member);
+        } else {
+            by_name.extend(name.map(|name| (name, groups.len())));
+            groups.push(DemandedGroup { flavor: nodes.flavor, members: SmallVec::from_iter([member]) });
         }
     }
     groups

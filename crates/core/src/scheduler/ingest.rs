@@ -241,7 +241,7 @@ impl Scheduler {
                     == (*reserved_at, *admitted, *evicted, *pods_ready)
                     && queue.name == admission.cluster_queue
                     && self.uses_exactly(&reservation.usage, admission)
-                    && self.holds_nodes(reservation, admission, topology)
+                    && Self::holds_nodes(reservation, admission, topology)
             }
             _ => false,
         }

@@ -122,7 +122,6 @@ impl Scheduler {
 
     /// Whether a workload holds these nodes already.
     pub(super) fn holds_nodes(
-        &self,
         reservation: &QuotaReservation,
         admission: &Admission,
         state: &TopologyState,

@@ -43,17 +43,6 @@ impl Topologies {
     /// The exact inverse of [`Topologies::add`].
     pub(crate) fn remove(&mut self, pods: &PlacedPods) {
         self.ledger.remove(pods);
-        if !self.ledger.is_trying() {
-            self.freed(pods.places.iter().map(|&(place, _)| place));
-        }
-    }
-
-    fn freed(&mut self, places: impl IntoIterator<Item = PlaceId>) {
-        for place in places {
-            for flavor in self.places.flavors(place) {
-                *self.generations.entry(flavor).or_default() += 1;
-            }
-        }
     }
 
     /// Starts to try something. Marks nest; each ends with [`Topologies::rollback`].

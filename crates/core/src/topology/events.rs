@@ -25,7 +25,6 @@ impl Topologies {
         for &flavor in &concerned {
             self.plant(flavor);
         }
-        self.changed(concerned.iter().copied());
         concerned
     }
 
@@ -40,7 +39,6 @@ impl Topologies {
             None => drop(self.flavors.remove(&id)),
         }
         self.plant(id);
-        self.changed([id]);
     }
 
     /// Makes the tree of a flavor anew, or takes it away.
@@ -137,7 +135,6 @@ impl Topologies {
             concerned.sort_unstable();
             concerned.dedup();
         }
-        self.changed(concerned.iter().copied());
         concerned
     }
 
@@ -176,7 +173,6 @@ impl Topologies {
         host.spec = None;
         host.offered.clear();
         self.hosts.forget_if_unknown(name);
-        self.changed(concerned.iter().copied());
         concerned
     }
 
@@ -195,12 +191,10 @@ impl Topologies {
         let amount = |of: &[(ResourceId, i64)], resource| -> i128 {
             of.iter().filter(|(other, _)| *other == resource).map(|&(_, amount)| i128::from(amount)).sum()
         };
-        let frees =
+        let is_less =
             |&(resource, _): &(ResourceId, i64)| amount(&before, resource) > amount(&host.other, resource);
-        let freed = before.iter().any(frees);
-        let concerned = if freed { host.flavors() } else { Vec::new() };
+        let concerned = if before.iter().any(is_less) { host.flavors() } else { Vec::new() };
         self.hosts.forget_if_unknown(node);
-        self.changed(concerned.iter().copied());
         concerned
     }
 

@@ -158,11 +158,6 @@ impl Ledger {
         }
     }
 
-    /// Something is being tried.
-    pub(crate) fn is_trying(&self) -> bool {
-        self.trying > 0
-    }
-
     /// The free amounts of all places, as if no workload used anything if `empty`: rows of [`Ledger::stride`] values.
     pub(crate) fn view(&self, empty: bool) -> &[i64] {
         if empty { &self.empty } else { &self.free }

@@ -21,8 +21,6 @@ pub(crate) struct Topologies {
     pub(super) flavors: BTreeMap<FlavorId, FlavorSpec>,
     /// The flavors whose topology is known.
     pub(super) trees: BTreeMap<FlavorId, Tree>,
-    /// Counts changes, for each flavor that ever had a topology.
-    pub(super) generations: BTreeMap<FlavorId, u64>,
     pub(super) hosts: Hosts,
     pub(super) taints: TaintSets,
     pub(super) places: Places,
@@ -60,17 +58,5 @@ impl Topologies {
     /// Whether nodes are the lowest domains of a flavor's topology.
     pub(crate) fn has_hosts(&self, flavor: FlavorId) -> bool {
         self.trees.get(&flavor).is_some_and(Tree::has_hosts)
-    }
-
-    /// A counter that changes when places of a flavor may have become free, or nodes changed.
-    pub(crate) fn generation(&self, flavor: FlavorId) -> u64 {
-        self.generations.get(&flavor).copied().unwrap_or(0)
-    }
-
-    /// Something changed for flavors.
-    pub(super) fn changed(&mut self, flavors: impl IntoIterator<Item = FlavorId>) {
-        for flavor in flavors {
-            *self.generations.entry(flavor).or_default() += 1;
-        }
     }
 }

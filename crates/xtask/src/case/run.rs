@@ -317,9 +317,8 @@ impl Loop<'_> {
 fn nodes_line(admission: &Admission) -> String {
     let assignments = admission.pod_sets.iter().filter_map(|pod_set| pod_set.topology.as_ref());
     let domains = assignments.flat_map(|assignment| &assignment.domains);
-    let mut nodes: Vec<String> = domains
-        .filter_map(|domain| Some(format!("{}={}", domain.values.last()?, domain.count)))
-        .collect();
+    let mut nodes: Vec<String> =
+        domains.filter_map(|domain| Some(format!("{}={}", domain.values.last()?, domain.count))).collect();
     nodes.sort_unstable();
     nodes.join(",")
 }

@@ -7,8 +7,8 @@ use sluice_core::{
     Admission, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, Config, FairSharing, FlavorQuotas,
     FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ResourceGroup,
-    ResourceQuota, Scheduler, Selector, StopPolicy, Time, TopologyRequest, TopologyState, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec,
-    WorkloadState,
+    ResourceQuota, Scheduler, Selector, StopPolicy, Time, TopologyRequest, TopologyState, Weight,
+    WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 use sluice_quantity::{Amount, Quantity, amount_of};
 

@@ -127,20 +127,6 @@ fn topologies_and_flavors_come_in_any_order_and_go() {
 }
 
 #[test]
-fn the_generation_grows_when_something_is_freed_for_good() {
-    let mut world = two();
-    let generation = |world: &World| world.topologies.generation(world.tas);
-    let used = world.add(&pods(2));
-    let before = generation(&world);
-    let mark = world.topologies.mark();
-    world.topologies.remove(&used);
-    world.topologies.rollback(&mark);
-    assert_eq!(generation(&world), before);
-    world.topologies.remove(&used);
-    assert!(generation(&world) > before);
-}
-
-#[test]
 fn marks_nest() {
     let mut world = two();
     let one = world.resolve(&[("b", 1)]);
