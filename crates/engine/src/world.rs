@@ -1,5 +1,7 @@
 //! The objects as they were seen last, and the indexes over them.
 
+mod present;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -484,21 +486,5 @@ impl World {
             let of_kind = self.jobs.range(first..).map(|(key, _)| key);
             of_kind.take_while(move |key| key.kind == kind && key.namespace == *namespace)
         })
-    }
-
-    /// Whether an object with a status or a finalizer of ours is there.
-    pub fn has(&self, object: &ObjectRef) -> bool {
-        let name = &object.name;
-        match object.kind {
-            Kind::ClusterQueue => self.cluster_queues.contains_key(name),
-            Kind::Cohort => self.cohorts.contains_key(name),
-            Kind::ResourceFlavor => self.flavors.contains_key(name),
-            Kind::Topology => self.topologies.contains_key(name),
-            Kind::AdmissionCheck => self.checks.contains_key(name),
-            Kind::LocalQueue => {
-                self.local_queues.contains_key(&(Arc::clone(&object.namespace), Arc::clone(name)))
-            }
-            _ => false,
-        }
     }
 }
