@@ -119,5 +119,5 @@ pub async fn run(race: &Race) -> Result<Figures> {
     used.sort_by(|a, b| a.name.cmp(&b.name));
     manager.stop().await?;
     plane.stop();
-    Ok(Figures::new(race, load, wall, used, &after.since(&requests)))
+    Ok(Figures::new(race, &load, wall, used, &after.since(&requests)))
 }

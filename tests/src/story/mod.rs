@@ -235,6 +235,6 @@ mod tests {
                 read += 1;
             }
         }
-        assert_eq!(read, 6);
+        assert_eq!(read, 7);
     }
 }

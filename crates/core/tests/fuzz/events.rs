@@ -278,7 +278,7 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
                 flavors: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.name("f", 4))).collect(),
                 usage: pod_set.requests.iter().map(|(name, _)| (name.clone(), c.amount())).collect(),
                 count: pod_set.count,
-                topology: if c.byte() > 150 { nodes::assignment(c) } else { None },
+                topology: (c.byte() > 150).then(|| nodes::assignment(c)),
                 topology_delayed: c.byte() > 200,
             });
             let pod_sets = assigned.collect();

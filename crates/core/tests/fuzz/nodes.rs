@@ -35,7 +35,7 @@ pub(super) fn request(c: &mut Choices<'_>) -> Option<TopologyRequest> {
     Some(TopologyRequest { level: requested, slices })
 }
 
-pub(super) fn assignment(c: &mut Choices<'_>) -> Option<SharedAssignment> {
+pub(super) fn assignment(c: &mut Choices<'_>) -> SharedAssignment {
     let all = c.flag();
     let levels: Vec<Name> =
         if all { &LEVELS[..] } else { &LEVELS[2..] }.iter().map(|l| Name::from(*l)).collect();
@@ -44,7 +44,7 @@ pub(super) fn assignment(c: &mut Choices<'_>) -> Option<SharedAssignment> {
         values: (0..width).map(|_| c.name("h", 6)).collect(),
         count: c.count(),
     });
-    Some(Arc::new(TopologyAssignment { levels, domains }))
+    Arc::new(TopologyAssignment { levels, domains })
 }
 
 pub(super) fn state(c: &mut Choices<'_>) -> TopologyState {

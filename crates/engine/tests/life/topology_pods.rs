@@ -74,8 +74,11 @@ fn pod(c: &Cluster, name: &str, index: Option<i32>) -> Value {
     if let Some(index) = index {
         labels[INDEX] = json!(index.to_string());
     }
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "controller": true,
+        "uid": c.api.job("a").view.job.uid});
     json!({
-        "metadata": {"namespace": "team-a", "name": name, "labels": labels, "annotations": set.annotations},
+        "metadata": {"namespace": "team-a", "name": name, "labels": labels, "annotations": set.annotations,
+            "ownerReferences": [owner]},
         "spec": {"schedulingGates": set.scheduling_gates, "nodeSelector": set.node_selector, "containers": []},
         "status": {"phase": "Pending"},
     })
@@ -427,4 +430,31 @@ fn the_pods_of_an_elastic_job_follow_the_slice_that_runs_once_it_has_room_for_th
     assert_eq!(seats(&c), ["p1 n1", "p2 -"], "it has no domain yet");
     give(&mut c, 2, &[("n1", 1), ("n2", 1)]);
     assert_eq!(seats(&c), ["p1 n1", "p2 n2"]);
+}
+
+/// Any user can write a Workload's name into a pod: one that no job made gets no place.
+#[test]
+fn a_pod_without_the_controllers_of_the_job_gets_no_place() {
+    let mut c = placed(2, &[("n1", 2)]);
+    let strangers = [
+        json!([]),
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "b", "controller": true,
+        "uid": "uid-b"}]),
+    ];
+    c.api.add_job(crate::model::build::job("team-a", "b", "lq", 1, "1"));
+    c.settle();
+    let other = c.api.job("b").view.job.uid.to_string();
+    for (name, mut owners) in ["p1", "p2"].into_iter().zip(strangers) {
+        if let Some(owner) = owners.get_mut(0) {
+            owner["uid"] = json!(other);
+        }
+        let mut made = pod(&c, name, Some(0));
+        made["metadata"]["ownerReferences"] = owners;
+        c.api.put(Kind::JobPod, made);
+    }
+    c.settle();
+    assert_eq!(seats(&c), ["p1 -", "p2 -"]);
+    add(&mut c, "p3", Some(0));
+    c.settle();
+    assert_eq!(seats(&c), ["p1 -", "p2 -", "p3 n1"]);
 }

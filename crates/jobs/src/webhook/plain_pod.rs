@@ -126,11 +126,11 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     managed_label(pod, before.as_ref(), &meta, &mut violations);
     parent(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
-    // The pod of a job has what its template asks for: that was checked with the job, and is about all of its pods.
-    if pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some() {
-        let count = total_count(&pod["metadata"]).unwrap_or(1);
-        topology::check_pod((pod, count), old, &mut violations, context);
-    }
+    // The pod of a job is one of many that its template is about; how many was checked with the job.
+    let of_itself =
+        pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some();
+    let count = if of_itself { total_count(&pod["metadata"]).unwrap_or(1) } else { i32::MAX };
+    topology::check_pod((pod, count), old, &mut violations, context);
     if let (Some(old), Some(before)) = (old, &before) {
         on_update(before, &meta, &mut violations, context);
         group_on_update(pod, old, &mut violations, context);

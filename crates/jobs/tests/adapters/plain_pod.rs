@@ -348,3 +348,15 @@ const PLACES: &[&str] = &[
     "/spec/containers",
     "/spec/containers/0/resources/requests",
 ];
+
+/// The webhook sees the pods of JobSets and other jobs, too: what their template asks for is about all of them.
+#[test]
+fn only_a_pod_that_is_queued_itself_is_held_against_the_size_of_a_slice() {
+    let sliced = |pod| {
+        let key = |name: &str| format!("/metadata/annotations/kueue.x-k8s.io~1podset-slice-{name}");
+        with(with(pod, &key("required-topology"), json!("rack")), &key("size"), json!("2"))
+    };
+    assert_eq!(refusals(&sliced(pod()), None), "");
+    let managed = with(pod(), "/metadata/labels/kueue.x-k8s.io~1managed", json!("true"));
+    assert!(refusals(&sliced(managed), None).contains("must not be greater than pod set count 1"));
+}

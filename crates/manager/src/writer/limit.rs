@@ -22,7 +22,7 @@ const REFUSED: f64 = 0.75;
 /// The limit.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    limit: f64,
+    allowed: f64,
     /// The shortest mean latency, in seconds.
     shortest: Option<f64>,
     /// Answers of this window, the sum of their latencies in seconds, and the most that were in flight.
@@ -37,7 +37,7 @@ pub struct Limit {
 impl Default for Limit {
     fn default() -> Self {
         let window = (0, 0.0, 0);
-        Self { limit: FIRST, shortest: None, window, windows: 0, probes: false, refused: false }
+        Self { allowed: FIRST, shortest: None, window, windows: 0, probes: false, refused: false }
     }
 }
 
@@ -45,7 +45,7 @@ impl Limit {
     /// How many may be in flight.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between the bounds")]
     pub fn get(&self) -> usize {
-        let now = if self.probes { (self.limit / 4.0).max(BOUNDS.0) } else { self.limit };
+        let now = if self.probes { (self.allowed / 4.0).max(BOUNDS.0) } else { self.allowed };
         now as usize
     }
 
@@ -67,7 +67,7 @@ impl Limit {
     /// The server refused a request because it has too many.
     pub fn refused(&mut self) {
         if !std::mem::replace(&mut self.refused, true) {
-            self.limit = (self.limit * REFUSED).max(BOUNDS.0);
+            self.allowed = (self.allowed * REFUSED).max(BOUNDS.0);
         }
     }
 
@@ -86,16 +86,16 @@ impl Limit {
             (self.windows, self.probes) = (0, true);
         }
         let most = f64::from(u32::try_from(most).unwrap_or(u32::MAX));
-        let waiting = most.min(self.limit) * (1.0 - shortest / mean);
+        let waiting = most.min(self.allowed) * (1.0 - shortest / mean);
         // A limit that is not reached says nothing about a higher one.
         let step = if waiting > WAITING.1 {
-            -(self.limit / 8.0).max(1.0)
-        } else if waiting < WAITING.0 && !refused && most * 2.0 >= self.limit {
-            if waiting < 1.0 { (self.limit / 4.0).max(1.0) } else { 1.0 }
+            -(self.allowed / 8.0).max(1.0)
+        } else if waiting < WAITING.0 && !refused && most * 2.0 >= self.allowed {
+            if waiting < 1.0 { (self.allowed / 4.0).max(1.0) } else { 1.0 }
         } else {
             0.0
         };
-        self.limit = (self.limit + step).clamp(BOUNDS.0, BOUNDS.1);
+        self.allowed = (self.allowed + step).clamp(BOUNDS.0, BOUNDS.1);
     }
 }
 
@@ -168,6 +168,6 @@ mod tests {
             limit.answered(Duration::from_millis(6), 1);
         }
         limit.answered(Duration::from_millis(6), 1);
-        assert_eq!(limit.limit.to_string(), "8");
+        assert_eq!(limit.allowed.to_string(), "8");
     }
 }

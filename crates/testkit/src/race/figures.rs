@@ -46,6 +46,7 @@ impl Requests {
     }
 
     /// What came since.
+    #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let more = |(key, count): (&(String, String, String), &u64)| {
             let more = count - before.0.get(key).copied().unwrap_or(0).min(*count);
@@ -157,7 +158,7 @@ pub struct Figures {
 impl Figures {
     pub(super) fn new(
         race: &Race,
-        load: Load,
+        load: &Load,
         wall: Duration,
         used: Vec<Usage>,
         requests: &Requests,
