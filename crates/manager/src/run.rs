@@ -55,7 +55,7 @@ use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
-use crate::writer::lanes::Lane;
+use crate::writer::lanes::Class;
 use crate::writer::traffic::Traffic;
 use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};
@@ -408,7 +408,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
             Err(WriteError::Refused(_) | WriteError::Unstartable(_)) => "refused",
             Err(WriteError::Transient(_) | WriteError::Withdrawn) => "failed",
         };
-        let labels = [Lane::of(request.purpose).as_str(), request.object.kind.as_str(), result];
+        let labels = [Class::of(request.purpose).as_str(), request.object.kind.as_str(), result];
         let labels = labels.map(str::to_owned).to_vec();
         registry.record(&Sample { metric: metrics::WRITE_SECONDS, labels, value: took.as_secs_f64() });
     })

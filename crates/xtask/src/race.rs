@@ -2,12 +2,14 @@
 //!
 //! Counts have budgets, and more than the budget is a failure. Times are of this machine: printed, and never a failure.
 
+pub mod budget;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::Deserialize;
-use sluice_testkit::race::{Figures, Race, run as play};
+use budget::Budget;
+use sluice_testkit::race::{Race, run as play};
 
 /// Let a manager admit Workloads of three classes in 30 queues, and count its writes.
 #[derive(clap::Args)]
@@ -32,20 +34,6 @@ enum Size {
     Small,
     /// 15,000
     Baseline,
-}
-
-/// What a race may take at most, in `tests/performance/budgets.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    /// Status writes per Workload, without those of evictions and the way back.
-    status_writes: f64,
-    /// Status writes of all queues, per second.
-    queue_writes_per_second: f64,
-    /// Events per Workload, without those.
-    events: f64,
-    /// Writes that were refused as conflicts, per Workload.
-    conflicts: f64,
 }
 
 impl Size {
@@ -79,32 +67,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if race.manager.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
-    let (budgets, _) = crate::bench::budgets()?;
-    let Some(budget) = budgets.race.get(args.size.name()) else { return Ok(ExitCode::SUCCESS) };
+    let budget = Budget::of(args.size.name())?;
     let failures = budget.exceeded(&figures);
     for failure in &failures {
         println!("over the budget: {failure}");
     }
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-impl Budget {
-    fn exceeded(&self, figures: &Figures) -> Vec<String> {
-        // An eviction is a write and three events (Preempted, Evicted, PreemptedWorkload), and the way back another admission.
-        let status = figures.status_writes.saturating_sub(2 * figures.evictions);
-        let events = figures.events.saturating_sub(5 * figures.evictions);
-        let per_second = figures.per_workload(figures.queue_writes)
-            * f64::from(u32::try_from(figures.workloads).unwrap_or(u32::MAX))
-            / (figures.wall.as_secs_f64() + 1.0);
-        [
-            ("status writes per Workload", figures.per_workload(status), self.status_writes),
-            ("status writes of queues per second", per_second, self.queue_writes_per_second),
-            ("events per Workload", figures.per_workload(events), self.events),
-            ("conflicts per Workload", figures.per_workload(figures.conflicts), self.conflicts),
-        ]
-        .into_iter()
-        .filter(|(_, count, most)| count > most)
-        .map(|(what, count, most)| format!("{count:.2} {what}, at most {most}"))
-        .collect()
-    }
 }

@@ -25,7 +25,7 @@ pub(super) enum News {
     Reason,
 }
 
-/// What others use comes and goes; all other reasons last until somebody changes something.
+/// What others use comes and goes; all other reasons last until an object is changed.
 const fn is_for_others(reason: Reason) -> bool {
     matches!(
         reason,

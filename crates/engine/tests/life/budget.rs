@@ -214,7 +214,7 @@ fn figures_alone_are_no_reason_to_write() {
     }
     assert_eq!(writes(&c, &w), [Purpose::Pend]);
     assert_eq!(reason(&c), before);
-    // What somebody changed is told after the delay.
+    // What an administrator changes is told after the delay.
     c.api.edit(&cq(), &json!({"spec": {"stopPolicy": "Hold"}}));
     c.advance(1);
     assert_eq!(reason(&c), "False/Suspended: ClusterQueue cq is inactive");
@@ -235,7 +235,7 @@ fn an_admission_does_not_wait_for_a_reason_that_has_not_been_sent() {
     c.advance(1);
     c.api.delete(&gone);
     c.settle();
-    assert_eq!(c.withdrawn, 2, "nobody reads the reason of what is gone");
+    assert_eq!(c.withdrawn, 2, "the reason of what is gone is of no use");
 }
 
 #[test]

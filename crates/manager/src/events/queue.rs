@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sluice_api::conditions::WorkloadCondition;
 use sluice_engine::effect::{Event, EventType};
 use tokio::sync::Notify;
 
@@ -22,7 +23,8 @@ impl Importance {
 
     fn of(event: &Event) -> Self {
         let reason = event.reason.as_str();
-        let taken = ["Evicted", "Preempted", "Stopped"].iter().any(|prefix| reason.starts_with(prefix));
+        let evicted = reason.starts_with(WorkloadCondition::Evicted.as_str());
+        let taken = evicted || ["Preempted", "Stopped"].contains(&reason);
         let by_scheduler = event.reporter == sluice_engine::REPORTER_ADMISSION;
         match event.type_ {
             EventType::Warning if by_scheduler => Self::Waits,
@@ -166,10 +168,10 @@ mod tests {
         assert!(queue.push(event("WaitingForQuota", EventType::Warning)), "it is less important than all");
         assert!(queue.push(event("EvictedDueToPreempted", EventType::Normal)));
         assert_eq!(all(&queue), ["Preempted", "Admitted", "EvictedDueToPreempted"]);
-        queue.push(event("Evicted1", EventType::Normal));
-        queue.push(event("Evicted2", EventType::Normal));
-        queue.push(event("Evicted3", EventType::Normal));
-        assert!(queue.push(event("Evicted4", EventType::Normal)));
-        assert_eq!(all(&queue), ["Evicted2", "Evicted3", "Evicted4"]);
+        for number in 1..=4 {
+            let full = queue.push(event(&format!("EvictedDueTo{number}"), EventType::Normal));
+            assert_eq!(full, number == 4);
+        }
+        assert_eq!(all(&queue), ["EvictedDueTo2", "EvictedDueTo3", "EvictedDueTo4"]);
     }
 }

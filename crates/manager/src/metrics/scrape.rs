@@ -17,7 +17,7 @@ use super::server::Scrape;
 use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, WRITES_IN_FLIGHT, WRITES_LIMIT, WRITES_WAITING, process};
 use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
-use crate::writer::lanes::Lane;
+use crate::writer::lanes::Class;
 use crate::writer::traffic::Traffic;
 
 /// docs/reference/05-metrics.md: 1, 2.5, 5, 10, … doubling.
@@ -139,7 +139,7 @@ impl Scraper {
         let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
         let sample = |metric, labels: Vec<String>, value| Sample { metric, labels, value };
         let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        let waiting = Lane::ALL.map(|lane| {
+        let waiting = Class::ALL.map(|lane| {
             sample(WRITES_WAITING, vec![lane.as_str().to_owned()], number(self.traffic.waiting(lane)))
         });
         let mut own = vec![

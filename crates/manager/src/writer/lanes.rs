@@ -11,7 +11,7 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// How important a write is, the most important first. Leases have a client of their own, and events come after all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
+pub enum Class {
     /// A job starts or stops.
     Jobs,
     /// Quota is given or taken.
@@ -24,7 +24,7 @@ pub enum Lane {
     Reports,
 }
 
-impl Lane {
+impl Class {
     /// All, the most important first.
     pub const ALL: [Self; 5] = [Self::Jobs, Self::Admissions, Self::Workloads, Self::Ends, Self::Reports];
 
@@ -91,9 +91,9 @@ impl Lane {
 #[derive(Debug)]
 pub struct Lanes<K, T> {
     /// Exists while an item of the key is waiting or out.
-    by_key: BTreeMap<K, VecDeque<(Lane, T)>>,
+    by_key: BTreeMap<K, VecDeque<(Class, T)>>,
     /// Keys with an item waiting and none out, by the lane of that item.
-    ready: [VecDeque<K>; Lane::ALL.len()],
+    ready: [VecDeque<K>; Class::ALL.len()],
     /// When the last item went before more important ones, and from which lane.
     turn: (Duration, usize),
 }
@@ -106,7 +106,7 @@ impl<K: Ord + Clone, T> Default for Lanes<K, T> {
 
 impl<K: Ord + Clone, T> Lanes<K, T> {
     /// Adds an item behind those of the same key.
-    pub fn push(&mut self, key: K, lane: Lane, item: T) {
+    pub fn push(&mut self, key: K, lane: Class, item: T) {
         if let Some(items) = self.by_key.get_mut(&key) {
             items.push_back((lane, item));
         } else {
@@ -116,7 +116,7 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
     }
 
     /// Takes an item out at a monotonic time; its key gives no other until [`Self::done`].
-    pub fn pop(&mut self, now: Duration) -> Option<(K, Lane, T)> {
+    pub fn pop(&mut self, now: Duration) -> Option<(K, Class, T)> {
         let first = self.ready.iter().position(|keys| !keys.is_empty())?;
         let at = self.others_turn(first, now).unwrap_or(first);
         let key = self.ready[at].pop_front()?;
@@ -151,7 +151,7 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
     }
 
     /// Takes the item that waits first under its key in a lane and that `is_meant` picks, without sending it.
-    pub fn withdraw(&mut self, lane: Lane, is_meant: impl Fn(&T) -> bool) -> Option<(K, T)> {
+    pub fn withdraw(&mut self, lane: Class, is_meant: impl Fn(&T) -> bool) -> Option<(K, T)> {
         let keys = &self.ready[lane.index()];
         let front = |key: &K| self.by_key.get(key).and_then(VecDeque::front);
         let at = keys.iter().position(|key| front(key).is_some_and(|(_, item)| is_meant(item)))?;
@@ -167,7 +167,7 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
     }
 
     /// How many keys have an item that waits for its turn, by lane.
-    pub fn waiting(&self) -> [usize; Lane::ALL.len()] {
+    pub fn waiting(&self) -> [usize; Class::ALL.len()] {
         self.ready.each_ref().map(VecDeque::len)
     }
 }
@@ -175,7 +175,7 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Lane::{Admissions, Ends, Jobs, Reports};
+    use Class::{Admissions, Ends, Jobs, Reports};
 
     const NOW: Duration = Duration::ZERO;
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_most_important_goes_first() {
         let mut lanes = Lanes::default();
-        for (at, lane) in Lane::ALL.into_iter().enumerate().rev() {
+        for (at, lane) in Class::ALL.into_iter().enumerate().rev() {
             lanes.push(at, lane, ());
             lanes.push(10 + at, lane, ());
         }

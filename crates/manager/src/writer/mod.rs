@@ -29,7 +29,7 @@ use crate::lease::deadline::Deadline;
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
-use lanes::{Lane, Lanes};
+use lanes::{Class, Lanes};
 use pace::{ATTEMPTS, Bucket, pause};
 use request::{Plan, answer, failure, plan, step_call, view};
 use traffic::Traffic;
@@ -230,11 +230,11 @@ async fn pool(
         tokio::select! {
             order = orders.recv(), if open => match order {
                 Some(Order::Write((generation, request))) => {
-                    lanes.push(request.object.clone(), Lane::of(request.purpose), (generation, request));
+                    lanes.push(request.object.clone(), Class::of(request.purpose), (generation, request));
                 }
                 Some(Order::Withdraw(generation, id)) => {
                     let meant = |job: &Job| job.0 == generation && job.1.id == id;
-                    if lanes.withdraw(Lane::Reports, meant).is_some() {
+                    if lanes.withdraw(Class::Reports, meant).is_some() {
                         let withdrawn = Err(WriteError::Withdrawn);
                         (answering.answers)(generation, id, withdrawn, None, Slot::default());
                     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::lanes::Lane;
+use super::lanes::Class;
 use super::limit::Limit;
 
 /// While writes wait, an event is sent this often at least.
@@ -20,7 +20,7 @@ pub struct Traffic(Arc<Shared>);
 struct Shared {
     limit: Mutex<Limit>,
     in_flight: AtomicUsize,
-    waiting: [AtomicUsize; Lane::ALL.len()],
+    waiting: [AtomicUsize; Class::ALL.len()],
     /// How many writes are in flight or wait.
     busy: watch::Sender<usize>,
 }
@@ -53,7 +53,7 @@ impl Traffic {
     }
 
     /// How many wait in a lane.
-    pub fn waiting(&self, lane: Lane) -> usize {
+    pub fn waiting(&self, lane: Class) -> usize {
         self.0.waiting[lane.index()].load(Ordering::Relaxed)
     }
 
@@ -69,7 +69,7 @@ impl Traffic {
     }
 
     /// So many are in flight, and so many wait, by lane.
-    pub fn set(&self, in_flight: usize, waiting: &[usize; Lane::ALL.len()]) {
+    pub fn set(&self, in_flight: usize, waiting: &[usize; Class::ALL.len()]) {
         self.0.in_flight.store(in_flight, Ordering::Relaxed);
         for (known, now) in self.0.waiting.iter().zip(waiting) {
             known.store(*now, Ordering::Relaxed);
@@ -98,10 +98,10 @@ mod tests {
     #[tokio::test]
     async fn events_go_when_there_is_room_or_after_a_moment() {
         let traffic = Traffic::default();
-        traffic.set(4, &[0; Lane::ALL.len()]);
+        traffic.set(4, &[0; Class::ALL.len()]);
         assert_eq!(traffic.room_for_event(3).now_or_never(), Some(()), "8 may be in flight");
         traffic.set(4, &[1, 0, 0, 0, 0]);
-        assert_eq!((traffic.in_flight(), traffic.waiting(Lane::Jobs)), (4, 1));
+        assert_eq!((traffic.in_flight(), traffic.waiting(Class::Jobs)), (4, 1));
         let began = Instant::now();
         let event = traffic.room_for_event(3);
         event.await;

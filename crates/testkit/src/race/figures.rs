@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 
 use super::load::Load;
-use super::{CLASSES, QUOTA, Race, queues};
+use super::plan::{CLASSES, Class, QUOTA, Race, queues};
 use crate::wait::{eventually, progress};
 
 /// How long the last events may take.
@@ -162,11 +162,11 @@ impl Figures {
         used: Vec<Usage>,
         requests: &Requests,
     ) -> Self {
-        let work = |class: &super::Class| {
+        let work = |class: &Class| {
             let count = u32::try_from(class.count(race.per_queue)).unwrap_or(u32::MAX);
             class.run * count * class.cpu
         };
-        let mean = |class: &super::Class| {
+        let mean = |class: &Class| {
             let (count, sum) = load.waited.get(class.name).copied().unwrap_or_default();
             (class.name, sum / u32::try_from(count.max(1)).unwrap_or(u32::MAX))
         };

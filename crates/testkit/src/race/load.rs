@@ -12,7 +12,7 @@ use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{CLASSES, Class, NAMESPACE, Race, queue_name, queues};
+use super::plan::{CLASSES, Class, NAMESPACE, Race, queue_name, queues};
 use crate::{ControlPlane, patient_client_of, workloads};
 
 /// What the load did itself, so that it is not counted as the manager's.
