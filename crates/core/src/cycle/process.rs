@@ -96,12 +96,23 @@ impl Scheduler {
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has
     /// to wait for those victims.
     fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64], state: &CycleState) {
-        let Some(plan) = entry.plan.clone() else { return };
         // A slice that another one took over from is no victim: there may be none.
         let overlaid = state.overlaid.contains(&self.tree.forest.node(entry.head.node).root);
         if overlaid {
             self.tree.usage.swap_views();
         }
+        let found = self.search_again(entry, local_usage);
+        if overlaid {
+            self.tree.usage.swap_views();
+        }
+        if found && entry.assignment.mode == Mode::Fit {
+            entry.assignment.mode = Mode::DeferredFit;
+        }
+    }
+
+    /// Searches again among the flavors nominated before; false for an entry that was not searched for.
+    pub(super) fn search_again(&mut self, entry: &mut Entry, local_usage: &[f64]) -> bool {
+        let Some(plan) = entry.plan.clone() else { return false };
         let workload = self.workloads.get(entry.head.workload);
         let (shape, replaces) = (workload.shape, workload.replaces.as_deref());
         let request = Request {
@@ -113,15 +124,10 @@ impl Scheduler {
             replaces,
         };
         let mut view = view!(self, local_usage);
-        let (mut again, targets) = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
-        if overlaid {
-            self.tree.usage.swap_views();
-        }
+        let (again, targets) = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
         self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
-        if again.mode == Mode::Fit {
-            again.mode = Mode::DeferredFit;
-        }
         (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
+        true
     }
 
     fn decide(&mut self, entry: &mut Entry, state: &mut CycleState) -> Decision {

@@ -1,11 +1,9 @@
 //! Nodes of entries: whether earlier entries of the cycle took them, and another placement if so (docs/reference/06-algorithm.md 6.5).
 
 use super::entry::{CycleState, Entry};
-use super::nominate::search_for;
-use crate::flavor_assigner::{Mode, Request};
+use crate::flavor_assigner::Mode;
 use crate::intern::WorkloadId;
 use crate::scheduler::Scheduler;
-use crate::view::view;
 
 impl Scheduler {
     /// Searches again, among the flavors nominated before, if the quota is there still and nodes were taken by earlier entries (gate
@@ -26,22 +24,7 @@ impl Scheduler {
         {
             return;
         }
-        let Some(plan) = entry.plan.clone() else { return };
-        let workload = self.workloads.get(entry.head.workload);
-        let (shape, replaces) = (workload.shape, workload.replaces.clone());
-        let shape = self.shapes.get(shape).clone();
-        let request = Request {
-            head: &entry.head,
-            plan: &plan,
-            counts: &plan.counts,
-            from: None,
-            only: Some(&entry.assignment),
-            replaces: replaces.as_deref(),
-        };
-        let mut view = view!(self, local_usage);
-        let (again, targets) = search_for(&mut view, &request, &shape, entry.replaced);
-        self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
-        (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
+        self.search_again(entry, local_usage);
     }
 
     /// Whether the nodes of an entry are free: with the victims of the cycle and its own gone, if it preempts; beside them, if it is to be

@@ -38,19 +38,7 @@ pub(super) struct Pods {
 
 /// So many pods of one cpu each.
 pub(super) fn pods(count: i64) -> Pods {
-    let spec = PodSetSpec {
-        name: n("main"),
-        count,
-        min_count: None,
-        requests: Vec::new(),
-        node_selector: Vec::new(),
-        affinity: Vec::new(),
-        tolerations: Vec::new(),
-        group: None,
-        topology: None,
-        node_requests: None,
-        shape: 0,
-    };
+    let spec = PodSetSpec { count, ..crate::fixtures::pods("main") };
     Pods { spec, request: None, per_pod: vec![("cpu".to_owned(), 1)], previous: None }
 }
 
