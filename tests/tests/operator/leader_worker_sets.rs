@@ -216,8 +216,22 @@ async fn a_group_makes_way_as_a_whole_and_comes_back_on_another_flavor() {
     wait_for_pods(place, "web-", 2, 0).await;
     assert_on(place, &new).await;
     // A pod of it that is lost comes back on the same quota, and takes its group with it, as its restart policy has it.
+    // Its controller must see it go: a pod that is gone before the controller reads it restarts no group.
     let before = pods(place).get("web-0").await.unwrap().metadata.uid;
+    let finalizers = async |finalizers: Value| {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+        pods(place).patch("web-0-1", &PatchParams::default(), &patch).await.unwrap();
+    };
+    finalizers(json!(["example.com/hold"])).await;
     delete(place, "web-0-1").await;
+    eventually("the leader to be deleted", DEADLINE, || async {
+        let leader = pods(place).get_opt("web-0").await?.map(|pod| pod.metadata).unwrap_or_default();
+        let left = leader.deletion_timestamp.is_some() || leader.uid != before;
+        Ok(progress(left, format!("{leader:?}")))
+    })
+    .await
+    .unwrap();
+    finalizers(json!([])).await;
     eventually("the group to be made anew", DEADLINE, || async {
         let leader = pods(place).get_opt("web-0").await?.and_then(|pod| pod.metadata.uid);
         Ok(progress(leader.is_some() && leader != before, format!("{leader:?}")))
