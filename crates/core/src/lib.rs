@@ -120,8 +120,8 @@ pub use spec::{
 };
 pub use stats::Stats;
 pub use topology::{
-    AssignedDomain, Exclusions, HOSTNAME, NodeSpec, PlacementFailure, PlacementFit, RequestedLevel,
-    SharedAssignment, SliceLayer, TopologyAssignment, TopologyRequest, TopologySpec,
+    AssignedDomain, Exclusions, HOSTNAME, LargestFit, NodeSpec, PlacementFailure, PlacementFit,
+    RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment, TopologyRequest, TopologySpec,
 };
 pub use workload::{
     Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, TopologyState, WorkloadKey,

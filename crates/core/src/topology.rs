@@ -7,7 +7,7 @@
 //!
 //! Files, from the bottom: `spec`, `request`, `message` (what is said); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`,
 //! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace` (one placement); `world` (the
-//! state), `events`, `booking`, `place`, `audit` (what is done with it).
+//! state), `events`, `booking`, `place`, `largest_fit`, `audit` (what is done with it).
 
 mod ask;
 mod audit;
@@ -18,6 +18,7 @@ mod counts;
 mod events;
 mod filter;
 mod hosts;
+mod largest_fit;
 mod layout;
 mod ledger;
 mod message;
@@ -35,6 +36,7 @@ mod tests;
 mod trees;
 mod world;
 
+pub use largest_fit::LargestFit;
 pub(crate) use ledger::TopologyMark;
 pub use request::{Exclusions, PlacementFailure, PlacementFit};
 pub(crate) use request::{PlacedPods, PlacementRequest, PodSetToPlace};

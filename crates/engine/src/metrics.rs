@@ -10,6 +10,7 @@ mod queues;
 mod scrape;
 mod seen;
 mod series;
+mod topologies;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Scheduler;
 use crate::intern::{FlavorId, ResourceId, WorkloadId};
 use crate::spec::Time;
-use crate::topology::{NodeSpec, PlacedPods, TopologySpec};
+use crate::topology::{LargestFit, NodeSpec, PlacedPods, TopologySpec};
 use crate::workload::{Admission, PodSetAssignment, TopologyState, WorkloadKey};
 use crate::workloads::{PodSetNodes, QuotaReservation, TopologyReservation};
 use crate::{Amount, Name};
@@ -159,6 +159,13 @@ impl Scheduler {
             && reservation.admitted
             && !topology.state.pinned
             && topology.uses_unhealthy_node()
+    }
+
+    /// For pods that take so much of an extended resource each: how many fit into one domain of each level of a flavor's topology; and how many
+    /// lowest domains were looked at for it. Nothing for a flavor without a topology.
+    pub fn largest_fits(&self, flavor: &str) -> (Vec<LargestFit>, usize) {
+        let flavor = self.names.find_flavor(flavor);
+        flavor.map(|flavor| self.topology.largest_fits(flavor, &self.names)).unwrap_or_default()
     }
 
     /// Where the pods of a workload are that holds quota: for each pod set with nodes, its place in the workload.

@@ -142,6 +142,11 @@ impl Tree {
         }
     }
 
+    /// The lowest domains with their places, in the order of their values.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = (&Path, PlaceId)> {
+        self.leaves.iter().map(|(path, leaf)| (path, leaf.place))
+    }
+
     /// All nodes with their paths and places.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = (HostId, &Path, PlaceId)> {
         self.leaves

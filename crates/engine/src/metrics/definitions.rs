@@ -207,6 +207,8 @@ metrics! {
     CLUSTER_QUEUE_FREE_QUOTA_RATIO = "sluice_cluster_queue_free_quota_ratio" Gauge ["cluster_queue"];
     /// Always 1; the labels name the parent and the root Cohort of a ClusterQueue.
     CLUSTER_QUEUE_INFO = "kueue_cluster_queue_info" Gauge ["cluster_queue", "parent_cohort", "root_cohort"];
+    /// Pods that fit into one domain of a topology level of a flavor now: as many as the domain with the most room takes, if each takes `per_pod` of the extended resource and nothing else.
+    TOPOLOGY_LARGEST_FIT = "sluice_topology_largest_fit" Gauge ["topology", "flavor", "level", "resource", "per_pod"];
     /// Objects that made the engine fail and are left out until they change.
     OBJECTS_SET_ASIDE = "sluice_objects_set_aside" Gauge [];
 }

@@ -23,6 +23,8 @@ pub(super) const LIGHT: usize = 32;
 enum ScrapePosition {
     Workload(Option<WorkloadKey>),
     ClusterQueue(Option<Name>),
+    /// Flavors, for those with a topology.
+    Flavor(Option<Name>),
     LocalQueue(Option<(Name, Name)>),
     /// Cohorts that have an object, for their names and those of their parents.
     Named(Option<Name>),
@@ -132,6 +134,7 @@ impl Engine {
                 ScrapePosition::ClusterQueue(last) => {
                     self.scrape_cluster_queue(last.as_ref(), scrape, &mut page)
                 }
+                ScrapePosition::Flavor(last) => self.scrape_flavor(last.as_ref(), &mut page),
                 ScrapePosition::LocalQueue(last) => self.scrape_local_queue(last.as_ref(), scrape, &mut page),
                 ScrapePosition::Named(last) => {
                     self.scrape_cohort_names(last.as_ref(), &mut scrape.cohorts, &mut page)
@@ -183,7 +186,7 @@ impl Engine {
         page: &mut Page<'_>,
     ) -> ScrapePosition {
         let Some((name, queue)) = after(&self.world.cluster_queues, last).next() else {
-            return ScrapePosition::LocalQueue(None);
+            return ScrapePosition::Flavor(None);
         };
         page.looked_at(1);
         let counted = scrape.counts.queues.remove(name).unwrap_or_default();
@@ -197,6 +200,17 @@ impl Engine {
             }
         }
         ScrapePosition::ClusterQueue(Some(Name::clone(name)))
+    }
+
+    fn scrape_flavor(&self, last: Option<&Name>, page: &mut Page<'_>) -> ScrapePosition {
+        let Some((name, flavor)) = after(&self.world.flavors, last).next() else {
+            return ScrapePosition::LocalQueue(None);
+        };
+        page.looked_at(1);
+        if let Some(topology) = &flavor.spec.topology_name {
+            self.topology_gauges(name, topology, page);
+        }
+        ScrapePosition::Flavor(Some(Name::clone(name)))
     }
 
     fn scrape_local_queue(

@@ -367,3 +367,27 @@ fn what_quota_leaves_out_counts_for_nodes_all_the_same() {
     submit(&mut c, "b", "lq", 1, with_memory);
     assert!(runs(&c, "b"));
 }
+
+#[test]
+fn a_scrape_says_how_many_pods_of_each_size_fit_into_one_domain() {
+    let mut c = bed(&[]);
+    for (name, rack, gpus) in [("n1", "r1", "4"), ("n2", "r1", "4"), ("n3", "r2", "4")] {
+        let labels = json!({"pool": "tas", "rack": rack, HOSTNAME: name});
+        let ready =
+            json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let allocatable = json!({"cpu": "64", "pods": "110", "nvidia.com/gpu": gpus});
+        let status = json!({"allocatable": allocatable, "conditions": ready});
+        c.api.put(Kind::Node, json!({"metadata": {"name": name, "labels": labels}, "status": status}));
+    }
+    submit_in_rack(&mut c, "job", 1);
+    let fits = |c: &Cluster, level: &str, per_pod: &str| {
+        let all = c.engine.metrics_snapshot();
+        let labels = ["dc", "tas", level, "nvidia.com/gpu", per_pod];
+        let mut ours = all.iter().filter(|gauge| gauge.metric == "sluice_topology_largest_fit");
+        ours.find(|gauge| gauge.labels.iter().map(|label| &**label).eq(labels)).map(|gauge| gauge.value)
+    };
+    assert_eq!((fits(&c, "rack", "4"), fits(&c, HOSTNAME, "1")), (Some(2.0), Some(4.0)));
+    c.api.delete(&node_ref("n2"));
+    c.settle();
+    assert_eq!((fits(&c, "rack", "4"), fits(&c, "rack", "2")), (Some(1.0), Some(2.0)));
+}
