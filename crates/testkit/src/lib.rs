@@ -10,6 +10,7 @@
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
+//! * [`race`] makes thousands of Workloads, lets them end, and counts what the manager writes;
 //! * [`browser`] looks at pages in a headless Chromium;
 //! * [`wait`] polls conditions with a deadline and reports what was last seen.
 //!
@@ -44,6 +45,7 @@ mod ports;
 pub mod process;
 pub mod prometheus;
 mod proxy;
+pub mod race;
 pub mod ray;
 mod setup;
 mod shared;
