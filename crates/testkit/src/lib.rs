@@ -60,6 +60,6 @@ pub use manager::{Manager, health};
 pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
 pub use plane_faults::Part;
 pub use ports::free_ports;
-pub use proxy::{Disruption, Fault, FaultProxy, Harm, Scope, Write};
+pub use proxy::{Disruption, Fault, FaultProxy, Harm, Scope, Step, Write};
 pub use setup::{Limits, Setup};
 pub use shared::{Complete, shared};

@@ -34,6 +34,8 @@ use pace::{ATTEMPTS, Bucket, pause};
 use request::{Plan, answer, failure, plan, step_call, view};
 use traffic::Traffic;
 
+/// How many writes are sent or pause before they are sent again, at most.
+const MOST: usize = 64;
 /// One request's timeout.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -191,8 +193,10 @@ async fn pool(
     let mut open = true;
     let mut backlog = 0;
     let traffic = sender.server.traffic.clone();
+    let mut pausing = traffic.pausing();
     loop {
-        while running.len() < traffic.limit() {
+        let sent = |running: &JoinSet<Done>| running.len().saturating_sub(*pausing.borrow());
+        while running.len() < MOST && sent(&running) < traffic.limit() {
             let now = sender.started.elapsed();
             let Some((object, _, (generation, request))) = lanes.pop(now) else { break };
             let (server, versions, wait) = (sender.server.clone(), sender.versions.clone(), sender.slot());
@@ -217,7 +221,7 @@ async fn pool(
             });
         }
         let waiting = lanes.waiting();
-        traffic.set(running.len(), &waiting);
+        traffic.set(sent(&running), &waiting);
         let steps = waiting.iter().sum::<usize>() / BACKLOG_STEP;
         if std::mem::replace(&mut backlog, steps) != steps {
             (answering.backlog)(u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX));
@@ -245,6 +249,8 @@ async fn pool(
                 }
                 None => open = false,
             },
+            // The sender lives as long as `traffic` does.
+            _ = pausing.changed() => {}
             Some(done) = running.join_next() => {
                 let Done { object, generation, id, answer, document, place } = match done {
                     Ok(done) => done,
@@ -376,7 +382,7 @@ async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
             }
             Err(error) => error,
         };
-        if error.is_transient() {
+        if error.is_overload() {
             server.traffic.refused();
         }
         attempt += 1;
@@ -389,6 +395,7 @@ async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
         // Too many requests are the only ones that are certainly not carried out.
         may_be_done |= error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
+        let _pausing = server.traffic.pause();
         tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())).await;
     }
 }

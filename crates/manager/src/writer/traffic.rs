@@ -21,6 +21,8 @@ struct Shared {
     limit: Mutex<Limit>,
     in_flight: AtomicUsize,
     waiting: [AtomicUsize; Class::ALL.len()],
+    /// How many writes pause before they are sent again.
+    pausing: watch::Sender<usize>,
     /// How many writes are in flight or wait.
     busy: watch::Sender<usize>,
 }
@@ -31,13 +33,35 @@ impl Default for Traffic {
             limit: Mutex::default(),
             in_flight: AtomicUsize::default(),
             waiting: std::array::from_fn(|_| AtomicUsize::default()),
+            pausing: watch::Sender::new(0),
             busy: watch::Sender::new(0),
         };
         Self(Arc::new(shared))
     }
 }
 
+/// A write that pauses leaves its place to another one.
+#[derive(Debug)]
+pub struct Pausing(Traffic);
+
+impl Drop for Pausing {
+    fn drop(&mut self) {
+        self.0.0.pausing.send_modify(|pausing| *pausing -= 1);
+    }
+}
+
 impl Traffic {
+    /// A write pauses until what is given is dropped.
+    pub fn pause(&self) -> Pausing {
+        self.0.pausing.send_modify(|pausing| *pausing += 1);
+        Pausing(self.clone())
+    }
+
+    /// How many writes pause.
+    pub fn pausing(&self) -> watch::Receiver<usize> {
+        self.0.pausing.subscribe()
+    }
+
     fn locked(&self) -> MutexGuard<'_, Limit> {
         self.0.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -89,7 +89,7 @@ impl Stage {
             played
         }));
         let director = async {
-            if !plays.iter().any(|play| play.fault.is_some_and(|fault| fault.for_good)) {
+            if !plays.iter().any(|play| play.fault.as_ref().is_some_and(|fault| fault.for_good)) {
                 return self;
             }
             eventually("every play to be cut", PATIENCE, || async {
@@ -125,7 +125,7 @@ impl Play {
     }
 
     async fn act(&self, proxy: &FaultProxy) -> Result<(), String> {
-        proxy.begin_scope(&self.place.name, self.fault);
+        proxy.begin_scope(&self.place.name, self.fault.clone());
         self.protocol.play(&self.place, &self.history).await.map_err(|error| format!("{error:#}"))
     }
 
