@@ -213,3 +213,37 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
     assert_eq!(backlogs.lock().unwrap().first(), Some(&16));
     assert_eq!(backlogs.lock().unwrap().last(), Some(&0));
 }
+
+#[tokio::test]
+async fn writes_that_pause_do_not_hold_up_others() {
+    let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        if name != "live" {
+            return fake_api::failed(503, "ServiceUnavailable");
+        }
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        found(&json!({"metadata": metadata, "spec": {}}))
+    });
+    let (told, mut answered) = mpsc::unbounded_channel();
+    let answering = Answering {
+        backlog: Arc::new(|_| {}),
+        meter: Arc::new(|_, _, _| {}),
+        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let (limit, dead) = (traffic.limit(), 3 * u64::try_from(traffic.limit()).unwrap());
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..dead {
+        writer.write(0, request(id, &format!("dead-{id}")));
+    }
+    writer.write(0, request(dead, "live"));
+    assert_eq!(answered.recv().await.unwrap(), (dead, true), "the others are tried again for a second");
+    assert_eq!(traffic.limit(), limit, "a server that fails is not a crowded one");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_secs(5)).await);
+    assert_eq!(*traffic.pausing().borrow(), 0);
+}

@@ -38,7 +38,7 @@ impl Scope {
     /// The step that a write is, unless it says nothing new.
     fn step(&self, seen: Seen) -> Option<Step> {
         let last = self.last.get(&seen.object);
-        let new = last.map_or(!seen.undecided, |last| *last != seen.what);
+        let new = seen.by_chance || last.map_or(!seen.undecided, |last| *last != seen.what);
         let nth = self.done.get(&seen.what).map_or(1, |done| done + 1);
         new.then_some(Step { what: seen.what, nth, by_chance: seen.by_chance })
     }

@@ -48,9 +48,10 @@ pub(super) fn of(scope: &str, method: &Method, path: &str, query: &str, body: &[
     let object = format!("{path} {} {uid} {manager}", made.unwrap_or_default());
     let of_admission = path.contains("/workloads/") && path.ends_with("/status");
     let by_chance = BY_CHANCE.contains(&manager);
-    let does = match (method.as_str(), of_admission && !by_chance) {
-        ("PATCH" | "PUT", true) => decided(&body["status"]),
-        ("PATCH" | "PUT", false) => fields(&body),
+    let does = match method.as_str() {
+        "PATCH" | "PUT" if by_chance => observed(&body["status"]),
+        "PATCH" | "PUT" if of_admission => decided(&body["status"]),
+        "PATCH" | "PUT" => fields(&body),
         _ => Vec::new(),
     };
     let undecided = of_admission && !by_chance && does.is_empty();
@@ -98,12 +99,24 @@ fn decided(status: &Value) -> Vec<String> {
     all
 }
 
+/// What a Workload's status says that was seen of pods.
+fn observed(status: &Value) -> Vec<String> {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut all: Vec<_> =
+        conditions.map(|c| format!("{}={}", text(&c["type"]), text(&c["status"]))).collect();
+    if !status["reclaimablePods"].is_null() {
+        all.push("reclaimablePods".to_owned());
+    }
+    all
+}
+
 /// Which fields a patch changes; whether they are switched on or off, or removed.
 fn fields(body: &Value) -> Vec<String> {
     let mut all = Vec::new();
     match body {
         Value::Array(operations) => {
-            for one in operations.iter().filter(|one| one["op"] != "test") {
+            for one in operations.iter().filter(|one| !pins(one)) {
                 let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
                 all.push(format!("{} {}{}", text("op"), text("path"), switched(&one["value"])));
             }
@@ -112,6 +125,11 @@ fn fields(body: &Value) -> Vec<String> {
     }
     all.sort();
     all
+}
+
+/// Whether an operation only says which version of the object is meant.
+fn pins(operation: &Value) -> bool {
+    operation["op"] == "test" || operation["path"] == "/metadata/resourceVersion"
 }
 
 fn gather(value: &Value, at: &str, depth: usize, all: &mut Vec<String>) {
@@ -184,6 +202,9 @@ mod tests {
     #[test]
     fn ready_pods_are_seen_by_chance() {
         let query = "fieldManager=kueue-job-controller-PodsReady&force=true";
-        assert!(patch(STATUS, query, &json!({"status": {"conditions": []}})).unwrap().by_chance);
+        let ready = json!([{"type": "PodsReady", "status": "True"}]);
+        let seen = patch(STATUS, query, &json!({"status": {"conditions": ready}})).unwrap();
+        assert_eq!(seen.what, "PATCH workloads/job-x/status: PodsReady=True");
+        assert!(seen.by_chance && !seen.undecided);
     }
 }
