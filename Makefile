@@ -8,6 +8,7 @@ XTASK  := $(TARGET)/debug/sluice-xtask
 BUILD := cargo build --release --locked --package sluice-cli --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
 
 EXAMPLE ?= tpu-multislice
+RACE_SIZE ?= small
 # How many jobs `make day` makes, in how many minutes at most. SOAK_SEED=… plays a day again.
 SOAK_JOBS    ?= 10000
 SOAK_MINUTES ?= 600
@@ -28,7 +29,7 @@ MDBOOK_VERSION := 0.5.4
 MDBOOK  := $(TARGET)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test lint try demo docs book bench bench-hotswap crds image clean mutants mutants-sample exhaustive fresh dev control-plane fuzz day soak
+.PHONY: help build check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh dev control-plane fuzz day soak
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +90,10 @@ bench: ## Measure the engine and compare with the budgets
 
 bench-hotswap: control-plane ## Measure the time to recovery with and without Hotswap on a control plane (8 minutes)
 	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --features bench-hotswap --test operator hotswap::recovery -- --nocapture
+
+race: control-plane ## Let a manager admit RACE_SIZE (tiny, small, baseline) Workloads, and count its writes; RACE_MANAGER is the command of another manager
+	$(BUILD)
+	SLUICE_BIN=$(TARGET)/release/sluice $(XTASK) race --size $(RACE_SIZE) $(if $(RACE_MANAGER),--manager-cmd '$(RACE_MANAGER)')
 
 crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
 	$(XTASK) crds

@@ -36,6 +36,9 @@ impl Engine {
         if open.purpose == Purpose::ReleaseFinished {
             self.released_finished();
         }
+        if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) {
+            self.report_answered();
+        }
         if open.purpose == Purpose::StartJob
             && let Some(job) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
         {
@@ -44,6 +47,10 @@ impl Engine {
         }
         match result {
             Ok(object) => self.succeeded(id, open, object),
+            Err(WriteError::Withdrawn) => {
+                self.end_wait(id, &open);
+                self.touch(&open.object);
+            }
             Err(error) => self.failed(id, &open, &error),
         }
     }
@@ -279,8 +286,7 @@ impl Engine {
                 {
                     // What was said of its equals is no event of its own.
                     let with_event = open.purpose == Purpose::Pend;
-                    entry.pending_message =
-                        why.map(|why| PendingMessage { why: Arc::new(why), with_event, due: None });
+                    entry.pending_message = why.map(|why| PendingMessage { why: Arc::new(why), with_event });
                 }
             }
             // The core finds nodes anew for the Workload as it is.

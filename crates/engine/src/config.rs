@@ -1,5 +1,6 @@
 //! What the engine takes from the configuration file (docs/reference/01-api.md 1.12) and the feature gates.
 
+mod delay;
 mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use sluice_quantity::Quantity;
 
 use crate::effect::Level;
 
+pub use delay::StatusDelay;
 pub use parts::Part;
 
 /// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds, where hundreds of node pools fail at once some
@@ -22,8 +24,11 @@ const HOTSWAP_STEPS: u64 = 100_000;
 /// See [`EngineConfig::status_interval_ms`].
 const STATUS_INTERVAL_MS: i64 = 1_000;
 
+/// See [`EngineConfig::statuses_per_second`].
+const STATUSES_PER_SECOND: u32 = 20;
+
 /// See [`EngineConfig::message_interval_seconds`].
-const MESSAGE_INTERVAL_SECONDS: i64 = 30;
+const MESSAGE_INTERVAL_SECONDS: i64 = 300;
 
 /// The engine's configuration.
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
@@ -65,7 +70,11 @@ pub struct EngineConfig {
     pub local_queue_metrics: file::LocalQueueMetrics,
     /// A status whose figures changed is written at most this often per queue, in milliseconds.
     pub status_interval_ms: i64,
-    /// A message whose numbers alone changed is written at most this often per workload, in seconds.
+    /// So many statuses of which only figures changed are written per second, of all queues and Cohorts together. 0 is without limit.
+    pub statuses_per_second: u32,
+    /// How long a workload waits until the reason for that is written.
+    pub status_delay: StatusDelay,
+    /// What a workload waits for is written anew at most this often, in seconds, while others use what it needs.
     pub message_interval_seconds: i64,
     /// Whether it reserves quota, admits and preempts; off, another scheduler does that.
     pub scheduling: bool,
@@ -147,6 +156,8 @@ impl Default for EngineConfig {
             custom_labels: Vec::new(),
             local_queue_metrics: file::LocalQueueMetrics { enable: true, local_queue_selector: None },
             status_interval_ms: STATUS_INTERVAL_MS,
+            statuses_per_second: 0,
+            status_delay: StatusDelay::NONE,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
             provisioning: false,
@@ -255,6 +266,8 @@ impl From<&file::Configuration> for EngineConfig {
             },
             // What no file says; the simulator and tests set it.
             status_interval_ms: STATUS_INTERVAL_MS,
+            statuses_per_second: STATUSES_PER_SECOND,
+            status_delay: StatusDelay::ADAPTIVE,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
             provisioning: false,

@@ -20,6 +20,9 @@ pub struct EffectId(pub u64);
 pub enum Effect {
     /// A request to the API server. Its answer must come back as `Input::Written`, whatever happens.
     Write(WriteRequest),
+    /// A write is of no use any more. If it has not been sent, it is dropped and answered with `WriteError::Withdrawn`; else its answer
+    /// comes as if nothing had been said.
+    Withdraw(EffectId),
     /// An event to record.
     Event(Event),
     /// A counter or histogram to move.

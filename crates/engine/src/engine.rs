@@ -84,6 +84,8 @@ pub(crate) struct StatusEntry {
     pub open: Option<crate::effect::EffectId>,
     /// When its status was last written.
     pub written_at: Option<Timestamp>,
+    /// When figures that changed may be written: all statuses share a budget.
+    pub slot: Option<Timestamp>,
     /// How its writes fare.
     pub retry: crate::retry::Retry,
     /// What an event said holds it.
@@ -129,6 +131,14 @@ pub struct Engine {
     pub(crate) unreleased: BTreeSet<WorkloadKey>,
     /// How many of these writes have not been answered.
     pub(crate) releasing: usize,
+    /// Workloads whose reason for waiting is to be written once fewer are being written, by since when.
+    pub(crate) unreported: BTreeSet<(Timestamp, WorkloadKey)>,
+    /// How many of these writes have not been answered.
+    pub(crate) reporting: usize,
+    /// How many writes wait to be sent.
+    pub(crate) backlog: u32,
+    /// When figures of queues may be written.
+    pub(crate) status_budget: crate::status::budget::Budget,
     /// Waiting Workloads whose checks are to be listed once nothing else is decided.
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
@@ -171,6 +181,10 @@ impl Engine {
             aside: BTreeMap::new(),
             unreleased: BTreeSet::new(),
             releasing: 0,
+            unreported: BTreeSet::new(),
+            reporting: 0,
+            backlog: 0,
+            status_budget: crate::status::budget::Budget::default(),
             unlisted: BTreeSet::new(),
             work: Work::default(),
             listed: BTreeSet::new(),
@@ -221,6 +235,7 @@ impl Engine {
             }
             Input::Written { id, result } => self.answered(id, result),
             Input::SetAside { object, why } => self.set_aside(&object, why),
+            Input::Backlog(writes) => self.backlog = writes,
             Input::Tick => {}
         }
         if self.synced {
@@ -377,6 +392,7 @@ impl Engine {
         }
         for (key, entry) in &mut self.world.workloads {
             entry.inherited = is(&entry.object.status, Type::Admitted);
+            entry.message_at = Some(self.now);
             self.dirty.workloads.insert(key.clone());
         }
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());

@@ -325,6 +325,9 @@ pub enum WriteError {
     /// The patch could not be made: what is to be injected contradicts the job's own template.
     #[error("cannot be started: {0}")]
     Unstartable(String),
+    /// Not sent: the engine took it back before.
+    #[error("not sent: the write was withdrawn")]
+    Withdrawn,
     /// Anything else, after the writer's own retries: tried again with backoff.
     #[error("failed: {0}")]
     Transient(String),
@@ -371,6 +374,8 @@ pub enum Input {
         /// The panic's message.
         why: String,
     },
+    /// So many writes wait to be sent.
+    Backlog(u32),
     /// Nothing but time passed (see `Engine::next_timer`).
     Tick,
 }

@@ -48,7 +48,7 @@ mod world;
 pub use account::{Account, Accounting, Stage};
 pub use backoff::Backoff;
 pub use changes::Change;
-pub use config::{EngineConfig, Part, ResourceConfig, Transformation, WaitForPodsReady};
+pub use config::{EngineConfig, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, PodStep, Purpose, Write, WriteRequest,
@@ -59,6 +59,6 @@ pub use provisioning::template::TemplateSource;
 pub use state::State;
 
 /// The reporter of what the scheduler decides (docs/reference/03-conditions-events.md 3.6).
-pub(crate) const REPORTER_ADMISSION: &str = "kueue-admission";
+pub const REPORTER_ADMISSION: &str = "kueue-admission";
 /// The reporter of what the workload controller decides.
 pub(crate) const REPORTER_WORKLOAD: &str = "kueue-workload-controller";

@@ -387,8 +387,7 @@ impl Engine {
         if let Some(parent) = self.external_owner(&entry.object) {
             self.mark_below(&parent);
         }
-        self.unreleased.remove(key);
-        self.unlisted.remove(key);
+        self.forget_waiting(key, &entry);
         if let Some(job) = self.world.job_of(&entry) {
             self.mark_slices(&entry);
             self.world.own_nothing(&job);

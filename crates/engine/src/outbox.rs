@@ -24,6 +24,8 @@ pub(crate) struct Open {
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
     pub decision: Option<Decision>,
+    /// Whether it was taken back.
+    pub withdrawn: bool,
 }
 
 /// Effects on their way out.
@@ -46,7 +48,7 @@ impl Outbox {
         self.last_id += 1;
         let id = EffectId(self.last_id);
         self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
-        self.open.insert(id, Open { object, purpose, then, job: None, decision: None });
+        self.open.insert(id, Open { object, purpose, then, job: None, decision: None, withdrawn: false });
         id
     }
 
@@ -70,6 +72,18 @@ impl Outbox {
     /// The write that an answer belongs to; an answer comes once.
     pub fn close(&mut self, id: EffectId) -> Option<Open> {
         self.open.remove(&id)
+    }
+
+    /// Takes a write back if it only reports why a Workload waits: a decision is not to wait for it.
+    pub fn withdraw_report(&mut self, id: EffectId) {
+        let report = |open: &Open| matches!(open.purpose, Purpose::Pend | Purpose::Bypassed);
+        if self
+            .open
+            .get_mut(&id)
+            .is_some_and(|open| report(open) && !std::mem::replace(&mut open.withdrawn, true))
+        {
+            self.effects.push(Effect::Withdraw(id));
+        }
     }
 
     /// What a write that has not been answered is for.

@@ -33,7 +33,7 @@ impl Retry {
     /// Counts a failure and says until when to wait.
     pub fn failed(&mut self, purpose: Purpose, error: &WriteError, now: Timestamp) -> Timestamp {
         let backoff = match error {
-            WriteError::Conflict(_) => Backoff::millis(50, 60_000),
+            WriteError::Conflict(_) | WriteError::Withdrawn => Backoff::millis(50, 60_000),
             WriteError::Transient(_) | WriteError::NotFound(_) => Backoff::seconds(1, 60),
             WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
                 Backoff::seconds(5, 300)
@@ -74,7 +74,7 @@ impl Retry {
             WriteError::Refused(_) | WriteError::NotFound(_) => 1,
             WriteError::AlreadyExists(_) | WriteError::Transient(_) => 3,
             WriteError::Conflict(_) => 8,
-            WriteError::Unstartable(_) => return false,
+            WriteError::Unstartable(_) | WriteError::Withdrawn => return false,
         };
         if self.failures < patience || self.reported.as_deref() == Some(note) {
             return false;

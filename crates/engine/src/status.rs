@@ -1,7 +1,10 @@
 //! The status of queues and cohorts (docs/reference/03-conditions-events.md 3.2; docs/reference/01-api.md 1.2–1.7), and when they and finalizers
 //! are written.
 //!
-//! A status is computed when something changed and written when it differs, at most once per interval and object.
+//! A status is computed when something changed and written when it differs, at most once per interval and object. Figures of all queues together
+//! have a budget.
+
+pub(crate) mod budget;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,6 +191,11 @@ impl Engine {
         if let Some(until) = until {
             return self.wake_at(until, Alarm::Object(object.clone()));
         }
+        let slot = entry.slot;
+        if slot.is_some_and(|at| at > self.now) && self.is_active_as_known(object) {
+            // Its alarm is set.
+            return;
+        }
         self.work.statuses += 1;
         let finalizers = if runs { self.finalizer_patch(object) } else { None };
         let write = finalizers.map(|body| (Purpose::Finalizer, None, body)).or_else(|| {
@@ -200,7 +208,17 @@ impl Engine {
             };
             body.map(|body| (Purpose::QueueStatus, Some("status"), body))
         });
-        let Some((purpose, subresource, body)) = write else { return };
+        let Some((purpose, subresource, body)) = write else {
+            self.statuses.entry(object.clone()).or_default().slot = None;
+            return;
+        };
+        if purpose == Purpose::QueueStatus && slot.is_none() {
+            let slot = self.status_budget.take(self.now, self.config.statuses_per_second);
+            if slot > self.now && self.is_active_as_known(object) {
+                self.statuses.entry(object.clone()).or_default().slot = Some(slot);
+                return self.wake_at(slot, Alarm::Object(object.clone()));
+            }
+        }
         let id =
             self.outbox.write(object.clone(), purpose, Write::MergePatch { subresource, body }, Vec::new());
         let now = self.now;
@@ -208,7 +226,34 @@ impl Engine {
         entry.open = Some(id);
         if purpose == Purpose::QueueStatus {
             entry.written_at = Some(now);
+            entry.slot = None;
         }
+    }
+
+    /// Whether the status of a queue or Cohort says already whether it is active, so that only figures can be new.
+    fn is_active_as_known(&self, object: &ObjectRef) -> bool {
+        let is_active = |queue: &str| self.active.get(queue) == Some(&true);
+        let (conditions, active, generation) = match object.kind {
+            Kind::ClusterQueue => {
+                let Some(queue) = self.world.cluster_queues.get(&object.name) else { return false };
+                let status = queue.status.as_ref().map(|status| &status.conditions);
+                (status, is_active(&object.name), queue.metadata.generation)
+            }
+            Kind::LocalQueue => {
+                let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+                let Some(queue) = self.world.local_queues.get(&key) else { return false };
+                let status = queue.status.as_ref().map(|status| &status.conditions);
+                let cluster_queue = queue.spec.cluster_queue.as_deref().unwrap_or_default();
+                let open = queue.spec.stop_policy == v1beta2::StopPolicy::None;
+                (status, open && is_active(cluster_queue), queue.metadata.generation)
+            }
+            Kind::Cohort => return true,
+            _ => return false,
+        };
+        let known = conditions.and_then(|known| conditions::find(known, conditions::ACTIVE));
+        known.is_some_and(|known| {
+            (known.status == "True") == active && known.observed_generation == generation
+        })
     }
 
     fn active_condition(

@@ -1,5 +1,7 @@
 //! The objects as they were seen last, and the indexes over them.
 
+mod present;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -75,8 +77,10 @@ pub(crate) struct WorkloadEntry {
     pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare.
     pub retry: Retry,
-    /// When a message was last written, for those whose numbers alone change.
+    /// When the reason was last written why it waits, or was found when we began to lead.
     pub message_at: Option<Timestamp>,
+    /// The reason why it waits is not written yet.
+    pub unreported: Option<Unreported>,
     /// A warning that is held back, and until when.
     pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
     /// Why it waits, while that cannot be written, or need not yet.
@@ -89,8 +93,15 @@ pub(crate) struct PendingMessage {
     pub why: Arc<Unadmitted>,
     /// Whether it is an event, too.
     pub with_event: bool,
-    /// Not before this, if it is held back.
-    pub due: Option<Timestamp>,
+}
+
+/// A reason for waiting that is held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unreported {
+    /// When there was something new to write.
+    pub since: Timestamp,
+    /// When it is looked at again.
+    pub wake_at: Option<Timestamp>,
 }
 
 impl WorkloadEntry {
@@ -315,6 +326,7 @@ impl World {
                 reserved_by_us: None,
                 retry: Retry::default(),
                 message_at: None,
+                unreported: None,
                 owed: None,
                 pending_message: None,
             };
@@ -474,21 +486,5 @@ impl World {
             let of_kind = self.jobs.range(first..).map(|(key, _)| key);
             of_kind.take_while(move |key| key.kind == kind && key.namespace == *namespace)
         })
-    }
-
-    /// Whether an object with a status or a finalizer of ours is there.
-    pub fn has(&self, object: &ObjectRef) -> bool {
-        let name = &object.name;
-        match object.kind {
-            Kind::ClusterQueue => self.cluster_queues.contains_key(name),
-            Kind::Cohort => self.cohorts.contains_key(name),
-            Kind::ResourceFlavor => self.flavors.contains_key(name),
-            Kind::Topology => self.topologies.contains_key(name),
-            Kind::AdmissionCheck => self.checks.contains_key(name),
-            Kind::LocalQueue => {
-                self.local_queues.contains_key(&(Arc::clone(&object.namespace), Arc::clone(name)))
-            }
-            _ => false,
-        }
     }
 }

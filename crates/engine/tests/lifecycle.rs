@@ -142,7 +142,7 @@ fn that_another_workload_was_first_is_told_when_it_stays_so() {
     c.settle();
     assert_eq!(condition(&c.workload("victim"), "Evicted"), "True");
     assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "held back");
-    c.advance(29);
+    c.advance(299);
     assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "still");
     c.advance(2);
     assert_eq!(

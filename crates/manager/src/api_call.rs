@@ -126,6 +126,15 @@ impl CallError {
         }
     }
 
+    /// Whether the server has too much to do. A connection that breaks says nothing about that.
+    pub fn is_overload(&self) -> bool {
+        match self {
+            Self::Status { code, .. } => matches!(*code, 429 | 504),
+            Self::Timeout { .. } => true,
+            Self::Transport { .. } | Self::Decode { .. } => false,
+        }
+    }
+
     /// How long the server asks to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

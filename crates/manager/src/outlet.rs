@@ -41,6 +41,7 @@ impl Outlet for Effects {
                     debug!(object = %request.object, purpose = ?request.purpose, "not written: not leading");
                 }
                 Effect::Write(request) => self.writer.write(generation, request),
+                Effect::Withdraw(id) => self.writer.withdraw(generation, id),
                 Effect::Event(event) => {
                     if let Some(events) = self.events.as_ref().filter(|_| leading) {
                         events.record(event);

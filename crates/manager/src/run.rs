@@ -16,6 +16,7 @@ use sluice_api::gates::{Gate, GateWarning};
 use sluice_api::job::JobKind;
 use sluice_client::kubeconfig::{client, connection};
 use sluice_client::{settings, version};
+use sluice_engine::input::{Input, WriteError};
 use sluice_engine::{Engine, EngineConfig};
 use sluice_sim::replay::Entry;
 use tokio::sync::{mpsc, watch};
@@ -34,7 +35,7 @@ use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
 use crate::metrics::access::Access;
-use crate::metrics::registry::{Registry, Role};
+use crate::metrics::registry::{Registry, Role, Sample};
 use crate::metrics::scrape::Scraper;
 use crate::outlet::{self, Effects};
 use crate::probe::Status;
@@ -54,7 +55,9 @@ use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
-use crate::writer::{Answering, Answers, Poison, Server, Writer};
+use crate::writer::lanes::Class;
+use crate::writer::traffic::Traffic;
+use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};
 
 /// Runs the manager until it is told to stop or must end. The process's exit code.
@@ -143,7 +146,9 @@ impl Parts {
         let (epoch, epochs) = watch::channel(0);
         let (fatal, fatals) = mpsc::unbounded_channel();
         let supervisor = &Supervisor::new(fatal.clone(), self.stop.clone());
-        let (sink, events) = events::start(supervisor, self.client.clone(), &lease::identity());
+        let traffic = Traffic::default();
+        let (sink, events) =
+            events::start(supervisor, self.client.clone(), &lease::identity(), traffic.clone());
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
 
         let answers_to = Arc::new(OnceLock::<Handle<Engine>>::new());
@@ -153,11 +158,13 @@ impl Parts {
         let versions = Versions::default();
         let intake = Intake::default();
         let poison = poison(Arc::clone(&answers_to));
-        let answering = Answering { answers, poison, intake: intake.clone() };
+        let backlog = backlog(Arc::clone(&answers_to));
+        let meter = meter(Arc::clone(&registry));
+        let answering = Answering { backlog, meter, answers, poison, intake: intake.clone() };
         let (until, deadline) = lease::deadline::pair();
         let writer = Writer::start(
             supervisor,
-            Server::new(self.client.clone(), deadline),
+            Server::new(self.client.clone(), deadline, traffic.clone()),
             versions.clone(),
             connection.qps,
             burst,
@@ -222,7 +229,7 @@ impl Parts {
         let status =
             Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone(), explainer };
         self.health(supervisor, status, &mut tasks)?;
-        self.metrics(supervisor, engine.clone(), Arc::clone(&registry), kept_sink, &mut tasks)?;
+        self.metrics(supervisor, (engine.clone(), traffic), Arc::clone(&registry), kept_sink, &mut tasks)?;
         Ok(Running {
             engine,
             engine_thread,
@@ -342,7 +349,7 @@ impl Parts {
     fn metrics(
         &self,
         supervisor: &Supervisor,
-        engine: Handle<Engine>,
+        (engine, traffic): (Handle<Engine>, Traffic),
         registry: Arc<Registry>,
         events: Option<EventSink>,
         tasks: &mut Vec<JoinHandle<()>>,
@@ -356,6 +363,7 @@ impl Parts {
             engine,
             registry,
             events,
+            traffic,
             lease: self.configuration.leader_election.resource_name.clone(),
             started: SystemTime::now(),
             turn: Arc::default(),
@@ -379,6 +387,31 @@ fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
         if let Some(engine) = engine.get() {
             engine.written(generation, id, result, document, place);
         }
+    })
+}
+
+/// Tells the engine how many writes wait, once the engine exists.
+fn backlog(engine: Arc<OnceLock<Handle<Engine>>>) -> Backlog {
+    Arc::new(move |writes| {
+        if let Some(engine) = engine.get() {
+            engine.input(Input::Backlog(writes));
+        }
+    })
+}
+
+/// Measures what became of writes.
+fn meter(registry: Arc<Registry>) -> Meter {
+    Arc::new(move |request, took, answer| {
+        let result = match answer {
+            Ok(_) => "written",
+            Err(WriteError::Conflict(_) | WriteError::AlreadyExists(_)) => "conflict",
+            Err(WriteError::NotFound(_)) => "gone",
+            Err(WriteError::Refused(_) | WriteError::Unstartable(_)) => "refused",
+            Err(WriteError::Transient(_) | WriteError::Withdrawn) => "failed",
+        };
+        let labels = [Class::of(request.purpose).as_str(), request.object.kind.as_str(), result];
+        let labels = labels.map(str::to_owned).to_vec();
+        registry.record(&Sample { metric: metrics::WRITE_SECONDS, labels, value: took.as_secs_f64() });
     })
 }
 

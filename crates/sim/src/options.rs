@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::config::{Configuration, Environment};
 use sluice_api::job::JobKind;
-use sluice_engine::EngineConfig;
+use sluice_engine::{EngineConfig, StatusDelay};
 
 use crate::random::Distribution;
 
@@ -63,9 +63,10 @@ impl Options {
     }
 
     /// The engine's configuration: as on a cluster, but statuses that only show figures are written seldom, because
-    /// they are not read here.
+    /// they are not read here. Reasons come at once: no write waits here.
     pub(crate) fn engine(&self) -> EngineConfig {
         EngineConfig {
+            status_delay: StatusDelay::NONE,
             status_interval_ms: 3_600_000,
             message_interval_seconds: 600,
             provisioning: true,

@@ -10,6 +10,7 @@
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
+//! * [`race`] makes thousands of Workloads, lets them end, and counts what the manager writes;
 //! * [`browser`] looks at pages in a headless Chromium;
 //! * [`wait`] polls conditions with a deadline and reports what was last seen.
 //!
@@ -44,6 +45,7 @@ mod ports;
 pub mod process;
 pub mod prometheus;
 mod proxy;
+pub mod race;
 pub mod ray;
 mod setup;
 mod shared;
@@ -58,6 +60,6 @@ pub use manager::{Manager, health};
 pub use plane::{Builder, ControlPlane, client_of, patient_client_of};
 pub use plane_faults::Part;
 pub use ports::free_ports;
-pub use proxy::{Disruption, Fault, FaultProxy, Harm, Scope, Write};
+pub use proxy::{Disruption, Fault, FaultProxy, Harm, Scope, Step, Write};
 pub use setup::{Limits, Setup};
 pub use shared::{Complete, shared};

@@ -4,6 +4,7 @@
 
 mod disruption;
 mod scope;
+mod step;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,8 @@ use crate::plane::ControlPlane;
 pub use disruption::{Disruption, Harm};
 use disruption::{Disruptions, expired_watch, refuse};
 pub use scope::{Fault, Scope};
-use scope::{Scopes, Verdict};
+use scope::{Scopes, Sent, Verdict};
+pub use step::Step;
 
 /// A write that the API server has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,7 +188,7 @@ impl FaultProxy {
         self.shared.state().writes.clone()
     }
 
-    /// Counts the writes that concern a namespace and the cluster-wide objects of the same name, from now on; one of them meets
+    /// Counts the steps that concern a namespace and the cluster-wide objects of the same name, from now on; one of them meets
     /// this fault.
     pub fn begin_scope(&self, name: &str, fault: Option<Fault>) {
         self.shared.state().scopes.begin(name, fault);
@@ -299,7 +301,8 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     let (mut head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let write = is_write(&method);
-    let verdict = if write { shared.state().scopes.judge(&path) } else { Verdict::Pass };
+    let sent = Sent { method: &method, path: &path, query: &query, body: &body };
+    let mut verdict = if write { shared.state().scopes.judge(sent) } else { Verdict::Pass };
     if verdict == Verdict::Lose {
         return Err("the write is lost".into());
     }
@@ -311,8 +314,9 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     head.uri = head.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
     let response = shared.upstream.send(Request::from_parts(head, Body::from(body.to_vec()))).await?;
     if write {
-        let write = Write { method, path, query, status: response.status().as_u16() };
-        shared.state().scopes.note(&write, verdict);
+        let status = response.status();
+        verdict = shared.state().scopes.note(sent, status.is_success(), verdict);
+        let write = Write { method, path, query, status: status.as_u16() };
         let last = shared.state().note(write);
         if last {
             shared.state().cut();

@@ -54,6 +54,9 @@ pub struct Budgets {
     /// Jobs that are made of many pods, by name.
     #[serde(default)]
     pods: BTreeMap<String, crate::pods_bench::Budget>,
+    /// Those of `cargo xtask race`, which reads them itself.
+    #[serde(default, rename = "race")]
+    _race: Option<serde::de::IgnoredAny>,
 }
 
 /// What one case is measured against.

@@ -11,6 +11,7 @@ mod hotswap_bench;
 mod manifests;
 mod mutants;
 mod pods_bench;
+mod race;
 mod scale;
 mod sim;
 mod test;
@@ -59,6 +60,8 @@ enum Command {
     Mutants(mutants::Args),
     /// Measure jobs that are made of many pods.
     Pods(pods_bench::Args),
+    /// Let a manager admit thousands of Workloads, and count its writes.
+    Race(race::Args),
     /// Measure one world of the table of sizes.
     Scale(scale::Args),
     /// Play seeded worlds on bad days, and check what must hold after each step.
@@ -83,6 +86,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Pods(args) => pods_bench::run(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Race(args) => race::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Test(args) => test::run(&args),

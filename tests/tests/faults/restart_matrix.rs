@@ -1,4 +1,4 @@
-//! Restart at every step, on a real control plane: each two-step protocol is cut at each of the manager's writes. Whatever the cut, the end is
+//! Restart at every step, on a real control plane: each protocol is cut at each step that it writes. Whatever the cut, the end is
 //! that of the play that was not cut: nothing lost, nothing twice, no quota leaked, and at no moment more than the quota.
 //!
 //! Each play has a namespace and queues of its own behind one proxy, so that many cuts are played at once: a play's writes fail from its
@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use outcome::Outcome;
 use protocol::Protocol;
-use sluice_testkit::{Fault, Write};
+use sluice_testkit::{Fault, Step};
 use stage::{Bed, Play, Stage, bed};
 
 /// How many plays are played at once, at most.
@@ -39,9 +39,10 @@ fn ways(protocol: Protocol, dies: bool) -> impl Iterator<Item = &'static (&'stat
 }
 
 /// One cut of one protocol.
-#[derive(Clone, Copy)]
 struct Cut {
     protocol: Protocol,
+    /// Where its step is among those of the whole play.
+    index: usize,
     fault: Fault,
     /// Whether no other cut is played at the same time.
     alone: bool,
@@ -50,22 +51,22 @@ struct Cut {
 impl Cut {
     /// The name of its play.
     fn name(&self) -> String {
-        let Fault { at, carried_out, for_good } = self.fault;
+        let Fault { carried_out, for_good, .. } = self.fault;
         let way = if carried_out { "answer" } else { "write" };
         let kind = match (self.alone, for_good) {
             (true, _) => "alone",
             (_, true) => "killed",
             _ => "goes-on",
         };
-        format!("{}-{kind}-{at}-{way}", self.protocol.slug())
+        format!("{}-{kind}-{}-{way}", self.protocol.slug(), self.index + 1)
     }
 }
 
 /// What a protocol comes to when nothing happens to it.
 struct Whole {
     outcome: Outcome,
-    writes: Vec<Write>,
-    /// What became of the cuts at each of these writes.
+    steps: Vec<Step>,
+    /// What became of the cuts at each of these steps.
     cells: Vec<Vec<String>>,
 }
 
@@ -79,9 +80,9 @@ async fn wholes(stage: Stage, bed: &'static Bed) -> (Stage, BTreeMap<Protocol, W
     assert!(played.iter().all(Result::is_ok), "{played:?}");
     let wholes = join_all(plays.iter().map(|play| async {
         let outcome = play.outcome(None).await.unwrap();
-        let writes = stage.proxy.scope(&play.place.name).writes;
-        let cells = vec![Vec::new(); writes.len()];
-        (play.protocol, Whole { outcome, writes, cells })
+        let steps = stage.proxy.scope(&play.place.name).steps;
+        let cells = vec![Vec::new(); steps.len()];
+        (play.protocol, Whole { outcome, steps, cells })
     }))
     .await;
     (stage, wholes.into_iter().collect())
@@ -111,10 +112,11 @@ async fn cut(
     cuts: &[Cut],
     wholes: &BTreeMap<Protocol, Whole>,
 ) -> (Stage, Vec<String>) {
-    let plays = join_all(
-        cuts.iter().map(|cut| async { Play::prepare(bed, cut.protocol, Some(cut.fault), &cut.name()).await }),
-    )
-    .await;
+    let plays =
+        join_all(cuts.iter().map(|cut| async {
+            Play::prepare(bed, cut.protocol, Some(cut.fault.clone()), &cut.name()).await
+        }))
+        .await;
     let (stage, played) = stage.play(&plays).await;
     let verdicts = plays
         .iter()
@@ -125,25 +127,18 @@ async fn cut(
     (stage, verdicts)
 }
 
-/// A write as people name it: what is done to which part of which object.
-fn label(write: &Write) -> String {
-    let parts: Vec<_> = write.path.split('/').collect();
-    let from = parts.iter().position(|part| *part == "namespaces").map_or(4, |at| at + 2);
-    format!("{} {}", write.method, parts[from.min(parts.len())..].join("/"))
-}
-
 /// The cuts of all protocols that the manager survives, or those that it does not.
 fn cuts(wholes: &BTreeMap<Protocol, Whole>, dies: bool) -> Vec<Cut> {
     let of = |(protocol, whole): (&Protocol, &Whole)| {
         let protocol = *protocol;
-        let faults = (1..=whole.writes.len()).flat_map(move |at| {
-            ways(protocol, dies).map(move |(_, carried_out, for_good)| Fault {
-                at,
-                carried_out: *carried_out,
-                for_good: *for_good,
+        let at = |(index, step): (usize, &Step)| {
+            let step = step.clone();
+            ways(protocol, dies).map(move |(_, carried_out, for_good)| {
+                let fault = Fault { at: step.clone(), carried_out: *carried_out, for_good: *for_good };
+                Cut { protocol, index, fault, alone: false }
             })
-        });
-        faults.map(move |fault| Cut { protocol, fault, alone: false }).collect::<Vec<_>>()
+        };
+        whole.steps.iter().enumerate().flat_map(at).collect::<Vec<_>>()
     };
     wholes.iter().flat_map(of).collect()
 }
@@ -156,7 +151,7 @@ async fn matrix(mut stage: Stage, bed: &'static Bed, dies: bool) -> (Stage, BTre
         let (next, verdicts) = cut(stage, bed, cuts, &all).await;
         stage = next;
         for (cut, verdict) in cuts.iter().zip(verdicts) {
-            all.get_mut(&cut.protocol).unwrap().cells[cut.fault.at - 1].push(verdict);
+            all.get_mut(&cut.protocol).unwrap().cells[cut.index].push(verdict);
         }
     }
     (stage, all)
@@ -164,21 +159,23 @@ async fn matrix(mut stage: Stage, bed: &'static Bed, dies: bool) -> (Stage, BTre
 
 /// A protocol's part of the matrix, and what went wrong.
 fn judge(protocol: Protocol, whole: &Whole, dies: bool) -> (String, Vec<String>) {
-    let Whole { writes, cells, .. } = whole;
+    let Whole { steps, cells, .. } = whole;
     let names: Vec<_> = ways(protocol, dies).map(|(name, ..)| *name).collect();
-    let mut text = format!("{} ({} writes), each: {}\n", protocol.title(), writes.len(), names.join(" | "));
+    let mut text = format!("{} ({} steps), each: {}\n", protocol.title(), steps.len(), names.join(" | "));
     let mut wrong = Vec::new();
-    for (index, (write, cells)) in writes.iter().zip(cells).enumerate() {
-        let at = index + 1;
-        let bad = cells.iter().filter(|cell| !["same", "not reached"].contains(&cell.as_str()));
-        wrong.extend(bad.map(|cell| format!("{} at {at}: {cell}", protocol.title())));
-        writeln!(text, "{at:4} {:60} {}", label(write), cells.join(" | ")).unwrap();
+    for (step, cells) in steps.iter().zip(cells) {
+        let label = format!("{} ({})", step.what, step.nth);
+        // Only what a play may do without is not always reached.
+        let fine = |cell: &str| cell == "same" || (step.by_chance && cell == "not reached");
+        let bad = cells.iter().filter(|cell| !fine(cell));
+        wrong.extend(bad.map(|cell| format!("{}, {label}: {cell}", protocol.title())));
+        if cells.len() != names.len() {
+            wrong.push(format!("{}, {label}: {} cuts", protocol.title(), cells.len()));
+        }
+        writeln!(text, "  {label:80} {}", cells.join(" | ")).unwrap();
     }
-    // Some plays need fewer writes than others: no one saw the pods ready before they finished, or a Job stopped at the first try.
-    let all: Vec<_> = cells.iter().flatten().collect();
-    let reached = all.iter().filter(|cell| **cell != "not reached").count();
-    if reached * 3 < all.len() * 2 {
-        wrong.push(format!("{}: only {reached} of {} cuts were reached", protocol.title(), all.len()));
+    if steps.iter().filter(|step| !step.by_chance).count() < protocol.least_steps() {
+        wrong.push(format!("{}: only {} steps", protocol.title(), steps.len()));
     }
     (text, wrong)
 }
@@ -213,13 +210,17 @@ async fn every_protocol_comes_to_the_same_end_after_a_cut_of_which_the_manager_d
     let (mut stage, all) = wholes(Stage::new(bed).await, bed).await;
     let mut wrong = Vec::new();
     for protocol in Protocol::ALL {
-        let writes = all[&protocol].writes.len();
-        for (at, carried_out) in [(writes / 3, true), (writes * 2 / 3, false)] {
-            let fault = Fault { at: at.max(1), carried_out, for_good: true };
-            let (next, verdicts) = cut(stage, bed, &[Cut { protocol, fault, alone: true }], &all).await;
+        let steps = all[&protocol].steps.iter().enumerate().filter(|(_, step)| !step.by_chance);
+        let steps: Vec<_> = steps.collect();
+        for (at, carried_out) in [(steps.len() / 3, true), (steps.len() * 2 / 3, false)] {
+            let (index, step) = steps[at];
+            let fault = Fault { at: step.clone(), carried_out, for_good: true };
+            let label = &step.what;
+            let cuts = [Cut { protocol, index, fault, alone: true }];
+            let (next, verdicts) = cut(stage, bed, &cuts, &all).await;
             stage = next;
             let bad = verdicts.iter().filter(|verdict| *verdict != "same");
-            wrong.extend(bad.map(|verdict| format!("{}, alone at {at}: {verdict}", protocol.title())));
+            wrong.extend(bad.map(|verdict| format!("{}, alone at {label}: {verdict}", protocol.title())));
         }
     }
     drop(stage);

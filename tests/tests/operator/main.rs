@@ -37,3 +37,4 @@ mod status;
 mod terminating;
 mod topology;
 mod trainjob;
+mod writes;

@@ -17,7 +17,7 @@ async fn start() -> (ControlPlane, FaultProxy, Manager) {
 }
 
 /// A plane with the chart, and its manager behind a proxy that counts its writes.
-async fn start_with(configuration: &Value) -> (ControlPlane, FaultProxy, Manager) {
+pub async fn start_with(configuration: &Value) -> (ControlPlane, FaultProxy, Manager) {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();
     let setup = Setup::new(&plane).unwrap().with(configuration);

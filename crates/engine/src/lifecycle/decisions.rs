@@ -9,10 +9,10 @@ use sluice_api::{labels, slim};
 use sluice_core::{Detail, EntryReport, Name, Outcome, Reason, Unadmitted, Victim, WorkloadKey};
 
 use super::pending::namespace_message;
+use super::report::{News, news, same_words};
 use super::transition::{self, Eviction};
-use super::workload::later;
 use crate::effect::{Effect, Level, Purpose};
-use crate::engine::{Alarm, Engine};
+use crate::engine::Engine;
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{About, normal, observe, observe_with, warning};
@@ -36,16 +36,6 @@ pub(crate) fn priorities(who: &str, entry: &WorkloadEntry, config: &crate::confi
 /// The UID of a Workload's job, as its label says.
 pub(crate) fn job_uid(object: &slim::Workload) -> Option<&str> {
     object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(String::as_str)
-}
-
-/// A message without its figures: two that differ in figures only say the same.
-fn without_figures(text: &str) -> String {
-    text.chars().filter(|c| !c.is_ascii_digit()).collect()
-}
-
-/// The maximum capacities that a message names: these change with what is configured, and not with what others use.
-fn capacities(text: &str) -> impl Iterator<Item = &str> {
-    text.split("maximum capacity (").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
 impl Engine {
@@ -129,6 +119,11 @@ impl Engine {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(decision);
         entry.pending_message = None;
+        if let Some(open) = entry.open {
+            self.outbox.withdraw_report(open);
+        }
+        self.reported(key);
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
         // Nodes are found again and again: those that could not be written wait for their turn.
         let waits = matches!(entry.decision, Some(Decision::Place(_))) && entry.retry.waits(self.now);
         if entry.open.is_none() && !entry.uncertain && !waits && !self.is_starting(key) {
@@ -280,50 +275,48 @@ impl Engine {
         why.message()
     }
 
-    /// Writes why a workload waits: at once when the reason changed; seldom when only figures did; and that another one
-    /// was processed first, which is mostly over with the next cycle, only when it stays so.
+    /// Writes why a workload waits, if it still waits after a delay; seldom while others use what it needs; and not at all when only figures
+    /// changed.
     pub(super) fn report_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
-        let message = self.message_of(key, why);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        let before = entry.pending_message.take();
+        entry.pending_message = None;
         if entry.decision.is_some() || reserved(&entry.object.status) {
-            return;
+            return self.reported(key);
         }
-        let pending_message = |due| Some(PendingMessage { why: Arc::clone(why), with_event, due });
+        let pending_message = PendingMessage { why: Arc::clone(why), with_event };
         // While its writes fail, the message waits as they do.
         if entry.open.is_some() || entry.retry.waits(self.now) {
-            entry.pending_message = pending_message(None);
+            entry.pending_message = Some(pending_message);
             return;
         }
-        let old = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str()).cloned();
+        let message = self.message_of(key, why);
+        let entry = &self.world.workloads[key];
         let granular = self.config.on(Gate::UnadmittedWorkloadsObservability);
         let reason = if granular { why.reason.as_str() } else { why.reason.legacy() };
-        let mut same_words = false;
-        if let Some(old) = old.filter(|old| old.status == "False" && old.reason == reason) {
-            same_words = without_figures(&old.message) == without_figures(&message);
-            let interval = self.config.message_interval_seconds;
-            let due = if why.detail == Detail::NoLongerFits && old.message != message {
-                let held_back = before.filter(|before| before.why.detail == Detail::NoLongerFits);
-                held_back.and_then(|before| before.due).or(Some(later(self.now, interval)))
-            } else if same_words
-                && old.message != message
-                && capacities(&old.message).eq(capacities(&message))
-            {
-                entry.message_at.map(|at| later(at, interval))
-            } else {
-                None
-            };
-            if let Some(due) = due.filter(|due| *due > self.now) {
-                entry.pending_message = pending_message(Some(due));
-                self.wake_at(due, Alarm::Workload(key.clone()));
-                return;
+        let known = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str())
+            .filter(|known| known.status == "False");
+        let news = known.map_or(News::Reason, |known| news(known, why, granular, &message));
+        let same_words =
+            known.is_some_and(|known| known.reason == reason && same_words(&known.message, &message));
+        let not_before = match news {
+            News::Figures => return self.reported(key),
+            News::Others => self.next_of_others(key),
+            News::Reason => None,
+        };
+        if self.hold_back(key, not_before) {
+            if let Some(entry) = self.world.workloads.get_mut(key) {
+                entry.pending_message = Some(pending_message);
             }
+            return;
         }
-        entry.message_at = Some(self.now);
+        let now = self.now;
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.message_at = Some(now);
+        }
         let entry = &self.world.workloads[key];
         let mut next = entry.object.status.clone();
         if !transition::pend(&mut next, why.reason, &message, &why.requests, self.at(&entry.object)) {
-            return;
+            return self.reported(key);
         }
         self.list_checks(key, &mut next);
         let mut then = Vec::new();

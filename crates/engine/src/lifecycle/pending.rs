@@ -58,6 +58,9 @@ impl Engine {
                     && subject(&c.message) == subject(&message)
             };
             if condition.is_some_and(same_queue) || !transition::pend(&mut next, why, &message, &[], at) {
+                return self.reported(key);
+            }
+            if self.hold_back(key, None) {
                 return;
             }
             let reported = self.report_trouble(key, why, &message);
@@ -88,6 +91,10 @@ impl Engine {
             return;
         }
         let gate_cleared = condition.reason == reason::ADMISSION_GATED;
+        if !gate_cleared && self.hold_back(key, None) {
+            return;
+        }
+        let entry = &self.world.workloads[key];
         let message = if gate_cleared {
             "AdmissionGatedBy cleared, waiting for quota reservation"
         } else {
@@ -113,6 +120,9 @@ impl Engine {
             return self.report_unadmitted(key, &Arc::new(why), false);
         }
         if self.config.on(Gate::UnadmittedWorkloadsExplicitStatus) {
+            if self.hold_back(key, None) {
+                return;
+            }
             let entry = &self.world.workloads[key];
             let mut next = entry.status().clone();
             transition::pend(

@@ -1,11 +1,81 @@
-//! What a job is told about itself.
+//! What a job is told about itself, and when the reason is written why a Workload waits.
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::job::JobView;
+use sluice_core::{Detail, Reason, Unadmitted, WorkloadKey};
 
+use super::workload::later;
 use crate::effect::{EventType, Level};
-use crate::engine::Engine;
+use crate::engine::{Alarm, Engine};
 use crate::outbox::event;
-use crate::world::JobKey;
+use crate::world::{JobKey, Unreported, WorkloadEntry};
+
+/// So many reasons for waiting are being written at once. Those that wait for their turn here take no memory, and can still be forgotten.
+const MOST_REPORTS: usize = 64;
+
+/// What is new about the reason why a Workload waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing, or nothing but figures.
+    Figures,
+    /// Others use what it needs, as before, and another one stands in its way.
+    Others,
+    /// It waits since it was last looked at, or for something else.
+    Reason,
+}
+
+/// What others use comes and goes; all other reasons last until an object is changed.
+const fn is_for_others(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::WaitingForQuota
+            | Reason::WaitingForPodsReady
+            | Reason::WaitingForCapacity
+            | Reason::TopologyPlacementFailed
+    )
+}
+
+/// A message without its figures: two that differ in figures only say the same.
+fn without_figures(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|c| !c.is_ascii_digit())
+}
+
+/// The maximum capacities that a message names: these change with what is configured, and not with what others use.
+fn capacities(text: &str) -> impl Iterator<Item = &str> {
+    text.split("maximum capacity (").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// Whether two messages say the same, but for figures.
+pub(super) fn same_words(a: &str, b: &str) -> bool {
+    without_figures(a).eq(without_figures(b))
+}
+
+/// What `message` has new beside the condition that is there.
+pub(super) fn news(known: &Condition, why: &Unadmitted, granular: bool, message: &str) -> News {
+    let name = |reason: Reason| if granular { reason.as_str() } else { reason.legacy() };
+    let same_reason = known.reason == name(why.reason);
+    // That an equivalent one failed says less than why.
+    if same_reason && why.detail == Detail::Bypassed {
+        return News::Figures;
+    }
+    let mut both = capacities(&known.message).zip(capacities(message));
+    if both.any(|(known, now)| known != now) {
+        return News::Reason;
+    }
+    if same_reason && same_words(&known.message, message) {
+        return News::Figures;
+    }
+    let others = [
+        Reason::WaitingForQuota,
+        Reason::WaitingForPodsReady,
+        Reason::WaitingForCapacity,
+        Reason::TopologyPlacementFailed,
+        Reason::WaitingForPreemptedWorkloads,
+    ];
+    let known_others = others.into_iter().any(|reason| known.reason == name(reason));
+    if known_others && is_for_others(why.reason) { News::Others } else { News::Reason }
+}
 
 impl Engine {
     /// Reports something about a job, once.
@@ -25,5 +95,64 @@ impl Engine {
         entry.reported = Some(reported);
         self.outbox.push(event(self.about_job(key, view), type_, why, note));
         self.outbox.push(self.log(Level::Warn, "job left alone", &[("job", &key.object()), ("why", &note)]));
+    }
+
+    /// Whether the reason why a Workload waits is not written yet: it may be admitted before, others may write first, or too many are being
+    /// written. Then it is looked at again.
+    pub(super) fn hold_back(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> bool {
+        let now = self.now;
+        let delay = self.config.status_delay.while_waiting(self.backlog);
+        let Some(entry) = self.world.workloads.get_mut(key) else { return true };
+        let unreported = entry.unreported.get_or_insert(Unreported { since: now, wake_at: None });
+        let since = unreported.since;
+        let due = since.checked_add(delay).unwrap_or(Timestamp::MAX);
+        let due = not_before.map_or(due, |at| at.max(due));
+        if due > now {
+            // An earlier alarm asks again.
+            if unreported.wake_at.is_none_or(|at| at <= now || at > due) {
+                unreported.wake_at = Some(due);
+                self.wake_at(due, Alarm::Workload(key.clone()));
+            }
+            return true;
+        }
+        if self.reporting >= MOST_REPORTS {
+            self.unreported.insert((since, key.clone()));
+            return true;
+        }
+        false
+    }
+
+    /// The reason why a Workload waits is as it was written, or is being written, or it does not wait any more.
+    pub(crate) fn reported(&mut self, key: &WorkloadKey) {
+        let entry = self.world.workloads.get_mut(key);
+        if let Some(unreported) = entry.and_then(|entry| entry.unreported.take()) {
+            self.unreported.remove(&(unreported.since, key.clone()));
+        }
+    }
+
+    /// A Workload is gone: nothing is written of it any more.
+    pub(crate) fn forget_waiting(&mut self, key: &WorkloadKey, entry: &WorkloadEntry) {
+        self.unreleased.remove(key);
+        self.unlisted.remove(key);
+        if let Some(unreported) = entry.unreported {
+            self.unreported.remove(&(unreported.since, key.clone()));
+        }
+        if let Some(open) = entry.open {
+            self.outbox.withdraw_report(open);
+        }
+    }
+
+    /// A reason was written, or is not any more: the turn of the one that has waited longest.
+    pub(crate) fn report_answered(&mut self) {
+        self.reporting = self.reporting.saturating_sub(1);
+        if let Some((_, next)) = self.unreported.pop_first() {
+            self.dirty.workloads.insert(next);
+        }
+    }
+
+    /// The time before which nothing new is written of others that use what a Workload needs.
+    pub(super) fn next_of_others(&self, key: &WorkloadKey) -> Option<Timestamp> {
+        let at = self.world.workloads.get(key)?.message_at?;
+        Some(later(at, self.config.message_interval_seconds))
     }
 }

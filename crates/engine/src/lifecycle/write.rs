@@ -22,7 +22,13 @@ impl Engine {
         then: Vec<Effect>,
     ) {
         let waits_for_pods = self.config.wait_for_pods_ready.is_some();
+        self.reported(key);
+        let report = matches!(purpose, Purpose::Pend | Purpose::Bypassed);
+        self.reporting += usize::from(report);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        if !report {
+            entry.message_at = None;
+        }
         if waits_for_pods {
             let generation = entry.object.metadata.generation.unwrap_or(0);
             ready::ride(&entry.object.status, &mut next, generation, self.now);

@@ -7,6 +7,7 @@ mod model;
 
 mod activity;
 mod answered;
+mod budget;
 mod checks;
 mod children;
 mod contract;

@@ -87,6 +87,8 @@ pub struct Cluster {
     /// Hold back the writes of this purpose, as a slow API server does, until [`Cluster::release`].
     pub slow: Option<Purpose>,
     held: Vec<WriteRequest>,
+    /// How many of them the engine took back.
+    pub withdrawn: usize,
     /// Carry writes of this purpose out, but hold their answers back until [`Cluster::release`].
     pub late: Option<Purpose>,
     unanswered: Vec<Input>,
@@ -138,6 +140,7 @@ impl Cluster {
             lost: None,
             slow: None,
             held: Vec::new(),
+            withdrawn: 0,
             late: None,
             unanswered: Vec::new(),
             blind: None,
@@ -215,6 +218,11 @@ impl Cluster {
         any
     }
 
+    /// Tells the engine that so many writes wait to be sent.
+    pub fn backlog(&mut self, writes: u32) {
+        self.tell(Input::Backlog(writes));
+    }
+
     /// Tells the engine something.
     fn tell(&mut self, input: Input) {
         let mut input = Some(input);
@@ -287,6 +295,13 @@ impl Cluster {
             }
             Effect::SeriesGone(object) => self.series_gone.push(object),
             Effect::Log(line) if line.level >= Level::Warn => self.warnings.push(format!("{line:?}")),
+            Effect::Withdraw(id) => {
+                if let Some(at) = self.held.iter().position(|request| request.id == id) {
+                    self.held.remove(at);
+                    self.withdrawn += 1;
+                    self.tell(Input::Written { id, result: Err(WriteError::Withdrawn) });
+                }
+            }
             Effect::Log(_) => {}
         }
         true

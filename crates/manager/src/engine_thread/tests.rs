@@ -51,7 +51,7 @@ impl Machine for Parrot {
                 self.said.push(say("tick"));
             }
             Input::Deleted { object, .. } => self.said.push(say(&format!("gone {}", object.name))),
-            Input::Listed { .. } => {}
+            Input::Listed { .. } | Input::Backlog(_) => {}
         }
     }
 

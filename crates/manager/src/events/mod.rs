@@ -1,7 +1,8 @@
 //! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to what the API takes, and never in the way of
-//! admission: what does not fit into the queue is dropped and counted.
+//! admission: what does not fit into the queue is dropped, the least important first, and counted.
 
 pub mod dedup;
+pub mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,9 @@ use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::supervise::Supervisor;
+use crate::writer::traffic::Traffic;
 use dedup::{Dedup, EventAction, Update};
+use queue::Queue;
 
 /// Events that may wait to be sent.
 const WAITING: usize = 8192;
@@ -44,12 +47,26 @@ type Key = (ObjectRef, Arc<str>, &'static str, String, String);
 /// Takes events from anywhere.
 #[derive(Clone, Debug)]
 pub struct EventSink {
-    queue: mpsc::Sender<Event>,
+    queue: Arc<Door>,
     dropped: Arc<AtomicU64>,
 }
 
+/// Closes the queue with the last sink.
+#[derive(Debug)]
+struct Door(Arc<Queue>);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl EventSink {
-    /// Queues an event, cut to what the API takes, or drops it when too many wait.
+    fn new(queue: &Arc<Queue>) -> Self {
+        Self { queue: Arc::new(Door(Arc::clone(queue))), dropped: Arc::default() }
+    }
+
+    /// Queues an event, cut to what the API takes, or drops the least important one when too many wait.
     pub fn record(&self, mut event: Event) {
         for (text, bytes) in
             [(&mut event.note, NOTE_BYTES), (&mut event.reason, WORD_BYTES), (&mut event.action, WORD_BYTES)]
@@ -58,7 +75,7 @@ impl EventSink {
                 *text = cut(text, bytes);
             }
         }
-        if self.queue.try_send(event).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.queue.0.push(event) && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
             warn!("events come faster than they can be written: some are dropped");
         }
     }
@@ -74,10 +91,11 @@ pub fn start(
     supervisor: &Supervisor,
     client: Client,
     instance: &str,
+    traffic: Traffic,
 ) -> (EventSink, tokio::task::JoinHandle<()>) {
-    let (queue, waiting) = mpsc::channel(WAITING);
-    let sink = EventSink { queue, dropped: Arc::default() };
-    let all = send_all(supervisor.clone(), client, instance.to_owned(), waiting);
+    let waiting = Arc::new(Queue::new(WAITING));
+    let sink = EventSink::new(&waiting);
+    let all = send_all(supervisor.clone(), client, instance.to_owned(), waiting, traffic);
     let task = supervisor.spawn_finite("events", all);
     (sink, task)
 }
@@ -86,7 +104,8 @@ async fn send_all(
     supervisor: Supervisor,
     client: Client,
     instance: String,
-    mut waiting: mpsc::Receiver<Event>,
+    waiting: Arc<Queue>,
+    traffic: Traffic,
 ) {
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
@@ -98,7 +117,7 @@ async fn send_all(
         }
         let due = dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
         let event = tokio::select! {
-            event = waiting.recv() => match event {
+            event = waiting.next() => match event {
                 Some(event) => Some(event),
                 None => break,
             },
@@ -123,6 +142,8 @@ async fn send_all(
         }
         for (call, key) in calls {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+            // They share the limit of writes, and come last.
+            traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
             let (client, failed) = (client.clone(), failed.clone());
             supervisor.spawn_finite("event", async move {
                 if let Err(error) = send(&client, &call).await {
@@ -249,6 +270,8 @@ pub fn of_manager(object: ObjectRef, uid: Arc<str>, reason: &str, note: String) 
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
     use sluice_engine::input::Kind;
 
@@ -316,8 +339,9 @@ mod tests {
 
     #[test]
     fn what_waits_and_what_is_remembered_is_bounded_in_bytes() {
-        let (queue, mut waiting) = mpsc::channel(WAITING);
-        let sink = EventSink { queue, dropped: Arc::default() };
+        let waiting = Arc::new(Queue::new(WAITING));
+        let sink = EventSink::new(&waiting);
+        let next = || waiting.next().now_or_never().flatten();
         let cost = allocation_counter::measure(|| {
             for number in 0..WAITING + 10 {
                 sink.record(largest(number));
@@ -325,13 +349,13 @@ mod tests {
         });
         assert_eq!(sink.dropped(), 10);
         assert!(cost.bytes_current < 20 << 20, "{cost:?}");
-        while waiting.try_recv().is_ok() {}
+        while next().is_some() {}
 
         let mut dedup = Dedup::new(REMEMBERED);
         let cost = allocation_counter::measure(|| {
             for number in 0..2 * REMEMBERED {
                 sink.record(largest(number));
-                let event = waiting.try_recv().unwrap();
+                let event = next().unwrap();
                 // Counted, and waiting to be told.
                 for _ in 0..2 {
                     dedup.offer(&key(&event), &event.note, Duration::ZERO, || event_name(&event.object.name));

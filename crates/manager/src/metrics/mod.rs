@@ -13,6 +13,14 @@ use sluice_api::config::CustomLabel;
 pub const SET_ASIDE: &str = "sluice_objects_set_aside_total";
 /// Events that were dropped because too many waited.
 pub const EVENTS_DROPPED: &str = "sluice_events_dropped";
+/// How many writes may be in flight.
+pub const WRITES_LIMIT: &str = "sluice_writes_limit";
+/// How many writes are in flight.
+pub const WRITES_IN_FLIGHT: &str = "sluice_writes_in_flight";
+/// How many objects have a write that waits to be sent, by lane.
+pub const WRITES_WAITING: &str = "sluice_writes_waiting";
+/// How long writes took, by lane and kind, and what came of them.
+pub const WRITE_SECONDS: &str = "sluice_write_duration_seconds";
 /// Whether this replica leads, by lease (controller-runtime's name).
 pub const MASTER: &str = "leader_election_master_status";
 /// What this build is.
@@ -47,6 +55,25 @@ fn own_definitions() -> Vec<Definition> {
             "Events that were dropped because too many waited to be sent.",
             Shape::Gauge,
             &[],
+        ),
+        define(
+            WRITES_LIMIT,
+            "Writes that may be in flight at once: as many as the API server takes without getting slower.",
+            Shape::Gauge,
+            &[],
+        ),
+        define(WRITES_IN_FLIGHT, "Writes that are in flight.", Shape::Gauge, &[]),
+        define(
+            WRITES_WAITING,
+            "Objects with a write that waits to be sent, by lane, from the most important (jobs) to the least (reports).",
+            Shape::Gauge,
+            &["lane"],
+        ),
+        define(
+            WRITE_SECONDS,
+            "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
+            Shape::Histogram(prometheus::DEFAULT_BUCKETS.to_vec()),
+            &["lane", "kind", "result"],
         ),
         define(MASTER, "1 if this replica leads, by the name of the lease, else 0.", Shape::Gauge, &["name"]),
         define(

@@ -14,9 +14,11 @@ use tokio::sync::Mutex;
 
 use super::registry::{Definition, Existing, Registry, Role, Sample, Shape};
 use super::server::Scrape;
-use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, process};
+use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, WRITES_IN_FLIGHT, WRITES_LIMIT, WRITES_WAITING, process};
 use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
+use crate::writer::lanes::Class;
+use crate::writer::traffic::Traffic;
 
 /// docs/reference/05-metrics.md: 1, 2.5, 5, 10, … doubling.
 fn wait_buckets(bounds: usize) -> Vec<f64> {
@@ -61,6 +63,8 @@ pub struct Scraper {
     pub registry: Arc<Registry>,
     /// The event sink, if events are recorded.
     pub events: Option<EventSink>,
+    /// The writes in flight.
+    pub traffic: Traffic,
     /// The lease's name.
     pub lease: String,
     /// When the process started.
@@ -95,7 +99,10 @@ impl Scraper {
             blocking(move || registry.replace_gauges(&gauges(), &samples)).await;
         }
         self.registry.replace_gauges(&process::NAMES, &process::samples(self.started));
-        self.registry.replace_gauges(&[EVENTS_DROPPED, MASTER, BUILD_INFO], &self.own());
+        self.registry.replace_gauges(
+            &[EVENTS_DROPPED, MASTER, BUILD_INFO, WRITES_LIMIT, WRITES_IN_FLIGHT, WRITES_WAITING],
+            &self.own(),
+        );
         let registry = Arc::clone(&self.registry);
         blocking(move || registry.text()).await.unwrap_or_default()
     }
@@ -131,7 +138,13 @@ impl Scraper {
         // Without leader election no other replica leads, and alerts must not miss a leader.
         let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
         let sample = |metric, labels: Vec<String>, value| Sample { metric, labels, value };
-        vec![
+        let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let waiting = Class::ALL.map(|lane| {
+            sample(WRITES_WAITING, vec![lane.as_str().to_owned()], number(self.traffic.waiting(lane)))
+        });
+        let mut own = vec![
+            sample(WRITES_LIMIT, Vec::new(), number(self.traffic.limit())),
+            sample(WRITES_IN_FLIGHT, Vec::new(), number(self.traffic.in_flight())),
             sample(EVENTS_DROPPED, Vec::new(), f64::from(u32::try_from(dropped).unwrap_or(u32::MAX))),
             sample(MASTER, vec![self.lease.clone()], leads),
             sample(
@@ -146,7 +159,9 @@ impl Scraper {
                 ],
                 1.0,
             ),
-        ]
+        ];
+        own.extend(waiting);
+        own
     }
 }
 
@@ -227,6 +242,7 @@ mod tests {
             engine: engine_thread::start(&supervisor().0, build, Drain, None).unwrap().0,
             registry: Arc::new(Registry::new(super::super::definitions(&[]), role).unwrap()),
             events: None,
+            traffic: Traffic::default(),
             lease: "lease".to_owned(),
             started: SystemTime::now(),
             turn: Arc::default(),

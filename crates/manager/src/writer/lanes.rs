@@ -1,87 +1,165 @@
-//! Which write may be sent next: one at a time per object, in order; what jobs wait for before what only reports on them; among
-//! equals, objects in the order in which they became ready.
+//! Which write may be sent next: one at a time per object, in order; what jobs wait for before what only reports on them; in a lane, objects in
+//! the order in which they became ready.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-/// How soon an item is to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use sluice_engine::effect::Purpose;
+
+/// While more important writes wait, one of the others goes this often: none waits for good.
+const TURN: Duration = Duration::from_millis(100);
+
+/// How important a write is, the most important first. Leases have a client of their own, and events come after all of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// A job waits for it.
-    Urgent,
-    /// It reports what happened: it can wait while the API server is busy, but never for good.
-    Background,
+    /// A job starts or stops.
+    Jobs,
+    /// Quota is given or taken.
+    Admissions,
+    /// A Workload is made, or follows its job.
+    Workloads,
+    /// What is over is put away.
+    Ends,
+    /// Why something waits, and how much of a queue is used.
+    Reports,
 }
 
-/// Items at once of [`Class::Background`]; one of them goes even when others are waiting that are urgent.
-const BACKGROUND: usize = 8;
+impl Class {
+    /// All, the most important first.
+    pub const ALL: [Self; 5] = [Self::Jobs, Self::Admissions, Self::Workloads, Self::Ends, Self::Reports];
+
+    /// Its place among all.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::Admissions => "admissions",
+            Self::Workloads => "workloads",
+            Self::Ends => "ends",
+            Self::Reports => "reports",
+        }
+    }
+
+    /// The lane of a write.
+    pub const fn of(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::StartJob
+            | Purpose::StopJob
+            | Purpose::SuspendJob
+            | Purpose::AskController
+            | Purpose::DeleteChild
+            | Purpose::UpdateChild
+            | Purpose::ReplacePart
+            | Purpose::FailPod
+            | Purpose::DeletePod
+            | Purpose::UngatePod
+            | Purpose::RemovePod => Self::Jobs,
+            Purpose::ReserveQuota
+            | Purpose::Admit
+            | Purpose::Evict
+            | Purpose::ReleaseQuota
+            | Purpose::Requeue
+            | Purpose::SyncChecks
+            | Purpose::Deactivate
+            | Purpose::Reclaim
+            | Purpose::UnhealthyNodes
+            | Purpose::Place
+            | Purpose::Read => Self::Admissions,
+            Purpose::CreateWorkload
+            | Purpose::UpdateWorkload
+            | Purpose::DeleteWorkload
+            | Purpose::ResizeSlice
+            | Purpose::CreateTemplate
+            | Purpose::CreateRequest
+            | Purpose::MoveTemplate
+            | Purpose::DeleteRequest => Self::Workloads,
+            Purpose::Finish
+            | Purpose::Finalizer
+            | Purpose::ReleaseFinished
+            | Purpose::ReleasePod
+            | Purpose::DeleteJob
+            | Purpose::Replacement => Self::Ends,
+            Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady | Purpose::QueueStatus => Self::Reports,
+        }
+    }
+}
 
 /// Queues of items by key; at most one item per key is out at a time.
 #[derive(Debug)]
 pub struct Lanes<K, T> {
-    /// A lane exists while an item of it is waiting or out.
+    /// Exists while an item of the key is waiting or out.
     by_key: BTreeMap<K, VecDeque<(Class, T)>>,
-    /// Lanes with an item waiting and none out, by the class of that item.
-    urgent: VecDeque<K>,
-    background: VecDeque<K>,
-    /// How many items of [`Class::Background`] are out.
-    background_out: usize,
+    /// Keys with an item waiting and none out, by the lane of that item.
+    ready: [VecDeque<K>; Class::ALL.len()],
+    /// When the last item went before more important ones, and from which lane.
+    turn: (Duration, usize),
 }
 
 impl<K: Ord + Clone, T> Default for Lanes<K, T> {
     fn default() -> Self {
-        Self {
-            by_key: BTreeMap::new(),
-            urgent: VecDeque::new(),
-            background: VecDeque::new(),
-            background_out: 0,
-        }
+        Self { by_key: BTreeMap::new(), ready: Default::default(), turn: (Duration::ZERO, 0) }
     }
 }
 
 impl<K: Ord + Clone, T> Lanes<K, T> {
     /// Adds an item behind those of the same key.
-    pub fn push(&mut self, key: K, class: Class, item: T) {
-        if let Some(lane) = self.by_key.get_mut(&key) {
-            lane.push_back((class, item));
+    pub fn push(&mut self, key: K, lane: Class, item: T) {
+        if let Some(items) = self.by_key.get_mut(&key) {
+            items.push_back((lane, item));
         } else {
-            self.by_key.insert(key.clone(), VecDeque::from([(class, item)]));
-            self.ready(class).push_back(key);
+            self.by_key.insert(key.clone(), VecDeque::from([(lane, item)]));
+            self.ready[lane.index()].push_back(key);
         }
     }
 
-    fn ready(&mut self, class: Class) -> &mut VecDeque<K> {
-        match class {
-            Class::Urgent => &mut self.urgent,
-            Class::Background => &mut self.background,
+    /// Takes an item out at a monotonic time; its key gives no other until [`Self::done`].
+    pub fn pop(&mut self, now: Duration) -> Option<(K, Class, T)> {
+        let first = self.ready.iter().position(|keys| !keys.is_empty())?;
+        let at = self.others_turn(first, now).unwrap_or(first);
+        let key = self.ready[at].pop_front()?;
+        let (lane, item) = self.by_key.get_mut(&key)?.pop_front()?;
+        Some((key, lane, item))
+    }
+
+    /// The lane after `first` whose turn it is, in rotation.
+    fn others_turn(&mut self, first: usize, now: Duration) -> Option<usize> {
+        let (last, before) = self.turn;
+        if now.saturating_sub(last) < TURN {
+            return None;
         }
+        let after = (first + 1..self.ready.len()).filter(|at| !self.ready[*at].is_empty());
+        let next = after.clone().find(|at| *at > before).or_else(|| after.min())?;
+        self.turn = (now, next);
+        Some(next)
     }
 
-    /// Takes an item out; its key gives no other until [`Self::done`].
-    pub fn pop(&mut self) -> Option<(K, Class, T)> {
-        let first = if self.background_out == 0 { Class::Background } else { Class::Urgent };
-        let key = match self.ready(first).pop_front().or_else(|| self.urgent.pop_front()) {
-            Some(key) => key,
-            None if self.background_out < BACKGROUND => self.background.pop_front()?,
-            None => return None,
-        };
-        let (class, item) = self.by_key.get_mut(&key)?.pop_front()?;
-        self.background_out += usize::from(class == Class::Background);
-        Some((key, class, item))
-    }
-
-    /// The item of `key` that was out, of that class, is finished.
-    pub fn done(&mut self, key: &K, class: Class) {
-        self.background_out -= usize::from(class == Class::Background);
+    /// The item of `key` that was out is finished.
+    pub fn done(&mut self, key: &K) {
         match self.by_key.get(key).map(VecDeque::front) {
             Some(None) => {
                 self.by_key.remove(key);
             }
             Some(Some((next, _))) => {
-                let next = *next;
-                self.ready(next).push_back(key.clone());
+                let next = next.index();
+                self.ready[next].push_back(key.clone());
             }
             None => {}
         }
+    }
+
+    /// Takes the item that waits first under its key in a lane and that `is_meant` picks, without sending it.
+    pub fn withdraw(&mut self, lane: Class, is_meant: impl Fn(&T) -> bool) -> Option<(K, T)> {
+        let keys = &self.ready[lane.index()];
+        let front = |key: &K| self.by_key.get(key).and_then(VecDeque::front);
+        let at = keys.iter().position(|key| front(key).is_some_and(|(_, item)| is_meant(item)))?;
+        let key = self.ready[lane.index()].remove(at)?;
+        let (_, item) = self.by_key.get_mut(&key)?.pop_front()?;
+        self.done(&key);
+        Some((key, item))
     }
 
     /// Whether nothing waits and nothing is out.
@@ -89,69 +167,103 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
         self.by_key.is_empty()
     }
 
-    /// How many items wait.
-    pub fn waiting(&self) -> usize {
-        self.by_key.values().map(VecDeque::len).sum()
+    /// How many keys have an item that waits for its turn, by lane.
+    pub fn waiting(&self) -> [usize; Class::ALL.len()] {
+        self.ready.each_ref().map(VecDeque::len)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Class::{Background, Urgent};
+    use Class::{Admissions, Ends, Jobs, Reports};
+
+    const NOW: Duration = Duration::ZERO;
 
     #[test]
     fn items_of_one_key_are_out_one_at_a_time_and_in_order() {
         let mut lanes = Lanes::default();
         for item in 1..=3 {
-            lanes.push("a", Urgent, item);
+            lanes.push("a", Jobs, item);
         }
-        assert_eq!(lanes.pop(), Some(("a", Urgent, 1)));
-        assert_eq!(lanes.pop(), None);
-        lanes.done(&"a", Urgent);
-        assert_eq!(lanes.pop(), Some(("a", Urgent, 2)));
-        lanes.push("a", Background, 4);
-        assert_eq!(lanes.pop(), None);
-        lanes.done(&"a", Urgent);
-        assert_eq!(lanes.pop(), Some(("a", Urgent, 3)));
-        lanes.done(&"a", Urgent);
-        assert_eq!(lanes.pop(), Some(("a", Background, 4)));
+        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 1)));
+        assert_eq!(lanes.pop(NOW), None);
+        lanes.done(&"a");
+        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 2)));
+        lanes.push("a", Reports, 4);
+        assert_eq!(lanes.pop(NOW), None);
+        lanes.done(&"a");
+        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 3)));
+        lanes.done(&"a");
+        assert_eq!(lanes.pop(NOW), Some(("a", Reports, 4)));
         assert!(!lanes.is_idle());
-        lanes.done(&"a", Background);
+        lanes.done(&"a");
         assert!(lanes.is_idle());
     }
 
     #[test]
-    fn a_long_lane_does_not_hold_the_others_back() {
+    fn a_long_queue_of_one_key_does_not_hold_the_others_back() {
         let mut lanes = Lanes::default();
-        lanes.push("a", Urgent, 1);
-        lanes.push("a", Urgent, 2);
-        lanes.push("b", Urgent, 3);
-        assert_eq!(lanes.pop(), Some(("a", Urgent, 1)));
-        assert_eq!(lanes.pop(), Some(("b", Urgent, 3)));
-        lanes.done(&"a", Urgent);
-        lanes.push("c", Urgent, 4);
-        assert_eq!(lanes.waiting(), 2);
-        assert_eq!(lanes.pop(), Some(("a", Urgent, 2)));
-        assert_eq!(lanes.pop(), Some(("c", Urgent, 4)));
+        lanes.push("a", Jobs, 1);
+        lanes.push("a", Jobs, 2);
+        lanes.push("b", Jobs, 3);
+        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 1)));
+        assert_eq!(lanes.pop(NOW), Some(("b", Jobs, 3)));
+        lanes.done(&"a");
+        lanes.push("c", Jobs, 4);
+        assert_eq!(lanes.waiting(), [2, 0, 0, 0, 0]);
+        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 2)));
+        assert_eq!(lanes.pop(NOW), Some(("c", Jobs, 4)));
     }
 
     #[test]
-    fn what_is_urgent_passes_but_one_of_the_others_always_goes() {
+    fn the_most_important_goes_first() {
+        let mut lanes = Lanes::default();
+        for (at, lane) in Class::ALL.into_iter().enumerate().rev() {
+            lanes.push(at, lane, ());
+            lanes.push(10 + at, lane, ());
+        }
+        let order: Vec<_> = std::iter::from_fn(|| lanes.pop(NOW).map(|(key, ..)| key)).collect();
+        assert_eq!(order, [0, 10, 1, 11, 2, 12, 3, 13, 4, 14]);
+    }
+
+    #[test]
+    fn the_others_have_their_turn_now_and_then_one_lane_after_the_other() {
         let mut lanes = Lanes::default();
         for key in 0..20 {
-            lanes.push(key, Background, ());
-            lanes.push(100 + key, Urgent, ());
+            lanes.push(key, Admissions, ());
+            lanes.push(100 + key, Ends, ());
+            lanes.push(200 + key, Reports, ());
         }
-        assert_eq!(lanes.pop(), Some((0, Background, ())));
-        for key in 100..120 {
-            assert_eq!(lanes.pop(), Some((key, Urgent, ())));
+        let mut took = Vec::new();
+        for ms in (0..400).step_by(50) {
+            took.extend(lanes.pop(Duration::from_millis(ms)).map(|(_, lane, ())| lane));
         }
-        let more = std::iter::from_fn(|| lanes.pop()).count();
-        assert_eq!(more, BACKGROUND - 1, "and no more than so many at once");
-        lanes.push(200, Urgent, ());
-        lanes.done(&0, Background);
-        assert_eq!(lanes.pop(), Some((200, Urgent, ())));
-        assert_eq!(lanes.pop(), Some((8, Background, ())));
+        let turns = [Admissions, Admissions, Ends, Admissions, Reports, Admissions, Ends, Admissions];
+        assert_eq!(took, turns);
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_not_sent_and_what_is_out_cannot_be() {
+        let mut lanes = Lanes::default();
+        for item in 1..=3 {
+            lanes.push(item, Reports, item);
+        }
+        assert_eq!(lanes.pop(NOW), Some((1, Reports, 1)));
+        assert_eq!(lanes.withdraw(Reports, |item| *item == 1), None);
+        assert_eq!(lanes.withdraw(Reports, |item| *item == 2), Some((2, 2)));
+        assert_eq!(lanes.pop(NOW), Some((3, Reports, 3)));
+        lanes.done(&1);
+        lanes.done(&3);
+        assert!(lanes.is_idle());
+    }
+
+    #[test]
+    fn a_report_that_is_withdrawn_lets_the_next_write_of_its_object_go() {
+        let mut lanes = Lanes::default();
+        lanes.push("a", Reports, 1);
+        lanes.push("a", Admissions, 2);
+        assert_eq!(lanes.withdraw(Reports, |item| *item == 1), Some(("a", 1)));
+        assert_eq!(lanes.pop(NOW), Some(("a", Admissions, 2)));
     }
 }

@@ -1,10 +1,12 @@
-//! Carries out the engine's writes: a bounded number at once, in order per object, urgent ones first, paced, retried for a short while, and
-//! never when another replica may lead; the answer of each goes back to the engine.
+//! Carries out the engine's writes: as many at once as the API server takes without getting slower, in order per object, the most important
+//! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine.
 
 pub mod lanes;
+pub mod limit;
 pub mod pace;
 pub mod request;
 mod template;
+pub mod traffic;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use futures::FutureExt;
 use kube::Client;
 use sluice_api::job::{JobKind, JobView};
 use sluice_client::error_chain::Chain;
-use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
+use sluice_engine::effect::{EffectId, Write, WriteRequest};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::Step;
 use tokio::sync::{mpsc, watch};
@@ -30,9 +32,10 @@ use crate::watch::versions::Versions;
 use lanes::{Class, Lanes};
 use pace::{ATTEMPTS, Bucket, pause};
 use request::{Plan, answer, failure, plan, step_call, view};
+use traffic::Traffic;
 
-/// Writes at once.
-const IN_FLIGHT: usize = 64;
+/// How many writes are sent or pause before they are sent again, at most.
+const MOST: usize = 64;
 /// One request's timeout.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -45,9 +48,22 @@ pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document, Slot) + Send + Sy
 /// Takes objects to the engine that a write on panicked, to be set aside, and the panic's message.
 pub type Poison = Arc<dyn Fn(ObjectRef, String) + Send + Sync>;
 
+/// The engine learns how many writes wait in steps of so many.
+const BACKLOG_STEP: usize = 16;
+
+/// Tells the engine how many writes wait to be sent.
+pub type Backlog = Arc<dyn Fn(u32) + Send + Sync>;
+
+/// Learns of a write that was carried out, or was not: how long it took, and what came of it.
+pub type Meter = Arc<dyn Fn(&WriteRequest, Duration, &Answer) + Send + Sync>;
+
 /// Where what came of writes goes.
 #[derive(Clone)]
 pub struct Answering {
+    /// How many writes wait.
+    pub backlog: Backlog,
+    /// What is measured.
+    pub meter: Meter,
     /// Answers.
     pub answers: Answers,
     /// Objects to be set aside.
@@ -63,6 +79,7 @@ type Job = (u64, WriteRequest);
 #[derive(Debug)]
 enum Order {
     Write(Job),
+    Withdraw(u64, EffectId),
     Abandon,
 }
 
@@ -98,6 +115,12 @@ impl Writer {
         let _ = self.queue.send(Order::Write((generation, request)));
     }
 
+    /// Drops a write if it is not being sent yet; it is answered then.
+    pub fn withdraw(&self, generation: u64, id: EffectId) {
+        // As above.
+        let _ = self.queue.send(Order::Withdraw(generation, id));
+    }
+
     /// Drops everything that is queued or being sent: another replica may write from now on. No answers come.
     pub fn abandon(&self) {
         let _ = self.queue.send(Order::Abandon);
@@ -124,12 +147,13 @@ impl Writer {
 pub struct Server {
     client: Client,
     deadline: Deadline,
+    traffic: Traffic,
 }
 
 impl Server {
     /// Writes with `client`, each before the deadline.
-    pub fn new(client: Client, deadline: Deadline) -> Self {
-        Self { client, deadline }
+    pub fn new(client: Client, deadline: Deadline, traffic: Traffic) -> Self {
+        Self { client, deadline, traffic }
     }
 }
 
@@ -151,7 +175,6 @@ impl Sender {
 /// A write that was carried out.
 struct Done {
     object: ObjectRef,
-    class: Class,
     generation: u64,
     id: EffectId,
     answer: Answer,
@@ -168,15 +191,22 @@ async fn pool(
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
     let mut running: JoinSet<Done> = JoinSet::new();
     let mut open = true;
+    let mut backlog = 0;
+    let traffic = sender.server.traffic.clone();
+    let mut pausing = traffic.pausing();
     loop {
-        while running.len() < IN_FLIGHT {
-            let Some((object, class, (generation, request))) = lanes.pop() else { break };
+        let sent = |running: &JoinSet<Done>| running.len().saturating_sub(*pausing.borrow());
+        while running.len() < MOST && sent(&running) < traffic.limit() {
+            let now = sender.started.elapsed();
+            let Some((object, _, (generation, request))) = lanes.pop(now) else { break };
             let (server, versions, wait) = (sender.server.clone(), sender.versions.clone(), sender.slot());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
+            let meter = Arc::clone(&answering.meter);
             running.spawn(async move {
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
+                let began = Instant::now();
                 let carrying_out = AssertUnwindSafe(carry_out(&server, &versions, &request)).catch_unwind();
                 let (answer, document, bytes) = carrying_out.await.unwrap_or_else(|panic| {
                     let why = text(&*panic);
@@ -184,10 +214,17 @@ async fn pool(
                     poison(request.object.clone(), why.clone());
                     (Err(WriteError::Refused(format!("the write panicked: {why}"))), None, 0)
                 });
+                meter(&request, began.elapsed(), &answer);
                 // While too much waits for the engine, no more than these is sent.
                 let place = intake.place(bytes).await;
-                Done { object, class, generation, id: request.id, answer, document, place }
+                Done { object, generation, id: request.id, answer, document, place }
             });
+        }
+        let waiting = lanes.waiting();
+        traffic.set(sent(&running), &waiting);
+        let steps = waiting.iter().sum::<usize>() / BACKLOG_STEP;
+        if std::mem::replace(&mut backlog, steps) != steps {
+            (answering.backlog)(u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX));
         }
         let resting = lanes.is_idle() && running.is_empty();
         if resting && !open {
@@ -197,7 +234,14 @@ async fn pool(
         tokio::select! {
             order = orders.recv(), if open => match order {
                 Some(Order::Write((generation, request))) => {
-                    lanes.push(request.object.clone(), class(&request), (generation, request));
+                    lanes.push(request.object.clone(), Class::of(request.purpose), (generation, request));
+                }
+                Some(Order::Withdraw(generation, id)) => {
+                    let meant = |job: &Job| job.0 == generation && job.1.id == id;
+                    if lanes.withdraw(Class::Reports, meant).is_some() {
+                        let withdrawn = Err(WriteError::Withdrawn);
+                        (answering.answers)(generation, id, withdrawn, None, Slot::default());
+                    }
                 }
                 Some(Order::Abandon) => {
                     lanes = Lanes::default();
@@ -205,26 +249,18 @@ async fn pool(
                 }
                 None => open = false,
             },
+            // The sender lives as long as `traffic` does.
+            _ = pausing.changed() => {}
             Some(done) = running.join_next() => {
-                let Done { object, class, generation, id, answer, document, place } = match done {
+                let Done { object, generation, id, answer, document, place } = match done {
                     Ok(done) => done,
                     // Its lane would stay shut: that ends the process.
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
-                lanes.done(&object, class);
+                lanes.done(&object);
                 (answering.answers)(generation, id, answer, document, place);
             }
         }
-    }
-}
-
-/// Whether a job waits for a write.
-fn class(request: &WriteRequest) -> Class {
-    match request.purpose {
-        Purpose::QueueStatus | Purpose::PodsReady | Purpose::Bypassed | Purpose::ReleaseFinished => {
-            Class::Background
-        }
-        _ => Class::Urgent,
     }
 }
 
@@ -338,10 +374,17 @@ async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
     let mut may_be_done = false;
     loop {
         server.deadline.ahead().await;
+        let began = Instant::now();
         let error = match call.send(&server.client, TIMEOUT).await {
-            Ok(body) => return Ok(body),
+            Ok(body) => {
+                server.traffic.answered(began.elapsed());
+                return Ok(body);
+            }
             Err(error) => error,
         };
+        if error.is_overload() {
+            server.traffic.refused();
+        }
         attempt += 1;
         if !error.is_transient() || attempt > ATTEMPTS {
             return Err(match failure(&error) {
@@ -352,6 +395,7 @@ async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
         // Too many requests are the only ones that are certainly not carried out.
         may_be_done |= error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
+        let _pausing = server.traffic.pause();
         tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())).await;
     }
 }

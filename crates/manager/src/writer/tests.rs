@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use axum::body::Bytes;
 use axum::http::{Method, Uri};
 use serde_json::json;
+use sluice_engine::effect::Purpose;
 use sluice_engine::input::Kind;
 
 use super::*;
@@ -37,12 +38,14 @@ async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
     let aside: Seen<(String, String)> = Arc::default();
     let noted = Arc::clone(&aside);
     let answering = Answering {
+        backlog: Arc::new(|_| {}),
+        meter: Arc::new(|_, _, _| {}),
         answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer)).unwrap()),
         poison: Arc::new(move |object, why| noted.lock().unwrap().push((object.to_string(), why))),
         intake: Intake::default(),
     };
     let (supervisor, mut fatals, _stopper) = supervisor();
-    let server = Server::new(client, Deadline::never());
+    let server = Server::new(client, Deadline::never(), Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     for request in [request(1, "poison"), request(2, "poison"), request(3, "other")] {
         writer.write(0, request);
@@ -66,12 +69,14 @@ async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
 async fn a_panic_of_the_pool_itself_ends_the_process() {
     let client = fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(404, "NotFound") });
     let answering = Answering {
+        backlog: Arc::new(|_| {}),
+        meter: Arc::new(|_, _, _| {}),
         answers: Arc::new(|_, _, _, _, _| panic!("a bug in the pool")),
         poison: Arc::new(|_, _| {}),
         intake: Intake::default(),
     };
     let (supervisor, mut fatals, _stopper) = supervisor();
-    let server = Server::new(client, Deadline::never());
+    let server = Server::new(client, Deadline::never(), Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     writer.write(0, request(1, "a"));
     assert_eq!(fatals.recv().await.unwrap(), "the task writer panicked: a bug in the pool");
@@ -85,7 +90,7 @@ async fn outcome(codes: &'static [u16]) -> WriteError {
         let code = *attempts.lock().unwrap().next().expect("no more attempts than answers");
         async move { fake_api::failed(code, if code == 403 { "Forbidden" } else { "" }) }
     });
-    persist(&Server::new(client, Deadline::never()), &Call::get("/x")).await.unwrap_err()
+    persist(&Server::new(client, Deadline::never(), Traffic::default()), &Call::get("/x")).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -122,12 +127,14 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
     });
     let (told, mut answered) = mpsc::unbounded_channel();
     let answering = Answering {
+        backlog: Arc::new(|_| {}),
+        meter: Arc::new(|_, _, _| {}),
         answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
         poison: Arc::new(|_, _| {}),
         intake: Intake::default(),
     };
     let (supervisor, _fatals, _stopper) = supervisor();
-    let server = Server::new(client, deadline);
+    let server = Server::new(client, deadline, Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     let sent = || sent.lock().unwrap().clone();
 
@@ -158,4 +165,85 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
         "what was decided in a term that is over is forgotten: {:?}",
         sent()
     );
+}
+
+#[tokio::test]
+async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        async move {
+            opened.acquire().await.unwrap().forget();
+            found(&json!({"metadata": metadata, "spec": {}}))
+        }
+    });
+    let (told, mut answered) = mpsc::unbounded_channel();
+    let backlogs: Seen<u32> = Arc::default();
+    let backlog = Arc::clone(&backlogs);
+    let answering = Answering {
+        backlog: Arc::new(move |writes| backlog.lock().unwrap().push(writes)),
+        meter: Arc::new(|_, _, _| {}),
+        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer)).unwrap()),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let limit = u64::try_from(traffic.limit()).unwrap();
+    let server = Server::new(client, Deadline::never(), traffic);
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let waiting = limit + 20;
+    for id in 0..waiting {
+        writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
+    }
+    writer.withdraw(0, EffectId(waiting - 1));
+    assert_eq!(answered.recv().await.unwrap(), (waiting - 1, Err(WriteError::Withdrawn)));
+    // Of another engine, and sent already: nothing comes of these.
+    writer.withdraw(1, EffectId(waiting - 2));
+    writer.withdraw(0, EffectId(0));
+    gate.add_permits(1_000);
+    assert!(writer.clone().is_quiet(Duration::from_secs(5)).await);
+    assert_eq!(u64::try_from(sent.lock().unwrap().len()).unwrap(), waiting - 1);
+    assert!(!sent.lock().unwrap().contains(&format!("w{}", waiting - 1)));
+    assert_eq!(backlogs.lock().unwrap().first(), Some(&16));
+    assert_eq!(backlogs.lock().unwrap().last(), Some(&0));
+}
+
+#[tokio::test]
+async fn writes_that_pause_do_not_hold_up_others() {
+    let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        if name != "live" {
+            return fake_api::failed(503, "ServiceUnavailable");
+        }
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        found(&json!({"metadata": metadata, "spec": {}}))
+    });
+    let (told, mut answered) = mpsc::unbounded_channel();
+    let answering = Answering {
+        backlog: Arc::new(|_| {}),
+        meter: Arc::new(|_, _, _| {}),
+        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let (limit, dead) = (traffic.limit(), 3 * u64::try_from(traffic.limit()).unwrap());
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..dead {
+        writer.write(0, request(id, &format!("dead-{id}")));
+    }
+    writer.write(0, request(dead, "live"));
+    assert_eq!(answered.recv().await.unwrap(), (dead, true), "the others are tried again for a second");
+    assert_eq!(traffic.limit(), limit, "a server that fails is not a crowded one");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_secs(5)).await);
+    assert_eq!(*traffic.pausing().borrow(), 0);
 }

@@ -97,6 +97,10 @@ pub(super) enum Line {
         name: Name,
         why: String,
     },
+    Backlog {
+        at: Timestamp,
+        writes: u32,
+    },
     Tick {
         at: Timestamp,
     },
@@ -113,6 +117,7 @@ fn error_parts(error: &WriteError) -> (String, String) {
         WriteError::NotFound(text) => ("NotFound", text),
         WriteError::Refused(text) => ("Refused", text),
         WriteError::Unstartable(text) => ("Unstartable", text),
+        WriteError::Withdrawn => ("Withdrawn", &String::new()),
         WriteError::Transient(text) => ("Transient", text),
     };
     (kind.to_owned(), text.clone())
@@ -125,6 +130,7 @@ fn error_from((kind, text): (String, String)) -> WriteError {
         "NotFound" => WriteError::NotFound(text),
         "Refused" => WriteError::Refused(text),
         "Unstartable" => WriteError::Unstartable(text),
+        "Withdrawn" => WriteError::Withdrawn,
         _ => WriteError::Transient(text),
     }
 }
@@ -177,6 +183,7 @@ fn input_line(at: Timestamp, input: &Input, document: Option<Value>) -> Line {
             error: result.as_ref().err().map(error_parts),
         },
         Input::SetAside { object, why } => Line::SetAside { at, name: object.into(), why: why.clone() },
+        Input::Backlog(writes) => Line::Backlog { at, writes: *writes },
         Input::Tick => Line::Tick { at },
     }
 }
@@ -267,6 +274,7 @@ pub(super) fn input_of(line: Line) -> Result<(Timestamp, Input), ReplayError> {
             (at, Input::Written { id: EffectId(id), result })
         }
         Line::SetAside { at, name, why } => (at, Input::SetAside { object: name.reference()?, why }),
+        Line::Backlog { at, writes } => (at, Input::Backlog(writes)),
         Line::Tick { at } => (at, Input::Tick),
         Line::Header { .. } | Line::Cycle { .. } | Line::Rebuilt { .. } | Line::End { .. } => {
             return Err(ReplayError::Unreadable("expected an input".to_owned()));

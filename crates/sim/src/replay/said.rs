@@ -9,6 +9,7 @@ use sluice_engine::{Effect, Write, WriteRequest};
 pub(super) fn said(effect: &Effect) -> String {
     match effect {
         Effect::Write(request) => write(request),
+        Effect::Withdraw(id) => format!("withdraw #{}", id.0),
         Effect::Event(event) => {
             let kind = event.type_.as_str();
             let (object, uid, reporter) = (&event.object, &event.uid, event.reporter);

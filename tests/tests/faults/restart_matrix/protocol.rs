@@ -71,6 +71,16 @@ impl Protocol {
         }
     }
 
+    /// The fewest steps that it can have: a Workload is made, admitted, started, finished and put away, and what goes between.
+    pub const fn least_steps(self) -> usize {
+        match self {
+            Self::AdmitStart => 4,
+            Self::DrainResume => 6,
+            Self::CheckStart | Self::ProvisionStart | Self::DisplaceSwap => 7,
+            Self::EvictRelease => 11,
+        }
+    }
+
     /// How many processors the ClusterQueue of a play has.
     pub const fn cpu(self) -> u32 {
         match self {

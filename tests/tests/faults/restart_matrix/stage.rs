@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
@@ -15,6 +16,9 @@ use sluice_tests::place::{DEADLINE, Place, create};
 use super::PATIENCE;
 use super::outcome::{self, Outcome};
 use super::protocol::{HIGH, Protocol};
+
+/// How long the step of a cut may come after the end of its play.
+const LATE: Duration = Duration::from_secs(30);
 
 /// What a manager is started on.
 pub struct Bed {
@@ -89,7 +93,7 @@ impl Stage {
             played
         }));
         let director = async {
-            if !plays.iter().any(|play| play.fault.is_some_and(|fault| fault.for_good)) {
+            if !plays.iter().any(|play| play.fault.as_ref().is_some_and(|fault| fault.for_good)) {
                 return self;
             }
             eventually("every play to be cut", PATIENCE, || async {
@@ -125,8 +129,16 @@ impl Play {
     }
 
     async fn act(&self, proxy: &FaultProxy) -> Result<(), String> {
-        proxy.begin_scope(&self.place.name, self.fault);
-        self.protocol.play(&self.place, &self.history).await.map_err(|error| format!("{error:#}"))
+        proxy.begin_scope(&self.place.name, self.fault.clone());
+        let played = self.protocol.play(&self.place, &self.history).await;
+        // What is put away last comes after what users wait for. Without it the verdict is that the cut was not reached.
+        if self.fault.as_ref().is_some_and(|fault| !fault.at.by_chance) {
+            let struck = eventually("the cut", LATE, || async {
+                Ok(progress(proxy.scope(&self.place.name).struck, "not yet".to_owned()))
+            });
+            drop(struck.await);
+        }
+        played.map_err(|error| format!("{error:#}"))
     }
 
     /// What it has come to, once it rests.

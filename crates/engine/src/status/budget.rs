@@ -1,0 +1,48 @@
+//! How many statuses are written per second, of all queues and Cohorts together.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Slots at equal distances, of which those of the last second may still be taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Budget {
+    next: Option<Timestamp>,
+}
+
+impl Budget {
+    /// Takes a slot: the time from which it may be used. `per_second` of 0 is without limit.
+    pub fn take(&mut self, now: Timestamp, per_second: u32) -> Timestamp {
+        let Some(step) = 1_000_i64.checked_div(i64::from(per_second)) else { return now };
+        let step = SignedDuration::from_millis(step);
+        let second = SignedDuration::from_secs(1).saturating_sub(step);
+        let earliest = now.checked_sub(second).unwrap_or(now);
+        let slot = self.next.map_or(earliest, |next| next.max(earliest));
+        self.next = slot.checked_add(step).ok();
+        slot.max(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_000_000 + ms).unwrap()
+    }
+
+    #[test]
+    fn a_second_of_slots_at_once_and_then_one_after_the_other() {
+        let mut budget = Budget::default();
+        for _ in 0..20 {
+            assert_eq!(budget.take(at(0), 20), at(0));
+        }
+        assert_eq!(budget.take(at(0), 20), at(50));
+        assert_eq!(budget.take(at(10), 20), at(100));
+        assert_eq!(budget.take(at(60_000), 20), at(60_000));
+    }
+
+    #[test]
+    fn no_budget_is_no_limit() {
+        let mut budget = Budget::default();
+        assert!((0..1_000).all(|_| budget.take(at(7), 0) == at(7)));
+    }
+}

@@ -1,0 +1,134 @@
+//! What is known of the writes in flight, shared by those who send: the limit, and what waits.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::lanes::Class;
+use super::limit::Limit;
+
+/// While writes wait, an event is sent this often at least.
+const EVENTS_AFTER: Duration = Duration::from_millis(50);
+
+/// The writes in flight. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Traffic(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limit: Mutex<Limit>,
+    in_flight: AtomicUsize,
+    waiting: [AtomicUsize; Class::ALL.len()],
+    /// How many writes pause before they are sent again.
+    pausing: watch::Sender<usize>,
+    /// How many writes are in flight or wait.
+    busy: watch::Sender<usize>,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        let shared = Shared {
+            limit: Mutex::default(),
+            in_flight: AtomicUsize::default(),
+            waiting: std::array::from_fn(|_| AtomicUsize::default()),
+            pausing: watch::Sender::new(0),
+            busy: watch::Sender::new(0),
+        };
+        Self(Arc::new(shared))
+    }
+}
+
+/// A write that pauses leaves its place to another one.
+#[derive(Debug)]
+pub struct Pausing(Traffic);
+
+impl Drop for Pausing {
+    fn drop(&mut self) {
+        self.0.0.pausing.send_modify(|pausing| *pausing -= 1);
+    }
+}
+
+impl Traffic {
+    /// A write pauses until what is given is dropped.
+    pub fn pause(&self) -> Pausing {
+        self.0.pausing.send_modify(|pausing| *pausing += 1);
+        Pausing(self.clone())
+    }
+
+    /// How many writes pause.
+    pub fn pausing(&self) -> watch::Receiver<usize> {
+        self.0.pausing.subscribe()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Limit> {
+        self.0.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many may be in flight.
+    pub fn limit(&self) -> usize {
+        self.locked().get()
+    }
+
+    /// How many are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// How many wait in a lane.
+    pub fn waiting(&self, lane: Class) -> usize {
+        self.0.waiting[lane.index()].load(Ordering::Relaxed)
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, latency: Duration) {
+        let in_flight = self.in_flight();
+        self.locked().answered(latency, in_flight);
+    }
+
+    /// The API server refused a request because it has too many.
+    pub fn refused(&self) {
+        self.locked().refused();
+    }
+
+    /// So many are in flight, and so many wait, by lane.
+    pub fn set(&self, in_flight: usize, waiting: &[usize; Class::ALL.len()]) {
+        self.0.in_flight.store(in_flight, Ordering::Relaxed);
+        for (known, now) in self.0.waiting.iter().zip(waiting) {
+            known.store(*now, Ordering::Relaxed);
+        }
+        let busy = in_flight + waiting.iter().sum::<usize>();
+        self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy);
+    }
+
+    /// Waits until an event may be sent beside so many others: when no write waits for its turn, or after a moment, so that events come at all.
+    pub async fn room_for_event(&self, others: usize) {
+        let mut busy = self.0.busy.subscribe();
+        let room = busy.wait_for(|busy| *busy + others < self.limit());
+        // The sender lives as long as this does; after the moment the event goes.
+        let _ = tokio::time::timeout(EVENTS_AFTER, room).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_go_when_there_is_room_or_after_a_moment() {
+        let traffic = Traffic::default();
+        traffic.set(4, &[0; Class::ALL.len()]);
+        assert_eq!(traffic.room_for_event(3).now_or_never(), Some(()), "8 may be in flight");
+        traffic.set(4, &[1, 0, 0, 0, 0]);
+        assert_eq!((traffic.in_flight(), traffic.waiting(Class::Jobs)), (4, 1));
+        let began = Instant::now();
+        let event = traffic.room_for_event(3);
+        event.await;
+        assert!(began.elapsed() >= EVENTS_AFTER, "writes wait");
+    }
+}

@@ -1,0 +1,257 @@
+//! What a race says: counts by the API server, times, and what each program used.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+
+use super::load::Load;
+use super::plan::{CLASSES, Class, QUOTA, Race, queues};
+use crate::wait::{eventually, progress};
+
+/// How long the last events may take.
+const QUIET: Duration = Duration::from_mins(10);
+
+/// Requests that the API server has answered, by verb, resource and code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests(BTreeMap<(String, String, String), u64>);
+
+impl Requests {
+    /// As `apiserver_request_total` says now.
+    pub async fn read(client: &Client) -> Result<Self> {
+        let request = http::Request::get("/metrics").body(Vec::new()).context("making the scrape")?;
+        let text = client.request_text(request).await.context("scraping the API server")?;
+        Ok(Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut counts = BTreeMap::new();
+        for line in text.lines() {
+            let Some(rest) = line.strip_prefix("apiserver_request_total{") else { continue };
+            let Some((labels, value)) = rest.split_once("} ") else { continue };
+            let label = |name: &str| {
+                let mut all = labels.split(',');
+                let found = all.find_map(|label| label.strip_prefix(name)?.strip_prefix("=\""));
+                found.unwrap_or_default().trim_end_matches('"').to_owned()
+            };
+            let (resource, sub) = (label("resource"), label("subresource"));
+            let resource = if sub.is_empty() { resource } else { format!("{resource}/{sub}") };
+            // Counts of a few thousand are exact.
+            let count = value.split('.').next().unwrap_or_default().parse().unwrap_or(0);
+            *counts.entry((label("verb"), resource, label("code"))).or_default() += count;
+        }
+        Self(counts)
+    }
+
+    /// What came since.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let more = |(key, count): (&(String, String, String), &u64)| {
+            let more = count - before.0.get(key).copied().unwrap_or(0).min(*count);
+            (more > 0).then(|| (key.clone(), more))
+        };
+        Self(self.0.iter().filter_map(more).collect())
+    }
+
+    fn is_write((verb, _, _): &(String, String, String)) -> bool {
+        ["APPLY", "PATCH", "POST", "PUT", "DELETE"].contains(&verb.as_str())
+    }
+
+    /// Writes on resources that were carried out.
+    fn writes(&self, resources: &[&str]) -> u64 {
+        let wanted = |(key, _): &(&(String, String, String), &u64)| {
+            Self::is_write(key) && key.2.starts_with('2') && resources.contains(&key.1.as_str())
+        };
+        self.0.iter().filter(wanted).map(|(_, count)| count).sum()
+    }
+
+    fn conflicts(&self) -> u64 {
+        let conflict = |(key, _): &(&(String, String, String), &u64)| Self::is_write(key) && key.2 == "409";
+        self.0.iter().filter(conflict).map(|(_, count)| count).sum()
+    }
+}
+
+/// The requests once no more events come.
+pub async fn when_quiet(client: &Client) -> Result<Requests> {
+    let last = std::sync::Mutex::new((Requests::default(), 0_u32));
+    eventually("the last events", QUIET, || async {
+        let now = Requests::read(client).await?;
+        let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let same = now.writes(&["events"]) == last.0.writes(&["events"]);
+        *last = (now, if same { last.1 + 1 } else { 0 });
+        Ok(progress(last.1 >= 10, last.0.writes(&["events"])))
+    })
+    .await?;
+    Ok(last.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).0)
+}
+
+/// What a program used.
+#[derive(Clone, Debug)]
+pub struct Usage {
+    /// Its name.
+    pub name: String,
+    /// CPU time.
+    pub cpu: Duration,
+    /// The most memory that was resident.
+    pub peak_mib: u64,
+}
+
+/// The name of a process.
+pub fn name_of(id: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn cpu(id: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    // The name may have spaces; the times are the 12th and 13th field after it, in hundredths of a second.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = rest.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum::<u64>();
+    Duration::from_millis(ticks * 10)
+}
+
+/// CPU time so far.
+pub fn cpu_of(programs: &BTreeMap<String, u32>) -> BTreeMap<String, Duration> {
+    programs.iter().map(|(name, id)| (name.clone(), cpu(*id))).collect()
+}
+
+/// What programs used since.
+pub fn usage_of(programs: &BTreeMap<String, u32>, before: &BTreeMap<String, Duration>) -> Vec<Usage> {
+    let usage = |(name, id): (&String, &u32)| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|peak| peak.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+        let before = before.get(name).copied().unwrap_or_default();
+        Usage { name: name.clone(), cpu: cpu(*id).saturating_sub(before), peak_mib: kib >> 10 }
+    };
+    programs.iter().map(usage).collect()
+}
+
+/// The figures of a race.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// How many Workloads were made.
+    pub workloads: usize,
+    /// Status writes of Workloads by the manager that were carried out.
+    pub status_writes: u64,
+    /// Status writes of queues and Cohorts.
+    pub queue_writes: u64,
+    /// Events, made and updated.
+    pub events: u64,
+    /// Writes of the manager that were refused as conflicts.
+    pub conflicts: u64,
+    /// How often a Workload was evicted, as its watch shows.
+    pub evictions: u64,
+    /// From the first Workload to the end of the last.
+    pub wall: Duration,
+    /// Quota x run time: less is impossible.
+    pub bound: Duration,
+    /// The mean time to the first admission, by class.
+    pub waited: Vec<(&'static str, Duration)>,
+    /// What each program used.
+    pub used: Vec<Usage>,
+    /// All requests by verb, resource and code.
+    pub requests: Requests,
+}
+
+impl Figures {
+    pub(super) fn new(
+        race: &Race,
+        load: &Load,
+        wall: Duration,
+        used: Vec<Usage>,
+        requests: &Requests,
+    ) -> Self {
+        let work = |class: &Class| {
+            let count = u32::try_from(class.count(race.per_queue)).unwrap_or(u32::MAX);
+            class.run * count * class.cpu
+        };
+        let mean = |class: &Class| {
+            let (count, sum) = load.waited.get(class.name).copied().unwrap_or_default();
+            (class.name, sum / u32::try_from(count.max(1)).unwrap_or(u32::MAX))
+        };
+        let queue_statuses = ["clusterqueues/status", "localqueues/status", "cohorts/status"];
+        Self {
+            workloads: load.made,
+            status_writes: requests
+                .writes(&["workloads/status"])
+                .saturating_sub(load.status_writes - load.conflicts),
+            queue_writes: requests.writes(&queue_statuses),
+            events: requests.writes(&["events"]),
+            conflicts: requests.conflicts().saturating_sub(load.conflicts),
+            evictions: load.evictions,
+            wall,
+            // All queues have the same work.
+            bound: CLASSES.iter().map(work).sum::<Duration>() / QUOTA,
+            waited: CLASSES.iter().map(mean).collect(),
+            used,
+            requests: requests.clone(),
+        }
+    }
+
+    /// So many per Workload.
+    #[expect(clippy::cast_precision_loss, reason = "for a figure with two digits")]
+    pub fn per_workload(&self, count: u64) -> f64 {
+        count as f64 / self.workloads.max(1) as f64
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let utilisation = 100.0 * self.bound.as_secs_f64() / self.wall.as_secs_f64();
+        writeln!(f, "{} Workloads in {} queues", self.workloads, queues().count())?;
+        writeln!(
+            f,
+            "wall {:.1} s; quota x run time {:.1} s ({utilisation:.0} %)",
+            self.wall.as_secs_f64(),
+            self.bound.as_secs_f64()
+        )?;
+        for (what, count) in [
+            ("status writes of Workloads by the manager", self.status_writes),
+            ("status writes of queues", self.queue_writes),
+            ("events", self.events),
+            ("conflicts", self.conflicts),
+            ("evictions", self.evictions),
+        ] {
+            writeln!(f, "{what:<42} {count:>8} {:>7.2} per Workload", self.per_workload(count))?;
+        }
+        for (class, waited) in &self.waited {
+            writeln!(f, "mean time to admission, {class:<18} {:>8.2} s", waited.as_secs_f64())?;
+        }
+        for Usage { name, cpu, peak_mib } in &self.used {
+            let ms =
+                cpu.as_secs_f64() * 1e3 / f64::from(u32::try_from(self.workloads.max(1)).unwrap_or(u32::MAX));
+            writeln!(
+                f,
+                "{name:<18} CPU {:>7.1} s, {ms:>6.2} ms per Workload; peak memory {peak_mib} MiB",
+                cpu.as_secs_f64()
+            )?;
+        }
+        for ((verb, resource, code), count) in &self.requests.0 {
+            if ["APPLY", "PATCH", "POST", "PUT", "DELETE"].contains(&verb.as_str()) {
+                writeln!(f, "  {count:>8} {verb} {resource} {code}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# TYPE apiserver_request_total counter\n\
+        apiserver_request_total{code=\"200\",component=\"apiserver\",group=\"kueue.x-k8s.io\",resource=\"workloads\",subresource=\"status\",verb=\"APPLY\"} 30\n\
+        apiserver_request_total{code=\"409\",component=\"apiserver\",group=\"kueue.x-k8s.io\",resource=\"workloads\",subresource=\"status\",verb=\"PATCH\"} 2\n\
+        apiserver_request_total{code=\"201\",component=\"apiserver\",group=\"\",resource=\"events\",subresource=\"\",verb=\"POST\"} 5\n\
+        apiserver_request_total{code=\"200\",component=\"apiserver\",group=\"\",resource=\"events\",subresource=\"\",verb=\"GET\"} 9\n";
+
+    #[test]
+    fn requests_are_counted_by_verb_and_resource() {
+        let all = Requests::parse(TEXT);
+        assert_eq!((all.writes(&["workloads/status"]), all.writes(&["events"]), all.conflicts()), (30, 5, 2));
+        assert_eq!(all.since(&all), Requests::default());
+        assert_eq!(all.since(&Requests::default()), all);
+    }
+}

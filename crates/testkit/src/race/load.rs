@@ -1,0 +1,220 @@
+//! The load: Workloads are made class by class in every queue, run once they are admitted, and end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use futures::TryStreamExt as _;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::plan::{CLASSES, Class, NAMESPACE, Race, queue_name, queues};
+use crate::{ControlPlane, patient_client_of, workloads};
+
+/// What the load did itself, so that it is not counted as the manager's.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// How many Workloads were made.
+    pub made: usize,
+    /// How long those of a class waited for their first admission, in all.
+    pub waited: BTreeMap<&'static str, (usize, Duration)>,
+    /// Status writes of its own.
+    pub status_writes: u64,
+    /// Of these, refused as conflicts.
+    pub conflicts: u64,
+    /// How often a Workload was evicted.
+    pub evictions: u64,
+    ended: usize,
+}
+
+/// A Workload that was made.
+struct Entry {
+    class: &'static Class,
+    made: Instant,
+    admitted: bool,
+    /// When the admission was made that it runs on, as the condition says.
+    runs_since: Option<String>,
+    /// Whether it is evicted, and its quota is being given back.
+    leaves: bool,
+}
+
+#[derive(Default)]
+struct State {
+    load: Load,
+    entries: HashMap<String, Entry>,
+}
+
+/// What the tasks share.
+#[derive(Clone)]
+struct Shared {
+    api: Api<DynamicObject>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the Workloads of a class in a queue, one after the other.
+    async fn generate(self, class: &'static Class, queue: String, count: usize) -> Result<()> {
+        let mut pace = tokio::time::interval(class.interval);
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        for number in 0..count {
+            pace.tick().await;
+            let name = format!("{queue}-{}-{number}", class.name);
+            let made = Instant::now();
+            let entry = Entry { class, made, admitted: false, runs_since: None, leaves: false };
+            self.locked().entries.insert(name.clone(), entry);
+            let object = serde_json::from_value(workload(&name, &queue, class))?;
+            self.api.create(&PostParams::default(), &object).await.context("making a Workload")?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what was seen of a Workload.
+    fn saw(&self, object: &DynamicObject, tasks: &mut JoinSet<Result<()>>) {
+        let Some(name) = object.metadata.name.clone() else { return };
+        let conditions =
+            object.data["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let since = |type_: &str| {
+            let found = conditions.iter().find(|c| c["type"] == type_ && c["status"] == "True")?;
+            found["lastTransitionTime"].as_str().map(str::to_owned)
+        };
+        let (admitted, evicted) = (since("Admitted"), since("Evicted"));
+        let holds = since("QuotaReserved").is_some();
+        let mut state = self.locked();
+        let State { load, entries } = &mut *state;
+        let Some(entry) = entries.get_mut(&name) else { return };
+        let finished = since("Finished").is_some();
+        let left = std::mem::replace(&mut entry.leaves, evicted.is_some());
+        if evicted.is_some() && !left {
+            load.evictions += 1;
+            if holds && !finished {
+                tasks.spawn(self.clone().leave(name.clone()));
+            }
+        }
+        if finished || evicted.is_some() {
+            entry.runs_since = None;
+            return;
+        }
+        let Some(admitted) = admitted else {
+            entry.runs_since = None;
+            return;
+        };
+        if !std::mem::replace(&mut entry.admitted, true) {
+            let (count, sum) = load.waited.entry(entry.class.name).or_default();
+            *count += 1;
+            *sum += entry.made.elapsed();
+        }
+        // A second admission within a second has the same time: the eviction in between has ended the first run.
+        if entry.runs_since.is_none() {
+            entry.runs_since = Some(admitted.clone());
+            tasks.spawn(self.clone().end_after(name, entry.class.run, admitted));
+        }
+    }
+
+    /// Lets a Workload run, and says that it has finished, unless it was evicted meanwhile.
+    async fn end_after(self, name: String, run: Duration, since: String) -> Result<()> {
+        tokio::time::sleep(run).await;
+        let runs =
+            |state: &State| state.entries.get(&name).is_some_and(|e| e.runs_since.as_ref() == Some(&since));
+        if !runs(&self.locked()) {
+            return Ok(());
+        }
+        let condition = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
+            "lastTransitionTime": since});
+        let status = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
+            "status": {"conditions": [condition]},
+        });
+        let by = PatchParams::apply("race").force();
+        self.api.patch_status(&name, &by, &Patch::Apply(status)).await.context("ending a Workload")?;
+        let mut state = self.locked();
+        state.load.status_writes += 1;
+        state.load.ended += 1;
+        Ok(())
+    }
+
+    /// Gives the quota of a Workload back that was evicted: nothing runs any more.
+    async fn leave(self, name: String) -> Result<()> {
+        loop {
+            let object = self.api.get(&name).await.context("reading a Workload")?;
+            let mut conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            if conditions.iter().any(|condition| condition["type"] == "Finished") {
+                return Ok(());
+            }
+            for condition in &mut conditions {
+                if condition["type"] == "QuotaReserved" || condition["type"] == "Admitted" {
+                    condition["status"] = json!("False");
+                    condition["reason"] = json!("Pending");
+                    condition["message"] = json!("By the race");
+                }
+            }
+            let patch = json!({
+                "metadata": {"resourceVersion": object.metadata.resource_version},
+                "status": {"admission": Value::Null, "conditions": conditions},
+            });
+            let answer = self.api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            self.locked().load.status_writes += 1;
+            match answer {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 409 => self.locked().load.conflicts += 1,
+                Err(error) => return Err(error).context("giving the quota of a Workload back"),
+            }
+        }
+    }
+}
+
+fn workload(name: &str, queue: &str, class: &Class) -> Value {
+    let requests = json!({"cpu": class.cpu.to_string()});
+    let container = json!({"name": "c", "image": "race", "resources": {"requests": requests}});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
+        "spec": {
+            "active": true, "queueName": queue, "priority": class.priority,
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+        },
+    })
+}
+
+/// Plays the load until every Workload has ended.
+pub async fn play(plane: &ControlPlane, race: &Race) -> Result<Load> {
+    let client: Client = patient_client_of(&plane.kubeconfig_path()).await?;
+    let api = workloads::namespaced(&client, NAMESPACE, "Workload", "workloads");
+    let shared = Shared { api: api.clone(), state: Arc::default() };
+    let mut tasks = JoinSet::new();
+    let mut made = 0;
+    for at in queues() {
+        for class in &CLASSES {
+            let count = class.count(race.per_queue);
+            made += count;
+            tasks.spawn(shared.clone().generate(class, queue_name(at), count));
+        }
+    }
+    shared.locked().load.made = made;
+    let until = tokio::time::Instant::now() + race.limit;
+    let mut seen = Box::pin(watcher(api, watcher::Config::default()));
+    loop {
+        if shared.locked().load.ended == made {
+            let load = shared.locked().load.clone();
+            return Ok(load);
+        }
+        tokio::select! {
+            event = seen.try_next() => match event.context("watching Workloads")? {
+                Some(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => shared.saw(&object, &mut tasks),
+                Some(_) => {}
+                None => bail!("the watch of Workloads ended"),
+            },
+            Some(done) = tasks.join_next() => done.context("a task of the load")??,
+            () = tokio::time::sleep_until(until) => {
+                bail!("{} of {made} Workloads ended within {:?}", shared.locked().load.ended, race.limit)
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a race may take at most, in `tests/performance/budgets.toml`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use sluice_testkit::race::Figures;
+
+/// The budget of one size.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Status writes per Workload, without those of evictions and the way back.
+    status_writes: f64,
+    /// Status writes of all queues, per second.
+    queue_writes_per_second: f64,
+    /// Events per Workload, without those.
+    events: f64,
+    /// Writes that were refused as conflicts, per Workload.
+    conflicts: f64,
+}
+
+/// What the file has of races.
+#[derive(Deserialize)]
+struct Budgets {
+    race: BTreeMap<String, Budget>,
+}
+
+impl Budget {
+    /// That of a size.
+    pub fn of(size: &str) -> anyhow::Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/performance/budgets.toml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let mut budgets: Budgets =
+            toml::from_str(&text).with_context(|| format!("parse {}", path.display()))?;
+        budgets.race.remove(size).with_context(|| format!("a budget of the race {size}"))
+    }
+
+    /// The counts that are above it.
+    pub fn exceeded(&self, figures: &Figures) -> Vec<String> {
+        // An eviction is a write and three events (Preempted, Evicted, PreemptedWorkload), and the way back another admission.
+        let status = figures.status_writes.saturating_sub(2 * figures.evictions);
+        let events = figures.events.saturating_sub(5 * figures.evictions);
+        let per_second = figures.per_workload(figures.queue_writes)
+            * f64::from(u32::try_from(figures.workloads).unwrap_or(u32::MAX))
+            / (figures.wall.as_secs_f64() + 1.0);
+        [
+            ("status writes per Workload", figures.per_workload(status), self.status_writes),
+            ("status writes of queues per second", per_second, self.queue_writes_per_second),
+            ("events per Workload", figures.per_workload(events), self.events),
+            ("conflicts per Workload", figures.per_workload(figures.conflicts), self.conflicts),
+        ]
+        .into_iter()
+        .filter(|(_, count, most)| count > most)
+        .map(|(what, count, most)| format!("{count:.2} {what}, at most {most}"))
+        .collect()
+    }
+}
