@@ -158,10 +158,10 @@ mod tests {
 
     use super::*;
 
-    const STATUS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads/job-x-1a2b3/status";
+    const STATUS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/the-play/workloads/job-x-1a2b3/status";
 
     fn patch(path: &str, query: &str, body: &Value) -> Option<Seen> {
-        of("a", &Method::PATCH, path, query, body.to_string().as_bytes())
+        of("the-play", &Method::PATCH, path, query, body.to_string().as_bytes())
     }
 
     fn status(status: Value) -> Seen {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_patch_is_known_by_its_fields() {
-        let job = "/apis/batch/v1/namespaces/a/jobs/x";
+        let job = "/apis/batch/v1/namespaces/the-play/jobs/x";
         let stop = json!({"metadata": {"resourceVersion": "1"}, "spec": {"suspend": true, "template": {"spec": {}}}});
         assert_eq!(patch(job, "", &stop).unwrap().what, "PATCH jobs/x: /spec/suspend=true, /spec/template");
         let gates = json!([{"op": "test", "path": "/x"}, {"op": "remove", "path": "/spec/schedulingGates"}]);
@@ -192,11 +192,11 @@ mod tests {
     #[test]
     fn what_is_made_has_a_name_and_what_sums_up_is_no_step() {
         let workload = json!({"metadata": {"name": "job-x-abcde"}}).to_string();
-        let path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads";
-        let made = of("a", &Method::POST, path, "", workload.as_bytes()).unwrap();
+        let path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/the-play/workloads";
+        let made = of("the-play", &Method::POST, path, "", workload.as_bytes()).unwrap();
         assert_eq!(made.what, "POST workloads/job-x: ");
-        assert_eq!(patch("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/a/status", "", &json!({})), None);
-        assert_eq!(patch("/apis/events.k8s.io/v1/namespaces/a/events", "", &json!({})), None);
+        assert_eq!(patch("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/the-play/status", "", &json!({})), None);
+        assert_eq!(patch("/apis/events.k8s.io/v1/namespaces/the-play/events", "", &json!({})), None);
     }
 
     #[test]
