@@ -1,7 +1,5 @@
 //! A few hundred Workloads in thirty queues: how many writes they take. Times are printed; only counts can fail.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use sluice_testkit::race::{Race, run};

@@ -91,9 +91,9 @@ fn decided(status: &Value) -> Vec<String> {
     if !status["admission"].is_null() {
         all.push("admission".to_owned());
     }
-    let lost = list("unhealthyNodes").len();
-    if lost > 0 {
-        all.push(format!("{lost} lost nodes"));
+    let unhealthy = list("unhealthyNodes").len();
+    if unhealthy > 0 {
+        all.push(format!("{unhealthy} unhealthy nodes"));
     }
     all.sort();
     all
@@ -164,7 +164,7 @@ mod tests {
         of("the-play", &Method::PATCH, path, query, body.to_string().as_bytes())
     }
 
-    fn status(status: Value) -> Seen {
+    fn status(status: &Value) -> Seen {
         patch(STATUS, "fieldManager=kueue-admission&force=true", &json!({ "status": status })).unwrap()
     }
 
@@ -172,10 +172,10 @@ mod tests {
     fn a_status_is_known_by_what_is_decided() {
         let waits = json!([{"type": "QuotaReserved", "status": "False", "reason": "Pending"}]);
         let checks = json!([{"name": "a", "state": "Pending"}]);
-        assert!(status(json!({"conditions": waits, "admissionChecks": checks})).undecided);
+        assert!(status(&json!({"conditions": waits, "admissionChecks": checks})).undecided);
         let held =
             json!([{"type": "QuotaReserved", "status": "True"}, {"type": "PodsReady", "status": "True"}]);
-        let seen = status(json!({"conditions": held, "admission": {}}));
+        let seen = status(&json!({"conditions": held, "admission": {}}));
         assert_eq!(seen.what, "PATCH workloads/job-x/status: QuotaReserved, admission");
         assert!(!seen.undecided && !seen.by_chance);
     }
