@@ -45,22 +45,8 @@ pub struct Write {
 impl Write {
     /// Whether it is one of those that are counted apart: leases, events, and reviews, which store nothing.
     pub fn is_housekeeping(&self) -> bool {
-        is_housekeeping(&self.path)
+        step::is_housekeeping(&self.path)
     }
-}
-
-fn is_housekeeping(path: &str) -> bool {
-    let has = |part: &str| path.split('/').any(|one| one == part);
-    [
-        "leases",
-        "events",
-        "tokenreviews",
-        "subjectaccessreviews",
-        "selfsubjectaccessreviews",
-        "selfsubjectreviews",
-    ]
-    .iter()
-    .any(|part| has(part))
 }
 
 /// Which requests a refusal is for.

@@ -38,7 +38,7 @@ pub(super) struct Seen {
 /// Reads a write of a scope.
 pub(super) fn of(scope: &str, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<Seen> {
     let sums = path.ends_with("/status") && SUMS.iter().any(|part| path.contains(part));
-    if sums || super::is_housekeeping(path) {
+    if sums || is_housekeeping(path) {
         return None;
     }
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -58,6 +58,21 @@ pub(super) fn of(scope: &str, method: &Method, path: &str, query: &str, body: &[
     let name = made.map_or_else(|| short(path, scope), |made| format!("{}/{}", short(path, scope), made));
     let what = format!("{method} {}: {}", stable(&name, scope), does.join(", "));
     Some(Seen { object, what, by_chance, undecided })
+}
+
+/// Whether a path is that of leases, events, or reviews, which store nothing.
+pub(super) fn is_housekeeping(path: &str) -> bool {
+    let has = |part: &str| path.split('/').any(|one| one == part);
+    [
+        "leases",
+        "events",
+        "tokenreviews",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectreviews",
+    ]
+    .iter()
+    .any(|part| has(part))
 }
 
 /// The path from the resource on.
