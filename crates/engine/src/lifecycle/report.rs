@@ -74,7 +74,9 @@ pub(super) fn news(known: &Condition, why: &Unadmitted, granular: bool, message:
         Reason::WaitingForPreemptedWorkloads,
     ];
     let known_others = others.into_iter().any(|reason| known.reason == name(reason));
-    if known_others && is_for_others(why.reason) { News::Others } else { News::Reason }
+    // Quota that comes free may still be on nodes that are too far apart.
+    let lasts = why.reason == Reason::TopologyPlacementFailed && !same_reason;
+    if known_others && is_for_others(why.reason) && !lasts { News::Others } else { News::Reason }
 }
 
 impl Engine {

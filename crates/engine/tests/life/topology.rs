@@ -391,3 +391,21 @@ fn a_scrape_says_how_many_pods_of_each_size_fit_into_one_domain() {
     c.settle();
     assert_eq!((fits(&c, "rack", "4"), fits(&c, "rack", "2")), (Some(1.0), Some(2.0)));
 }
+
+#[test]
+fn quota_that_comes_free_on_nodes_too_far_apart_is_a_new_reason_to_wait() {
+    let nodes = [("n1", "r1", "1"), ("n2", "r1", "1"), ("n3", "r2", "1"), ("n4", "r2", "1")];
+    let group = json!({"coveredResources": ["cpu"], "flavors": [{"name": "tas", "resources": [
+        {"name": "cpu", "nominalQuota": "3"}]}]});
+    let mut c = bed_with(gates(&[]), &nodes, &json!({"resourceGroups": [group]}));
+    submit_in_rack(&mut c, "small", 2);
+    submit_in_rack(&mut c, "large", 3);
+    let begins = |c: &Cluster, reason: &str| {
+        let said = told(&c.workload("large"), "QuotaReserved");
+        assert!(said.starts_with(&format!("False/{reason}: ")), "{said}");
+    };
+    begins(&c, "WaitingForQuota");
+    c.api.finish_job("small", true);
+    c.settle();
+    begins(&c, "TopologyPlacementFailed");
+}
