@@ -61,6 +61,8 @@ fn of(proxy: &FaultProxy, name: &str) -> Vec<Write> {
 async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
     let (plane, proxy, manager) = start_with(&json!({})).await;
     let here = Place::new(&plane, "counted", 1).await.unwrap();
+    let queues = workloads::namespaced(&here.client, &here.name, "LocalQueue", "localqueues");
+    here.wait_for_queue(&queues, "lq", "True/Ready").await.unwrap();
     proxy.forget_writes();
     make(&here, "first", 1).await;
     wait_for(&here, "first", "Admitted", "True").await;
@@ -72,14 +74,16 @@ async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
     finish(&here, "first").await;
     wait_for(&here, "waits", "Admitted", "True").await;
     finish(&here, "waits").await;
-    // Others come and go: what waits is not written again.
+    // Others come and go: what waits is not written again. On a busy machine one of them may wait for the end before it to be seen.
+    let mut waited = 0;
     for number in 0..5 {
         let name = format!("next-{number}");
         make(&here, &name, 1).await;
         wait_for(&here, &name, "Admitted", "True").await;
         finish(&here, &name).await;
         let count = of(&proxy, &name).len();
-        assert_eq!(count, 1, "{name}: {:?}", of(&proxy, &name));
+        assert!((1..=2).contains(&count), "{name}: {:?}", of(&proxy, &name));
+        waited += count - 1;
     }
     let counts = || ["first", "waits", "large"].map(|name| of(&proxy, name).len());
     assert_eq!(counts(), [1, 2, 1], "{:?}", proxy.writes());
@@ -91,8 +95,8 @@ async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
     let conflicts: Vec<_> = proxy.writes().into_iter().filter(|write| write.status == 409).collect();
     assert!(conflicts.is_empty(), "{conflicts:?}");
     let events = proxy.writes().iter().filter(|write| write.path.contains("/events")).count();
-    // Seven admissions with two events each, and two Workloads that waited.
-    assert!(events <= 16, "{events}");
+    // Seven admissions with two events each, and the Workloads that waited.
+    assert!(events <= 16 + waited, "{events}");
     manager.stop().await.unwrap();
     plane.stop();
 }
