@@ -24,6 +24,19 @@ fn request(id: u64, name: &str) -> WriteRequest {
     WriteRequest { id: EffectId(id), object, purpose: Purpose::UpdateWorkload, write }
 }
 
+/// Notes which writes were answered, and whether they were carried out.
+fn noting() -> (Answering, mpsc::UnboundedReceiver<(u64, bool)>) {
+    let (told, answered) = mpsc::unbounded_channel();
+    let answering = Answering {
+        backlog: Arc::new(|_| {}),
+        meter: Arc::new(|_, _, _| {}),
+        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    (answering, answered)
+}
+
 #[tokio::test]
 async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
     let client = fake_api::client(|_: Method, uri: Uri, body: Bytes| async move {
@@ -125,14 +138,7 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
         let answer = found(&json!({"metadata": metadata, "spec": {}}));
         async move { if first { fake_api::failed(504, "Timeout") } else { answer } }
     });
-    let (told, mut answered) = mpsc::unbounded_channel();
-    let answering = Answering {
-        backlog: Arc::new(|_| {}),
-        meter: Arc::new(|_, _, _| {}),
-        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
-        poison: Arc::new(|_, _| {}),
-        intake: Intake::default(),
-    };
+    let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, deadline, Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
@@ -224,14 +230,7 @@ async fn writes_that_pause_do_not_hold_up_others() {
         let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
         found(&json!({"metadata": metadata, "spec": {}}))
     });
-    let (told, mut answered) = mpsc::unbounded_channel();
-    let answering = Answering {
-        backlog: Arc::new(|_| {}),
-        meter: Arc::new(|_, _, _| {}),
-        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
-        poison: Arc::new(|_, _| {}),
-        intake: Intake::default(),
-    };
+    let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let (limit, dead) = (traffic.limit(), 3 * u64::try_from(traffic.limit()).unwrap());
