@@ -1,10 +1,12 @@
 //! What the engine takes from the configuration file (docs/reference/01-api.md 1.12) and the feature gates.
 
 mod delay;
+mod gather;
 mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use sluice_api::config as file;
 use sluice_api::gates::{Gate, Gates};
@@ -15,6 +17,7 @@ use sluice_quantity::Quantity;
 use crate::effect::Level;
 
 pub use delay::StatusDelay;
+pub use gather::Gather;
 pub use parts::Part;
 
 /// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds, where hundreds of node pools fail at once some
@@ -26,6 +29,9 @@ const STATUS_INTERVAL_MS: i64 = 1_000;
 
 /// See [`EngineConfig::statuses_per_second`].
 const STATUSES_PER_SECOND: u32 = 20;
+
+/// See [`EngineConfig::most_reservations`]: as many as the writer has in flight at most.
+const MOST_RESERVATIONS: usize = 64;
 
 /// See [`EngineConfig::message_interval_seconds`].
 const MESSAGE_INTERVAL_SECONDS: i64 = 300;
@@ -74,6 +80,10 @@ pub struct EngineConfig {
     pub statuses_per_second: u32,
     /// How long a workload waits until the reason for that is written.
     pub status_delay: StatusDelay,
+    /// `scheduler.gatherFor`: how long a cycle waits for more of what it is for.
+    pub gather: Gather,
+    /// While so many reservations of quota are being written, there is no cycle: what comes first may change until they can be sent.
+    pub most_reservations: usize,
     /// What a workload waits for is written anew at most this often, in seconds, while others use what it needs.
     pub message_interval_seconds: i64,
     /// Whether it reserves quota, admits and preempts; off, another scheduler does that.
@@ -158,6 +168,8 @@ impl Default for EngineConfig {
             status_interval_ms: STATUS_INTERVAL_MS,
             statuses_per_second: 0,
             status_delay: StatusDelay::NONE,
+            gather: Gather::NONE,
+            most_reservations: usize::MAX,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
             provisioning: false,
@@ -187,6 +199,7 @@ impl From<&file::Configuration> for EngineConfig {
             object_retention_policies: file::ObjectRetentionPolicies { workloads: retention },
             provisioning_requests: file::ProvisioningRequests { old_pod_annotations },
             hotswap,
+            scheduler: file::Scheduler { gather_for },
             metrics,
             // The manager's alone.
             namespace: _,
@@ -268,6 +281,8 @@ impl From<&file::Configuration> for EngineConfig {
             status_interval_ms: STATUS_INTERVAL_MS,
             statuses_per_second: STATUSES_PER_SECOND,
             status_delay: StatusDelay::ADAPTIVE,
+            gather: Gather::of(SignedDuration::from_nanos(gather_for.as_nanos())),
+            most_reservations: MOST_RESERVATIONS,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
             provisioning: false,

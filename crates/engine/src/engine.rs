@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_core::{Name, Scheduler, WorkloadKey};
 
@@ -13,6 +13,9 @@ use crate::ingest::workload::is;
 use crate::input::{Input, Kind, ObjectRef};
 use crate::outbox::Outbox;
 use crate::world::{JobKey, World, workload_ref};
+
+/// For so long a write that reserves quota counts as one that will soon be sent.
+const LONGEST_RESERVATION: SignedDuration = SignedDuration::from_secs(5);
 
 /// What a timer wakes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,6 +153,10 @@ pub struct Engine {
     pub(crate) now: Timestamp,
     /// Whether the next cycle may decide something that the last one did not.
     pub(crate) cycle_needed: bool,
+    /// Since when, unless a cycle has followed.
+    pub(crate) gathers_since: Option<Timestamp>,
+    /// Whether the last cycle asks for the next one, which follows at once.
+    pub(crate) cycles_go_on: bool,
     pub(crate) work: Work,
     /// Cycles in a row that had no other reason than a search through flavors that goes on.
     pub(crate) scans: u32,
@@ -193,6 +200,8 @@ impl Engine {
             synced: false,
             now: Timestamp::UNIX_EPOCH,
             cycle_needed: false,
+            gathers_since: None,
+            cycles_go_on: false,
             scans: 0,
         }
     }
@@ -266,6 +275,9 @@ impl Engine {
             self.place_pods();
             self.write_statuses();
         }
+        if !self.wants_to_schedule() {
+            self.gathers_since = None;
+        }
         if !self.has_work() {
             self.list_checks_of_waiting();
         }
@@ -274,6 +286,9 @@ impl Engine {
 
     /// Something changed that the next cycle may decide on.
     pub(crate) fn request_cycle(&mut self) {
+        if !self.cycles_go_on {
+            self.gathers_since.get_or_insert(self.now);
+        }
         self.cycle_needed = true;
         self.scans = 0;
     }
@@ -284,7 +299,21 @@ impl Engine {
     }
 
     fn may_schedule(&self) -> bool {
+        self.wants_to_schedule() && self.held_back_until().is_none_or(|at| at <= self.now)
+    }
+
+    fn wants_to_schedule(&self) -> bool {
         self.config.scheduling && self.decides() && self.cycle_needed && self.scheduler.has_heads()
+    }
+
+    /// Until when there is no cycle although one is needed: more of what it is for may come, or what the last ones decided is still to be written.
+    /// Writes that nothing comes of for long do not count: an API server that is slow for one tenant holds no other back.
+    fn held_back_until(&self) -> Option<Timestamp> {
+        let gathered = self
+            .gathers_since
+            .and_then(|since| since.checked_add(self.config.gather.while_waiting(self.backlog)).ok());
+        let reserving = self.outbox.reserving_since(self.config.most_reservations);
+        gathered.max(reserving.and_then(|since| since.checked_add(LONGEST_RESERVATION).ok()))
     }
 
     /// Hands out all effects since the last call, without a cycle.
@@ -296,10 +325,8 @@ impl Engine {
     pub fn next_timer(&self) -> Option<Timestamp> {
         let own = self.timers.first().map(|(at, _)| *at);
         let by_scheduler = self.scheduler.next_wakeup().map(ingest::timestamp);
-        match (own, by_scheduler) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let held_back = self.held_back_until().filter(|at| *at > self.now && self.wants_to_schedule());
+        [own, by_scheduler, held_back].into_iter().flatten().min()
     }
 
     /// The object that the engine is looking at: after a panic, the one that caused it.

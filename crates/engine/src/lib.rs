@@ -48,7 +48,7 @@ mod world;
 pub use account::{Account, Accounting, Stage};
 pub use backoff::Backoff;
 pub use changes::Change;
-pub use config::{EngineConfig, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};
+pub use config::{EngineConfig, Gather, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
     Effect, EffectId, Event, EventType, Level, LogLine, Observation, PodStep, Purpose, Write, WriteRequest,

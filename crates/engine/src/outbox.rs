@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sluice_core::WorkloadKey;
 
 use crate::effect::{Effect, EffectId, Event, EventType, Observation, Purpose, Write, WriteRequest};
@@ -34,6 +35,8 @@ pub(crate) struct Outbox {
     last_id: u64,
     effects: Vec<Effect>,
     open: BTreeMap<EffectId, Open>,
+    /// The open writes that reserve quota, and since when each is.
+    reservations: BTreeMap<EffectId, Timestamp>,
 }
 
 impl Outbox {
@@ -50,6 +53,11 @@ impl Outbox {
         self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
         self.open.insert(id, Open { object, purpose, then, job: None, decision: None, withdrawn: false });
         id
+    }
+
+    /// Remembers that a write that was just sent reserves quota.
+    pub fn reserves(&mut self, id: EffectId, now: Timestamp) {
+        self.reservations.insert(id, now);
     }
 
     /// Remembers more of a write that was just sent.
@@ -71,6 +79,7 @@ impl Outbox {
 
     /// The write that an answer belongs to; an answer comes once.
     pub fn close(&mut self, id: EffectId) -> Option<Open> {
+        self.reservations.remove(&id);
         self.open.remove(&id)
     }
 
@@ -84,6 +93,12 @@ impl Outbox {
         {
             self.effects.push(Effect::Withdraw(id));
         }
+    }
+
+    /// Since when the `most`-th youngest write that reserves quota is open, if there are as many.
+    pub fn reserving_since(&self, most: usize) -> Option<Timestamp> {
+        let at = self.reservations.len().checked_sub(most)?;
+        self.reservations.values().nth(at).copied()
     }
 
     /// What a write that has not been answered is for.

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::config::{Configuration, Environment};
 use sluice_api::job::JobKind;
-use sluice_engine::{EngineConfig, StatusDelay};
+use sluice_engine::{EngineConfig, Gather, StatusDelay};
 
 use crate::random::Distribution;
 
@@ -67,6 +67,7 @@ impl Options {
     pub(crate) fn engine(&self) -> EngineConfig {
         EngineConfig {
             status_delay: StatusDelay::NONE,
+            gather: Gather::NONE,
             status_interval_ms: 3_600_000,
             message_interval_seconds: 600,
             provisioning: true,

@@ -3,8 +3,10 @@
 //!
 //! [`run`] takes any manager that speaks Kueue's API. Counts can have budgets; times are of this machine.
 
+mod bare;
 mod figures;
 mod load;
+mod objects;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -20,22 +22,24 @@ use crate::wait::{eventually, progress};
 use crate::{ControlPlane, Manager, Setup, crds, kubectl, workloads};
 
 pub use figures::{Figures, Requests};
-pub use plan::{CLASSES, Class, Race};
+pub use plan::{CLASSES, Class, PREEMPTING, Race, STEADY, Work};
 
-use plan::{BORROWING, COHORTS, NAMESPACE, QUEUES_PER_COHORT, QUOTA, queue_name, queues};
+use plan::NAMESPACE;
 
 /// How long the queues may take until they are active.
 const START: Duration = Duration::from_mins(2);
 
-fn manifests() -> String {
+fn manifests(race: &Race) -> String {
     let version = "kueue.x-k8s.io/v1beta2";
     let mut all = vec![json!({"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "rf"}})];
-    for at in queues() {
-        let quota = json!({"name": "cpu", "nominalQuota": QUOTA, "borrowingLimit": BORROWING});
+    all.extend(race.classes.iter().map(objects::priority));
+    for (cohort, name) in race.queues() {
+        let (quota, borrowing) = (race.quota, 5 * race.quota);
+        let quota = json!({"name": "cpu", "nominalQuota": quota, "borrowingLimit": borrowing});
         all.push(json!({
-            "apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": queue_name(at)},
+            "apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": name},
             "spec": {
-                "cohortName": format!("cohort-{}", at.0), "namespaceSelector": {},
+                "cohortName": format!("cohort-{cohort}"), "namespaceSelector": {},
                 "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
                 "resourceGroups": [{
                     "coveredResources": ["cpu"], "flavors": [{"name": "rf", "resources": [quota]}],
@@ -44,8 +48,8 @@ fn manifests() -> String {
         }));
         all.push(json!({
             "apiVersion": version, "kind": "LocalQueue",
-            "metadata": {"name": queue_name(at), "namespace": NAMESPACE},
-            "spec": {"clusterQueue": queue_name(at)},
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"clusterQueue": name},
         }));
     }
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
@@ -94,13 +98,13 @@ pub async fn run(race: &Race) -> Result<Figures> {
     crds::install(&client, None).await?;
     kubectl::apply(&plane, "apiVersion: v1\nkind: Namespace\nmetadata: {name: kueue-system}\n").await?;
     let manager = Runner::start(&plane, race.manager.as_deref()).await?;
-    kubectl::apply(&plane, &manifests()).await?;
+    kubectl::apply(&plane, &manifests(race)).await?;
     let local = workloads::namespaced(&client, NAMESPACE, "LocalQueue", "localqueues");
     eventually("all LocalQueues to be active", START, || async {
         let all = local.list(&ListParams::default()).await?.items;
         let active = |queue: &&DynamicObject| queue.data["status"]["conditions"][0]["status"] == "True";
         let count = all.iter().filter(active).count();
-        Ok(progress(count == COHORTS * QUEUES_PER_COHORT, count))
+        Ok(progress(count == race.queues().count(), count))
     })
     .await?;
 
@@ -118,6 +122,7 @@ pub async fn run(race: &Race) -> Result<Figures> {
     let after = figures::when_quiet(&client).await?;
     used.sort_by(|a, b| a.name.cmp(&b.name));
     manager.stop().await?;
+    let bare = bare::play(&client, race).await?;
     plane.stop();
-    Ok(Figures::new(race, &load, wall, used, &after.since(&requests)))
+    Ok(Figures::new(race, &load, wall, bare, used, &after.since(&requests)))
 }

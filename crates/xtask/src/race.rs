@@ -9,39 +9,53 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use budget::Budget;
-use sluice_testkit::race::{Race, run as play};
+use sluice_testkit::race::{CLASSES, PREEMPTING, Race, STEADY, Work, run as play};
 
-/// Let a manager admit Workloads of three classes in 30 queues, and count its writes.
+/// Let a manager admit Workloads or Jobs of several classes in many queues, and count its writes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many Workloads.
+    /// How many Workloads, in which queues.
     #[arg(long, value_enum, default_value = "small")]
     size: Size,
+    /// Jobs instead of Workloads; the race plays their controller, so there are no pods.
+    #[arg(long)]
+    jobs: bool,
     /// Another manager: a command for `sh`, with KUBECONFIG and RACE_CONFIG in its environment (then counts have no budget).
     #[arg(long)]
     manager_cmd: Option<String>,
     /// How many minutes it may take.
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 30)]
     minutes: u64,
 }
 
 /// How many Workloads there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Size {
-    /// 300
+    /// 300 in 30 queues
     Tiny,
-    /// 1,500
+    /// 1,500 in 30 queues
     Small,
-    /// 15,000
+    /// 15,000 in 30 queues
     Baseline,
+    /// 50,000 in 1,000 queues
+    Large,
+    /// 3,000 in 30 queues, most of which take their place from others
+    Preemption,
+    /// 100 a second for ten minutes in 30 queues that always have room
+    Steady,
 }
 
 impl Size {
-    const fn per_queue(self) -> usize {
+    fn race(self) -> Race {
+        let of = |per_queue| Race { per_queue, classes: &CLASSES, ..Race::default() };
         match self {
-            Self::Tiny => 10,
-            Self::Small => 50,
-            Self::Baseline => 500,
+            Self::Tiny => of(10),
+            Self::Small => of(50),
+            Self::Baseline => of(500),
+            Self::Large => Race { cohorts: 10, queues_per_cohort: 100, ..of(50) },
+            Self::Preemption => Race { classes: &PREEMPTING, ..of(100) },
+            // A tenth of a queue's quota is enough at that pace, if its writes take no time.
+            Self::Steady => Race { classes: &STEADY, quota: 2_000, ..of(2_000) },
         }
     }
 
@@ -50,24 +64,26 @@ impl Size {
             Self::Tiny => "tiny",
             Self::Small => "small",
             Self::Baseline => "baseline",
+            Self::Large => "large",
+            Self::Preemption => "preemption",
+            Self::Steady => "steady",
         }
     }
 }
 
 /// Runs the race.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let race = Race {
-        per_queue: args.size.per_queue(),
-        manager: args.manager_cmd.clone(),
-        limit: Duration::from_mins(args.minutes),
-    };
+    let work = if args.jobs { Work::Jobs } else { Work::Workloads };
+    let limit = Duration::from_mins(args.minutes);
+    let race = Race { work, manager: args.manager_cmd.clone(), limit, ..args.size.race() };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     let figures = runtime.block_on(play(&race))?;
     println!("{figures}");
     if race.manager.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
-    let budget = Budget::of(args.size.name())?;
+    let name = if args.jobs { format!("{}-jobs", args.size.name()) } else { args.size.name().to_owned() };
+    let budget = Budget::of(&name)?;
     let failures = budget.exceeded(&figures);
     for failure in &failures {
         println!("over the budget: {failure}");

@@ -1,13 +1,10 @@
 //! A few hundred Workloads in thirty queues: how many writes they take. Times are printed; only counts can fail.
 
-use std::time::Duration;
-
 use sluice_testkit::race::{Race, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_take_one_write_each_and_few_more_while_the_api_server_is_busy() {
-    let race = Race { per_queue: 10, manager: None, limit: Duration::from_mins(5) };
-    let figures = run(&race).await.unwrap();
+    let figures = run(&Race::default()).await.unwrap();
     println!("{figures}");
     // An eviction is a write, and so is the admission after it; what is evicted while its end is on its way is a conflict.
     let evictions = 2 * figures.evictions;

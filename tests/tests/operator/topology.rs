@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sluice_testkit::jobset::JobSet;
 use sluice_testkit::nodes;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, told};
 
 use crate::bed::bed;
 use crate::flavors::POOL;
@@ -43,7 +43,33 @@ async fn racks(name: &'static str, racks: &[(&str, u32)]) -> Place<'static> {
     });
     create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
     place.local_queue("lq", name).await.unwrap();
+    // Nodes, pods and jobs come by watches of their own: the jobs of a test come once all nodes are seen.
+    take_all(&place, racks.iter().map(|(_, nodes)| nodes).sum()).await;
     place
+}
+
+/// Lets a Workload without pods take whole nodes, and go again.
+async fn take_all(place: &Place<'_>, nodes: u32) {
+    let workloads = place.workloads();
+    create(&workloads, whole_nodes(nodes)).await.unwrap();
+    eventually(&format!("{nodes} nodes of {} to be taken", place.name), DEADLINE, || async {
+        let status = told(&serde_json::to_value(workloads.get("whole").await?)?, "Admitted");
+        Ok(progress(status.starts_with("True"), status))
+    })
+    .await
+    .unwrap();
+    workloads.delete("whole", &DeleteParams::default()).await.unwrap();
+}
+
+/// A Workload that takes so many whole nodes, wherever they are.
+fn whole_nodes(count: u32) -> Value {
+    let container = json!({"name": "main", "image": "none", "resources": {"requests": {"cpu": "4"}}});
+    let unconstrained = json!({"unconstrained": true});
+    let set = json!({
+        "name": "main", "count": count, "topologyRequest": unconstrained,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    });
+    json!({"metadata": {"name": "whole"}, "spec": {"queueName": "lq", "podSets": [set]}})
 }
 
 /// Adds a rack.
@@ -147,6 +173,24 @@ async fn what_other_pods_take_is_not_given_away() {
         },
     });
     place.pods().create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await.unwrap();
+    eventually("the pod to be seen", DEADLINE, || async {
+        let workloads = place.workloads();
+        create(&workloads, whole_nodes(2)).await?;
+        let status = eventually("an answer", DEADLINE, || async {
+            let workload = serde_json::to_value(workloads.get("whole").await?)?;
+            let (fits, waits) = (told(&workload, "Admitted"), told(&workload, "QuotaReserved"));
+            Ok(progress(
+                fits.starts_with("True") || waits.starts_with("False/TopologyPlacementFailed"),
+                waits,
+            ))
+        });
+        status.await?;
+        let waits = told(&serde_json::to_value(workloads.get("whole").await?)?, "QuotaReserved");
+        workloads.delete("whole", &DeleteParams::default()).await?;
+        Ok(progress(waits.starts_with("False"), waits))
+    })
+    .await
+    .unwrap();
     place.make_job(&in_one_rack("first", 4, 1)).await.unwrap();
     wait_for_nodes(&place, "first", &["b-0"]).await;
     place.make_job(&in_one_rack("second", 4, 1)).await.unwrap();

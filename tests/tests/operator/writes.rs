@@ -95,8 +95,8 @@ async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
     let conflicts: Vec<_> = proxy.writes().into_iter().filter(|write| write.status == 409).collect();
     assert!(conflicts.is_empty(), "{conflicts:?}");
     let events = proxy.writes().iter().filter(|write| write.path.contains("/events")).count();
-    // Seven admissions with two events each, and the Workloads that waited.
-    assert!(events <= 16 + waited, "{events}");
+    // Seven admissions with an event each, and the Workloads that waited.
+    assert!(events <= 9 + waited, "{events}");
     manager.stop().await.unwrap();
     plane.stop();
 }

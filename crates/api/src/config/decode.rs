@@ -56,6 +56,7 @@ pub(super) fn configuration(
         object_retention_policies: object_retention(file.object("objectRetentionPolicies")),
         provisioning_requests: provisioning_requests(file.object("provisioningRequests")),
         hotswap: super::hotswap::hotswap(file.object("hotswap")),
+        scheduler: super::scheduler::scheduler(file.object("scheduler")),
         visibility_server: visibility(file, version, warnings),
         namespace,
         managed_jobs_namespace_selector,

@@ -67,6 +67,9 @@ pub struct Configuration {
     /// Failing nodes (not in Kueue); left out of the effective configuration while it is as by default.
     #[serde(skip_serializing_if = "super::Hotswap::is_default")]
     pub hotswap: super::Hotswap,
+    /// When decisions are made (not in Kueue); left out of the effective configuration while it is as by default.
+    #[serde(skip_serializing_if = "super::Scheduler::is_default")]
+    pub scheduler: super::Scheduler,
     /// The aggregated visibility API.
     pub visibility_server: VisibilityServer,
 }

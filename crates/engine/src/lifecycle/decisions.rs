@@ -41,11 +41,13 @@ pub(crate) fn job_uid(object: &slim::Workload) -> Option<&str> {
 impl Engine {
     /// Runs one cycle of the core and carries out what it decided.
     pub(crate) fn schedule(&mut self) {
+        self.gathers_since = None;
         let report = self.scheduler.cycle(time(self.now));
         let moved = report.progress
             || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
         self.scans = if moved { 0 } else { self.scans.saturating_add(1) };
         self.cycle_needed = moved || report.scanning && self.scans < MOST_SCANS;
+        self.cycles_go_on = self.cycle_needed && self.scheduler.has_heads();
         let result = if report.progress { "success" } else { "inadmissible" };
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
         self.count_skips(&report.entries);
@@ -155,9 +157,13 @@ impl Engine {
                 let mut next = entry.object.status.clone();
                 transition::reserve(&mut next, admission, required_checks, self.at(&entry.object));
                 self.carry_time_over(key, &mut next);
-                let mut then = self.report_reserved(key, &admission.cluster_queue, considered);
-                if is(&next, Type::Admitted) {
-                    then.extend(self.report_admitted(key, &next));
+                let admitted = is(&next, Type::Admitted);
+                let (note, mut then) = self.report_reserved(key, &admission.cluster_queue, considered);
+                if admitted {
+                    then.extend(self.report_admitted(key, &next, Some(&note)));
+                } else {
+                    let uid = self.world.workloads[key].uid();
+                    then.insert(0, normal(About::admission(key, &uid), "QuotaReserved", note));
                 }
                 self.write_status(key, Purpose::ReserveQuota, next, then);
                 let now = self.now;
@@ -342,8 +348,8 @@ impl Engine {
         self.write_status(key, purpose, next, then);
     }
 
-    /// What is reported when quota is reserved.
-    fn report_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> Vec<Effect> {
+    /// What is reported when quota is reserved: the note of its event, and all else.
+    fn report_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> (String, Vec<Effect>) {
         let entry = &self.world.workloads[key];
         let waited = metrics::seconds_between(queued_since(entry), self.now);
         let mut note =
@@ -354,7 +360,6 @@ impl Engine {
         let class = metrics::priority_class(&entry.object);
         let local = [&*entry.object.spec.queue_name, &*key.namespace, class];
         let mut then = vec![
-            normal(About::admission(key, &entry.uid()), "QuotaReserved", note),
             observe(metrics::QUOTA_RESERVED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::QUOTA_RESERVED_WAIT_TIME_SECONDS, &[queue, class], waited),
             self.log(
@@ -367,11 +372,16 @@ impl Engine {
             then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WORKLOADS_TOTAL, &local, 1.0));
             then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WAIT_TIME_SECONDS, &local, waited));
         }
-        then
+        (note, then)
     }
 
-    /// What is reported when a workload is admitted.
-    pub(crate) fn report_admitted(&self, key: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
+    /// What is reported when a workload is admitted; with the note on its quota if that is reserved by the same write, so that one event says both.
+    pub(crate) fn report_admitted(
+        &self,
+        key: &WorkloadKey,
+        next: &WorkloadStatus,
+        reserved: Option<&str>,
+    ) -> Vec<Effect> {
         let entry = &self.world.workloads[key];
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let since =
@@ -379,7 +389,11 @@ impl Engine {
         let checked =
             if next.admission_checks.is_empty() { 0.0 } else { metrics::seconds_between(since, self.now) };
         let waited = metrics::seconds_between(queued_since(entry), self.now);
-        let note = format!("Admitted by ClusterQueue {queue}, wait time since reservation was {checked:.0}s");
+        let mut note =
+            format!("Admitted by ClusterQueue {queue}, wait time since reservation was {checked:.0}s");
+        if let Some(reserved) = reserved {
+            note = format!("{note}; {reserved}");
+        }
         let class = metrics::priority_class(&entry.object);
         let mut then = vec![
             normal(About::admission(key, &entry.uid()), "Admitted", note),

@@ -153,7 +153,8 @@ impl Engine {
             return true;
         }
         if transition::admit_if_ready(&mut next, at) {
-            let then = if is(&next, Type::Admitted) { self.report_admitted(key, &next) } else { Vec::new() };
+            let then =
+                if is(&next, Type::Admitted) { self.report_admitted(key, &next, None) } else { Vec::new() };
             self.write_status(key, Purpose::Admit, next, then);
             return true;
         }

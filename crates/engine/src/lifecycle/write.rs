@@ -36,6 +36,9 @@ impl Engine {
         let body = body::admission_status(&entry.object, &next);
         let write = Write::Apply { subresource: Some("status"), field_manager: body::ADMISSION, body };
         let id = self.outbox.write(workload_ref(key), purpose, write, then);
+        if purpose == Purpose::ReserveQuota {
+            self.outbox.reserves(id, self.now);
+        }
         entry.open = Some(id);
         entry.assumed = Some(next);
     }

@@ -78,7 +78,7 @@ impl Engine {
         next.unhealthy_nodes.clear();
         let at = self.at(&entry.object);
         let admitted = delayed && transition::admit_if_ready(&mut next, at) && is(&next, Type::Admitted);
-        let then = if admitted { self.report_admitted(key, &next) } else { Vec::new() };
+        let then = if admitted { self.report_admitted(key, &next, None) } else { Vec::new() };
         self.write_status(key, Purpose::Place, next, then);
         true
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_engine::metrics::METRICS;
-use sluice_engine::{EngineConfig, Kind, ObjectRef};
+use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster};
@@ -23,7 +23,7 @@ fn config(gate: bool) -> EngineConfig {
          metrics:\n  enableClusterQueueResources: true\n  customLabels:{ENTRIES}\n"
     );
     let (file, _) = Configuration::parse(&text).unwrap();
-    EngineConfig { status_interval_ms: 0, ..EngineConfig::from(&file) }
+    EngineConfig { status_interval_ms: 0, gather: Gather::NONE, ..EngineConfig::from(&file) }
 }
 
 fn cluster(gate: bool) -> Cluster {

@@ -17,6 +17,7 @@ mod elastic_ray;
 mod external;
 mod failure_recovery;
 mod found_again;
+mod gather;
 mod gathered_pods;
 mod grouped_pods;
 mod memory;

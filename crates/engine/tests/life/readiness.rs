@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::config::Configuration;
-use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose, WaitForPodsReady};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, told};
@@ -126,7 +126,11 @@ fn a_recovery_timeout_below_a_second_is_one_and_zero_alone_is_none() {
              waitForPodsReady: {{timeout: 5m, recoveryTimeout: {text}}}\n"
         );
         let (file, _) = Configuration::parse(&file).unwrap();
-        let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::from(&file) });
+        let mut c = Cluster::new(EngineConfig {
+            status_interval_ms: 0,
+            gather: Gather::NONE,
+            ..EngineConfig::from(&file)
+        });
         c.api.namespace("team-a", &[]);
         c.api.simple("3", &json!({}));
         c.api.add_job(job("team-a", "a", "lq", 3, "1"));

@@ -386,8 +386,8 @@ fn the_flavors_that_were_considered_are_told_unless_they_plainly_fit() {
     };
     let events = &[(
         ADMISSION,
-        "Normal QuotaReserved: Quota reserved in ClusterQueue cq, wait time since queued was 0s; Flavors considered: main: \
-         default(Fit;borrow=1)",
+        "Normal Admitted: Admitted by ClusterQueue cq, wait time since reservation was 0s; Quota reserved in ClusterQueue cq, \
+         wait time since queued was 0s; Flavors considered: main: default(Fit;borrow=1)",
     )];
     check_with(&EngineConfig::default(), &[Row { of: "a", play, conditions: &[], events }]);
 }

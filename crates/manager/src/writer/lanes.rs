@@ -116,22 +116,23 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
         }
     }
 
-    /// Takes an item out at a monotonic time; its key gives no other until [`Self::done`].
-    pub fn pop(&mut self, now: Duration) -> Option<(K, Class, T)> {
-        let first = self.ready.iter().position(|keys| !keys.is_empty())?;
-        let at = self.others_turn(first, now).unwrap_or(first);
+    /// Takes an item out at a monotonic time, of a class up to `last`; its key gives no other until [`Self::done`].
+    pub fn pop(&mut self, now: Duration, last: Class) -> Option<(K, Class, T)> {
+        let lanes = last.index() + 1;
+        let first = self.ready[..lanes].iter().position(|keys| !keys.is_empty())?;
+        let at = self.others_turn(first, lanes, now).unwrap_or(first);
         let key = self.ready[at].pop_front()?;
         let (lane, item) = self.by_key.get_mut(&key)?.pop_front()?;
         Some((key, lane, item))
     }
 
     /// The lane after `first` whose turn it is, in rotation.
-    fn others_turn(&mut self, first: usize, now: Duration) -> Option<usize> {
+    fn others_turn(&mut self, first: usize, lanes: usize, now: Duration) -> Option<usize> {
         let (last, before) = self.turn;
         if now.saturating_sub(last) < TURN {
             return None;
         }
-        let after = (first + 1..self.ready.len()).filter(|at| !self.ready[*at].is_empty());
+        let after = (first + 1..lanes).filter(|at| !self.ready[*at].is_empty());
         let next = after.clone().find(|at| *at > before).or_else(|| after.min())?;
         self.turn = (now, next);
         Some(next)
@@ -186,16 +187,16 @@ mod tests {
         for item in 1..=3 {
             lanes.push("a", Jobs, item);
         }
-        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 1)));
-        assert_eq!(lanes.pop(NOW), None);
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 1)));
+        assert_eq!(lanes.pop(NOW, Reports), None);
         lanes.done(&"a");
-        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 2)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 2)));
         lanes.push("a", Reports, 4);
-        assert_eq!(lanes.pop(NOW), None);
+        assert_eq!(lanes.pop(NOW, Reports), None);
         lanes.done(&"a");
-        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 3)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 3)));
         lanes.done(&"a");
-        assert_eq!(lanes.pop(NOW), Some(("a", Reports, 4)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Reports, 4)));
         assert!(!lanes.is_idle());
         lanes.done(&"a");
         assert!(lanes.is_idle());
@@ -207,13 +208,13 @@ mod tests {
         lanes.push("a", Jobs, 1);
         lanes.push("a", Jobs, 2);
         lanes.push("b", Jobs, 3);
-        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 1)));
-        assert_eq!(lanes.pop(NOW), Some(("b", Jobs, 3)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 1)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("b", Jobs, 3)));
         lanes.done(&"a");
         lanes.push("c", Jobs, 4);
         assert_eq!(lanes.waiting(), [2, 0, 0, 0, 0]);
-        assert_eq!(lanes.pop(NOW), Some(("a", Jobs, 2)));
-        assert_eq!(lanes.pop(NOW), Some(("c", Jobs, 4)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 2)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("c", Jobs, 4)));
     }
 
     #[test]
@@ -223,7 +224,7 @@ mod tests {
             lanes.push(at, lane, ());
             lanes.push(10 + at, lane, ());
         }
-        let order: Vec<_> = std::iter::from_fn(|| lanes.pop(NOW).map(|(key, ..)| key)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| lanes.pop(NOW, Reports).map(|(key, ..)| key)).collect();
         assert_eq!(order, [0, 10, 1, 11, 2, 12, 3, 13, 4, 14]);
     }
 
@@ -237,7 +238,7 @@ mod tests {
         }
         let mut took = Vec::new();
         for ms in (0..400).step_by(50) {
-            took.extend(lanes.pop(Duration::from_millis(ms)).map(|(_, lane, ())| lane));
+            took.extend(lanes.pop(Duration::from_millis(ms), Reports).map(|(_, lane, ())| lane));
         }
         let turns = [Admissions, Admissions, Ends, Admissions, Reports, Admissions, Ends, Admissions];
         assert_eq!(took, turns);
@@ -249,10 +250,10 @@ mod tests {
         for item in 1..=3 {
             lanes.push(item, Reports, item);
         }
-        assert_eq!(lanes.pop(NOW), Some((1, Reports, 1)));
+        assert_eq!(lanes.pop(NOW, Reports), Some((1, Reports, 1)));
         assert_eq!(lanes.withdraw(Reports, |item| *item == 1), None);
         assert_eq!(lanes.withdraw(Reports, |item| *item == 2), Some((2, 2)));
-        assert_eq!(lanes.pop(NOW), Some((3, Reports, 3)));
+        assert_eq!(lanes.pop(NOW, Reports), Some((3, Reports, 3)));
         lanes.done(&1);
         lanes.done(&3);
         assert!(lanes.is_idle());
@@ -264,6 +265,6 @@ mod tests {
         lanes.push("a", Reports, 1);
         lanes.push("a", Admissions, 2);
         assert_eq!(lanes.withdraw(Reports, |item| *item == 1), Some(("a", 1)));
-        assert_eq!(lanes.pop(NOW), Some(("a", Admissions, 2)));
+        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Admissions, 2)));
     }
 }

@@ -175,11 +175,18 @@ impl Sender {
 /// A write that was carried out.
 struct Done {
     object: ObjectRef,
+    class: Class,
     generation: u64,
     id: EffectId,
     answer: Answer,
     document: Document,
     place: Slot,
+}
+
+/// The last class of which one more may be sent: reports have an eighth of the places. On a busy API server each of them makes the writes that
+/// matter later, and on an idle one an eighth is plenty.
+fn last_class(reports: usize, limit: usize) -> Class {
+    if reports < (limit / 8).max(1) { Class::Reports } else { Class::Ends }
 }
 
 async fn pool(
@@ -191,14 +198,17 @@ async fn pool(
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
     let mut running: JoinSet<Done> = JoinSet::new();
     let mut open = true;
-    let mut backlog = 0;
+    let (mut backlog, mut reports) = (0, 0_usize);
     let traffic = sender.server.traffic.clone();
     let mut pausing = traffic.pausing();
     loop {
-        let sent = |running: &JoinSet<Done>| running.len().saturating_sub(*pausing.borrow());
+        let paused = *pausing.borrow();
+        let sent = |running: &JoinSet<Done>| running.len().saturating_sub(paused);
         while running.len() < MOST && sent(&running) < traffic.limit() {
             let now = sender.started.elapsed();
-            let Some((object, _, (generation, request))) = lanes.pop(now) else { break };
+            let last = last_class(reports.saturating_sub(paused), traffic.limit());
+            let Some((object, class, (generation, request))) = lanes.pop(now, last) else { break };
+            reports += usize::from(class == Class::Reports);
             let (server, versions, wait) = (sender.server.clone(), sender.versions.clone(), sender.slot());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
@@ -217,7 +227,7 @@ async fn pool(
                 meter(&request, began.elapsed(), &answer);
                 // While too much waits for the engine, no more than these is sent.
                 let place = intake.place(bytes).await;
-                Done { object, generation, id: request.id, answer, document, place }
+                Done { object, class, generation, id: request.id, answer, document, place }
             });
         }
         let waiting = lanes.waiting();
@@ -246,17 +256,19 @@ async fn pool(
                 Some(Order::Abandon) => {
                     lanes = Lanes::default();
                     running.shutdown().await;
+                    reports = 0;
                 }
                 None => open = false,
             },
             // The sender lives as long as `traffic` does.
             _ = pausing.changed() => {}
             Some(done) = running.join_next() => {
-                let Done { object, generation, id, answer, document, place } = match done {
+                let Done { object, class, generation, id, answer, document, place } = match done {
                     Ok(done) => done,
                     // Its lane would stay shut: that ends the process.
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
+                reports -= usize::from(class == Class::Reports);
                 lanes.done(&object);
                 (answering.answers)(generation, id, answer, document, place);
             }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 
 use super::load::Load;
-use super::plan::{CLASSES, Class, QUOTA, Race, queues};
+use super::plan::{Race, Work};
 use crate::wait::{eventually, progress};
 
 /// How long the last events may take.
@@ -128,11 +128,22 @@ pub fn usage_of(programs: &BTreeMap<String, u32>, before: &BTreeMap<String, Dura
     programs.iter().map(usage).collect()
 }
 
+/// Mean, median, and what 99 of 100 stay below.
+fn spread(mut times: Vec<Duration>) -> [Duration; 3] {
+    times.sort_unstable();
+    let of_hundred = |part: usize| times.get((times.len() * part / 100).min(times.len().saturating_sub(1)));
+    let [median, most] = [50, 99].map(|part| of_hundred(part).copied().unwrap_or_default());
+    let count = u32::try_from(times.len().max(1)).unwrap_or(u32::MAX);
+    [times.iter().sum::<Duration>() / count, median, most]
+}
+
 /// The figures of a race.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// How many Workloads were made.
+    /// How many Workloads or Jobs were made.
     pub workloads: usize,
+    /// In how many queues.
+    pub queues: usize,
     /// Status writes of Workloads by the manager that were carried out.
     pub status_writes: u64,
     /// Status writes of queues and Cohorts.
@@ -147,8 +158,12 @@ pub struct Figures {
     pub wall: Duration,
     /// Quota x run time: less is impossible.
     pub bound: Duration,
-    /// The mean time to the first admission, by class.
-    pub waited: Vec<(&'static str, Duration)>,
+    /// A loop without decisions makes the writes of one Workload's life, as many at a time as is fastest, in this time.
+    pub bare: Duration,
+    /// The time to the first admission, or of Jobs to their start, by class: its mean, its median, and what 99 of 100 stay below.
+    pub waited: Vec<(&'static str, [Duration; 3])>,
+    /// Writes of the manager on Workloads themselves and on Jobs.
+    pub object_writes: u64,
     /// What each program used.
     pub used: Vec<Usage>,
     /// All requests by verb, resource and code.
@@ -160,31 +175,34 @@ impl Figures {
         race: &Race,
         load: &Load,
         wall: Duration,
+        bare: Duration,
         used: Vec<Usage>,
         requests: &Requests,
     ) -> Self {
-        let work = |class: &Class| {
-            let count = u32::try_from(class.count(race.per_queue)).unwrap_or(u32::MAX);
-            class.run * count * class.cpu
-        };
-        let mean = |class: &Class| {
-            let (count, sum) = load.waited.get(class.name).copied().unwrap_or_default();
-            (class.name, sum / u32::try_from(count.max(1)).unwrap_or(u32::MAX))
-        };
+        let own = load.status_writes - load.conflicts;
         let queue_statuses = ["clusterqueues/status", "localqueues/status", "cohorts/status"];
+        let made = u64::try_from(load.made).unwrap_or(u64::MAX);
+        let of_workloads = requests.writes(&["workloads/status"]);
         Self {
             workloads: load.made,
-            status_writes: requests
-                .writes(&["workloads/status"])
-                .saturating_sub(load.status_writes - load.conflicts),
+            queues: race.queues().count(),
+            status_writes: match race.work {
+                Work::Workloads => of_workloads.saturating_sub(own),
+                Work::Jobs => of_workloads,
+            },
+            object_writes: requests.writes(&["workloads", "jobs"]).saturating_sub(made),
             queue_writes: requests.writes(&queue_statuses),
             events: requests.writes(&["events"]),
             conflicts: requests.conflicts().saturating_sub(load.conflicts),
             evictions: load.evictions,
             wall,
-            // All queues have the same work.
-            bound: CLASSES.iter().map(work).sum::<Duration>() / QUOTA,
-            waited: CLASSES.iter().map(mean).collect(),
+            bound: race.bound(),
+            bare,
+            waited: race
+                .classes
+                .iter()
+                .map(|class| (class.name, spread(load.waited.get(class.name).cloned().unwrap_or_default())))
+                .collect(),
             used,
             requests: requests.clone(),
         }
@@ -200,15 +218,19 @@ impl Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let utilisation = 100.0 * self.bound.as_secs_f64() / self.wall.as_secs_f64();
-        writeln!(f, "{} Workloads in {} queues", self.workloads, queues().count())?;
+        let count = u32::try_from(self.workloads.max(1)).unwrap_or(u32::MAX);
+        writeln!(f, "{} Workloads in {} queues", self.workloads, self.queues)?;
         writeln!(
             f,
-            "wall {:.1} s; quota x run time {:.1} s ({utilisation:.0} %)",
+            "wall {:.1} s; quota x run time {:.1} s ({utilisation:.0} %); the bare writes {:.1} s ({:.1} ms each)",
             self.wall.as_secs_f64(),
-            self.bound.as_secs_f64()
+            self.bound.as_secs_f64(),
+            (self.bare * count).as_secs_f64(),
+            self.bare.as_secs_f64() * 1e3,
         )?;
         for (what, count) in [
             ("status writes of Workloads by the manager", self.status_writes),
+            ("its writes on Workloads and Jobs", self.object_writes),
             ("status writes of queues", self.queue_writes),
             ("events", self.events),
             ("conflicts", self.conflicts),
@@ -216,12 +238,15 @@ impl fmt::Display for Figures {
         ] {
             writeln!(f, "{what:<42} {count:>8} {:>7.2} per Workload", self.per_workload(count))?;
         }
-        for (class, waited) in &self.waited {
-            writeln!(f, "mean time to admission, {class:<18} {:>8.2} s", waited.as_secs_f64())?;
+        for (class, [mean, median, most]) in &self.waited {
+            let [mean, median, most] = [mean, median, most].map(Duration::as_secs_f64);
+            writeln!(
+                f,
+                "time to admission, {class:<12} mean {mean:>8.2} s, p50 {median:>8.2} s, p99 {most:>8.2} s"
+            )?;
         }
         for Usage { name, cpu, peak_mib } in &self.used {
-            let ms =
-                cpu.as_secs_f64() * 1e3 / f64::from(u32::try_from(self.workloads.max(1)).unwrap_or(u32::MAX));
+            let ms = cpu.as_secs_f64() * 1e3 / f64::from(count);
             writeln!(
                 f,
                 "{name:<18} CPU {:>7.1} s, {ms:>6.2} ms per Workload; peak memory {peak_mib} MiB",
@@ -246,6 +271,14 @@ mod tests {
         apiserver_request_total{code=\"409\",component=\"apiserver\",group=\"kueue.x-k8s.io\",resource=\"workloads\",subresource=\"status\",verb=\"PATCH\"} 2\n\
         apiserver_request_total{code=\"201\",component=\"apiserver\",group=\"\",resource=\"events\",subresource=\"\",verb=\"POST\"} 5\n\
         apiserver_request_total{code=\"200\",component=\"apiserver\",group=\"\",resource=\"events\",subresource=\"\",verb=\"GET\"} 9\n";
+
+    #[test]
+    fn a_spread_has_mean_median_and_the_last_hundredth() {
+        let times = (1..=200).rev().map(Duration::from_millis).collect();
+        let [mean, median, most] = spread(times);
+        assert_eq!((mean.as_micros(), median.as_millis(), most.as_millis()), (100_500, 101, 199));
+        assert_eq!(spread(Vec::new()), [Duration::ZERO; 3]);
+    }
 
     #[test]
     fn requests_are_counted_by_verb_and_resource() {

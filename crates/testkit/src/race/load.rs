@@ -1,4 +1,4 @@
-//! The load: Workloads are made class by class in every queue, run once they are admitted, and end.
+//! The load: Workloads or Jobs are made class by class in every queue, run once they are admitted, and end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,31 +12,32 @@ use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::plan::{CLASSES, Class, NAMESPACE, Race, queue_name, queues};
-use crate::{ControlPlane, patient_client_of, workloads};
+use super::objects::{self, Seen};
+use super::plan::{Class, Race, Work};
+use crate::{ControlPlane, patient_client_of};
 
 /// What the load did itself, so that it is not counted as the manager's.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
-    /// How many Workloads were made.
+    /// How many were made.
     pub made: usize,
-    /// How long those of a class waited for their first admission, in all.
-    pub waited: BTreeMap<&'static str, (usize, Duration)>,
+    /// How long those of a class waited until they were first admitted.
+    pub waited: BTreeMap<&'static str, Vec<Duration>>,
     /// Status writes of its own.
     pub status_writes: u64,
     /// Of these, refused as conflicts.
     pub conflicts: u64,
-    /// How often a Workload was evicted.
+    /// How often one was evicted.
     pub evictions: u64,
     ended: usize,
 }
 
-/// A Workload that was made.
+/// One that was made.
 struct Entry {
     class: &'static Class,
     made: Instant,
     admitted: bool,
-    /// When the admission was made that it runs on, as the condition says.
+    /// When the admission was made that it runs on, as the object says.
     runs_since: Option<String>,
     /// Whether it is evicted, and its quota is being given back.
     leaves: bool,
@@ -52,6 +53,7 @@ struct State {
 #[derive(Clone)]
 struct Shared {
     api: Api<DynamicObject>,
+    work: Work,
     state: Arc<Mutex<State>>,
 }
 
@@ -60,7 +62,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the Workloads of a class in a queue, one after the other.
+    /// Makes those of a class in a queue, one after the other.
     async fn generate(self, class: &'static Class, queue: String, count: usize) -> Result<()> {
         let mut pace = tokio::time::interval(class.interval);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -70,46 +72,34 @@ impl Shared {
             let made = Instant::now();
             let entry = Entry { class, made, admitted: false, runs_since: None, leaves: false };
             self.locked().entries.insert(name.clone(), entry);
-            let object = serde_json::from_value(workload(&name, &queue, class))?;
-            self.api.create(&PostParams::default(), &object).await.context("making a Workload")?;
+            let object = serde_json::from_value(objects::of(self.work, &name, &queue, class))?;
+            self.api.create(&PostParams::default(), &object).await.context("making one")?;
         }
         Ok(())
     }
 
-    /// Takes in what was seen of a Workload.
+    /// Takes in what was seen of one.
     fn saw(&self, object: &DynamicObject, tasks: &mut JoinSet<Result<()>>) {
         let Some(name) = object.metadata.name.clone() else { return };
-        let conditions =
-            object.data["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let since = |type_: &str| {
-            let found = conditions.iter().find(|c| c["type"] == type_ && c["status"] == "True")?;
-            found["lastTransitionTime"].as_str().map(str::to_owned)
-        };
-        let (admitted, evicted) = (since("Admitted"), since("Evicted"));
-        let holds = since("QuotaReserved").is_some();
+        let Seen { runs_since, evicted, holds, finished } = objects::seen(self.work, object);
         let mut state = self.locked();
         let State { load, entries } = &mut *state;
         let Some(entry) = entries.get_mut(&name) else { return };
-        let finished = since("Finished").is_some();
-        let left = std::mem::replace(&mut entry.leaves, evicted.is_some());
-        if evicted.is_some() && !left {
+        // A Job says nothing of its eviction: it is suspended after it ran.
+        let evicted = evicted || self.work == Work::Jobs && entry.admitted && runs_since.is_none();
+        let left = std::mem::replace(&mut entry.leaves, evicted);
+        if evicted && !left && !finished {
             load.evictions += 1;
-            if holds && !finished {
+            if holds {
                 tasks.spawn(self.clone().leave(name.clone()));
             }
         }
-        if finished || evicted.is_some() {
-            entry.runs_since = None;
-            return;
-        }
-        let Some(admitted) = admitted else {
+        let Some(admitted) = runs_since.filter(|_| !finished && !evicted) else {
             entry.runs_since = None;
             return;
         };
         if !std::mem::replace(&mut entry.admitted, true) {
-            let (count, sum) = load.waited.entry(entry.class.name).or_default();
-            *count += 1;
-            *sum += entry.made.elapsed();
+            load.waited.entry(entry.class.name).or_default().push(entry.made.elapsed());
         }
         // A second admission within a second has the same time: the eviction in between has ended the first run.
         if entry.runs_since.is_none() {
@@ -118,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Lets a Workload run, and says that it has finished, unless it was evicted meanwhile.
+    /// Lets one run, and says that it has finished, unless it was evicted meanwhile.
     async fn end_after(self, name: String, run: Duration, since: String) -> Result<()> {
         tokio::time::sleep(run).await;
         let runs =
@@ -126,14 +116,9 @@ impl Shared {
         if !runs(&self.locked()) {
             return Ok(());
         }
-        let condition = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
-            "lastTransitionTime": since});
-        let status = json!({
-            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
-            "status": {"conditions": [condition]},
-        });
+        let status = objects::end(self.work, &name, &since);
         let by = PatchParams::apply("race").force();
-        self.api.patch_status(&name, &by, &Patch::Apply(status)).await.context("ending a Workload")?;
+        self.api.patch_status(&name, &by, &Patch::Apply(status)).await.context("ending one")?;
         let mut state = self.locked();
         state.load.status_writes += 1;
         state.load.ended += 1;
@@ -170,33 +155,18 @@ impl Shared {
     }
 }
 
-fn workload(name: &str, queue: &str, class: &Class) -> Value {
-    let requests = json!({"cpu": class.cpu.to_string()});
-    let container = json!({"name": "c", "image": "race", "resources": {"requests": requests}});
-    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
-    json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
-        "spec": {
-            "active": true, "queueName": queue, "priority": class.priority,
-            "podSets": [{"name": "main", "count": 1, "template": template}],
-        },
-    })
-}
-
-/// Plays the load until every Workload has ended.
+/// Plays the load until all have ended.
 pub async fn play(plane: &ControlPlane, race: &Race) -> Result<Load> {
     let client: Client = patient_client_of(&plane.kubeconfig_path()).await?;
-    let api = workloads::namespaced(&client, NAMESPACE, "Workload", "workloads");
-    let shared = Shared { api: api.clone(), state: Arc::default() };
+    let api = objects::api(race.work, &client);
+    let shared = Shared { api: api.clone(), work: race.work, state: Arc::default() };
     let mut tasks = JoinSet::new();
-    let mut made = 0;
-    for at in queues() {
-        for class in &CLASSES {
-            let count = class.count(race.per_queue);
-            made += count;
-            tasks.spawn(shared.clone().generate(class, queue_name(at), count));
+    for (_, queue) in race.queues() {
+        for class in race.classes {
+            tasks.spawn(shared.clone().generate(class, queue.clone(), class.count(race.per_queue)));
         }
     }
+    let made = race.total();
     shared.locked().load.made = made;
     let until = tokio::time::Instant::now() + race.limit;
     let mut seen = Box::pin(watcher(api, watcher::Config::default()));
@@ -206,14 +176,14 @@ pub async fn play(plane: &ControlPlane, race: &Race) -> Result<Load> {
             return Ok(load);
         }
         tokio::select! {
-            event = seen.try_next() => match event.context("watching Workloads")? {
+            event = seen.try_next() => match event.context("watching what was made")? {
                 Some(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => shared.saw(&object, &mut tasks),
                 Some(_) => {}
-                None => bail!("the watch of Workloads ended"),
+                None => bail!("the watch ended"),
             },
             Some(done) = tasks.join_next() => done.context("a task of the load")??,
             () = tokio::time::sleep_until(until) => {
-                bail!("{} of {made} Workloads ended within {:?}", shared.locked().load.ended, race.limit)
+                bail!("{} of {made} ended within {:?}", shared.locked().load.ended, race.limit)
             }
         }
     }

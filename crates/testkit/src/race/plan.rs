@@ -1,15 +1,10 @@
-//! What a race is about: queues, classes, and how many Workloads.
+//! What a race is about: queues, classes, what is made, and how many.
 
 use std::time::Duration;
 
 /// Where the Workloads are.
 pub(super) const NAMESPACE: &str = "default";
-pub(super) const COHORTS: usize = 5;
-pub(super) const QUEUES_PER_COHORT: usize = 6;
-/// Processors of each queue.
-pub(super) const QUOTA: u32 = 20;
-/// How much more it may borrow.
-pub(super) const BORROWING: u32 = 100;
+
 /// Workloads of one class in every queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
@@ -28,41 +23,95 @@ pub struct Class {
 
 /// The classes of Kueue's harness.
 pub const CLASSES: [Class; 3] = [
-    Class {
-        name: "small",
-        share: 350,
-        cpu: 1,
-        priority: 50,
-        run: Duration::from_millis(200),
-        interval: Duration::from_millis(100),
-    },
-    Class {
-        name: "medium",
-        share: 100,
-        cpu: 5,
-        priority: 100,
-        run: Duration::from_millis(500),
-        interval: Duration::from_millis(500),
-    },
-    Class {
-        name: "large",
-        share: 50,
-        cpu: 20,
-        priority: 200,
-        run: Duration::from_secs(1),
-        interval: Duration::from_millis(1_200),
-    },
+    Class { name: "small", share: 350, cpu: 1, priority: 50, run: millis(200), interval: millis(100) },
+    Class { name: "medium", share: 100, cpu: 5, priority: 100, run: millis(500), interval: millis(500) },
+    Class { name: "large", share: 50, cpu: 20, priority: 200, run: millis(1_000), interval: millis(1_200) },
 ];
+
+/// Small work fills a queue for as long as there is any, and each of the others takes its place from it.
+pub const PREEMPTING: [Class; 3] = [
+    Class { name: "small", share: 200, cpu: 4, priority: 50, run: millis(3_000), interval: millis(100) },
+    Class { name: "medium", share: 150, cpu: 10, priority: 100, run: millis(500), interval: millis(1_500) },
+    Class { name: "large", share: 150, cpu: 20, priority: 200, run: millis(300), interval: millis(2_000) },
+];
+
+/// A hundred per second in thirty queues, which always have room.
+pub const STEADY: [Class; 1] =
+    [Class { name: "steady", share: 500, cpu: 1, priority: 50, run: millis(500), interval: millis(300) }];
+
+const fn millis(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+/// What is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Workloads without jobs, as Kueue's harness makes them.
+    Workloads,
+    /// Jobs; the race plays their controller, so there are no pods.
+    Jobs,
+}
 
 /// Which race.
 #[derive(Clone, Debug)]
 pub struct Race {
-    /// Workloads in each of the thirty queues; of each class as many as its share, at least one.
+    /// How many cohorts there are.
+    pub cohorts: usize,
+    /// ClusterQueues in each, with a LocalQueue each.
+    pub queues_per_cohort: usize,
+    /// Processors of each ClusterQueue; it may borrow five times as much.
+    pub quota: u32,
+    /// What is made in each queue.
+    pub classes: &'static [Class],
+    /// How much of it in each queue; of each class as many as its share, at least one.
     pub per_queue: usize,
+    /// What is made.
+    pub work: Work,
     /// A command that starts the manager, for `sh -c`, with `KUBECONFIG` and `RACE_CONFIG` in its environment; the built Sluice if there is none.
     pub manager: Option<String>,
     /// How long the race may take.
     pub limit: Duration,
+}
+
+impl Default for Race {
+    /// 300 Workloads in thirty queues, as in Kueue's harness.
+    fn default() -> Self {
+        Self {
+            cohorts: 5,
+            queues_per_cohort: 6,
+            quota: 20,
+            classes: &CLASSES,
+            per_queue: 10,
+            work: Work::Workloads,
+            manager: None,
+            limit: Duration::from_mins(5),
+        }
+    }
+}
+
+impl Race {
+    /// The names of all queues, with the number of their cohort.
+    pub(super) fn queues(&self) -> impl Iterator<Item = (usize, String)> {
+        let (cohorts, queues) = (self.cohorts, self.queues_per_cohort);
+        (0..cohorts).flat_map(move |cohort| {
+            (0..queues).map(move |queue| (cohort, format!("cohort-{cohort}-queue-{queue}")))
+        })
+    }
+
+    /// How many are made in all.
+    pub fn total(&self) -> usize {
+        let in_queue: usize = self.classes.iter().map(|class| class.count(self.per_queue)).sum();
+        in_queue * self.cohorts * self.queues_per_cohort
+    }
+
+    /// Work in processors x time by the quota: less time is impossible. All queues have the same work.
+    pub(super) fn bound(&self) -> Duration {
+        let work = |class: &Class| {
+            let count = u32::try_from(class.count(self.per_queue)).unwrap_or(u32::MAX);
+            class.run * count * class.cpu
+        };
+        self.classes.iter().map(work).sum::<Duration>() / self.quota
+    }
 }
 
 impl Class {
@@ -72,12 +121,16 @@ impl Class {
     }
 }
 
-/// Cohort and queue, by their numbers.
-pub(super) fn queues() -> impl Iterator<Item = (usize, usize)> {
-    (0..COHORTS).flat_map(|cohort| (0..QUEUES_PER_COHORT).map(move |queue| (cohort, queue)))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The name of both queues.
-pub(super) fn queue_name((cohort, queue): (usize, usize)) -> String {
-    format!("cohort-{cohort}-queue-{queue}")
+    #[test]
+    fn a_race_makes_its_share_of_each_class_in_each_queue() {
+        let race = Race { per_queue: 500, ..Race::default() };
+        assert_eq!((race.total(), race.queues().count()), (15_000, 30));
+        // (350 x 0.2 + 100 x 5 x 0.5 + 50 x 20) / 20.
+        assert_eq!(race.bound(), Duration::from_secs(66));
+        assert_eq!(Race::default().total(), 30 * (7 + 2 + 1));
+    }
 }

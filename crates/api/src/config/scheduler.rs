@@ -1,0 +1,43 @@
+//! `scheduler`: a section of ours; when decisions are made.
+
+use serde::Serialize;
+
+use super::Duration;
+use super::reader::{Reader, field, not_negative};
+
+/// The longest that anybody may want.
+const MOST: Duration = Duration::from_secs(1);
+
+/// `scheduler`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scheduler {
+    /// After quota became free, or a Workload came, so long for more of that before it is decided on; longer, up to 50 ms more, while many writes wait
+    /// to be sent. 3 ms; at most 1 s.
+    pub gather_for: Duration,
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self { gather_for: Duration::from_nanos(3_000_000) }
+    }
+}
+
+impl Scheduler {
+    /// Whether everything is as by default.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Reads the section.
+pub(super) fn scheduler(mut reader: Option<Reader<'_>>) -> Scheduler {
+    let gather_for = |r: &mut Reader<'_>| {
+        let time = not_negative(r, "gatherFor")?;
+        if time > MOST {
+            r.error("gatherFor", format!("expected {MOST} at most, found {time}"));
+        }
+        Some(time)
+    };
+    Scheduler { gather_for: field(&mut reader, gather_for).unwrap_or(Scheduler::default().gather_for) }
+}
