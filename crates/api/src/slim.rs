@@ -14,6 +14,7 @@
 pub mod bound_pod;
 pub mod cluster;
 pub mod job_pod;
+mod memo;
 pub mod pod;
 pub mod provisioning;
 pub mod workload;

@@ -5,6 +5,7 @@
 
 mod bare;
 mod figures;
+pub mod forms;
 mod load;
 mod objects;
 mod plan;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use budget::Budget;
-use sluice_testkit::race::{CLASSES, PREEMPTING, Race, STEADY, Work, run as play};
+use sluice_testkit::race::{CLASSES, PREEMPTING, Race, STEADY, Work, forms, run as play};
 
 /// Let a manager admit Workloads or Jobs of several classes in many queues, and count its writes.
 #[derive(clap::Args)]
@@ -20,6 +20,9 @@ pub struct Args {
     /// Jobs instead of Workloads; the race plays their controller, so there are no pods.
     #[arg(long)]
     jobs: bool,
+    /// No race: what the API server spends on a status write, by its form.
+    #[arg(long, conflicts_with_all = ["jobs", "manager_cmd"])]
+    forms: bool,
     /// Another manager: a command for `sh`, with KUBECONFIG and RACE_CONFIG in its environment (then counts have no budget).
     #[arg(long)]
     manager_cmd: Option<String>,
@@ -77,6 +80,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let limit = Duration::from_mins(args.minutes);
     let race = Race { work, manager: args.manager_cmd.clone(), limit, ..args.size.race() };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    if args.forms {
+        println!("{}", runtime.block_on(forms::run())?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let figures = runtime.block_on(play(&race))?;
     println!("{figures}");
     if race.manager.is_some() {

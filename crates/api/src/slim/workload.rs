@@ -1,5 +1,7 @@
 //! The Workload, reduced.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
@@ -20,9 +22,9 @@ pub struct PodSet {
     /// The least number of pods (partial admission).
     #[serde(default)]
     pub min_count: Option<i32>,
-    /// What is kept of the template.
-    #[serde(default)]
-    pub template: PodTemplate,
+    /// What is kept of the template; equal templates are one.
+    #[serde(default, deserialize_with = "super::memo::template")]
+    pub template: Arc<PodTemplate>,
     /// Where the pods should be, in the topology, and how they are numbered.
     #[serde(default)]
     pub topology_request: Option<Box<PodSetTopologyRequest>>,

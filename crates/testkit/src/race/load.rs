@@ -39,8 +39,10 @@ struct Entry {
     admitted: bool,
     /// When the admission was made that it runs on, as the object says.
     runs_since: Option<String>,
-    /// Whether it is evicted, and its quota is being given back.
+    /// Whether it is evicted.
     leaves: bool,
+    /// Whether its quota is being given back.
+    leaving: bool,
 }
 
 #[derive(Default)]
@@ -70,7 +72,8 @@ impl Shared {
             pace.tick().await;
             let name = format!("{queue}-{}-{number}", class.name);
             let made = Instant::now();
-            let entry = Entry { class, made, admitted: false, runs_since: None, leaves: false };
+            let entry =
+                Entry { class, made, admitted: false, runs_since: None, leaves: false, leaving: false };
             self.locked().entries.insert(name.clone(), entry);
             let object = serde_json::from_value(objects::of(self.work, &name, &queue, class))?;
             self.api.create(&PostParams::default(), &object).await.context("making one")?;
@@ -88,11 +91,9 @@ impl Shared {
         // A Job says nothing of its eviction: it is suspended after it ran.
         let evicted = evicted || self.work == Work::Jobs && entry.admitted && runs_since.is_none();
         let left = std::mem::replace(&mut entry.leaves, evicted);
-        if evicted && !left && !finished {
-            load.evictions += 1;
-            if holds {
-                tasks.spawn(self.clone().leave(name.clone()));
-            }
+        load.evictions += u64::from(evicted && !left && !finished);
+        if holds && !finished && !std::mem::replace(&mut entry.leaving, true) {
+            tasks.spawn(self.clone().leave(name.clone()));
         }
         let Some(admitted) = runs_since.filter(|_| !finished && !evicted) else {
             entry.runs_since = None;
@@ -125,10 +126,27 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives the quota of a Workload back that was evicted: nothing runs any more.
+    /// Says of one that was evicted that nothing runs any more.
     async fn leave(self, name: String) -> Result<()> {
+        let done = match self.work {
+            Work::Workloads => self.release(&name).await,
+            Work::Jobs => {
+                let by = PatchParams::apply("race").force();
+                let status = Patch::Apply(objects::stopped(&name));
+                self.locked().load.status_writes += 1;
+                self.api.patch_status(&name, &by, &status).await.map(drop).context("answering a stop")
+            }
+        };
+        if let Some(entry) = self.locked().entries.get_mut(&name) {
+            entry.leaving = false;
+        }
+        done
+    }
+
+    /// Gives the quota of a Workload back.
+    async fn release(&self, name: &str) -> Result<()> {
         loop {
-            let object = self.api.get(&name).await.context("reading a Workload")?;
+            let object = self.api.get(name).await.context("reading a Workload")?;
             let mut conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
             if conditions.iter().any(|condition| condition["type"] == "Finished") {
                 return Ok(());
@@ -144,7 +162,7 @@ impl Shared {
                 "metadata": {"resourceVersion": object.metadata.resource_version},
                 "status": {"admission": Value::Null, "conditions": conditions},
             });
-            let answer = self.api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            let answer = self.api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
             self.locked().load.status_writes += 1;
             match answer {
                 Ok(_) => return Ok(()),

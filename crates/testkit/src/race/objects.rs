@@ -14,7 +14,7 @@ pub(super) struct Seen {
     /// Since when it is admitted, or runs.
     pub runs_since: Option<String>,
     pub evicted: bool,
-    /// Whether it holds quota that somebody has to give back.
+    /// Whether the manager waits until its client, or its controller, says that nothing runs any more.
     pub holds: bool,
     pub finished: bool,
 }
@@ -75,7 +75,7 @@ pub(super) fn seen(work: Work, object: &DynamicObject) -> Seen {
         Work::Workloads => Seen {
             runs_since: since("Admitted"),
             evicted: since("Evicted").is_some(),
-            holds: since("QuotaReserved").is_some(),
+            holds: since("Evicted").is_some() && since("QuotaReserved").is_some(),
             finished: since("Finished").is_some(),
         },
         Work::Jobs => {
@@ -85,11 +85,24 @@ pub(super) fn seen(work: Work, object: &DynamicObject) -> Seen {
             Seen {
                 runs_since: runs.then(|| generation.to_string()),
                 evicted: false,
-                holds: false,
+                holds: !runs && conditions.iter().any(|c| c["type"] == "Suspended" && c["status"] == "False"),
                 finished: since("Complete").is_some(),
             }
         }
     }
+}
+
+/// The answer of a Job's controller that it has seen the stop.
+pub(super) fn stopped(name: &str) -> Value {
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let condition = json!({
+        "type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended",
+        "lastProbeTime": now, "lastTransitionTime": now,
+    });
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "status": {"conditions": [condition]},
+    })
 }
 
 /// The status of one that has ended, which was admitted at that time.

@@ -1,0 +1,102 @@
+//! Templates that were decoded already. A Workload comes several times, each time with the same template, and Workloads of one kind of work have
+//! equal ones: decoding and hashing them is most of the work on a Workload, and they are most of its memory.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::pod::PodTemplate;
+
+/// What one thread remembers at most, in bytes of text, and how long the text of a template is that is worth it.
+const MOST_BYTES: usize = 4 << 20;
+const LONGEST: usize = 64 << 10;
+
+/// Templates by their text.
+#[derive(Default)]
+struct Memo {
+    known: BTreeMap<Box<str>, Arc<PodTemplate>>,
+    bytes: usize,
+}
+
+impl Memo {
+    fn add(&mut self, text: &str, template: &Arc<PodTemplate>) {
+        if text.len() > LONGEST {
+            return;
+        }
+        // What is used is known again soon.
+        if self.bytes + text.len() > MOST_BYTES {
+            *self = Self::default();
+        }
+        self.bytes += text.len();
+        self.known.insert(text.into(), Arc::clone(template));
+    }
+}
+
+thread_local! {
+    static MEMO: RefCell<Memo> = RefCell::default();
+}
+
+/// Decodes a template, or finds the one that equal text was decoded to.
+pub(super) fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<PodTemplate>, D::Error> {
+    let text = Box::<RawValue>::deserialize(deserializer)?;
+    let text = text.get();
+    if let Some(known) = MEMO.with_borrow(|memo| memo.known.get(text).cloned()) {
+        return Ok(known);
+    }
+    let template = Arc::new(serde_json::from_str::<PodTemplate>(text).map_err(D::Error::custom)?);
+    MEMO.with_borrow_mut(|memo| memo.add(text, &template));
+    Ok(template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slim::PodSet;
+
+    fn read(text: &str) -> serde_json::Result<PodSet> {
+        serde_json::from_str(text)
+    }
+
+    fn of_cpus(cpus: u32) -> String {
+        format!(
+            "{{\"template\": {{\"spec\": {{\"containers\": [{{\"name\": \"c\", \"resources\": {{\"requests\": {{\"cpu\": \"{cpus}\"}}}}}}]}}}}}}"
+        )
+    }
+
+    #[test]
+    fn equal_templates_are_one_and_others_are_not() {
+        let [one, same, other] =
+            [of_cpus(1), of_cpus(1), of_cpus(2)].map(|text| read(&text).unwrap().template);
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        assert_eq!(other.containers[0].resources.requests["cpu"].0, "2");
+        // The same from a value, where there is no text.
+        let value: serde_json::Value = serde_json::from_str(&of_cpus(2)).unwrap();
+        assert_eq!(PodSet::deserialize(&value).unwrap().template, other);
+        assert_eq!(serde_json::from_value::<PodSet>(value).unwrap().template, other);
+    }
+
+    #[test]
+    fn what_cannot_be_read_fails_each_time() {
+        for _ in 0..2 {
+            assert!(read(r#"{"template": {"spec": {"containers": "none"}}}"#).is_err());
+            assert!(read(r#"{"template": 7}"#).is_err());
+        }
+        assert_eq!(*read("{}").unwrap().template, PodTemplate::default());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut memo = Memo::default();
+        let template = Arc::default();
+        for number in 0..1_000 {
+            memo.add(&format!("{number:>20000}"), &template);
+            assert!(memo.bytes <= MOST_BYTES && memo.bytes == memo.known.len() * 20_000);
+        }
+        memo.add(&" ".repeat(LONGEST + 1), &template);
+        assert!(memo.known.keys().all(|text| text.len() <= LONGEST));
+    }
+}
