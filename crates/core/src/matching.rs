@@ -1,16 +1,17 @@
 //! Which flavors a pod set may use: taints, node selector and affinity, namespace selectors (docs/reference/06-algorithm.md 6.6).
 
+use sluice_selector::{Requirement, Term, any_term_holds, labels_hold};
+
 use crate::Name;
 use crate::reason::Refusal;
 use crate::spec::{Expression, FlavorSpec, Selector, Taint, TaintEffect, Toleration};
-use crate::workload::PodSetSpec;
+use crate::workload::{AffinityTerm, PodSetSpec};
 
 /// Why the pod set may not use the flavor, if so.
 pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option<Refusal> {
-    let tolerated = |taint: &Taint| {
-        pod_set.tolerations.iter().chain(&flavor.tolerations).any(|one| tolerates(one, taint))
-    };
-    if let Some(taint) = untolerated(&flavor.taints, tolerated) {
+    let tolerated =
+        |taint: &Taint| puts_up_with(taint, pod_set.tolerations.iter().chain(&flavor.tolerations), |_| false);
+    if let Some(taint) = flavor.taints.iter().find(|taint| !tolerated(taint)) {
         return Some(Refusal::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() });
     }
     if !matches_labels(flavor, pod_set) {
@@ -19,20 +20,20 @@ pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option
     None
 }
 
-/// The first taint that keeps pods away and is not tolerated. `PreferNoSchedule` does not count.
-pub(crate) fn untolerated(taints: &[Taint], tolerated: impl Fn(&Taint) -> bool) -> Option<&Taint> {
-    taints
-        .iter()
-        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
-        .find(|taint| !tolerated(taint))
-}
-
-/// Whether a toleration tolerates a taint.
-pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let key = toleration.key.as_deref().unwrap_or("");
-    let effect_matches = toleration.effect.is_none_or(|effect| effect == taint.effect);
-    let key_matches = key.is_empty() || key == &*taint.key;
-    effect_matches && key_matches && (toleration.exists || toleration.value == taint.value)
+/// Whether pods with these tolerations may come to a node with a taint; `asked` says whether they ask for an extended resource of a name.
+pub(crate) fn puts_up_with<'a>(
+    taint: &Taint,
+    tolerations: impl IntoIterator<Item = &'a Toleration>,
+    asked: impl FnOnce(&str) -> bool,
+) -> bool {
+    let taint = sluice_selector::Taint { key: &taint.key, value: &taint.value, effect: taint.effect.as_str() };
+    let tolerations = tolerations.into_iter().map(|one| sluice_selector::Toleration {
+        key: one.key.as_deref().unwrap_or_default(),
+        operator: if one.exists { "Exists" } else { "Equal" },
+        value: &one.value,
+        effect: one.effect.map(TaintEffect::as_str).unwrap_or_default(),
+    });
+    sluice_selector::puts_up_with(&taint, tolerations, asked)
 }
 
 /// Node selector and required node affinity against the flavor's labels. Only keys that are labels of this flavor
@@ -61,16 +62,25 @@ fn matches_labels(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> bool {
 
 /// Whether a node has all labels that the pod set's node selector names.
 pub(crate) fn selects_node(pod_set: &PodSetSpec, labels: &[(Name, Name)]) -> bool {
-    pod_set.node_selector.iter().all(|(key, value)| label(labels, key) == Some(&**value))
+    let wanted = pod_set.node_selector.iter().map(|(key, value)| (&**key, &**value));
+    labels_hold(wanted, |key| label(labels, key))
 }
 
-/// Whether a node's labels match the pod set's required node affinity, if it has one: all expressions of one term. A term
-/// without expressions matches nothing.
-pub(crate) fn affinity_holds(pod_set: &PodSetSpec, labels: &[(Name, Name)]) -> bool {
-    let matches = |expressions: &[Expression]| {
-        !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, labels))
+/// Whether a node with this name and these labels is as the pod set's required node affinity wants it, if it has one.
+pub(crate) fn affinity_holds(pod_set: &PodSetSpec, name: Option<&str>, labels: &[(Name, Name)]) -> bool {
+    let holds = |term: &AffinityTerm| {
+        let term = Term {
+            labels: term.expressions.iter().map(requirement),
+            fields: term.fields.iter().map(requirement),
+        };
+        term.holds(name, |key| label(labels, key))
     };
-    pod_set.affinity.is_empty() || pod_set.affinity.iter().any(|term| matches(&term.expressions))
+    any_term_holds(&pod_set.affinity, holds)
+}
+
+fn requirement(one: &Expression) -> Requirement<'_, impl Iterator<Item = &str>> {
+    let values = one.values.iter().map(|value| &**value);
+    Requirement { key: &one.key, operator: Some(one.op), values }
 }
 
 /// Whether labels are selected.
@@ -86,4 +96,114 @@ pub(crate) fn label<'a>(labels: &'a [(Name, Name)], key: &str) -> Option<&'a str
 
 fn holds(expression: &Expression, labels: &[(Name, Name)]) -> bool {
     expression.op.holds(label(labels, &expression.key), expression.values.iter().map(|value| &**value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+    use sluice_quantity::is_extended;
+    use sluice_selector::Operator;
+
+    use super::*;
+
+    /// A requirement of the table.
+    #[derive(Deserialize)]
+    struct Wanted {
+        key: String,
+        operator: String,
+        #[serde(default)]
+        values: Vec<String>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct WantedTerm {
+        #[serde(default)]
+        match_expressions: Vec<Wanted>,
+        #[serde(default)]
+        match_fields: Vec<Wanted>,
+    }
+
+    /// A taint or a toleration.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Tainted {
+        key: String,
+        operator: String,
+        value: String,
+        effect: String,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        why: String,
+        labels: BTreeMap<String, String>,
+        #[serde(default)]
+        selector: BTreeMap<String, String>,
+        #[serde(default)]
+        terms: Vec<WantedTerm>,
+        #[serde(default)]
+        tolerations: Vec<Tainted>,
+        #[serde(default)]
+        taints: Vec<Tainted>,
+        #[serde(default)]
+        asks: Vec<String>,
+        allowed: bool,
+    }
+
+    fn pairs(map: &BTreeMap<String, String>) -> Vec<(Name, Name)> {
+        map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+    }
+
+    /// As the core is told requirements: one with an operator that does not exist has no value that it holds for.
+    fn expressions(all: &[Wanted]) -> Vec<Expression> {
+        let values = |one: &Wanted| one.values.iter().map(|value| value.as_str().into()).collect();
+        let told = |one: &Wanted| match Operator::of_nodes(&one.operator) {
+            Some(op) => Expression { key: one.key.as_str().into(), op, values: values(one) },
+            None => Expression { key: one.key.as_str().into(), op: Operator::In, values: Vec::new() },
+        };
+        all.iter().map(told).collect()
+    }
+
+    fn effect(text: &str) -> Option<TaintEffect> {
+        let all = [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute];
+        all.into_iter().find(|effect| effect.as_str() == text)
+    }
+
+    #[test]
+    fn pods_may_be_where_the_table_says() {
+        let cases: Vec<Case> = serde_saphyr::from_str(include_str!("../../selector/cases.json")).unwrap();
+        for case in cases {
+            let terms = case.terms.iter().map(|term| AffinityTerm {
+                expressions: expressions(&term.match_expressions),
+                fields: expressions(&term.match_fields),
+            });
+            let known = case.tolerations.iter().filter(|one| ["", "Equal", "Exists"].contains(&&*one.operator));
+            let tolerations = known.map(|one| Toleration {
+                key: Some(one.key.as_str()).filter(|key| !key.is_empty()).map(Name::from),
+                exists: one.operator == "Exists",
+                value: one.value.as_str().into(),
+                effect: effect(&one.effect),
+            });
+            let pod_set = PodSetSpec {
+                node_selector: pairs(&case.selector),
+                affinity: terms.collect(),
+                tolerations: tolerations.collect(),
+                ..crate::fixtures::pods("main")
+            };
+            let labels = pairs(&case.labels);
+            let asked = |key: &str| is_extended(key) && case.asks.iter().any(|name| name == key);
+            let tolerated = case.taints.iter().all(|one| {
+                let effect = effect(&one.effect).unwrap();
+                let taint = Taint { key: one.key.as_str().into(), value: one.value.as_str().into(), effect };
+                puts_up_with(&taint, &pod_set.tolerations, asked)
+            });
+            let may = selects_node(&pod_set, &labels)
+                && affinity_holds(&pod_set, Some("n1"), &labels)
+                && tolerated;
+            assert_eq!(may, case.allowed, "{}", case.why);
+        }
+    }
 }

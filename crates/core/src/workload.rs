@@ -104,6 +104,8 @@ pub struct PodSetSpec {
 pub struct AffinityTerm {
     /// `matchExpressions`.
     pub expressions: Vec<Expression>,
+    /// `matchFields`, by which nodes are chosen for topology-aware scheduling; flavors have no fields.
+    pub fields: Vec<Expression>,
 }
 
 /// Where a workload stands.

@@ -8,12 +8,14 @@
 //! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
 //! Workloads; only which node a pod left is kept in mind until the next look, which writes it there.
 
+pub(crate) mod asks;
 pub(crate) mod brake;
 pub(crate) mod capacity;
 pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod free_capacity;
 pub(crate) mod health;
+pub(crate) mod matching;
 pub(crate) mod needs;
 pub(crate) mod nodes_to_avoid;
 pub(crate) mod pod;

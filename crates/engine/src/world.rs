@@ -5,7 +5,7 @@ mod present;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,6 +15,7 @@ use sluice_core::{Admission, Name, SharedAssignment, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
+use crate::hotswap::asks::Asks;
 use crate::hotswap::pod::{Allocatable, Pod, PodKey};
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
@@ -57,6 +58,10 @@ pub(crate) enum Decision {
 pub(crate) struct WorkloadEntry {
     /// As it was seen last.
     pub object: slim::Workload,
+    /// The UID of the job that it belongs to, as the object has it: see [`WorkloadEntry::job_uid`].
+    pub owner: Option<Name>,
+    /// What its pods ask of nodes, once somebody wanted to know.
+    pub asks: OnceLock<Box<Asks>>,
     /// The nodes of its pod sets, by position, as the object has them.
     pub nodes: Vec<Option<SharedAssignment>>,
     /// What is wrong with them, if they cannot be read.
@@ -242,6 +247,8 @@ pub(crate) struct World {
     /// Jobs by the prebuilt Workload that they name.
     pub awaiting: BTreeMap<WorkloadKey, BTreeSet<JobKey>>,
     no_limits: LimitSummary,
+    /// What the pods of Workloads ask of nodes may not be what [`WorkloadEntry::asks`] says.
+    pub asks_are_stale: bool,
 }
 
 /// The prebuilt Workload that a job names.
@@ -297,12 +304,13 @@ impl World {
         let owner = job_uid(&object).map(|uid| Name::from(&*uid));
         let queue = Self::queue_of(key, &object);
         if let Some(entry) = self.workloads.get_mut(key) {
-            let old_owner = entry.job_uid().map(|uid| Name::from(&*uid));
+            let old_owner = std::mem::replace(&mut entry.owner, owner.clone());
             let old_queue = Self::queue_of(key, &entry.object);
             if !topology::same_assignments(&entry.object.status, &object.status) {
                 (entry.nodes, entry.wrong_nodes) = topology::assignments(&object.status);
             }
             entry.object = object;
+            entry.asks = OnceLock::new();
             if old_owner != owner
                 && let Some(old) = old_owner
             {
@@ -315,6 +323,8 @@ impl World {
             let (nodes, wrong_nodes) = topology::assignments(&object.status);
             let entry = WorkloadEntry {
                 object,
+                owner: owner.clone(),
+                asks: OnceLock::new(),
                 nodes,
                 wrong_nodes,
                 assumed: None,

@@ -1,8 +1,14 @@
-//! The operators of label selectors and node affinity, and when they hold: the one place that says it.
+//! Label selectors, node affinity, taints and tolerations, and when they hold: the one place that says it.
 //!
-//! This crate must never contain input/output, or knowledge of any Kubernetes object: who asks brings the label's value and the
-//! values of the requirement. Invariant: no input makes a function panic.
+//! This crate must never contain input/output, or knowledge of any Kubernetes object: who asks brings the texts of the requirement and of the
+//! node. Invariant: no input makes a function panic.
 #![forbid(unsafe_code)]
+
+mod nodes;
+mod taints;
+
+pub use nodes::{NAME_FIELD, Requirement, Term, any_term_holds, labels_hold};
+pub use taints::{Taint, Toleration, keeps_away, puts_up_with};
 
 /// The operators of label selectors and node affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,7 +15,7 @@ use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::json::text;
-use fit::Labels;
+use fit::{Ground, Labels};
 use template::{Amounts, amounts};
 
 pub(crate) use assigned::{Assigned, Domain, assigned};
@@ -80,8 +80,13 @@ pub(crate) struct Nodes {
 
 impl Node {
     /// Whether a pod may come here; room is another question.
-    fn allows(&self, pod: &PodGroup<'_>) -> bool {
-        self.ready && !self.closed && fit::allowed(&pod.spec, &pod.requests, &self.labels, &self.taints)
+    fn allows(&self, name: &str, pod: &PodGroup<'_>) -> bool {
+        self.ready && !self.closed && fit::allowed(&pod.spec, &pod.requests, self.ground(name))
+    }
+
+    /// What decides which pods may come here.
+    fn ground<'a>(&'a self, name: &'a str) -> Ground<'a> {
+        Ground { name, labels: &self.labels, taints: &self.taints }
     }
 
     /// Whether there is room for a pod.
@@ -239,9 +244,10 @@ impl Nodes {
             (0..group.replicas).flat_map(|replica| (0..group.each).map(move |index| (replica, index)));
         for domain in domains {
             for (replica, index) in ranks.by_ref().take(usize::try_from(domain.pods).unwrap_or(0)) {
-                let takes =
-                    |node: &Node| domain.has(&node.labels) && node.allows(group) && node.has_room(group);
-                let Some((name, node)) = self.by_name.iter_mut().find(|(_, node)| takes(node)) else {
+                let takes = |name: &str, node: &Node| {
+                    domain.has(&node.labels) && node.allows(name, group) && node.has_room(group)
+                };
+                let Some((name, node)) = self.by_name.iter_mut().find(|(name, node)| takes(name, node)) else {
                     return false;
                 };
                 let (node_name, requests) = (Arc::clone(name), Arc::clone(&requests));
@@ -261,10 +267,10 @@ impl Nodes {
             let held: Vec<_> = self.placed.values().flat_map(|place| &place.holds).collect();
             held.into_iter().all(|(label, value)| node.labels.get(label) != Some(value))
         };
-        let allowed = self.by_name.iter().filter(|(_, node)| node.allows(group));
+        let allowed = self.by_name.iter().filter(|(name, node)| node.allows(name, group));
         let mut all: Vec<_> = allowed
             .filter(|(_, node)| !group.apart || free(node))
-            .map(|(name, node)| (Reverse(fit::score(&group.spec, &node.labels)), Arc::clone(name)))
+            .map(|(name, node)| (Reverse(fit::score(&group.spec, node.ground(name))), Arc::clone(name)))
             .collect();
         all.sort_unstable();
         all.into_iter().map(|(_, name)| name).collect()

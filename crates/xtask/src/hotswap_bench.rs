@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -24,10 +25,15 @@ pub struct Args {
     /// Nodes and Workloads that a cycle looks at, at most: the engine's own limit unless given.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
+    /// Stop when it is decided who moves and who makes room.
+    #[arg(long)]
+    decide: bool,
 }
 
 /// So many cycles are measured unless the command line says otherwise.
 const MAX_CYCLES: u64 = 20_000;
+/// So long after its nodes failed they are lost.
+const NOT_READY_SECONDS: i64 = 30;
 
 /// The figures of one world.
 #[derive(Debug, Deserialize, Serialize)]
@@ -48,6 +54,16 @@ struct Figures {
     all_looks: u64,
     /// JobSets that were moved.
     moved: usize,
+    /// CPU time of all cycles, and of what they were told, until it was decided who moves and who makes room.
+    decided_ms: f64,
+    /// Allocations of the same.
+    decided_allocations: u64,
+    /// The most allocations of one of these cycles.
+    cycle_allocations: u64,
+    /// Steps of these cycles.
+    decided_steps: u64,
+    /// JobSets that were evicted by then.
+    evicted: usize,
 }
 
 /// What it may cost at most, in `tests/performance/budgets.toml`.
@@ -124,7 +140,21 @@ fn measure(args: &Args) -> Figures {
     bed.c.cycles = 0;
     bed.c.cycles_left = Some(args.cycles);
     bed.c.clock = stopwatch::now;
-    bed.pass(45);
+    bed.c.settle();
+    bed.c.meter = |work| {
+        let began = stopwatch::now();
+        let allocations = allocation_counter::measure(work).count_total;
+        (stopwatch::now().saturating_sub(began), allocations)
+    };
+    (bed.c.spent, bed.c.most_allocations) = ((Duration::ZERO, 0), 0);
+    bed.c.advance(NOT_READY_SECONDS);
+    let (decided, decided_allocations) = bed.c.spent;
+    let decided_steps = bed.c.engine.work().hotswap_steps - before.hotswap_steps;
+    let cycle_allocations = bed.c.most_allocations;
+    let evicted = names.iter().filter(|name| !bed.evictions(name).is_empty()).count();
+    if !args.decide {
+        bed.pass(15);
+    }
     let moved = names.iter().filter(|name| bed.runs(name) && !bed.evictions(name).is_empty()).count();
     let after = bed.c.engine.work();
     Figures {
@@ -136,5 +166,10 @@ fn measure(args: &Args) -> Figures {
         looks: bed.c.most_looks,
         all_looks: after.hotswap_looks - before.hotswap_looks,
         moved,
+        decided_ms: decided.as_secs_f64() * 1e3,
+        decided_allocations,
+        cycle_allocations,
+        decided_steps,
+        evicted,
     }
 }

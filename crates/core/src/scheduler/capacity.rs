@@ -1,6 +1,6 @@
 //! Limits of physical capacity and displaced workloads come and go, and what that lets be tried again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -69,7 +69,7 @@ impl Scheduler {
         }
         self.sweeps.removed();
         let before = std::mem::replace(&mut self.capacity.displaced, list);
-        let concerned: Vec<FlavorId> = before
+        let concerned: BTreeSet<FlavorId> = before
             .iter()
             .chain(&self.capacity.displaced)
             .flat_map(|(_, claim)| claim)

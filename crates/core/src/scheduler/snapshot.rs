@@ -21,6 +21,14 @@ impl Scheduler {
 }
 
 impl Snapshot {
+    /// Does something with the numbers and takes back what it changed.
+    pub fn trial<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let mark = self.usage.mark();
+        let result = work(self);
+        self.usage.rollback(&mark);
+        result
+    }
+
     /// What a workload of the scheduler, whose numbers these are, holds is given back.
     pub fn release(&mut self, scheduler: &Scheduler, workload: &WorkloadKey) {
         let Some(reservation) =

@@ -7,8 +7,8 @@ use sluice_quantity::is_extended;
 
 use crate::Name;
 use crate::intern::HostId;
-use crate::matching::{affinity_holds, selects_node, tolerates, untolerated};
-use crate::spec::{Taint, TaintEffect, Toleration};
+use crate::matching::{affinity_holds, puts_up_with, selects_node};
+use crate::spec::{Taint, Toleration};
 use crate::topology::hosts::Hosts;
 use crate::topology::layout::Layout;
 use crate::topology::needs::Needs;
@@ -104,7 +104,7 @@ impl<'a> Sieve<'a> {
             return true;
         }
         if self.verdicts[at] == Verdict::Unknown {
-            let bad = untolerated(self.filter.taints.get(at), |taint| self.filter.tolerates(taint));
+            let bad = self.filter.untolerated(at);
             self.verdicts[at] = if bad.is_some() { Verdict::Not } else { Verdict::Tolerated };
         }
         let passes = self.verdicts[at] == Verdict::Tolerated;
@@ -115,12 +115,14 @@ impl<'a> Sieve<'a> {
     }
 
     fn labels_pass(&mut self, host: HostId) -> bool {
-        let labels = self.filter.hosts.get(host).spec.as_ref().map_or(&[][..], |node| &node.labels);
+        let node = self.filter.hosts.get(host).spec.as_ref();
+        let labels = node.map_or(&[][..], |node| &node.labels);
         if !selects_node(self.filter.pod_set, labels) {
             self.excluded.node_selector += 1;
             return false;
         }
-        let passes = affinity_holds(self.filter.pod_set, labels);
+        let name = node.map(|node| &*node.name);
+        let passes = affinity_holds(self.filter.pod_set, name, labels);
         self.excluded.affinity += u32::from(!passes);
         passes
     }
@@ -145,7 +147,7 @@ impl<'a> Sieve<'a> {
         let needs = self.filter.needs.iter().zip(&excluded.needs);
         let mut taints: BTreeMap<String, u32> = BTreeMap::new();
         for (&at, &count) in &excluded.taints {
-            let bad = untolerated(self.filter.taints.get(at), |taint| self.filter.tolerates(taint));
+            let bad = self.filter.untolerated(at);
             if let Some(taint) = bad {
                 *taints.entry(text(taint)).or_default() += count;
             }
@@ -162,14 +164,11 @@ impl<'a> Sieve<'a> {
 }
 
 impl Filter<'_> {
-    /// The pod set or its flavor tolerates a taint; a resource that is requested tolerates a taint of its own name, as the admission
-    /// plugin ExtendedResourceToleration adds it to pods.
-    fn tolerates(&self, taint: &Taint) -> bool {
-        let tolerated = |toleration| tolerates(toleration, taint);
-        self.pod_set.tolerations.iter().chain(self.tolerations).any(tolerated)
-            || taint.effect == TaintEffect::NoSchedule
-                && is_extended(&taint.key)
-                && self.needs.iter().any(|need| need.name == taint.key)
+    /// The first of the taints of a number that neither the pod set nor its flavor tolerates.
+    fn untolerated(&self, at: usize) -> Option<&Taint> {
+        let asked = |key: &str| is_extended(key) && self.needs.iter().any(|need| *need.name == *key);
+        let tolerations = || self.pod_set.tolerations.iter().chain(self.tolerations);
+        self.taints.get(at).iter().find(|taint| !puts_up_with(taint, tolerations(), asked))
     }
 
     fn is_lost(&self, layout: &Layout, leaf: usize, host: HostId) -> bool {

@@ -250,7 +250,7 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
         requests: (0..=c.below(2)).map(|_| (c.name("r", 3), c.amount())).collect(),
         node_selector: if c.byte() > 200 { c.pairs() } else { Vec::new() },
         affinity: if c.byte() > 200 {
-            c.some(2, |c| AffinityTerm { expressions: c.some(2, expression) })
+            c.some(2, |c| AffinityTerm { expressions: c.some(2, expression), ..AffinityTerm::default() })
         } else {
             Vec::new()
         },

@@ -65,6 +65,7 @@ impl Engine {
             self.hotswap.left.clear();
             return;
         }
+        self.forget_stale_asks();
         let mut evaluation = self.evaluate(&scope);
         if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
             // Not everything was seen: no Workload is admitted to these nodes, and none is evicted.
@@ -216,7 +217,7 @@ impl Engine {
                 continue;
             }
             let Some(flavors) = given(entry, scope) else { continue };
-            room.place(&self.needs(entry, &flavors, snapshot), None);
+            room.place(&self.needs(key, entry, &flavors, snapshot), None);
         }
     }
 
@@ -245,7 +246,7 @@ impl Engine {
             let Some(entry) = entry.filter(|entry| !finished(entry)) else { continue };
             let queue = self.queue_for(key, entry);
             users.extend(
-                queue.iter().flat_map(|q| labels.iter().map(|label| (Name::clone(q), label.clone()))),
+                queue.iter().flat_map(|q| labels.iter().map(|label| (Name::clone(q), (*label).to_owned()))),
             );
         }
         users
@@ -253,9 +254,10 @@ impl Engine {
 
     /// The same of one Workload.
     pub(super) fn exclusive_use(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Vec<(Name, String)> {
-        let labels = self.jobset_of(entry).map(exclusive_in).unwrap_or_default();
+        let labels = self.jobset_of(key, entry).map(exclusive_in).unwrap_or_default();
         let queue = if labels.is_empty() { None } else { self.queue_for(key, entry) };
-        queue.into_iter().flat_map(|q| labels.iter().map(move |l| (Name::clone(&q), l.clone()))).collect()
+        let labels = labels.iter();
+        queue.into_iter().flat_map(|q| labels.clone().map(move |l| (Name::clone(&q), (*l).to_owned()))).collect()
     }
 
     /// By flavor in scope: the labels by which the JobSets of its queues take whole groups.

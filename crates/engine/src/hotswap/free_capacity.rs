@@ -84,7 +84,7 @@ impl<'a> FreeCapacity<'a> {
     pub fn of(
         snapshot: &'a Snapshot<'a>,
         groups: &'a BTreeMap<String, Groups<'a>>,
-        exclusive: impl Fn(&WorkloadKey) -> BTreeSet<String>,
+        exclusive: impl Fn(&WorkloadKey) -> BTreeSet<&'a str>,
     ) -> Self {
         let mut room = Self {
             nodes: snapshot.nodes.keys().enumerate().map(|(at, name)| (*name, at)).collect(),
@@ -120,7 +120,7 @@ impl<'a> FreeCapacity<'a> {
                 for (resource, amount) in &pod.requests {
                     taken.amounts.extend(room.slot(node, resource).map(|place| (place, exact(*amount))));
                 }
-                for (label, groups) in groups.iter().filter(|(label, _)| keys.contains(*label)) {
+                for (label, groups) in groups.iter().filter(|(label, _)| keys.contains(label.as_str())) {
                     taken.groups.extend(groups.of.get(&*pod.node).map(|value| (label.as_str(), *value)));
                 }
             }

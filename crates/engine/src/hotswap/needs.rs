@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use serde_json::json;
-use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
-use super::pod::takes;
 use super::scope::Scope;
-use super::snapshot::{Snapshot, has_affinity, has_labels, tolerates};
+use super::matching::{has_affinity, has_labels, tolerates};
+use super::snapshot::Snapshot;
 use crate::engine::Engine;
-use crate::ingest::requests::per_pod;
 use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
 
@@ -45,15 +42,6 @@ pub(crate) struct Choice<'a> {
 }
 
 impl Engine {
-    /// The JobSet of a Workload.
-    pub(super) fn jobset_of(&self, entry: &WorkloadEntry) -> Option<&JobView> {
-        let key = self
-            .world
-            .job_of_object(&entry.object)
-            .filter(|key| key.kind.integration().exclusive_topology.is_some())?;
-        Some(&self.world.jobs.get(key)?.view)
-    }
-
     /// The flavors in scope that a Workload could have, in the order in which they are tried: what it was given, then those of its
     /// queue that pods of it can use and whose quota could ever hold it.
     pub(super) fn options<'a>(
@@ -82,7 +70,7 @@ impl Engine {
                 continue;
             }
             let claim = self.claim(key, entry, &flavors, scope);
-            let needs = self.needs(entry, &flavors, snapshot);
+            let needs = self.needs(key, entry, &flavors, snapshot);
             let within_quota = self.could_ever_hold(queue, &claim);
             let usable = needs.iter().all(|set| set.possible) && !claim.is_empty() && within_quota;
             if first || usable {
@@ -96,49 +84,42 @@ impl Engine {
     /// What those of a Workload's pods that are not over need of the nodes of these flavors.
     pub(super) fn needs<'a>(
         &self,
+        key: &WorkloadKey,
         entry: &WorkloadEntry,
         flavors: &BTreeMap<Name, Name>,
         snapshot: &Snapshot<'a>,
     ) -> Vec<SetNeeds<'a>> {
-        let view = self.jobset_of(entry);
-        let sets = entry.object.spec.pod_sets.iter();
-        sets.filter_map(|set| {
-            let flavor = self.world.flavors.get(flavors.get(set.name.as_str())?)?;
-            let around = self.world.around(entry.object.metadata.namespace.as_deref()?, &self.config);
-            // The API server adds to a pod what its RuntimeClass says.
-            let class = set.template.runtime_class_name.as_deref();
-            let class = class.and_then(|name| self.world.runtime_classes.get(name));
-            let mut tolerations = set.template.tolerations.clone();
-            tolerations.extend(class.into_iter().flat_map(|class| class.tolerations.iter().cloned()));
-            tolerations.extend(flavor.spec.tolerations.iter().cloned());
-            let per_pod = takes(&set.template, around.limits, around.runtime_classes);
-            let usable = |node: &slim::Node| {
-                has_labels(node, &flavor.spec.node_labels)
-                    && has_labels(node, &set.template.node_selector)
-                    && class.is_none_or(|class| has_labels(node, &class.node_selector))
-                    && has_affinity(node, &set.template.node_affinity)
-                    && tolerates(node, &tolerations, &per_pod)
+        let view = snapshot.jobsets.get(key);
+        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(key, entry).0);
+        sets.filter_map(|(set, asks)| {
+            let (name, flavor) = self.world.flavors.get_key_value(flavors.get(set.name.as_str())?)?;
+            let template = &set.template;
+            let usable = || {
+                let class = template.runtime_class_name.as_deref();
+                let class = class.and_then(|name| self.world.runtime_classes.get(name));
+                let mut tolerations = asks.tolerations.clone();
+                tolerations.extend(flavor.spec.tolerations.iter().cloned());
+                move |node: &slim::Node| {
+                    has_labels(node, &flavor.spec.node_labels)
+                        && has_labels(node, &template.node_selector)
+                        && class.is_none_or(|class| has_labels(node, &class.node_selector))
+                        && has_affinity(node, &template.node_affinity)
+                        && tolerates(node, &tolerations, &asks.of_node)
+                }
             };
+            // Many pod sets look for the same nodes.
+            let usable = snapshot.usable(name, &asks.shape, usable);
+            let count = effective_count(set, entry.status(), &self.config);
             let exclusive = view
                 .and_then(|view| view.pod_sets.iter().find(|p| p.name == set.name))
                 .and_then(|p| p.exclusive_topology.as_ref())
                 .map(|e| (e.key.clone(), i64::from(e.replicas.max(1))));
-            // Many pod sets look for the same nodes.
-            let sought = json!([
-                flavor.metadata.name,
-                set.template.node_selector,
-                class.map(|class| &class.node_selector),
-                set.template.node_affinity,
-                tolerations,
-                per_pod.iter().map(|(resource, amount)| (&**resource, amount.get() > 0)).collect::<Vec<_>>(),
-            ]);
-            let usable = snapshot.usable(sought.to_string(), usable);
-            let count = effective_count(set, entry.status(), &self.config);
             // Whole replicas are over, or none of their pods.
             let exclusive = exclusive.map(|(label, replicas)| {
                 let each = (i64::from(set.count) + replicas - 1) / replicas;
                 (label, replicas.min((count + each - 1) / each.max(1)).max(1))
             });
+            let per_pod = asks.of_node.clone();
             Some(SetNeeds { count, per_pod, nodes: usable.healthy, possible: usable.any, exclusive })
         })
         .filter(|set| set.count > 0)
@@ -153,18 +134,15 @@ impl Engine {
         flavors: &BTreeMap<Name, Name>,
         scope: &Scope,
     ) -> Vec<(Name, Name, Amount)> {
-        let around = self.world.around(&key.namespace, &self.config);
         let mut claim = Vec::new();
-        for set in &entry.object.spec.pod_sets {
+        for (set, asks) in entry.object.spec.pod_sets.iter().zip(&self.asks(key, entry).0) {
             let Some(flavor) = flavors.get(set.name.as_str()) else { continue };
             let Some(resources) = scope.flavors.get(flavor) else { continue };
-            let (requests, _) = per_pod(&set.template, "", around);
             let count = effective_count(set, entry.status(), &self.config);
-            let counted = requests.into_iter().filter(|(resource, _)| resources.contains(resource));
-            claim.extend(
-                counted
-                    .map(|(resource, amount)| (Name::clone(flavor), resource, amount.saturating_mul(count))),
-            );
+            let counted = asks.of_quota.iter().filter(|(resource, _)| resources.contains(resource));
+            claim.extend(counted.map(|(resource, amount)| {
+                (Name::clone(flavor), Name::clone(resource), amount.saturating_mul(count))
+            }));
         }
         claim
     }

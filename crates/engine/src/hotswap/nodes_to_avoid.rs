@@ -163,7 +163,7 @@ impl Engine {
             return NodesToAvoid::default();
         }
         let snapshot = Snapshot::of_nodes(self, self.now);
-        let jobsets = self.world.workloads.iter().filter_map(|(key, e)| Some((key, self.jobset_of(e)?)));
+        let jobsets = self.world.workloads.iter().filter_map(|(key, e)| Some((key, self.jobset_of(key, e)?)));
         let users = self.exclusive_users(jobsets);
         let labels = self.exclusive_labels(&scope, &users);
         let groups = self.groups(&labels, &snapshot);

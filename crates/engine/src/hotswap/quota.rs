@@ -1,5 +1,6 @@
 //! What Hotswap must know of quotas: whether a queue is within its own with a Workload in it, and whether it could ever be.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::v1beta2::ResourceQuota;
@@ -20,7 +21,7 @@ pub(crate) type QuotaInUse = BTreeMap<(Name, Name, Name), i128>;
 
 /// What is used of quotas once some Workloads have given back what they hold.
 pub(crate) struct QuotaToBe<'a> {
-    usage: UsageSnapshot,
+    usage: RefCell<UsageSnapshot>,
     leaving: BTreeSet<&'a WorkloadKey>,
 }
 
@@ -106,7 +107,7 @@ impl Engine {
         for key in &leaving {
             usage.release(&self.scheduler, key);
         }
-        QuotaToBe { usage, leaving }
+        QuotaToBe { usage: RefCell::new(usage), leaving }
     }
 
     /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those that make room gave back what they
@@ -119,14 +120,15 @@ impl Engine {
         way: &[WorkloadKey],
         to_be: &QuotaToBe<'_>,
     ) -> bool {
-        let mut usage = to_be.usage.clone();
-        let all: BTreeSet<_> = way.iter().chain([me]).collect();
-        for key in all.difference(&to_be.leaving) {
-            usage.release(&self.scheduler, key);
-        }
-        claim.iter().all(|(flavor, resource, _)| {
-            let free = usage.available(&self.scheduler, queue, flavor, resource);
-            free.is_some_and(|free| taken(claim, flavor, resource) <= exact(free))
+        to_be.usage.borrow_mut().trial(|usage| {
+            let all: BTreeSet<_> = way.iter().chain([me]).collect();
+            for key in all.difference(&to_be.leaving) {
+                usage.release(&self.scheduler, key);
+            }
+            claim.iter().all(|(flavor, resource, _)| {
+                let free = usage.available(&self.scheduler, queue, flavor, resource);
+                free.is_some_and(|free| taken(claim, flavor, resource) <= exact(free))
+            })
         })
     }
 }

@@ -25,6 +25,9 @@ use super::victims::{Candidate, Candidates, Choice, Ground, choose};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_priority;
 
+/// So many Workloads at least are evicted in one cycle before others have to wait for the next: each is written, and then stopped.
+const MOST_EVICTIONS: usize = 64;
+
 /// Where a displaced Workload goes.
 struct Found {
     /// Which of its choices.
@@ -54,6 +57,8 @@ pub(super) struct Search<'s, 'a> {
     brakes: RefCell<BTreeMap<Name, bool>>,
     /// The Workloads that move or make room.
     gone: BTreeSet<WorkloadKey>,
+    /// The Workloads that are evicted.
+    evictions: usize,
     /// Steps that the searches of this cycle may make.
     most: u64,
 }
@@ -107,6 +112,7 @@ impl<'s, 'a> Search<'s, 'a> {
             candidates: OnceCell::new(),
             brakes: RefCell::default(),
             gone: BTreeSet::new(),
+            evictions: 0,
             most,
         }
     }
@@ -140,7 +146,7 @@ impl<'s, 'a> Search<'s, 'a> {
             }
             let outcome = if evaluation.tried.contains(&one.key) {
                 SearchOutcome::Nothing
-            } else if !fresh && self.room.steps() > self.most {
+            } else if !fresh && self.room.steps() > self.most || running && self.evictions >= MOST_EVICTIONS {
                 SearchOutcome::Cut
             } else {
                 self.search(one, running, &mut fresh)
@@ -169,9 +175,9 @@ impl<'s, 'a> Search<'s, 'a> {
                     continue;
                 }
             };
-            self.gone.extend(victims.iter().cloned());
+            victims.iter().for_each(|victim| self.go(victim));
             if running {
-                self.gone.insert(one.key.clone());
+                self.go(&one.key);
             }
             if running || !victims.is_empty() {
                 evaluation.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
@@ -181,6 +187,15 @@ impl<'s, 'a> Search<'s, 'a> {
         }
         evaluation.steps = self.room.steps() - began;
         self.gone
+    }
+
+    /// A Workload moves or makes room.
+    fn go(&mut self, key: &WorkloadKey) {
+        if let Some(candidates) = self.candidates.get_mut() {
+            candidates.leave(key);
+        }
+        self.gone.insert(key.clone());
+        self.evictions += 1;
     }
 
     /// Looks for nodes of one, and for victims; takes the room of what it finds.
@@ -239,11 +254,14 @@ impl<'s, 'a> Search<'s, 'a> {
             let probe = Probe::of(&mut self.room, &way.needs);
             let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
             let shown = Cell::new(0);
-            let all = self.candidates.get_or_init(|| candidates(self.engine, self.scope, self.snapshot));
+            let all = self.candidates.get_or_init(|| {
+                let mut all = candidates(self.engine, self.scope, self.snapshot);
+                self.gone.iter().for_each(|key| all.leave(key));
+                all
+            });
             let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).filter(|candidate| {
                 shown.set(shown.get() + 1);
                 *candidate.key != one.key
-                    && !self.gone.contains(candidate.key)
                     && way.flavors.values().any(|flavor| candidate.flavors.contains(&**flavor))
                     && candidate.nodes.iter().any(usable)
             });
@@ -315,16 +333,18 @@ impl<'s, 'a> Search<'s, 'a> {
 
 /// The Workloads that may have to go: those on nodes of the flavors in scope.
 fn candidates<'a>(engine: &'a Engine, scope: &Scope, snapshot: &Snapshot<'a>) -> Candidates<'a> {
-    let all = snapshot.of_workload.keys().filter_map(|key| candidate(engine, scope, snapshot, key));
-    Candidates::new(all.collect())
+    let mut roots = BTreeMap::new();
+    let all = snapshot.of_workload.keys();
+    Candidates::new(all.filter_map(|key| candidate(engine, scope, snapshot, key, &mut roots)).collect())
 }
 
-/// What matters of a Workload that may have to go.
+/// What matters of a Workload that may have to go. `roots` has the ClusterQueues that were seen with the Cohorts at the top of their trees.
 fn candidate<'a>(
     engine: &'a Engine,
     scope: &Scope,
     snapshot: &Snapshot<'a>,
     key: &'a WorkloadKey,
+    roots: &mut BTreeMap<Name, Option<Name>>,
 ) -> Option<Candidate<'a>> {
     let entry = engine.world.workloads.get(key).filter(|entry| holds(entry) && !leaves(entry))?;
     let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
@@ -333,11 +353,12 @@ fn candidate<'a>(
         return None;
     }
     let queue = engine.queue_for(key, entry)?;
+    let root = roots.entry(Name::clone(&queue)).or_insert_with(|| engine.cohorts_above(&queue).pop());
     let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
     Some(Candidate {
         key,
         priority: effective_priority(&entry.object, &engine.config),
-        root: engine.cohorts_above(&queue).pop(),
+        root: root.clone(),
         queue,
         flavors,
         nodes: snapshot.nodes_of(key),

@@ -3,18 +3,17 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Toleration};
 use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, WorkloadKey};
-use sluice_quantity::is_extended;
-use sluice_selector::Operator;
 
 use super::health::{self, Health};
-use super::pod::{Allocatable, Pod, PodKey};
+use super::matching::has_labels;
+use super::pod::{Allocatable, Pod};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::world::WorkloadEntry;
@@ -45,7 +44,7 @@ pub(crate) struct Snapshot<'a> {
     /// The nodes that pods of running Workloads left.
     pub left: BTreeMap<&'a WorkloadKey, &'a BTreeSet<Name>>,
     /// The nodes that pods may be on, by what these ask of nodes.
-    usable: RefCell<BTreeMap<String, Usable<'a>>>,
+    usable: RefCell<BTreeMap<(Name, Arc<str>), Usable<'a>>>,
 }
 
 /// The nodes that pods may be on.
@@ -83,9 +82,22 @@ impl<'a> Snapshot<'a> {
         let mut snapshot = Self::of_nodes(engine, now);
         let workloads = engine.world.workloads.iter();
         snapshot.jobsets =
-            workloads.filter_map(|(key, entry)| Some((key, engine.jobset_of(entry)?))).collect();
+            workloads.filter_map(|(key, entry)| Some((key, engine.jobset_of(key, entry)?))).collect();
+        // The pods of a job come one after the other.
+        let mut last: Option<(&Name, &Pod, Vec<(&WorkloadKey, &WorkloadEntry)>)> = None;
         for (key, pod) in &engine.world.pods {
-            snapshot.place(engine, key, pod);
+            let known = last.take().filter(|(namespace, other, _)| {
+                **namespace == key.0 && other.controller == pod.controller && other.jobset == pod.jobset
+            });
+            let of = known.map_or_else(
+                || {
+                    let all = engine.workloads_of_pod(key, pod);
+                    all.filter_map(|key| engine.world.workloads.get_key_value(key)).collect()
+                },
+                |(_, _, of)| of,
+            );
+            snapshot.place(&of, pod);
+            last = Some((&key.0, pod, of));
         }
         snapshot.left = engine.hotswap.left.iter().collect();
         snapshot
@@ -102,11 +114,10 @@ impl<'a> Snapshot<'a> {
         Self { nodes: nodes.collect(), ..Self::default() }
     }
 
-    fn place(&mut self, engine: &'a Engine, key: &'a PodKey, pod: &'a Pod) {
+    /// Takes in a pod of a job with these Workloads.
+    fn place(&mut self, of: &[(&'a WorkloadKey, &'a WorkloadEntry)], pod: &'a Pod) {
         let has = |entry: &WorkloadEntry| holds(entry) && !pod.is_of_former_run(entry);
-        let known = |key: &WorkloadKey| engine.world.workloads.get_key_value(key);
-        let mut all = engine.workloads_of_pod(key, pod).filter_map(known);
-        match all.find(|(_, entry)| has(entry)) {
+        match of.iter().find(|(_, entry)| has(entry)) {
             Some((key, _)) => self.of_workload.entry(key).or_default().push(pod),
             None => self.others.push(pod),
         }
@@ -120,11 +131,18 @@ impl<'a> Snapshot<'a> {
         self.nodes.iter().filter(|(_, seen)| has_labels(seen.node, flavor)).map(|(name, seen)| (*name, seen))
     }
 
-    /// The nodes that `may` lets pods be on; `sought` names the request, so that equal requests share the answer.
-    pub fn usable(&self, sought: String, may: impl Fn(&slim::Node) -> bool) -> Usable<'a> {
+    /// The nodes of a flavor that pods of this shape may be on: those that `may` makes the condition for. Equal shapes share the answer.
+    pub fn usable<F: Fn(&slim::Node) -> bool>(
+        &self,
+        flavor: &Name,
+        shape: &Arc<str>,
+        may: impl FnOnce() -> F,
+    ) -> Usable<'a> {
+        let sought = (Name::clone(flavor), Arc::clone(shape));
         if let Some(known) = self.usable.borrow().get(&sought) {
             return known.clone();
         }
+        let may = may();
         let own: Vec<_> = self.nodes.iter().filter(|(_, seen)| may(seen.node)).collect();
         let healthy = own.iter().filter(|(_, seen)| seen.health.has_capacity()).map(|(name, _)| **name);
         let usable = Usable { healthy: Rc::new(healthy.collect()), any: !own.is_empty() };
@@ -143,7 +161,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The labels by which a Workload takes whole groups of nodes.
-    pub fn exclusive_of(&self, key: &WorkloadKey) -> BTreeSet<String> {
+    pub fn exclusive_of(&self, key: &WorkloadKey) -> BTreeSet<&'a str> {
         self.jobsets.get(key).map(|view| exclusive_in(view)).unwrap_or_default()
     }
 
@@ -154,110 +172,11 @@ impl<'a> Snapshot<'a> {
 }
 
 /// The labels by which a JobSet takes whole groups of nodes.
-pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<String> {
-    view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.clone())).collect()
-}
-
-/// Whether a node has these labels.
-pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -> bool {
-    let labels = node.metadata.labels.as_ref();
-    wanted.iter().all(|(key, value)| labels.and_then(|l| l.get(key)).is_some_and(|is| is == value))
-}
-
-/// Whether one of the terms of a required node affinity holds. A term without any requirement selects no node.
-pub(crate) fn has_affinity(node: &slim::Node, terms: &[NodeSelectorTerm]) -> bool {
-    let holds = |e: &NodeSelectorRequirement, value: Option<&String>| {
-        let values = e.values.iter().flatten().map(String::as_str);
-        let operator = Operator::of_nodes(&e.operator);
-        operator.is_some_and(|operator| operator.holds(value.map(String::as_str), values))
-    };
-    let label = |e: &NodeSelectorRequirement| {
-        holds(e, node.metadata.labels.as_ref().and_then(|labels| labels.get(&e.key)))
-    };
-    // There is no other field.
-    let field =
-        |e: &NodeSelectorRequirement| e.key == "metadata.name" && holds(e, node.metadata.name.as_ref());
-    terms.is_empty()
-        || terms.iter().any(|term| {
-            let labels = term.match_expressions.as_deref().unwrap_or_default();
-            let fields = term.match_fields.as_deref().unwrap_or_default();
-            !(labels.is_empty() && fields.is_empty()) && labels.iter().all(label) && fields.iter().all(field)
-        })
-}
-
-/// Whether pods with these tolerations, which take `requests` of a node, may come to it. Templates don't have all tolerations of
-/// their pods: where nodes with devices are tainted with the resource's name, as GKE's TPU and GPU nodes are, the API server's
-/// admission plugin `ExtendedResourceToleration` gives one to each pod that asks for the resource.
-pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests: &[(Name, Amount)]) -> bool {
-    let asked = |key: &str| is_extended(key) && requests.iter().any(|(resource, _)| **resource == *key);
-    node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule").all(|taint| {
-        if taint.effect == "NoSchedule" && asked(&taint.key) {
-            return true;
-        }
-        tolerations.iter().any(|t| {
-            let key = t.key.as_deref().unwrap_or_default();
-            let effect = t.effect.as_deref().unwrap_or_default();
-            let exists = t.operator.as_deref() == Some("Exists");
-            (key == taint.key || (key.is_empty() && exists))
-                && (effect.is_empty() || effect == taint.effect)
-                && (exists
-                    || t.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default())
-        })
-    })
+pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<&str> {
+    view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.as_str())).collect()
 }
 
 /// An amount as an exact number.
 pub(crate) fn exact(amount: Amount) -> i128 {
     i128::from(amount.get())
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Taint;
-
-    use super::*;
-
-    #[test]
-    fn a_term_without_requirements_selects_no_node() {
-        let mut node = slim::Node::default();
-        node.metadata.name = Some("n1".to_owned());
-        node.metadata.labels = Some([("pool".to_owned(), "a".to_owned())].into());
-        let requirement = |key: &str, operator: &str, value: &str| NodeSelectorRequirement {
-            key: key.to_owned(),
-            operator: operator.to_owned(),
-            values: Some(vec![value.to_owned()]),
-        };
-        let labels = |one| NodeSelectorTerm { match_expressions: Some(vec![one]), match_fields: None };
-        let fields = |one| NodeSelectorTerm { match_expressions: None, match_fields: Some(vec![one]) };
-        let empty = NodeSelectorTerm { match_expressions: Some(Vec::new()), match_fields: None };
-        let pool = || labels(requirement("pool", "In", "a"));
-        assert!(has_affinity(&node, &[]), "nothing is required");
-        assert!(!has_affinity(&node, &[NodeSelectorTerm::default()]));
-        assert!(!has_affinity(&node, &[empty]));
-        assert!(has_affinity(&node, &[NodeSelectorTerm::default(), pool()]), "one of the terms is enough");
-        assert!(!has_affinity(&node, &[labels(requirement("pool", "In", "b"))]));
-        let name = |operator: &str, value: &str| fields(requirement("metadata.name", operator, value));
-        assert!(has_affinity(&node, &[name("In", "n1")]) && has_affinity(&node, &[name("NotIn", "n2")]));
-        assert!(!has_affinity(&node, &[name("In", "n2")]) && !has_affinity(&node, &[name("NotIn", "n1")]));
-        assert!(!has_affinity(&node, &[fields(requirement("metadata.uid", "NotIn", "x"))]));
-        let both = NodeSelectorTerm { match_fields: name("In", "n2").match_fields, ..pool() };
-        assert!(!has_affinity(&node, &[both]), "labels and fields must hold");
-    }
-
-    #[test]
-    fn a_taint_named_after_a_device_that_the_pods_ask_for_keeps_nobody_off() {
-        let tolerated = |key: &str, effect: &str, resource: &str| {
-            let taint = Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() };
-            let node = slim::Node { taints: vec![taint], ..slim::Node::default() };
-            tolerates(&node, &[], &[(Name::from(resource), Amount(4)), (Name::from("pods"), Amount(1))])
-        };
-        assert!(tolerated("google.com/tpu", "NoSchedule", "google.com/tpu"));
-        assert!(tolerated("nvidia.com/gpu", "NoSchedule", "nvidia.com/gpu"));
-        assert!(!tolerated("google.com/tpu", "NoSchedule", "nvidia.com/gpu"), "another device");
-        assert!(
-            !tolerated("google.com/tpu", "NoExecute", "google.com/tpu"),
-            "the plugin's is for NoSchedule"
-        );
-        assert!(!tolerated("pods", "NoSchedule", "cpu"), "not an extended resource");
-    }
 }

@@ -32,8 +32,31 @@ pub(crate) struct Candidate<'a> {
 #[derive(Debug)]
 pub(crate) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,
-    of_queue: BTreeMap<Name, Vec<usize>>,
-    of_root: BTreeMap<Name, Vec<usize>>,
+    /// By position: whether it goes already.
+    gone: Vec<bool>,
+    positions: BTreeMap<&'a WorkloadKey, usize>,
+    everywhere: Line,
+    of_queue: BTreeMap<Name, Line>,
+    of_root: BTreeMap<Name, Line>,
+}
+
+/// Some of the candidates in their order.
+#[derive(Debug, Default)]
+struct Line {
+    at: Vec<usize>,
+    /// All before this one are gone.
+    first: usize,
+}
+
+impl Line {
+    /// Those that may not be gone.
+    fn rest(&self) -> &[usize] {
+        self.at.get(self.first..).unwrap_or_default()
+    }
+
+    fn pass_over(&mut self, gone: &[bool]) {
+        self.first += self.rest().iter().take_while(|at| gone[**at]).count();
+    }
 }
 
 impl<'a> Candidates<'a> {
@@ -41,14 +64,35 @@ impl<'a> Candidates<'a> {
     pub fn new(mut all: Vec<Candidate<'a>>) -> Self {
         let rank = |one: &Candidate<'a>| (one.priority, one.reserved_at, Name::clone(&one.uid), one.key);
         all.sort_by_cached_key(rank);
-        let (mut of_queue, mut of_root) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
+        let (mut of_queue, mut of_root) = (BTreeMap::<_, Line>::new(), BTreeMap::<_, Line>::new());
         for (at, one) in all.iter().enumerate() {
-            of_queue.entry(Name::clone(&one.queue)).or_default().push(at);
+            of_queue.entry(Name::clone(&one.queue)).or_default().at.push(at);
             if let Some(root) = &one.root {
-                of_root.entry(Name::clone(root)).or_default().push(at);
+                of_root.entry(Name::clone(root)).or_default().at.push(at);
             }
         }
-        Self { all, of_queue, of_root }
+        Self {
+            gone: vec![false; all.len()],
+            positions: all.iter().enumerate().map(|(at, one)| (one.key, at)).collect(),
+            everywhere: Line { at: (0..all.len()).collect(), first: 0 },
+            all,
+            of_queue,
+            of_root,
+        }
+    }
+
+    /// One goes, if it is a candidate: it is no candidate any more.
+    pub fn leave(&mut self, key: &WorkloadKey) {
+        let Some(&at) = self.positions.get(key) else { return };
+        self.gone[at] = true;
+        let one = &self.all[at];
+        self.everywhere.pass_over(&self.gone);
+        if let Some(line) = self.of_queue.get_mut(&one.queue) {
+            line.pass_over(&self.gone);
+        }
+        if let Some(line) = one.root.as_ref().and_then(|root| self.of_root.get_mut(root)) {
+            line.pass_over(&self.gone);
+        }
     }
 
     /// Those that go for work of this priority in this queue, below this root, in the order in which they do: the same ClusterQueue, then the
@@ -61,12 +105,14 @@ impl<'a> Candidates<'a> {
         beyond: bool,
     ) -> impl Iterator<Item = &'s Candidate<'a>> {
         let lower = move |one: &&Candidate<'a>| one.priority < priority;
-        let these = |at: Option<&'s Vec<usize>>| at.into_iter().flatten().map(|at| &self.all[*at]);
+        let these = move |line: Option<&'s Line>| {
+            let rest = line.map(Line::rest).unwrap_or_default().iter();
+            rest.filter(|at| !self.gone[**at]).map(|at| &self.all[*at])
+        };
         let root = root.filter(|_| beyond);
-        let others = if beyond { &self.all[..] } else { &[] };
         let own = these(self.of_queue.get(queue)).take_while(lower);
         let cohort = these(root.and_then(|root| self.of_root.get(root))).take_while(lower);
-        let others = others.iter().take_while(lower);
+        let others = these(Some(&self.everywhere).filter(|_| beyond)).take_while(lower);
         own.chain(cohort.filter(move |one| one.queue != *queue)).chain(
             others.filter(move |one| one.queue != *queue && (root.is_none() || one.root.as_ref() != root)),
         )
@@ -234,6 +280,23 @@ mod tests {
             let found = made.below(priority, &queue, rooted.then_some(&root), beyond);
             let found: Vec<_> = found.map(|one| one.key).collect();
             prop_assert_eq!(found, wanted.into_iter().map(|(_, _, _, key)| key).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn who_goes_is_no_candidate_any_more_wherever_it_stood() {
+        let all: Vec<_> = (0..6).map(|n| candidate(&format!("c{n}"), Proximity::Cohort, n, 1)).collect();
+        let mut made = candidates(&all, Some(ROOT));
+        let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
+        for (leaves, left) in
+            [(2, vec![0, 1, 3, 4, 5]), (0, vec![1, 3, 4, 5]), (1, vec![3, 4, 5]), (9, vec![3, 4, 5])]
+        {
+            made.leave(&WorkloadKey::new("ns", format!("c{leaves}")));
+            let found = made.below(100, &queue, Some(&root), true).map(|one| one.priority);
+            assert_eq!(found.collect::<Vec<_>>(), left);
+            let other = Name::from("other");
+            let found = made.below(100, &other, None, false).map(|one| one.priority);
+            assert_eq!(found.collect::<Vec<_>>(), left);
         }
     }
 

@@ -34,16 +34,17 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
     })
 }
 
-/// The terms of a required node affinity; `matchFields` are not looked at (docs/reference/06-algorithm.md 6.6).
+/// The terms of a required node affinity. One with an operator that does not exist holds for no node: nothing has one of no values.
 pub(crate) fn affinity(terms: &[api::NodeSelectorTerm]) -> Vec<AffinityTerm> {
-    let expression = |e: &api::NodeSelectorRequirement| {
-        let op = Operator::of_nodes(&e.operator)?;
-        Some(Expression { key: name(&e.key), op, values: names(e.values.as_ref()) })
+    let expression = |e: &api::NodeSelectorRequirement| match Operator::of_nodes(&e.operator) {
+        Some(op) => Expression { key: name(&e.key), op, values: names(e.values.as_ref()) },
+        None => Expression { key: name(&e.key), op: Operator::In, values: Vec::new() },
     };
     terms
         .iter()
         .map(|t| AffinityTerm {
-            expressions: t.match_expressions.iter().flatten().filter_map(expression).collect(),
+            expressions: t.match_expressions.iter().flatten().map(expression).collect(),
+            fields: t.match_fields.iter().flatten().map(expression).collect(),
         })
         .collect()
 }
@@ -70,9 +71,11 @@ pub(crate) fn taints(api: &[api::Taint]) -> Vec<Taint> {
         .collect()
 }
 
-/// Tolerations; those of an unknown effect are left out.
+/// Tolerations; those of an unknown effect or operator tolerate nothing, and are left out.
 pub(crate) fn tolerations(api: &[api::Toleration]) -> Vec<Toleration> {
+    let known = |t: &&api::Toleration| matches!(t.operator.as_deref(), None | Some("" | "Equal" | "Exists"));
     api.iter()
+        .filter(known)
         .filter_map(|t| {
             let wanted = match t.effect.as_deref() {
                 None | Some("") => None,

@@ -188,6 +188,7 @@ impl World {
 
     /// What pods ask for is worked out in another way than before.
     pub fn measure_pods_anew(&mut self) {
+        self.asks_are_stale = true;
         for job in self.pod_jobs.values_mut() {
             job.measured_against = None;
         }

@@ -14,6 +14,7 @@ mod flavors;
 mod long;
 mod looks;
 mod maintenance;
+mod mass;
 mod page;
 mod refused;
 mod restart;

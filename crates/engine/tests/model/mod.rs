@@ -114,6 +114,8 @@ pub struct Cluster {
     pub spent: (Duration, u64),
     /// The most allocations that it took to take one thing in.
     pub most_told: u64,
+    /// The most allocations of one cycle.
+    pub most_allocations: u64,
     /// Whether the invariants are checked after every step.
     pub checked: bool,
     seen: u64,
@@ -157,6 +159,7 @@ impl Cluster {
             },
             spent: (Duration::ZERO, 0),
             most_told: 0,
+            most_allocations: 0,
             checked: true,
             seen: 0,
         };
@@ -244,6 +247,7 @@ impl Cluster {
         let (time, allocations) = (self.meter)(&mut || effects = engine.cycle(now));
         self.spent.0 += time;
         self.spent.1 += allocations;
+        self.most_allocations = self.most_allocations.max(allocations);
         effects
     }
 

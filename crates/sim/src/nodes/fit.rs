@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use sluice_quantity::is_extended;
-use sluice_selector::Operator;
+use sluice_selector::{
+    Operator, Requirement, Taint, Term, Toleration, any_term_holds, labels_hold, puts_up_with,
+};
 
 use super::template::Amounts;
 use crate::json::text;
@@ -13,58 +15,60 @@ use crate::json::text;
 /// Labels of a node.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Whether a node with these labels and taints is one that a pod may be on, which asks for `requests`.
-pub(crate) fn allowed(pod: &Value, requests: &Amounts, labels: &Labels, taints: &[Value]) -> bool {
-    let selector = pod["nodeSelector"].as_object();
-    selector.into_iter().flatten().all(|(key, value)| labels.get(key).is_some_and(|is| is == text(value)))
-        && required(pod, labels)
-        && taints.iter().all(|taint| tolerated(pod, requests, taint))
+/// A node, as far as it decides which pods may be on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) labels: &'a Labels,
+    pub(crate) taints: &'a [Value],
 }
 
-/// Whether a pod puts up with a taint. As with the admission plugin `ExtendedResourceToleration`, which GKE's API servers run,
-/// a pod tolerates `NoSchedule` taints named after the devices that it asks for.
+/// Whether a node is one that a pod may be on, which asks for `requests`.
+pub(crate) fn allowed(pod: &Value, requests: &Amounts, node: Ground<'_>) -> bool {
+    let selector = pod["nodeSelector"].as_object().into_iter().flatten();
+    let wanted = selector.map(|(key, value)| (key.as_str(), text(value)));
+    labels_hold(wanted, |key| node.labels.get(key).map(String::as_str))
+        && required(pod, node)
+        && node.taints.iter().all(|taint| tolerated(pod, requests, taint))
+}
+
+/// Whether a pod puts up with a taint.
 pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool {
-    let key = text(&taint["key"]);
-    match text(&taint["effect"]) {
-        "PreferNoSchedule" => return true,
-        "NoSchedule" if is_extended(key) && requests.contains_key(key) => return true,
-        _ => {}
-    }
-    pod["tolerations"].as_array().into_iter().flatten().any(|t| {
-        let key = text(&t["key"]);
-        let effect = text(&t["effect"]);
-        let exists = t["operator"] == "Exists";
-        (key == text(&taint["key"]) || (key.is_empty() && exists))
-            && (effect.is_empty() || effect == text(&taint["effect"]))
-            && (exists || text(&t["value"]) == text(&taint["value"]))
-    })
+    let tolerations = pod["tolerations"].as_array().into_iter().flatten().map(|one| Toleration {
+        key: text(&one["key"]),
+        operator: text(&one["operator"]),
+        value: text(&one["value"]),
+        effect: text(&one["effect"]),
+    });
+    let taint = Taint { key: text(&taint["key"]), value: text(&taint["value"]), effect: text(&taint["effect"]) };
+    puts_up_with(&taint, tolerations, |key| is_extended(key) && requests.contains_key(key))
 }
 
-/// Whether one of the terms of the required node affinity holds; `matchFields` are not looked at.
-fn required(pod: &Value, labels: &Labels) -> bool {
+/// Whether one of the terms of the required node affinity holds.
+fn required(pod: &Value, node: Ground<'_>) -> bool {
     let nodes = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let Some(terms) = nodes["nodeSelectorTerms"].as_array() else { return true };
-    terms.iter().any(|term| matches(term, labels))
+    let terms = nodes["nodeSelectorTerms"].as_array().into_iter().flatten();
+    any_term_holds(terms, |term| matches(term, node))
 }
 
 /// How much a pod likes a node: the weights of the preferred terms that hold.
-pub(crate) fn score(pod: &Value, labels: &Labels) -> i64 {
+pub(crate) fn score(pod: &Value, node: Ground<'_>) -> i64 {
     let terms = &pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
     let terms = terms.as_array().into_iter().flatten();
-    terms.filter(|t| matches(&t["preference"], labels)).map(|t| t["weight"].as_i64().unwrap_or(0)).sum()
+    terms.filter(|t| matches(&t["preference"], node)).map(|t| t["weight"].as_i64().unwrap_or(0)).sum()
 }
 
-/// Whether all expressions of a term hold; a term without any selects nothing.
-fn matches(term: &Value, labels: &Labels) -> bool {
-    let Some(expressions) = term["matchExpressions"].as_array().filter(|all| !all.is_empty()) else {
-        return false;
+/// Whether a term holds.
+fn matches(term: &Value, node: Ground<'_>) -> bool {
+    let requirements = |field: &str| {
+        term[field].as_array().into_iter().flatten().map(|one| Requirement {
+            key: text(&one["key"]),
+            operator: Operator::of_nodes(text(&one["operator"])),
+            values: one["values"].as_array().into_iter().flatten().map(text),
+        })
     };
-    expressions.iter().all(|expression| {
-        let label = labels.get(text(&expression["key"])).map(String::as_str);
-        let values = expression["values"].as_array().into_iter().flatten().map(text);
-        let operator = Operator::of_nodes(text(&expression["operator"]));
-        operator.is_some_and(|operator| operator.holds(label, values))
-    })
+    let term = Term { labels: requirements("matchExpressions"), fields: requirements("matchFields") };
+    term.holds(Some(node.name), |key| node.labels.get(key).map(String::as_str))
 }
 
 #[cfg(test)]
@@ -72,43 +76,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn labels(pool: &str) -> Labels {
-        [("pool".to_owned(), pool.to_owned())].into()
-    }
-
     #[test]
-    fn taints_need_tolerations() {
-        let taint = json!({"key": "gpu", "value": "yes", "effect": "NoSchedule"});
-        let tolerated = |pod: Value, taint: &Value| tolerated(&pod, &Amounts::new(), taint);
-        assert!(!tolerated(json!({}), &taint));
-        assert!(tolerated(json!({"tolerations": [{"key": "gpu", "operator": "Exists"}]}), &taint));
-        assert!(tolerated(json!({"tolerations": [{"key": "gpu", "value": "yes"}]}), &taint));
-        assert!(!tolerated(json!({"tolerations": [{"key": "gpu", "value": "no"}]}), &taint));
-    }
-
-    #[test]
-    fn a_device_that_a_pod_asks_for_brings_its_toleration() {
-        let taint = |effect: &str| json!({"key": "google.com/tpu", "value": "present", "effect": effect});
-        let requests = |resource: &str| Amounts::from([(resource.to_owned(), 4)]);
-        assert!(tolerated(&json!({}), &requests("google.com/tpu"), &taint("NoSchedule")));
-        assert!(!tolerated(&json!({}), &requests("google.com/tpu"), &taint("NoExecute")));
-        assert!(!tolerated(&json!({}), &requests("nvidia.com/gpu"), &taint("NoSchedule")));
-    }
-
-    #[test]
-    fn one_term_of_the_required_affinity_must_hold() {
-        let pod = |terms: Value| {
-            let required = json!({"nodeSelectorTerms": terms});
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
-        };
-        let not_in =
-            json!([{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["a", "b"]}]}]);
-        assert!(!allowed(&pod(not_in.clone()), &Amounts::new(), &labels("a"), &[]));
-        assert!(allowed(&pod(not_in), &Amounts::new(), &labels("c"), &[]));
-        assert!(
-            !allowed(&pod(json!([{}])), &Amounts::new(), &labels("a"), &[]),
-            "a term that says nothing selects nothing"
-        );
+    fn pods_may_be_where_the_table_says() {
+        let cases: Value = serde_json::from_str(include_str!("../../../selector/cases.json")).unwrap();
+        for case in cases.as_array().unwrap() {
+            let terms = &case["terms"];
+            let mut pod = json!({"nodeSelector": case["selector"], "tolerations": case["tolerations"]});
+            if terms.is_array() {
+                let required = json!({"nodeSelectorTerms": terms});
+                pod["affinity"] =
+                    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+            }
+            let asks = case["asks"].as_array().into_iter().flatten().map(|name| (text(name).to_owned(), 1));
+            let labels = serde_json::from_value(case["labels"].clone()).unwrap();
+            let taints = case["taints"].as_array().cloned().unwrap_or_default();
+            let node = Ground { name: "n1", labels: &labels, taints: &taints };
+            assert_eq!(allowed(&pod, &asks.collect(), node), case["allowed"], "{}", case["why"]);
+        }
     }
 
     #[test]
@@ -120,6 +104,10 @@ mod tests {
         let terms = json!([preference("In", 5), preference("Exists", 7), preference("NotIn", 100)]);
         let pod =
             json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}});
-        assert_eq!((score(&pod, &labels("a")), score(&pod, &labels("b"))), (12, 107));
+        let score = |pool: &str| {
+            let labels = [("pool".to_owned(), pool.to_owned())].into();
+            score(&pod, Ground { name: "n1", labels: &labels, taints: &[] })
+        };
+        assert_eq!((score("a"), score("b")), (12, 107));
     }
 }

@@ -13,7 +13,7 @@ fn tolerate(key: &str) -> Toleration {
 
 fn term(key: &str, value: &str) -> AffinityTerm {
     let expression = Expression { key: n(key), op: Operator::In, values: vec![n(value)] };
-    AffinityTerm { expressions: vec![expression] }
+    AffinityTerm { expressions: vec![expression], ..AffinityTerm::default() }
 }
 
 const NONE: &str = "topology \"default\" doesn't allow to fit any of 1 pod(s). Total nodes: ";

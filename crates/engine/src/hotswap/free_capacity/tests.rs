@@ -200,7 +200,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let groups = BTreeMap::from([(POOL.to_owned(), by_pool)]);
     let exclusive = |key: &WorkloadKey| {
         let at = keys.iter().position(|one| one == key).unwrap();
-        if case.workloads[at].1 { BTreeSet::from([POOL.to_owned()]) } else { BTreeSet::new() }
+        if case.workloads[at].1 { BTreeSet::from([POOL]) } else { BTreeSet::new() }
     };
     let mut room = FreeCapacity::of(&snapshot, &groups, exclusive);
     let mut plain = Plain { free: Vec::new(), occupied: [0; NODES / 2], whole };

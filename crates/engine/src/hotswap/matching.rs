@@ -1,0 +1,56 @@
+//! Which nodes take which pods: node selector, required node affinity, taints.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Toleration};
+use sluice_api::slim;
+use sluice_core::{Amount, Name};
+use sluice_quantity::is_extended;
+use sluice_selector::{Operator, Requirement, Term, any_term_holds, labels_hold, puts_up_with};
+
+fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether a node has these labels.
+pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -> bool {
+    let wanted = wanted.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    labels_hold(wanted, |key| label(node, key))
+}
+
+/// Whether a required node affinity with these terms holds.
+pub(crate) fn has_affinity(node: &slim::Node, terms: &[NodeSelectorTerm]) -> bool {
+    any_term_holds(terms, |term| {
+        let labels = term.match_expressions.iter().flatten().map(requirement);
+        let term = Term { labels, fields: term.match_fields.iter().flatten().map(requirement) };
+        term.holds(node.metadata.name.as_deref(), |key| label(node, key))
+    })
+}
+
+fn requirement(one: &NodeSelectorRequirement) -> Requirement<'_, impl Iterator<Item = &str>> {
+    let values = one.values.iter().flatten().map(String::as_str);
+    Requirement { key: &one.key, operator: Operator::of_nodes(&one.operator), values }
+}
+
+fn text(text: Option<&String>) -> &str {
+    text.map(String::as_str).unwrap_or_default()
+}
+
+/// Whether pods with these tolerations, which take `requests` of a node, may come to it.
+pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests: &[(Name, Amount)]) -> bool {
+    let asked = |key: &str| is_extended(key) && requests.iter().any(|(resource, _)| **resource == *key);
+    let tolerations = tolerations.iter().map(|one| sluice_selector::Toleration {
+        key: text(one.key.as_ref()),
+        operator: text(one.operator.as_ref()),
+        value: text(one.value.as_ref()),
+        effect: text(one.effect.as_ref()),
+    });
+    node.taints.iter().all(|taint| {
+        let taint =
+            sluice_selector::Taint { key: &taint.key, value: text(taint.value.as_ref()), effect: &taint.effect };
+        puts_up_with(&taint, tolerations.clone(), asked)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! The one table of cases, here and through what the core is told.
+
+use serde::Deserialize;
+use sluice_core::{Name, Taint};
+
+use super::*;
+use crate::ingest::scheduling;
+
+/// A case of the table.
+#[derive(Deserialize)]
+struct Case {
+    why: String,
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    selector: BTreeMap<String, String>,
+    #[serde(default)]
+    terms: Vec<NodeSelectorTerm>,
+    #[serde(default)]
+    tolerations: Vec<Toleration>,
+    #[serde(default)]
+    taints: Vec<k8s_openapi::api::core::v1::Taint>,
+    #[serde(default)]
+    asks: Vec<String>,
+    allowed: bool,
+}
+
+#[test]
+fn pods_may_be_where_the_table_says() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../../../../selector/cases.json")).unwrap();
+    for case in cases {
+        let mut node = slim::Node { taints: case.taints.clone(), ..slim::Node::default() };
+        node.metadata.name = Some("n1".to_owned());
+        node.metadata.labels = Some(case.labels);
+        let requests: Vec<_> = case.asks.iter().map(|name| (Name::from(name.as_str()), Amount(1))).collect();
+        let may = has_labels(&node, &case.selector)
+            && has_affinity(&node, &case.terms)
+            && tolerates(&node, &case.tolerations, &requests);
+        assert_eq!(may, case.allowed, "{}", case.why);
+        // The core gets as many terms and taints as there are: what it makes of them it says itself, by the same table.
+        assert_eq!(scheduling::affinity(&case.terms).len(), case.terms.len(), "{}", case.why);
+        let taints: Vec<Taint> = scheduling::taints(&case.taints);
+        assert_eq!(taints.len(), case.taints.len(), "{}", case.why);
+    }
+}
+
+#[test]
+fn the_core_is_told_what_nothing_is_tolerated_by_and_fields() {
+    let toleration = |operator: &str| Toleration { operator: Some(operator.to_owned()), ..Toleration::default() };
+    assert_eq!(scheduling::tolerations(&[toleration("Like"), toleration("Exists"), toleration("")]).len(), 2);
+    let requirement = |operator: &str| NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: operator.to_owned(),
+        values: Some(vec!["n1".to_owned()]),
+    };
+    let term = NodeSelectorTerm { match_fields: Some(vec![requirement("In"), requirement("Like")]), match_expressions: None };
+    let told = scheduling::affinity(&[term]);
+    assert_eq!(told[0].fields[0].values, [Name::from("n1")]);
+    assert!(told[0].expressions.is_empty());
+    assert!(told[0].fields[1].values.is_empty(), "what does not exist holds for no value");
+}
