@@ -58,7 +58,6 @@ fn what_is_done_at_a_stretch_and_in_all_grows_with_the_pools_and_not_faster() {
         (40, 160),
         "each of the failing ones, and one that makes room for it"
     );
-    println!("{few:?}\n{many:?}");
     assert!(many.looks <= 1, "{many:?}");
     assert!(many.steps <= 5 * few.steps, "{few:?}, {many:?}");
     assert!(many.most_allocations <= 5 * few.most_allocations, "{few:?}, {many:?}");
