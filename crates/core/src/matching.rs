@@ -26,7 +26,8 @@ pub(crate) fn puts_up_with<'a>(
     tolerations: impl IntoIterator<Item = &'a Toleration>,
     asked: impl FnOnce(&str) -> bool,
 ) -> bool {
-    let taint = sluice_selector::Taint { key: &taint.key, value: &taint.value, effect: taint.effect.as_str() };
+    let taint =
+        sluice_selector::Taint { key: &taint.key, value: &taint.value, effect: taint.effect.as_str() };
     let tolerations = tolerations.into_iter().map(|one| sluice_selector::Toleration {
         key: one.key.as_deref().unwrap_or_default(),
         operator: if one.exists { "Exists" } else { "Equal" },
@@ -180,7 +181,8 @@ mod tests {
                 expressions: expressions(&term.match_expressions),
                 fields: expressions(&term.match_fields),
             });
-            let known = case.tolerations.iter().filter(|one| ["", "Equal", "Exists"].contains(&&*one.operator));
+            let known =
+                case.tolerations.iter().filter(|one| ["", "Equal", "Exists"].contains(&&*one.operator));
             let tolerations = known.map(|one| Toleration {
                 key: Some(one.key.as_str()).filter(|key| !key.is_empty()).map(Name::from),
                 exists: one.operator == "Exists",
@@ -200,9 +202,8 @@ mod tests {
                 let taint = Taint { key: one.key.as_str().into(), value: one.value.as_str().into(), effect };
                 puts_up_with(&taint, &pod_set.tolerations, asked)
             });
-            let may = selects_node(&pod_set, &labels)
-                && affinity_holds(&pod_set, Some("n1"), &labels)
-                && tolerated;
+            let may =
+                selects_node(&pod_set, &labels) && affinity_holds(&pod_set, Some("n1"), &labels) && tolerated;
             assert_eq!(may, case.allowed, "{}", case.why);
         }
     }

@@ -247,7 +247,8 @@ impl Nodes {
                 let takes = |name: &str, node: &Node| {
                     domain.has(&node.labels) && node.allows(name, group) && node.has_room(group)
                 };
-                let Some((name, node)) = self.by_name.iter_mut().find(|(name, node)| takes(name, node)) else {
+                let Some((name, node)) = self.by_name.iter_mut().find(|(name, node)| takes(name, node))
+                else {
                     return false;
                 };
                 let (node_name, requests) = (Arc::clone(name), Arc::clone(&requests));

@@ -275,7 +275,10 @@ fn expression(key: &str, op: Operator, values: &[&str]) -> Expression {
 }
 
 fn affinity(terms: Vec<Vec<Expression>>) -> impl FnOnce(Job) -> Job {
-    let terms = terms.into_iter().map(|expressions| AffinityTerm { expressions, ..AffinityTerm::default() }).collect();
+    let terms = terms
+        .into_iter()
+        .map(|expressions| AffinityTerm { expressions, ..AffinityTerm::default() })
+        .collect();
     move |job| job.pod(|pod_set| pod_set.affinity = terms)
 }
 

@@ -48,7 +48,9 @@ impl Engine {
     /// Forgets what pods ask for if LimitRanges or RuntimeClasses have changed since it was worked out.
     pub(super) fn forget_stale_asks(&mut self) {
         if std::mem::take(&mut self.world.asks_are_stale) {
-            self.world.workloads.values_mut().for_each(|entry| entry.asks = OnceLock::new());
+            for entry in self.world.workloads.values_mut() {
+                entry.asks = OnceLock::new();
+            }
         }
     }
 

@@ -257,7 +257,10 @@ impl Engine {
         let labels = self.jobset_of(key, entry).map(exclusive_in).unwrap_or_default();
         let queue = if labels.is_empty() { None } else { self.queue_for(key, entry) };
         let labels = labels.iter();
-        queue.into_iter().flat_map(|q| labels.clone().map(move |l| (Name::clone(&q), (*l).to_owned()))).collect()
+        queue
+            .into_iter()
+            .flat_map(|q| labels.clone().map(move |l| (Name::clone(&q), (*l).to_owned())))
+            .collect()
     }
 
     /// By flavor in scope: the labels by which the JobSets of its queues take whole groups.

@@ -46,8 +46,11 @@ pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests:
         effect: text(one.effect.as_ref()),
     });
     node.taints.iter().all(|taint| {
-        let taint =
-            sluice_selector::Taint { key: &taint.key, value: text(taint.value.as_ref()), effect: &taint.effect };
+        let taint = sluice_selector::Taint {
+            key: &taint.key,
+            value: text(taint.value.as_ref()),
+            effect: &taint.effect,
+        };
         puts_up_with(&taint, tolerations.clone(), asked)
     })
 }

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
-use super::scope::Scope;
 use super::matching::{has_affinity, has_labels, tolerates};
+use super::scope::Scope;
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::ingest::workload::effective_count;

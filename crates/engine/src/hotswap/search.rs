@@ -175,7 +175,9 @@ impl<'s, 'a> Search<'s, 'a> {
                     continue;
                 }
             };
-            victims.iter().for_each(|victim| self.go(victim));
+            for victim in &victims {
+                self.go(victim);
+            }
             if running {
                 self.go(&one.key);
             }
@@ -256,7 +258,9 @@ impl<'s, 'a> Search<'s, 'a> {
             let shown = Cell::new(0);
             let all = self.candidates.get_or_init(|| {
                 let mut all = candidates(self.engine, self.scope, self.snapshot);
-                self.gone.iter().for_each(|key| all.leave(key));
+                for key in &self.gone {
+                    all.leave(key);
+                }
                 all
             });
             let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).filter(|candidate| {

@@ -84,7 +84,7 @@ impl<'a> Snapshot<'a> {
         snapshot.jobsets =
             workloads.filter_map(|(key, entry)| Some((key, engine.jobset_of(key, entry)?))).collect();
         // The pods of a job come one after the other.
-        let mut last: Option<(&Name, &Pod, Vec<(&WorkloadKey, &WorkloadEntry)>)> = None;
+        let mut last: Option<(&Name, &Pod, Vec<_>)> = None;
         for (key, pod) in &engine.world.pods {
             let known = last.take().filter(|(namespace, other, _)| {
                 **namespace == key.0 && other.controller == pod.controller && other.jobset == pod.jobset

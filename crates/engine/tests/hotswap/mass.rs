@@ -37,7 +37,8 @@ fn decide(failing: usize) -> Cost {
     bed.fail(&names[1..half]);
     bed.c.settle();
     bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
-    (bed.c.most_steps, bed.c.most_looks, bed.c.most_allocations, bed.c.spent) = (0, 0, 0, (Duration::ZERO, 0));
+    (bed.c.most_steps, bed.c.most_looks, bed.c.most_allocations, bed.c.spent) =
+        (0, 0, 0, (Duration::ZERO, 0));
     bed.c.advance(30);
     let evicted = names.iter().filter(|name| !bed.evictions(name).is_empty()).count();
     Cost {
@@ -52,8 +53,11 @@ fn decide(failing: usize) -> Cost {
 #[test]
 fn what_is_done_at_a_stretch_and_in_all_grows_with_the_pools_and_not_faster() {
     let [few, many] = [20, 80].map(decide);
-    assert_eq!((few.evicted, many.evicted), (40, 160), "each of the failing ones, and one that makes room for it");
-    println!("{few:?}\n{many:?}");
+    assert_eq!(
+        (few.evicted, many.evicted),
+        (40, 160),
+        "each of the failing ones, and one that makes room for it"
+    );
     assert!(many.looks <= 1, "{many:?}");
     assert!(many.steps <= 5 * few.steps, "{few:?}, {many:?}");
     assert!(many.most_allocations <= 5 * few.most_allocations, "{few:?}, {many:?}");

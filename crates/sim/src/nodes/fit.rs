@@ -40,7 +40,8 @@ pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool 
         value: text(&one["value"]),
         effect: text(&one["effect"]),
     });
-    let taint = Taint { key: text(&taint["key"]), value: text(&taint["value"]), effect: text(&taint["effect"]) };
+    let taint =
+        Taint { key: text(&taint["key"]), value: text(&taint["value"]), effect: text(&taint["effect"]) };
     puts_up_with(&taint, tolerations, |key| is_extended(key) && requests.contains_key(key))
 }
 

@@ -45,14 +45,18 @@ fn pods_may_be_where_the_table_says() {
 
 #[test]
 fn the_core_is_told_what_nothing_is_tolerated_by_and_fields() {
-    let toleration = |operator: &str| Toleration { operator: Some(operator.to_owned()), ..Toleration::default() };
+    let toleration =
+        |operator: &str| Toleration { operator: Some(operator.to_owned()), ..Toleration::default() };
     assert_eq!(scheduling::tolerations(&[toleration("Like"), toleration("Exists"), toleration("")]).len(), 2);
     let requirement = |operator: &str| NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
         operator: operator.to_owned(),
         values: Some(vec!["n1".to_owned()]),
     };
-    let term = NodeSelectorTerm { match_fields: Some(vec![requirement("In"), requirement("Like")]), match_expressions: None };
+    let term = NodeSelectorTerm {
+        match_fields: Some(vec![requirement("In"), requirement("Like")]),
+        match_expressions: None,
+    };
     let told = scheduling::affinity(&[term]);
     assert_eq!(told[0].fields[0].values, [Name::from("n1")]);
     assert!(told[0].expressions.is_empty());
