@@ -146,7 +146,7 @@ impl Question<'_> {
         let view = View::read(self.manifests);
         let now = self.options.start;
         let Some(workload) = &subject.workload else {
-            let job = subject.job.as_ref().and_then(|job| Some((self.job_read(job)?, job)));
+            let job = subject.job.as_ref().and_then(|job| Some((known::job_read(job)?, job)));
             let (reference, job) = job.ok_or_else(|| self.not_found())?;
             return Ok(self.not_queued(&view, &reference, job));
         };
@@ -220,9 +220,9 @@ impl Question<'_> {
         // What starts at once by itself needs no remedy.
         if !starts_at_once {
             let forecast = explained.forecast.as_ref();
-            let helps = explained.findings.iter().flat_map(|f| f.helps.clone()).collect();
+            let helps: Vec<_> = explained.findings.iter().flat_map(|f| f.helps.clone()).collect();
             explained.remedies =
-                self.remedies(simulation, job, decision, forecast, (helps, &explained.topology))?;
+                self.remedies(simulation, job, decision, forecast, (&helps, &explained.topology))?;
         }
         explained.incomplete = self.patience.is_over();
         Ok(())

@@ -246,7 +246,10 @@ fn what_can_never_start_says_so() {
     assert_eq!(explained.reason.as_deref(), Some("ExceedsMaxQuota"));
     assert_eq!(
         texts(&explained),
-        ["needs 10 more cpu of flavor default as nominal quota of ClusterQueue cq"]
+        [
+            "needs 10 more cpu of flavor default as nominal quota of ClusterQueue cq",
+            "ask for at most 10 cpu for each of the 1 pod(s)",
+        ]
     );
     assert_eq!(explained.forecast.as_ref().unwrap().starts, 0);
 }

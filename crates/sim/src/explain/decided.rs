@@ -21,8 +21,7 @@ impl Question<'_> {
         if let Some(position) = account.position.as_ref().filter(|p| p.in_cluster_queue > 0) {
             let text =
                 format!("{} workload(s) of its ClusterQueue come before it", position.in_cluster_queue);
-            let help = "wait, or give it a WorkloadPriorityClass of a higher value";
-            found.push(Finding::new(Code::BehindOthers, text).with(Help::words(help)));
+            found.push(Finding::new(Code::BehindOthers, text));
         }
         let Some(decision) = &account.decision else { return found };
         found.extend(self.preempting(view, workload, decision));

@@ -20,6 +20,12 @@ fn job_of(workload: &Value) -> Option<ObjectRef> {
     Some(ObjectRef::namespaced(Kind::Job(kind), namespace, text(&owner["name"])))
 }
 
+/// The job that was read.
+pub(super) fn job_read(job: &Value) -> Option<ObjectRef> {
+    let kind = crate::object::kind_of(text(&job["apiVersion"]), text(&job["kind"]))?;
+    Some(crate::object::reference(kind, job))
+}
+
 impl Explained {
     fn blank(job: &ObjectRef, workload: &str, state: State) -> Self {
         Self {
@@ -56,12 +62,6 @@ impl Explained {
 }
 
 impl Question<'_> {
-    /// The job that was read.
-    pub(super) fn job_read(&self, job: &Value) -> Option<ObjectRef> {
-        let kind = crate::object::kind_of(text(&job["apiVersion"]), text(&job["kind"]))?;
-        Some(crate::object::reference(kind, job))
-    }
-
     /// The job that is asked about, if it has no Workload.
     pub(super) fn unqueued(&self, simulation: &Simulation) -> Option<ObjectRef> {
         let kinds = JobKind::all().iter().copied().map(Kind::Job);

@@ -39,7 +39,7 @@ pub struct Remedy {
 }
 
 /// What a remedy does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
     /// It was tried in the engine, and the job starts with it.
@@ -91,7 +91,7 @@ impl Question<'_> {
         job: &ObjectRef,
         decision: Option<&Unadmitted>,
         forecast: Option<&Forecast>,
-        (helps, fits): (Vec<Help>, &[TopologyFit]),
+        (helps, fits): (&[Help], &[TopologyFit]),
     ) -> Result<Vec<Remedy>, ExplainError> {
         let mut found = self.helping(simulation, job, helps)?;
         let ready = found.len();
@@ -120,6 +120,7 @@ impl Question<'_> {
             let (effect, patches) = (Effect::Starts, Vec::new());
             found.push(Remedy { text, effect, command: None, patches, preempts: Vec::new() });
         }
+        found.sort_by_key(|remedy| remedy.effect);
         Ok(found)
     }
 
@@ -140,11 +141,11 @@ impl Question<'_> {
         &self,
         simulation: &Simulation,
         job: &ObjectRef,
-        helps: Vec<Help>,
+        helps: &[Help],
     ) -> Result<Vec<Remedy>, ExplainError> {
         let mut found = Vec::new();
         let mut alone = false;
-        for help in &helps {
+        for help in helps {
             let tried = if help.patches.is_empty() {
                 None
             } else {
@@ -153,14 +154,14 @@ impl Question<'_> {
             alone |= tried.is_some();
             found.push(help.remedy(tried));
         }
-        let patched: Vec<&Help> = helps.iter().filter(|help| !help.patches.is_empty()).collect();
-        if alone || patched.len() < 2 || patched.len() != helps.len() {
+        let ready_made: Vec<&Help> = helps.iter().filter(|help| !help.patches.is_empty()).collect();
+        if alone || ready_made.len() < 2 || ready_made.len() != helps.len() {
             return Ok(found);
         }
-        let patches: Vec<Patch> = patched.iter().flat_map(|help| help.patches.clone()).collect();
+        let patches: Vec<Patch> = ready_made.iter().flat_map(|help| help.patches.clone()).collect();
         let Some(preempts) = self.starts_with(simulation, job, &patches)? else { return Ok(found) };
-        let words: Vec<&str> = patched.iter().map(|help| help.text.as_str()).collect();
-        let commands: Option<Vec<&str>> = patched.iter().map(|help| help.command.as_deref()).collect();
+        let words: Vec<&str> = ready_made.iter().map(|help| help.text.as_str()).collect();
+        let commands: Option<Vec<&str>> = ready_made.iter().map(|help| help.command.as_deref()).collect();
         let text = format!("starts now: {}", words.join(", and "));
         let command = commands.map(|all| all.join(" && "));
         Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts }])

@@ -2,6 +2,12 @@
 
 use super::*;
 
+const NAMESPACE: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: kube-system, labels: {kubernetes.io/metadata.name: kube-system}}
+";
+
 /// A Workload of a real cluster, of which only its objects are known.
 fn of_a_cluster(workload: Value, more: Subject) -> Explained {
     let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
@@ -121,11 +127,8 @@ fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
 
 #[test]
 fn a_deactivated_workload_starts_when_it_is_activated_as_it_is_said() {
-    let name = {
-        let simulation = cluster(&world());
-        let found = simulation.objects(Kind::Workload).next().unwrap().0.name.to_string();
-        found
-    };
+    let before = cluster(&world());
+    let name = before.objects(Kind::Workload).next().unwrap().0.name.to_string();
     let event = format!(
         "apiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec:\n  events:\n  - at: 4s\n    patch: {{kind: workload, namespace: a, name: {name}, \
          merge: {{spec: {{active: false}}}}}}\n"
@@ -142,7 +145,7 @@ fn a_deactivated_workload_starts_when_it_is_activated_as_it_is_said() {
 #[test]
 fn a_part_and_an_incomplete_group_say_what_is_asked_instead() {
     let unqueued = |job: Value| {
-        let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+        let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, NAMESPACE].concat());
         manifests.subject = Some(Subject { job: Some(job), ..Subject::default() });
         ask(&manifests, options())
     };

@@ -93,14 +93,14 @@ fn rows() -> Vec<Row> {
             "topology missing",
             plain.replace(
                 "metadata: {name: default}\n",
-                "metadata: {name: default}\nspec: {topologyName: racks, nodeLabels: {x: y}}\n",
+                "metadata: {name: default}\nspec: {topologyName: racks, nodeLabels: {pool: gpu}}\n",
             ),
             Code::ClusterQueueIncomplete,
             &["the Topology racks of the flavor default does not exist"],
             Act::Apply(
                 "create the Topology racks",
                 "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata: {name: racks}\nspec: {levels: [{nodeLabel: kubernetes.io/hostname}]}\n---\n\
-                 apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {x: y, kubernetes.io/hostname: n}}\nstatus: {allocatable: {cpu: 8, pods: 10}}\n",
+                 apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {pool: gpu, kubernetes.io/hostname: n}}\nstatus: {allocatable: {cpu: 8, pods: 10}}\n",
             ),
         ),
         row(
@@ -206,12 +206,14 @@ fn each_state_is_told_truly_and_what_is_advised_lets_the_job_start() {
 fn a_job_that_waits_for_others_knows_how_many_come_before_it() {
     let first = JOB
         .replace("name: mine", "name: first")
-        .replace("parallelism: 4\n  completions: 4", "parallelism: 9\n  completions: 9");
+        .replace("parallelism: 4\n  completions: 4", "parallelism: 10\n  completions: 10");
     let class = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n";
     let second = JOB
         .replace("name: mine", "name: second")
         .replace("queue-name: main}", "queue-name: main, kueue.x-k8s.io/priority-class: top}");
-    let mine = JOB.replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"1\", ");
+    let later =
+        |job: &str| job.replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"1\", ");
+    let (second, mine) = (later(&second), later(JOB));
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, class, &first, &second, &mine].concat();
     let explained = ask(&read(&world), options());
     assert_eq!(explained.position, Some(2), "{}", explained.text());

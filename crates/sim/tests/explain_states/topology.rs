@@ -11,13 +11,13 @@ spec: {levels: [{nodeLabel: block}, {nodeLabel: rack}, {nodeLabel: kubernetes.io
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: default}
-spec: {topologyName: racks, nodeLabels: {x: y}}
+spec: {topologyName: racks, nodeLabels: {pool: gpu}}
 ---
 ";
 
 fn node(name: &str, block: &str, rack: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{x: y, block: {block}, rack: {rack}, kubernetes.io/hostname: {name}}}}}\n\
+        "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{pool: gpu, block: {block}, rack: {rack}, kubernetes.io/hostname: {name}}}}}\n\
          status: {{allocatable: {{cpu: 2, pods: 10}}, conditions: [{{type: Ready, status: \"True\"}}]}}\n---\n"
     )
 }
