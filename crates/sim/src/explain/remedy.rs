@@ -103,12 +103,12 @@ impl Question<'_> {
         };
         found.extend(self.fewer_pods(simulation, job)?);
         let laxer = topology::laxer(simulation, job, fits);
-        let laxer = laxer.into_iter().map(|(text, patch)| (format!("starts now: {text}"), patch));
-        for (text, patch) in laxer.chain(candidates(simulation, job, &refusals)) {
+        let laxer = laxer.into_iter().map(|(text, patches)| (format!("starts now: {text}"), patches));
+        for (text, patches) in laxer.chain(candidates(simulation, job, &refusals)) {
             if found.len() >= ready + MOST {
                 break;
             }
-            if let Some(remedy) = self.tried(simulation, job, text, vec![patch])? {
+            if let Some(remedy) = self.tried(simulation, job, text, patches)? {
                 found.push(remedy);
             }
         }
@@ -221,16 +221,21 @@ impl Question<'_> {
 }
 
 /// What may help, most modest first.
-fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
+fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Vec<Patch>)> {
+    let alone = |(text, patch): (String, Patch)| (text, vec![patch]);
     let mut all = Vec::new();
     all.extend(flavors_allowed(simulation, job, refusals));
-    all.extend(more_quota(simulation, job, refusals));
-    all.extend(higher_priority(simulation, job));
+    all.extend(more_quota(simulation, job, refusals).map(alone));
+    all.extend(higher_priority(simulation, job).map(alone));
     all
 }
 
 /// Flavors that the pods themselves keep out: with tolerations for all its taints, without the node selectors that its labels contradict.
-fn flavors_allowed(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
+fn flavors_allowed(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    refusals: &[&Refusal],
+) -> Vec<(String, Vec<Patch>)> {
     let mut flavors: Vec<&str> = Vec::new();
     for refusal in refusals {
         if let Refusal::UntoleratedTaint { flavor, .. } | Refusal::NodeAffinity { flavor } = refusal
@@ -242,7 +247,7 @@ fn flavors_allowed(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusa
     flavors.into_iter().filter_map(|flavor| flavor_allowed(simulation, job, flavor)).collect()
 }
 
-fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Option<(String, Patch)> {
+fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Option<(String, Vec<Patch>)> {
     let object = simulation.world.get(&ObjectRef::cluster(Kind::ResourceFlavor, flavor))?;
     let taints = object["spec"]["nodeTaints"].as_array().into_iter().flatten();
     let keys: Vec<&str> =
@@ -277,6 +282,16 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
             allow(&mut template["spec"]);
         }
     }
+    // The Workload of a job that waits is kept when only a node selector changes: both are changed.
+    let mut workloads = Vec::new();
+    for workload in simulation.workloads_of(text(&value["metadata"]["uid"])) {
+        let mut changed = workload.clone();
+        for set in changed["spec"]["podSets"].as_array_mut().into_iter().flatten() {
+            allow(&mut set["template"]["spec"]);
+        }
+        let reference = crate::object::reference(Kind::Workload, workload);
+        workloads.push(patch_of(&reference, difference(workload, &changed)));
+    }
     let change = difference(value, &changed);
     words.sort();
     words.dedup();
@@ -284,7 +299,11 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
         return None;
     }
     let text = format!("starts now if flavor {flavor} is allowed: {}", words.join(", "));
-    Some((text, patch_of(job, change)))
+    if !words.iter().any(|word| word.starts_with("without")) {
+        workloads.clear();
+    }
+    workloads.insert(0, patch_of(job, change));
+    Some((text, workloads))
 }
 
 /// As much more nominal quota of its own queue as is missing.

@@ -140,7 +140,11 @@ impl TopologyFit {
 }
 
 /// The laxer wishes that there is room for: each higher level, the nearest first, and `preferred`.
-pub(super) fn laxer(simulation: &Simulation, job: &ObjectRef, fits: &[TopologyFit]) -> Vec<(String, Patch)> {
+pub(super) fn laxer(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    fits: &[TopologyFit],
+) -> Vec<(String, Vec<Patch>)> {
     let Kind::Job(kind) = job.kind else { return Vec::new() };
     let Some(value) = simulation.object(job) else { return Vec::new() };
     let mut wishes: Vec<(&'static str, String, String)> = Vec::new();
@@ -176,7 +180,23 @@ pub(super) fn laxer(simulation: &Simulation, job: &ObjectRef, fits: &[TopologyFi
         } else {
             format!("ask for one {level} (a higher level) instead of one {own}")
         };
-        Some((words, patch_of(job, change)))
+        // The Workload of a job that waits is kept when only an annotation changes: both are changed.
+        let uid = text(&value["metadata"]["uid"]);
+        let mut patches = vec![patch_of(job, change)];
+        for workload in simulation.workloads_of(uid) {
+            let mut changed = workload.clone();
+            for set in changed["spec"]["podSets"].as_array_mut().into_iter().flatten() {
+                let request = &mut set["topologyRequest"];
+                if request["required"] == *own {
+                    request["required"] = Value::Null;
+                    request[wish] = json!(level);
+                    request.as_object_mut()?.retain(|_, value| !value.is_null());
+                }
+            }
+            let reference = crate::object::reference(Kind::Workload, workload);
+            patches.push(patch_of(&reference, difference(workload, &changed)));
+        }
+        Some((words, patches))
     };
     wishes.into_iter().filter_map(help).collect()
 }

@@ -100,7 +100,7 @@ fn rows() -> Vec<Row> {
             Act::Apply(
                 "create the Topology racks",
                 "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata: {name: racks}\nspec: {levels: [{nodeLabel: kubernetes.io/hostname}]}\n---\n\
-                 apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {pool: gpu, kubernetes.io/hostname: n}}\nstatus: {allocatable: {cpu: 8, pods: 10}}\n",
+                 apiVersion: v1\nkind: Node\nmetadata: {name: n0, labels: {pool: gpu, kubernetes.io/hostname: n0}}\nstatus: {allocatable: {cpu: 8, pods: 10}}\n",
             ),
         ),
         row(
