@@ -45,6 +45,32 @@ pub async fn objects(client: &Client, collection: &str, query: &str) -> Result<V
     Ok(all)
 }
 
+/// The first objects of a collection, at most so many, without the managed fields, and whether there are more; none if the cluster does not have
+/// the kind.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn first(
+    client: &Client,
+    collection: &str,
+    query: &str,
+    most: usize,
+) -> Result<(Vec<Value>, bool), ListError> {
+    let mut pages = Pages::new(collection, query, most);
+    let Some(uri) = pages.uri() else { return Ok((Vec::new(), false)) };
+    let request = http::Request::get(uri).body(Vec::new())?;
+    let page: Value = match client.request(request).await {
+        Ok(page) => page,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok((Vec::new(), false)),
+        Err(source) => {
+            return Err(ListError::Read { path: collection.to_owned(), source: Box::new(source) });
+        }
+    };
+    pages.answered(&page);
+    let found = items(page).into_iter().map(without_managed_fields).collect();
+    Ok((found, pages.uri().is_some()))
+}
+
 fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

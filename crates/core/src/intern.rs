@@ -167,10 +167,15 @@ impl Names {
         self.flavors.find(name).map(FlavorId::new)
     }
 
+    /// The id of a resource, if it has one.
+    pub(crate) fn find_resource(&self, name: &str) -> Option<ResourceId> {
+        self.resources.find(name).map(ResourceId::new)
+    }
+
     /// The id of a pair, if it is known.
     pub(crate) fn find_pair(&self, flavor: &str, resource: &str) -> Option<FrId> {
         let flavor = self.find_flavor(flavor)?;
-        let resource = self.resources.find(resource).map(ResourceId::new)?;
+        let resource = self.find_resource(resource)?;
         self.pairs.find(&(flavor, resource)).map(FrId::new)
     }
 

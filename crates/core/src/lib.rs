@@ -120,7 +120,7 @@ pub use spec::{
 };
 pub use stats::Stats;
 pub use topology::{
-    AssignedDomain, Exclusions, HOSTNAME, LargestFit, NodeSpec, PlacementFailure, PlacementFit,
+    AssignedDomain, Exclusions, HOSTNAME, LargestFit, LevelFits, NodeSpec, PlacementFailure, PlacementFit,
     RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment, TopologyRequest, TopologySpec,
 };
 pub use workload::{

@@ -7,7 +7,7 @@
 //!
 //! Files, from the bottom: `spec`, `request`, `message` (what is said); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`,
 //! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace` (one placement); `world` (the
-//! state), `events`, `booking`, `place`, `largest_fit`, `audit` (what is done with it).
+//! state), `events`, `booking`, `place`, `largest_fit`, `domain_fits`, `audit` (what is done with it).
 
 mod ask;
 mod audit;
@@ -15,6 +15,7 @@ mod balanced;
 mod booking;
 mod columns;
 mod counts;
+mod domain_fits;
 mod events;
 mod filter;
 mod hosts;
@@ -36,6 +37,7 @@ mod tests;
 mod trees;
 mod world;
 
+pub use domain_fits::LevelFits;
 pub use largest_fit::LargestFit;
 pub(crate) use ledger::TopologyMark;
 pub use request::{Exclusions, PlacementFailure, PlacementFit};

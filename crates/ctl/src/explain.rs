@@ -87,7 +87,7 @@ pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result
     let answer = question.answer()?;
     let text = match args.output {
         Output::Text => answer.text(),
-        Output::Json => serde_json::to_string_pretty(&answer)? + "\n",
+        Output::Json => answer.json(),
     };
     crate::print::print(&text)?;
     Ok(0)

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
-use sluice_core::{Name, PendingPosition, Standing, Unadmitted, WorkloadKey};
+use sluice_core::{Detail, LevelFits, Name, PendingPosition, Refusal, Standing, Unadmitted, WorkloadKey};
 
 use crate::changes::Change;
 use crate::engine::Engine;
@@ -40,7 +40,29 @@ pub struct Account {
     pub decision: Option<Unadmitted>,
     /// How its queues, Cohorts and flavors changed since it was made, as far as the engine saw that, oldest first.
     pub changes: Vec<Change>,
+    /// Where its pods would fit, for each pod set that a flavor's nodes have no place for as close together as it asks.
+    pub fits: Vec<PodSetFits>,
+    /// Why it was not moved away from nodes that failed, if that was decided.
+    pub not_moved: Option<String>,
 }
+
+/// Where the pods of a pod set would fit on the nodes of a flavor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodSetFits {
+    /// The pod set.
+    pub pod_set: Name,
+    /// The flavor.
+    pub flavor: Name,
+    /// How many pods it has.
+    pub count: i64,
+    /// By level of the flavor's topology, from the highest.
+    pub levels: Vec<LevelFits>,
+}
+
+/// Pairs of pod set and flavor whose domains are looked at: each takes a pass over the lowest domains.
+const MOST_FITS: usize = 4;
+/// Domains that are named of each level.
+const MOST_DOMAINS: usize = 3;
 
 /// An account that is being put together: of a queue of many, page by page.
 #[derive(Clone, Debug)]
@@ -135,9 +157,36 @@ impl Engine {
             condition: waits_for(entry),
             position: None,
             ahead: Vec::new(),
+            fits: self.fits_of(entry, self.scheduler.last_decision(key)),
+            not_moved: self.why_not_moved(key),
             decision: self.scheduler.last_decision(key).cloned(),
             changes: self.changes_for(&key.namespace, &Name::from(&*entry.object.spec.queue_name), made),
         })
+    }
+
+    /// Where the pods would fit that found no place.
+    fn fits_of(&self, entry: &WorkloadEntry, decision: Option<&Unadmitted>) -> Vec<PodSetFits> {
+        let Some(decision) = decision else { return Vec::new() };
+        let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
+        else {
+            return Vec::new();
+        };
+        let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
+        let short = each.filter_map(|(set, refusal)| match refusal {
+            Refusal::NoPlacement { flavor, .. } => Some((&set.name, flavor)),
+            _ => None,
+        });
+        let of = |(pod_set, flavor): (&Name, &Name)| {
+            let count = entry.object.spec.pod_sets.iter().find(|set| *set.name == **pod_set)?.count;
+            let count = i64::from(count).max(1);
+            let (_, totals) = decision.requests.iter().find(|(name, _)| name == pod_set)?;
+            let per_pod: Vec<_> =
+                totals.iter().map(|(resource, total)| (Name::clone(resource), total.get() / count)).collect();
+            let levels = self.scheduler.domain_fits(flavor, &per_pod, MOST_DOMAINS);
+            let (pod_set, flavor) = (Name::clone(pod_set), Name::clone(flavor));
+            (!levels.is_empty()).then_some(PodSetFits { pod_set, flavor, count, levels })
+        };
+        short.take(MOST_FITS).filter_map(of).collect()
     }
 
     /// The changes since a time of all that a LocalQueue's workloads depend on: itself, its ClusterQueue, the Cohorts above, the flavors.

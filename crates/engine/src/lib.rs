@@ -45,7 +45,7 @@ mod topology;
 mod version;
 mod world;
 
-pub use account::{Account, Accounting, Stage};
+pub use account::{Account, Accounting, PodSetFits, Stage};
 pub use backoff::Backoff;
 pub use changes::Change;
 pub use config::{EngineConfig, Gather, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};

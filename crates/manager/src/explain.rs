@@ -17,10 +17,10 @@ use sluice_api::config::Configuration;
 use sluice_client::error_chain::Chain;
 use sluice_client::list;
 use sluice_engine::{Account, Accounting, Engine};
-use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question};
+use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question, Subject};
 use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
-use sluice_sim::{Manifests, Options};
+use sluice_sim::{Kind, Manifests, Options, queue_of};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
@@ -104,10 +104,23 @@ impl Explainer {
             if !decides {
                 return Err(unavailable("this replica does not lead: ask the one that does"));
             }
-            let account = accounting.into_account(MOST_LISTED).ok_or_else(|| not_found(&namespace, &name))?;
-            let live = self.read(&namespace, &account.local_queue).await?;
-            let work =
-                Work { configuration: self.configuration.clone(), live, account, namespace, name, asked };
+            let account = accounting.into_account(MOST_LISTED);
+            let subject = self.subject(&namespace, &name, kind, account.as_ref()).await?;
+            if account.is_none() && subject.job.is_none() {
+                return Err(not_found(&namespace, &name));
+            }
+            let named = || subject.job.as_ref().map(|job| queue_of(job).to_owned()).unwrap_or_default();
+            let local_queue = account.as_ref().map_or_else(named, |account| account.local_queue.clone());
+            let live = self.read(&namespace, &local_queue).await?;
+            let work = Work {
+                configuration: self.configuration.clone(),
+                live,
+                account,
+                subject,
+                namespace,
+                name,
+                asked,
+            };
             // The thread keeps its turn until it is done, also when no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
                 let answer = work.explain();
@@ -131,6 +144,32 @@ impl Explainer {
         })
     }
 
+    /// What is asked about, as the API server has it.
+    async fn subject(
+        &self,
+        namespace: &str,
+        name: &str,
+        kind: Option<Kind>,
+        account: Option<&Account>,
+    ) -> Result<Subject, Refused> {
+        let client = self.client.clone();
+        let list = move |place: String, query: String, most: usize| {
+            let client = client.clone();
+            async move { list::first(&client, &place, &query, most).await }
+        };
+        let workload = account.map(|account| &*account.workload.name);
+        let job = match kind {
+            Some(Kind::Job(kind)) if account.is_none() => Some((kind, name)),
+            _ => None,
+        };
+        let reading = live::subject(namespace, workload, job, list);
+        match tokio::time::timeout(READING, reading).await {
+            Ok(Ok(subject)) => Ok(subject),
+            Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),
+            Err(_) => Err(unavailable(&format!("the job could not be read within {READING:?}"))),
+        }
+    }
+
     async fn read(&self, namespace: &str, local_queue: &str) -> Result<Live, Refused> {
         let client = self.client.clone();
         let list = move |place: String, query| {
@@ -152,14 +191,15 @@ fn unavailable(why: &str) -> Refused {
 }
 
 fn not_found(namespace: &str, name: &str) -> Refused {
-    Refused(StatusCode::NOT_FOUND, format!("there is no Workload or job {namespace}/{name} that is queued"))
+    Refused(StatusCode::NOT_FOUND, format!("there is no Workload or job {namespace}/{name}"))
 }
 
 /// Everything that an explanation is made from.
 struct Work {
     configuration: Configuration,
     live: Live,
-    account: Account,
+    account: Option<Account>,
+    subject: Subject,
     namespace: String,
     name: String,
     asked: Asked,
@@ -167,8 +207,13 @@ struct Work {
 
 impl Work {
     fn explain(self) -> Answer {
-        let manifests =
-            Manifests { objects: self.live.objects, observed: self.live.observed, ..Manifests::default() };
+        let manifests = Manifests {
+            objects: self.live.objects,
+            observed: self.live.observed,
+            // A Workload that the API server does not have any more is looked for in the world.
+            subject: Some(self.subject).filter(|s| s.workload.is_some() || self.account.is_none()),
+            ..Manifests::default()
+        };
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
         let began = Instant::now();
         let over = || began.elapsed() > TRYING;
@@ -181,7 +226,7 @@ impl Work {
             kind: None,
             name: &self.name,
             all_namespaces: self.asked.all,
-            live: Some(&self.account),
+            live: self.account.as_ref(),
             patience: Patience::until(&over),
         };
         match question.answer() {
@@ -194,9 +239,6 @@ impl Work {
 fn written(explained: &Explained, format: Format) -> String {
     match format {
         Format::Text => explained.text(),
-        Format::Json => {
-            let json = serde_json::to_string_pretty(explained);
-            json.expect("an explanation consists of plain data with string keys") + "\n"
-        }
+        Format::Json => explained.json(),
     }
 }

@@ -1,29 +1,45 @@
 //! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
 
+mod decided;
 mod facts;
+mod finding;
 mod forecast;
+mod known;
+mod lifecycle;
 mod patience;
+mod plain;
+mod pods;
 mod preemption;
+mod queues;
+mod refused;
 mod remedy;
 mod text;
+mod topology;
+mod unqueued;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde::Serialize;
-use sluice_core::{Detail, Refusal, Unadmitted};
-use sluice_engine::{Account, Kind, ObjectRef, Stage};
+use sluice_core::Unadmitted;
+use sluice_engine::{Account, Kind, ObjectRef};
 
 use crate::manifest::{ManifestError, Manifests};
 use crate::options::Options;
-use crate::record::{JobRecord, show_amount};
+use crate::record::JobRecord;
 use crate::setup::prepare;
 use crate::simulation::{SimError, Simulation};
 
+pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;
 pub use patience::Patience;
-pub use remedy::{Patch, Remedy};
+pub use refused::Refused;
+pub use remedy::{Effect, Patch, Remedy};
+pub use topology::{Domains, TopologyFit};
+pub use view::Subject;
+use view::View;
 
 /// Holders and predecessors that are listed.
 pub const MOST_LISTED: usize = 5;
@@ -73,10 +89,10 @@ pub enum ExplainError {
 pub struct Explained {
     /// `namespace/name` of the job.
     pub job: String,
-    /// The Workload's name.
+    /// The Workload's name, empty if it has none.
     pub workload: String,
-    /// `admitted`, `finished` or `waiting`.
-    pub state: &'static str,
+    /// How far it has come.
+    pub state: State,
     /// Its priority.
     pub priority: i32,
     /// Its ClusterQueue.
@@ -85,6 +101,16 @@ pub struct Explained {
     pub position: Option<usize>,
     /// The Workloads ahead of it there, the next one first.
     pub ahead: Vec<String>,
+    /// What is so about it: what stands in its way, what it waits for, what became of it.
+    pub findings: Vec<Finding>,
+    /// Its admission checks.
+    pub checks: Vec<Check>,
+    /// The first few of its pods that are not scheduled, if it is admitted.
+    pub pending_pods: Vec<PendingPod>,
+    /// How many of its pods are not scheduled, as far as they were read.
+    pub pending_pod_count: usize,
+    /// Where its pods would fit, if nodes have no place for them as it asks.
+    pub topology: Vec<TopologyFit>,
     /// Why it waits.
     pub reason: Option<String>,
     /// The message of its condition.
@@ -95,36 +121,14 @@ pub struct Explained {
     pub history: Vec<String>,
     /// How its queues, Cohorts and flavors changed since it was submitted.
     pub changes: Vec<String>,
-    /// What would let it start, each tried in the engine.
+    /// What would let it start; each says whether it was tried in the engine.
     pub remedies: Vec<Remedy>,
     /// When it will start if nothing is done.
     pub forecast: Option<Forecast>,
+    /// Why it is not known when it will start.
+    pub no_forecast: Option<String>,
     /// Whether time ran out before everything was tried: then remedies may be missing, and the forecast.
     pub incomplete: bool,
-}
-
-/// Why a pod set cannot have a flavor, and which jobs hold it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Refused {
-    /// The pod set.
-    pub pod_set: Arc<str>,
-    /// The flavor, where the refusal is about one.
-    pub flavor: Option<Arc<str>>,
-    /// The resource, where the refusal is about one.
-    pub resource: Option<Arc<str>>,
-    /// The refusal in words.
-    pub why: String,
-    /// What is needed.
-    pub needed: Option<String>,
-    /// What is free for it.
-    pub free: Option<String>,
-    /// What preemption was considered, and why it does not help.
-    pub preemption: Option<String>,
-    /// Holders that a policy spares, and which one does.
-    pub spared: Vec<String>,
-    /// The jobs that hold it, the largest first.
-    pub held_by: Vec<String>,
 }
 
 impl Question<'_> {
@@ -138,40 +142,108 @@ impl Question<'_> {
 
     /// Explains it.
     pub fn answer(&self) -> Result<Explained, ExplainError> {
+        let Some(subject) = &self.manifests.subject else { return self.played(None) };
+        let view = View::read(self.manifests);
+        let now = self.options.start;
+        let Some(workload) = &subject.workload else {
+            let job = subject.job.as_ref().and_then(|job| Some((known::job_read(job)?, job)));
+            let (reference, job) = job.ok_or_else(|| self.not_found())?;
+            return Ok(self.not_queued(&view, &reference, job));
+        };
+        let explained = self.of_workload(&view, workload, self.live, now);
+        if !matches!(explained.state, State::Waiting | State::Deactivated) {
+            return Ok(explained);
+        }
+        match self.played(Some(explained.clone())) {
+            // What is known is said, though nothing can be tried in such a world.
+            Err(_) => Ok(Explained { incomplete: true, ..explained }),
+            answer => answer,
+        }
+    }
+
+    /// Explains it with what a virtual cluster brings: of what is known of a real one, or of its own.
+    fn played(&self, known: Option<Explained>) -> Result<Explained, ExplainError> {
         let simulation = self.world()?;
-        let (job, workload) = self.find(&simulation)?;
-        let key = format!("{}/{}", job.namespace, job.name);
-        let not_found = || ExplainError::NotFound(key.clone());
-        let record = simulation.record().job(&job).ok_or_else(not_found)?;
+        let (job, workload) = match self.find(&simulation) {
+            Ok(found) => found,
+            Err(error) => {
+                let job = self.unqueued(&simulation).filter(|_| known.is_none()).ok_or(error)?;
+                let value = simulation.object(&job).ok_or_else(|| self.not_found())?;
+                return Ok(self.not_queued(&View::Played(&simulation), &job, value));
+            }
+        };
+        let record = simulation.record().job(&job).ok_or_else(|| self.not_found())?;
         let facts = self.facts(&simulation, &workload, record);
         let decision = facts.decision.as_ref();
-        let mut explained = Explained {
-            job: key.clone(),
-            workload: workload.name.to_string(),
-            state: facts.state(),
-            priority: record.priority,
-            cluster_queue: record.cluster_queue.clone(),
-            position: facts.position.as_ref().map(|p| p.in_cluster_queue + 1),
-            ahead: self.ahead(&simulation, &facts.ahead, &workload),
-            reason: facts.reason(),
-            message: facts.message(),
-            flavors: decision.map(|d| self.refusals(&simulation, record, d)).unwrap_or_default(),
-            history: self.history(&simulation, &job, &workload),
-            changes: self.changes(&simulation, &facts.changes),
-            remedies: Vec::new(),
-            forecast: None,
-            incomplete: false,
+        let is_live = known.is_some();
+        let mut explained = if let Some(known) = known {
+            known
+        } else {
+            let value = simulation.object(&workload).ok_or_else(|| self.not_found())?;
+            let (namespace, name) = (&workload.namespace, &workload.name);
+            let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
+            self.of_workload(&View::Played(&simulation), value, account.as_ref(), simulation.now())
         };
-        if facts.stage == Stage::Waiting {
-            explained.forecast = self.forecast(&simulation, &job)?;
-            // What starts at once by itself needs no remedy.
-            if !holds_quota(record) {
-                let forecast = explained.forecast.as_ref();
-                explained.remedies = self.remedies(&simulation, &job, decision, forecast)?;
-            }
-            explained.incomplete = self.patience.is_over();
+        explained.job = format!("{}/{}", job.namespace, job.name);
+        explained.priority = record.priority;
+        explained.cluster_queue = record.cluster_queue.clone().or(explained.cluster_queue);
+        explained.ahead = self.ahead(&simulation, &facts.ahead, &workload);
+        explained.reason = facts.reason().or(explained.reason);
+        explained.message = facts.message().or(explained.message);
+        explained.flavors = decision.map(|d| self.refusals(&simulation, record, d)).unwrap_or_default();
+        explained.changes = self.changes(&simulation, &facts.changes);
+        if !is_live {
+            explained.history = self.history(&simulation, &job, &workload);
+        }
+        if matches!(explained.state, State::Waiting | State::Deactivated) {
+            self.tried_out(&mut explained, &simulation, &job, decision)?;
         }
         Ok(explained)
+    }
+
+    /// What the engine finds when it tries, and when the job starts.
+    fn tried_out(
+        &self,
+        explained: &mut Explained,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        decision: Option<&Unadmitted>,
+    ) -> Result<(), ExplainError> {
+        let starts_at_once = simulation.record().job(job).is_some_and(holds_quota);
+        explained.no_forecast = self.why_no_forecast(explained, simulation);
+        if explained.no_forecast.is_none() && starts_at_once && self.live.is_some() {
+            explained.no_forecast = Some("nothing that is known keeps it from starting".to_owned());
+        }
+        if explained.no_forecast.is_none() {
+            explained.forecast = self.forecast(simulation, job)?;
+        }
+        // What starts at once by itself needs no remedy.
+        if !starts_at_once {
+            let forecast = explained.forecast.as_ref();
+            let helps: Vec<_> = explained.findings.iter().flat_map(|f| f.helps.clone()).collect();
+            explained.remedies =
+                self.remedies(simulation, job, decision, forecast, (&helps, &explained.topology))?;
+        }
+        explained.incomplete = self.patience.is_over();
+        Ok(())
+    }
+
+    /// Why an estimate would be none, if so.
+    fn why_no_forecast(&self, explained: &Explained, simulation: &Simulation) -> Option<String> {
+        if explained.findings.iter().any(|f| f.code.waits_for_somebody()) {
+            return Some("it waits for somebody to act".to_owned());
+        }
+        // How long the controllers of a cluster take for a check is not known; a scenario says it.
+        let queue = explained.cluster_queue.as_deref().filter(|_| self.live.is_some())?;
+        let queue = simulation.object(&ObjectRef::cluster(Kind::ClusterQueue, queue))?;
+        let checks = queue["spec"]["admissionChecksStrategy"]["admissionChecks"].as_array();
+        let old = queue["spec"]["admissionChecks"].as_array();
+        let any = checks.into_iter().chain(old).any(|checks| !checks.is_empty());
+        any.then(|| "its ClusterQueue has admission checks, and how long they take is not known".to_owned())
+    }
+
+    fn not_found(&self) -> ExplainError {
+        ExplainError::NotFound(format!("{}/{}", self.namespace, self.name))
     }
 
     /// Only when the job will start, if it waits.
@@ -207,7 +279,7 @@ impl Question<'_> {
                 return Ok((job.unwrap_or_else(|| reference.clone()), reference));
             }
         }
-        Err(ExplainError::NotFound(format!("{}/{}", self.namespace, self.name)))
+        Err(self.not_found())
     }
 
     /// A name that may be shown.
@@ -217,70 +289,6 @@ impl Question<'_> {
         } else {
             "a job of another namespace".to_owned()
         }
-    }
-
-    fn refusals(&self, simulation: &Simulation, record: &JobRecord, decision: &Unadmitted) -> Vec<Refused> {
-        let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
-        else {
-            return Vec::new();
-        };
-        let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
-        each.map(|(set, refusal)| self.refused(simulation, record, &set.name, refusal)).collect()
-    }
-
-    fn refused(
-        &self,
-        simulation: &Simulation,
-        record: &JobRecord,
-        pod_set: &Arc<str>,
-        refusal: &Refusal,
-    ) -> Refused {
-        let mut refused = Refused {
-            pod_set: Arc::clone(pod_set),
-            flavor: None,
-            resource: None,
-            why: refusal.to_string(),
-            needed: None,
-            free: None,
-            preemption: None,
-            spared: Vec::new(),
-            held_by: Vec::new(),
-        };
-        match refusal {
-            Refusal::ResourceUnavailable { resource, .. } => refused.resource = Some(Arc::clone(resource)),
-            Refusal::FlavorNotFound { flavor }
-            | Refusal::UntoleratedTaint { flavor, .. }
-            | Refusal::NodeAffinity { flavor }
-            | Refusal::WithoutTopology { flavor }
-            | Refusal::TopologyUnknown { flavor }
-            | Refusal::LevelMissing { flavor }
-            | Refusal::OnlyTopology { flavor }
-            | Refusal::NoPlacement { flavor, .. }
-            | Refusal::OtherFlavor { flavor, .. } => refused.flavor = Some(Arc::clone(flavor)),
-            Refusal::SeveralTopologies { .. } => {}
-            Refusal::ExceedsMaxQuota { flavor, resource, needed, max, .. } => {
-                refused.flavor = Some(Arc::clone(flavor));
-                refused.resource = Some(Arc::clone(resource));
-                refused.needed = Some(show_amount(resource, needed.get()));
-                refused.free = Some(show_amount(resource, max.get()));
-            }
-            Refusal::InsufficientQuota { flavor, resource, needed, free, preemption, nominal, .. } => {
-                refused.flavor = Some(Arc::clone(flavor));
-                refused.resource = Some(Arc::clone(resource));
-                refused.needed = Some(show_amount(resource, needed.get()));
-                refused.free = Some(show_amount(resource, free.get().max(0)));
-                self.refused_by_policy(simulation, record, &mut refused, (*needed, *nominal, *preemption));
-                self.held_by(simulation, &mut refused);
-            }
-            Refusal::InsufficientCapacity { flavor, resource, needed, free, .. } => {
-                refused.flavor = Some(Arc::clone(flavor));
-                refused.resource = Some(Arc::clone(resource));
-                refused.needed = Some(show_amount(resource, needed.get()));
-                refused.free = Some(show_amount(resource, free.get().max(0)));
-                self.held_by(simulation, &mut refused);
-            }
-        }
-        refused
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use sluice_api::job::{JobKind, TemplateKind};
 use sluice_engine::Kind;
 
+use crate::explain::Subject;
 use crate::{Manifest, Observed, Source, queue_of};
 
 /// The kinds that say how there is to be queued, queues before jobs.
@@ -51,7 +52,8 @@ pub enum Extent<'a> {
     /// Everything.
     All,
     /// What a LocalQueue's jobs share quota with: the tree of cohorts above its ClusterQueue. Nodes are left out, since
-    /// admission looks at quota.
+    /// admission looks at quota, unless a flavor has a topology. If there is no such LocalQueue or ClusterQueue, all queues, to choose from, and
+    /// only the jobs that name this one.
     Around {
         /// The LocalQueue's namespace.
         namespace: &'a str,
@@ -96,7 +98,12 @@ where
             live.take(Kind::Node, list(Kind::Node, None).await?);
             None
         }
-        Extent::Around { namespace, local_queue } => Some(live.reduce(namespace, local_queue)),
+        Extent::Around { namespace, local_queue } => {
+            if live.objects.iter().any(has_topology) {
+                live.take(Kind::Node, list(Kind::Node, None).await?);
+            }
+            Some(live.reduce(namespace, local_queue))
+        }
     };
     let namespaces: Option<BTreeSet<&str>> =
         queues.as_ref().map(|q| q.iter().map(|(ns, _)| ns.as_str()).collect());
@@ -124,9 +131,74 @@ where
     Ok(live)
 }
 
+/// Pending pods of a namespace that are read at most.
+pub const MOST_PENDING: usize = 500;
+
+/// What is asked about, as it is in the cluster: its Workload by name, or a job that has none; the job of the Workload; the pending pods of its
+/// namespace, if it is admitted. `list` lists at most so many of a path, with a query's selectors, and says whether there are more.
+///
+/// # Errors
+/// When listing fails.
+pub async fn subject<E, F>(
+    namespace: &str,
+    workload: Option<&str>,
+    job: Option<(JobKind, &str)>,
+    list: impl Fn(String, String, usize) -> F,
+) -> Result<Subject, E>
+where
+    F: Future<Output = Result<(Vec<Value>, bool), E>>,
+{
+    let one = |kind: Kind, name: &str| {
+        let place = kind.collection(kind.version(), Some(namespace));
+        list(place, format!("&fieldSelector=metadata.name%3D{name}"), 1)
+    };
+    let mut subject = Subject::default();
+    if let Some(name) = workload {
+        subject.workload = only(Kind::Workload, one(Kind::Workload, name).await?.0);
+    }
+    let owner = subject.workload.as_ref().and_then(controller);
+    let job = job.map(|(kind, name)| (kind, name.to_owned())).or(owner);
+    // A manager has no right to read objects whose pods are the jobs.
+    if let Some((kind, name)) = job.filter(|(kind, _)| !kind.integration().pods_are_jobs) {
+        let kind = Kind::Job(kind);
+        subject.job = only(kind, one(kind, &name).await?.0);
+    }
+    if subject.workload.as_ref().is_some_and(|w| is_admitted(w) && !is_over(Kind::Workload, w)) {
+        let place = Kind::Pod.collection(Kind::Pod.version(), Some(namespace));
+        let pending = "&fieldSelector=status.phase%3DPending".to_owned();
+        (subject.pods, subject.more_pods) = list(place, pending, MOST_PENDING).await?;
+    }
+    Ok(subject)
+}
+
+/// The one that was found, with its kind.
+fn only(kind: Kind, found: Vec<Value>) -> Option<Value> {
+    let mut object = found.into_iter().next()?;
+    object["kind"] = Value::from(kind.as_str());
+    object["apiVersion"] = Value::from(kind.api_version());
+    Some(object)
+}
+
+fn is_admitted(workload: &Value) -> bool {
+    let mut conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == "Admitted" && c["status"] == "True")
+}
+
+/// Kind and name of the job that controls a Workload.
+fn controller(workload: &Value) -> Option<(JobKind, String)> {
+    let mut owners = workload["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|owner| owner["controller"] == true)?;
+    Some((JobKind::from_owner(&text(&owner["apiVersion"]), &text(&owner["kind"]))?, text(&owner["name"])))
+}
+
 /// Whether a manager watches pods because of an object: for Hotswap.
 fn wants_pods(manifest: &Manifest) -> bool {
     manifest.object["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true
+}
+
+/// Whether Workloads of a flavor get nodes.
+fn has_topology(manifest: &Manifest) -> bool {
+    manifest.kind == Kind::ResourceFlavor && !text(&manifest.object["spec"]["topologyName"]).is_empty()
 }
 
 /// Namespace and LocalQueue of what is queued.
@@ -168,6 +240,10 @@ impl Live {
             .find(|q| name(q) == local_queue && text(&q["metadata"]["namespace"]) == namespace)
             .map(target)
             .unwrap_or_default();
+        let own_place = (namespace.to_owned(), local_queue.to_owned());
+        if !cohorts.contains_key(&own) {
+            return BTreeSet::from([own_place]);
+        }
         let root = |queue: &str| cohorts.get(queue).filter(|c| !c.is_empty()).map(|c| top(c, &parents));
         let own_root = root(&own);
         let shares = |queue: &str| queue == own || (own_root.is_some() && root(queue) == own_root);
@@ -275,7 +351,10 @@ mod tests {
         let place = |name: &str| ("ns".to_owned(), name.to_owned());
         assert_eq!(live.clone().reduce("ns", "to-a"), BTreeSet::from([place("to-a"), place("to-b")]));
         assert_eq!(live.clone().reduce("ns", "to-d"), BTreeSet::from([place("to-d")]));
-        assert!(live.clone().reduce("ns", "none").is_empty());
+        // Of one that is missing, or whose ClusterQueue is, only its own jobs are read, and all queues are kept to choose from.
+        let mut missing = live.clone();
+        assert_eq!(missing.reduce("ns", "none"), BTreeSet::from([place("none")]));
+        assert_eq!(missing.objects.len(), live.objects.len());
         live.reduce("ns", "to-c");
         let left: Vec<_> = live
             .objects

@@ -82,6 +82,8 @@ pub struct Manifests {
     pub skipped: Vec<Skipped>,
     /// Jobs that have ended and are no objects here: how long they took.
     pub observed: Vec<Observed>,
+    /// What is asked about, where a cluster was read to explain it.
+    pub subject: Option<crate::explain::Subject>,
 }
 
 /// The text of each document of a YAML stream. A line that begins with `---` separates, wherever it stands.

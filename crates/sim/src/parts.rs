@@ -290,6 +290,7 @@ fn split(manifests: &Manifests, options: &Options) -> Option<Vec<(Manifests, Par
             scenarios: manifests.scenarios.clone(),
             skipped: Vec::new(),
             observed: manifests.observed.clone(),
+            subject: None,
         };
         (own, PartNamespaces { part: number, of: Arc::clone(&of) })
     });

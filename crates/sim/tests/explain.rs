@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use sluice_sim::explain::{Explained, Patience, Question};
+use sluice_sim::explain::{Explained, Patience, Question, State};
 use sluice_sim::{File, JobRecord, Manifests, Observed, Options, settings};
 
 const WORLD: &str = "
@@ -70,7 +70,7 @@ fn texts(explained: &Explained) -> Vec<&str> {
 fn a_waiting_job_learns_why_who_and_what_helps() {
     let first = job("first", 8, "sluice.dev/run-seconds: \"3610\"");
     let explained = explain(&format!("{first}{}", job("second", 4, "")), "second");
-    assert_eq!((explained.state, explained.position), ("waiting", Some(1)));
+    assert_eq!((explained.state, explained.position), (State::Waiting, Some(1)));
     assert_eq!(explained.reason.as_deref(), Some("WaitingForQuota"));
     let refused = &explained.flavors[0];
     assert_eq!((refused.needed.as_deref(), refused.free.as_deref()), (Some("4"), Some("2")));
@@ -246,7 +246,10 @@ fn what_can_never_start_says_so() {
     assert_eq!(explained.reason.as_deref(), Some("ExceedsMaxQuota"));
     assert_eq!(
         texts(&explained),
-        ["needs 10 more cpu of flavor default as nominal quota of ClusterQueue cq"]
+        [
+            "needs 10 more cpu of flavor default as nominal quota of ClusterQueue cq",
+            "ask for at most 10 cpu for each of the 1 pod(s)",
+        ]
     );
     assert_eq!(explained.forecast.as_ref().unwrap().starts, 0);
 }
@@ -265,7 +268,7 @@ fn the_end_of_another_job_is_a_remedy() {
 #[test]
 fn a_running_job_needs_no_remedy() {
     let explained = explain(&job("only", 1, ""), "only");
-    assert_eq!(explained.state, "admitted");
+    assert_eq!(explained.state, State::Admitted);
     assert!(explained.remedies.is_empty() && explained.forecast.is_none());
 }
 

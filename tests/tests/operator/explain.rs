@@ -5,6 +5,7 @@
 
 mod forward;
 mod remedies;
+mod states;
 
 use std::path::Path;
 use std::process::{Command, Output};

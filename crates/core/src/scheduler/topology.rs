@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Scheduler;
 use crate::intern::{FlavorId, ResourceId, WorkloadId};
 use crate::spec::Time;
-use crate::topology::{LargestFit, NodeSpec, PlacedPods, TopologySpec};
+use crate::topology::{LargestFit, LevelFits, NodeSpec, PlacedPods, TopologySpec};
 use crate::workload::{Admission, PodSetAssignment, TopologyState, WorkloadKey};
 use crate::workloads::{PodSetNodes, QuotaReservation, TopologyReservation};
 use crate::{Amount, Name};
@@ -166,6 +166,13 @@ impl Scheduler {
     pub fn largest_fits(&self, flavor: &str) -> (Vec<LargestFit>, usize) {
         let flavor = self.names.find_flavor(flavor);
         flavor.map(|flavor| self.topology.largest_fits(flavor, &self.names)).unwrap_or_default()
+    }
+
+    /// Where pods of one shape would fit now, by level of a flavor's topology from the highest: the `most` roomiest domains of each. Pods take
+    /// so much each. Nothing for a flavor without a topology.
+    pub fn domain_fits(&self, flavor: &str, per_pod: &[(Name, i64)], most: usize) -> Vec<LevelFits> {
+        let flavor = self.names.find_flavor(flavor);
+        flavor.map(|flavor| self.topology.domain_fits(flavor, &self.names, per_pod, most)).unwrap_or_default()
     }
 
     /// Where the pods of a workload are that holds quota: for each pod set with nodes, its place in the workload.

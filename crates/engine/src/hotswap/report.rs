@@ -143,15 +143,13 @@ impl Engine {
         }
     }
 
-    fn not_moved(
-        &self,
-        key: &WorkloadKey,
-        entry: &WorkloadEntry,
-        nodes: &[String],
-        why: &NotMoved,
-    ) -> Vec<Effect> {
-        let nodes = shown(nodes);
-        let why = match why {
+    /// Why a Workload was not moved away from the nodes that it lost, if that was decided.
+    pub(crate) fn why_not_moved(&self, key: &WorkloadKey) -> Option<String> {
+        self.hotswap.reported.get(key).map(|why| self.not_moved_words(why))
+    }
+
+    fn not_moved_words(&self, why: &NotMoved) -> String {
+        match why {
             NotMoved::Brake => format!(
                 "more than {} % of the flavor's nodes look unhealthy, so that nothing is evicted",
                 self.config.hotswap.max_unhealthy_percent
@@ -164,7 +162,18 @@ impl Engine {
                 "it could not be admitted again: its ClusterQueue has no longer quota for it".to_owned()
             }
             NotMoved::Barred(why) => format!("it could not be admitted again: {why}"),
-        };
+        }
+    }
+
+    fn not_moved(
+        &self,
+        key: &WorkloadKey,
+        entry: &WorkloadEntry,
+        nodes: &[String],
+        why: &NotMoved,
+    ) -> Vec<Effect> {
+        let nodes = shown(nodes);
+        let why = self.not_moved_words(why);
         let note = format!("Pods are on unhealthy node(s) {nodes}: {why}");
         let reported = warning(About::workload(key, &entry.uid()), NOT_MOVED, &note);
         vec![reported, self.log(Level::Warn, "hotswap not possible", &[("workload", key), ("why", &note)])]

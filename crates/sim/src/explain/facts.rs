@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::slim::Workload;
-use sluice_core::{PendingPosition, Unadmitted, WorkloadKey};
+use sluice_core::{Unadmitted, WorkloadKey};
 use sluice_engine::{Kind, ObjectRef, Stage};
 
 use super::{MOST_LISTED, Question, holds_quota};
@@ -18,7 +18,6 @@ const MOST_LINES: usize = 12;
 /// What the engine says.
 pub(super) struct JobFacts {
     pub stage: Stage,
-    pub position: Option<PendingPosition>,
     pub ahead: Vec<WorkloadKey>,
     /// Why it was not admitted, if it waits.
     pub decision: Option<Unadmitted>,
@@ -29,15 +28,6 @@ pub(super) struct JobFacts {
 }
 
 impl JobFacts {
-    /// The stage as the document has it.
-    pub fn state(&self) -> &'static str {
-        match self.stage {
-            Stage::Waiting => "waiting",
-            Stage::Admitted => "admitted",
-            Stage::Finished => "finished",
-        }
-    }
-
     /// Why it waits, for programs.
     pub fn reason(&self) -> Option<String> {
         let decided = || self.decision.as_ref().map(|d| d.reason.as_str().to_owned());
@@ -62,7 +52,6 @@ impl Question<'_> {
         let mut facts = if let Some(account) = self.live {
             JobFacts {
                 stage: account.stage,
-                position: account.position.clone(),
                 ahead: account.ahead.clone(),
                 decision: account.decision.clone(),
                 condition: account.condition.clone(),
@@ -76,10 +65,10 @@ impl Question<'_> {
                 (None, true) => Stage::Admitted,
                 (None, false) => Stage::Waiting,
             };
-            let (position, ahead, decision, changes) =
-                account.map(|a| (a.position, a.ahead, a.decision, a.changes)).unwrap_or_default();
+            let (ahead, decision, changes) =
+                account.map(|a| (a.ahead, a.decision, a.changes)).unwrap_or_default();
             let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
-            JobFacts { stage, position, ahead, decision, condition, changes }
+            JobFacts { stage, ahead, decision, condition, changes }
         };
         if facts.stage != Stage::Waiting {
             (facts.decision, facts.condition) = (None, None);
@@ -153,12 +142,14 @@ impl Question<'_> {
     }
 
     /// The conditions that a Workload had when it was read, oldest first.
-    fn past(&self, workload: &ObjectRef) -> Vec<String> {
+    pub(super) fn past(&self, workload: &ObjectRef) -> Vec<String> {
+        let subject = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
         let of = |m: &&crate::Manifest| {
             m.kind == Kind::Workload && crate::object::reference(m.kind, &m.object) == *workload
         };
-        let Some(manifest) = self.manifests.objects.iter().find(of) else { return Vec::new() };
-        let status = &manifest.object["status"]["conditions"];
+        let read = || self.manifests.objects.iter().find(of).map(|manifest| &manifest.object);
+        let Some(object) = subject.or_else(read) else { return Vec::new() };
+        let status = &object["status"]["conditions"];
         let mut all: Vec<Condition> = serde_json::from_value(status.clone()).unwrap_or_default();
         all.sort_by(|a, b| a.last_transition_time.cmp(&b.last_transition_time));
         let line = |c: &Condition| {

@@ -8,14 +8,16 @@ use sluice_core::{Detail, Refusal, Unadmitted};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Amount, quantity_of};
 
+use super::finding::Help;
 use super::preemption::nominal_amount;
+use super::topology::{self, TopologyFit};
 use super::{ExplainError, Forecast, Question};
 use crate::duration::show;
 use crate::json::text;
 use crate::record::{HoldEnd, show_amount};
 use crate::simulation::Simulation;
 
-/// Remedies that are shown.
+/// Remedies that are shown of those that the engine found, and of those that end what was found out.
 const MOST: usize = 3;
 /// "Now" leaves time for the pods of victims to end.
 const NOW: SignedDuration = SignedDuration::from_secs(90);
@@ -26,10 +28,26 @@ const NOW: SignedDuration = SignedDuration::from_secs(90);
 pub struct Remedy {
     /// In words.
     pub text: String,
+    /// What it does.
+    pub effect: Effect,
+    /// A command that does it, if one does.
+    pub command: Option<String>,
     /// The merge patches that were tried: of which object, and the patch. Empty if only time must pass.
     pub patches: Vec<Patch>,
     /// The jobs that are preempted by it.
     pub preempts: Vec<String>,
+}
+
+/// What a remedy does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Effect {
+    /// It was tried in the engine, and the job starts with it.
+    Starts,
+    /// It was tried in the engine: what it mends stands in the way, and the job does not start by it alone.
+    NotEnough,
+    /// It was not tried, because it depends on what somebody chooses, or on others than the engine.
+    Untried,
 }
 
 /// A merge patch of an object.
@@ -46,16 +64,37 @@ pub struct Patch {
     pub merge: Value,
 }
 
+impl Help {
+    /// As a remedy: with whom it preempts, if it was tried and the job starts.
+    pub(super) fn remedy(&self, tried: Option<Vec<String>>) -> Remedy {
+        let (effect, text) = match (&tried, self.patches.is_empty()) {
+            (Some(_), _) => (Effect::Starts, format!("starts now: {}", self.text)),
+            (None, false) => (Effect::NotEnough, format!("needed, and not enough alone: {}", self.text)),
+            (None, true) => (Effect::Untried, self.text.clone()),
+        };
+        let (command, patches) = (self.command.clone(), self.patches.clone());
+        Remedy { text, effect, command, patches, preempts: tried.unwrap_or_default() }
+    }
+
+    /// As a remedy that was not tried.
+    pub(super) fn untried(&self) -> Remedy {
+        let (command, patches) = (self.command.clone(), self.patches.clone());
+        Remedy { text: self.text.clone(), effect: Effect::Untried, command, patches, preempts: Vec::new() }
+    }
+}
+
 impl Question<'_> {
-    /// Up to three remedies that work.
+    /// What ends the findings, and up to three remedies that work for what the engine refused.
     pub(super) fn remedies(
         &self,
         simulation: &Simulation,
         job: &ObjectRef,
         decision: Option<&Unadmitted>,
         forecast: Option<&Forecast>,
+        (helps, fits): (&[Help], &[TopologyFit]),
     ) -> Result<Vec<Remedy>, ExplainError> {
-        let mut found = Vec::new();
+        let mut found = self.helping(simulation, job, helps)?;
+        let ready = found.len();
         let refusals: Vec<&Refusal> = match decision.map(|d| &d.detail) {
             Some(Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) => {
                 pod_sets.iter().flat_map(|set| &set.refusals).collect()
@@ -63,21 +102,25 @@ impl Question<'_> {
             _ => Vec::new(),
         };
         found.extend(self.fewer_pods(simulation, job)?);
-        for (text, patch) in candidates(simulation, job, &refusals) {
-            if found.len() >= MOST {
+        let laxer = topology::laxer(simulation, job, fits);
+        let laxer = laxer.into_iter().map(|(text, patches)| (format!("starts now: {text}"), patches));
+        for (text, patches) in laxer.chain(candidates(simulation, job, &refusals)) {
+            if found.len() >= ready + MOST {
                 break;
             }
-            if let Some(remedy) = self.tried(simulation, job, text, vec![patch])? {
+            if let Some(remedy) = self.tried(simulation, job, text, patches)? {
                 found.push(remedy);
             }
         }
         if let Some(after) =
-            forecast.and_then(|f| Some((f.after.clone()?, f.p50?))).filter(|_| found.len() < MOST)
+            forecast.and_then(|f| Some((f.after.clone()?, f.p50?))).filter(|_| found.len() < ready + MOST)
         {
             let (who, seconds) = after;
             let text = format!("starts when {who} finishes, in about {}", show(seconds.saturating_mul(1000)));
-            found.push(Remedy { text, patches: Vec::new(), preempts: Vec::new() });
+            let (effect, patches) = (Effect::Starts, Vec::new());
+            found.push(Remedy { text, effect, command: None, patches, preempts: Vec::new() });
         }
+        found.sort_by_key(|remedy| remedy.effect);
         Ok(found)
     }
 
@@ -90,7 +133,38 @@ impl Question<'_> {
         patches: Vec<Patch>,
     ) -> Result<Option<Remedy>, ExplainError> {
         let Some(preempts) = self.starts_with(present, job, &patches)? else { return Ok(None) };
-        Ok(Some(Remedy { text, patches, preempts }))
+        Ok(Some(Remedy { text, effect: Effect::Starts, command: None, patches, preempts }))
+    }
+
+    /// What ends each finding: tried alone where patches do it, and together if none is enough.
+    fn helping(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        helps: &[Help],
+    ) -> Result<Vec<Remedy>, ExplainError> {
+        let mut found = Vec::new();
+        let mut alone = false;
+        for help in helps {
+            let tried = if help.patches.is_empty() {
+                None
+            } else {
+                self.starts_with(simulation, job, &help.patches)?
+            };
+            alone |= tried.is_some();
+            found.push(help.remedy(tried));
+        }
+        let ready_made: Vec<&Help> = helps.iter().filter(|help| !help.patches.is_empty()).collect();
+        if alone || ready_made.len() < 2 || ready_made.len() != helps.len() {
+            return Ok(found);
+        }
+        let patches: Vec<Patch> = ready_made.iter().flat_map(|help| help.patches.clone()).collect();
+        let Some(preempts) = self.starts_with(simulation, job, &patches)? else { return Ok(found) };
+        let words: Vec<&str> = ready_made.iter().map(|help| help.text.as_str()).collect();
+        let commands: Option<Vec<&str>> = ready_made.iter().map(|help| help.command.as_deref()).collect();
+        let text = format!("starts now: {}", words.join(", and "));
+        let command = commands.map(|all| all.join(" && "));
+        Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts }])
     }
 
     /// Whether the job starts at once with these patches, and whom it preempts; no, if time is over.
@@ -147,17 +221,21 @@ impl Question<'_> {
 }
 
 /// What may help, most modest first.
-fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
+fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Vec<Patch>)> {
+    let alone = |(text, patch): (String, Patch)| (text, vec![patch]);
     let mut all = Vec::new();
     all.extend(flavors_allowed(simulation, job, refusals));
-    all.extend(more_quota(simulation, job, refusals));
-    all.extend(selected(simulation, job));
-    all.extend(higher_priority(simulation, job));
+    all.extend(more_quota(simulation, job, refusals).map(alone));
+    all.extend(higher_priority(simulation, job).map(alone));
     all
 }
 
 /// Flavors that the pods themselves keep out: with tolerations for all its taints, without the node selectors that its labels contradict.
-fn flavors_allowed(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Patch)> {
+fn flavors_allowed(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    refusals: &[&Refusal],
+) -> Vec<(String, Vec<Patch>)> {
     let mut flavors: Vec<&str> = Vec::new();
     for refusal in refusals {
         if let Refusal::UntoleratedTaint { flavor, .. } | Refusal::NodeAffinity { flavor } = refusal
@@ -169,7 +247,7 @@ fn flavors_allowed(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusa
     flavors.into_iter().filter_map(|flavor| flavor_allowed(simulation, job, flavor)).collect()
 }
 
-fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Option<(String, Patch)> {
+fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Option<(String, Vec<Patch>)> {
     let object = simulation.world.get(&ObjectRef::cluster(Kind::ResourceFlavor, flavor))?;
     let taints = object["spec"]["nodeTaints"].as_array().into_iter().flatten();
     let keys: Vec<&str> =
@@ -204,6 +282,16 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
             allow(&mut template["spec"]);
         }
     }
+    // The Workload of a job that waits is kept when only a node selector changes: both are changed.
+    let mut workloads = Vec::new();
+    for workload in simulation.workloads_of(text(&value["metadata"]["uid"])) {
+        let mut changed = workload.clone();
+        for set in changed["spec"]["podSets"].as_array_mut().into_iter().flatten() {
+            allow(&mut set["template"]["spec"]);
+        }
+        let reference = crate::object::reference(Kind::Workload, workload);
+        workloads.push(patch_of(&reference, difference(workload, &changed)));
+    }
     let change = difference(value, &changed);
     words.sort();
     words.dedup();
@@ -211,7 +299,11 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
         return None;
     }
     let text = format!("starts now if flavor {flavor} is allowed: {}", words.join(", "));
-    Some((text, patch_of(job, change)))
+    if !words.iter().any(|word| word.starts_with("without")) {
+        workloads.clear();
+    }
+    workloads.insert(0, patch_of(job, change));
+    Some((text, workloads))
 }
 
 /// As much more nominal quota of its own queue as is missing.
@@ -242,28 +334,6 @@ fn more_quota(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -
     Some((text, patch_of(&reference, json!({"spec": {"resourceGroups": groups}}))))
 }
 
-/// A queue that is stopped or does not select the namespace.
-fn selected(simulation: &Simulation, job: &ObjectRef) -> Vec<(String, Patch)> {
-    let Some(queue) = simulation.record().job(job).and_then(|j| j.cluster_queue.clone()) else {
-        return Vec::new();
-    };
-    let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
-    let Some(value) = simulation.world.get(&reference) else { return Vec::new() };
-    let mut all = Vec::new();
-    if !["", "None"].contains(&text(&value["spec"]["stopPolicy"])) {
-        let patch = patch_of(&reference, json!({"spec": {"stopPolicy": "None"}}));
-        all.push((format!("starts now if ClusterQueue {queue} is resumed (stopPolicy None)"), patch));
-    }
-    if value["spec"]["namespaceSelector"].is_null() {
-        let patch = patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
-        all.push((
-            format!("starts now if ClusterQueue {queue} selects the namespace (namespaceSelector: {{}})"),
-            patch,
-        ));
-    }
-    all
-}
-
 /// The lowest priority class that is above its own.
 fn higher_priority(simulation: &Simulation, job: &ObjectRef) -> Option<(String, Patch)> {
     let own = simulation.record().job(job)?.priority;
@@ -274,9 +344,8 @@ fn higher_priority(simulation: &Simulation, job: &ObjectRef) -> Option<(String, 
     Some((format!("starts now with the WorkloadPriorityClass {class}"), patch_of(job, merge)))
 }
 
-/// A merge patch of an object.
 /// The merge patch that leads from one document to another: what differs of its objects, and lists as a whole.
-fn difference(from: &Value, to: &Value) -> Value {
+pub(super) fn difference(from: &Value, to: &Value) -> Value {
     let (Some(before), Some(after)) = (from.as_object(), to.as_object()) else { return to.clone() };
     let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
@@ -284,7 +353,8 @@ fn difference(from: &Value, to: &Value) -> Value {
     Value::Object(gone.chain(changed).collect())
 }
 
-fn patch_of(object: &ObjectRef, merge: Value) -> Patch {
+/// A merge patch of an object.
+pub(super) fn patch_of(object: &ObjectRef, merge: Value) -> Patch {
     Patch {
         kind: object.kind.as_str().to_owned(),
         namespace: object.namespace.to_string(),

@@ -1,100 +1,134 @@
 //! The explanation as plain text.
 
-use std::fmt::Write as _;
-
-use super::{Explained, Forecast, Refused};
+use super::{Effect, Explained, Forecast, Refused, Remedy};
 use crate::duration::show;
 
 impl Explained {
-    /// The explanation as text.
+    /// The explanation as text: no value of a user's moves a cursor or begins a line.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _ = writeln!(
-            text,
-            "{} (Workload {}, priority {}): {}",
-            self.job, self.workload, self.priority, self.state
-        );
+        let mut lines = Lines::default();
+        let workload = match self.workload.as_str() {
+            "" => "no Workload".to_owned(),
+            name => format!("Workload {name}, priority {}", self.priority),
+        };
+        lines.add(format!("{} ({workload}): {}", self.job, self.state.words()));
         if let Some(position) = self.position {
             let queue = self.cluster_queue.as_deref().unwrap_or("its queue");
-            let _ = writeln!(text, "place {position} in ClusterQueue {queue}");
+            lines.add(format!("place {position} in ClusterQueue {queue}"));
         }
         for who in &self.ahead {
-            let _ = writeln!(text, "  ahead: {who}");
+            lines.add(format!("  ahead: {who}"));
         }
         if let (Some(reason), Some(message)) = (&self.reason, &self.message) {
-            let _ = writeln!(text, "why: {reason}: {message}");
+            lines.add(format!("why: {reason}: {message}"));
+        }
+        for finding in &self.findings {
+            lines.add(format!("* {}", finding.text));
+            for detail in &finding.details {
+                lines.add(format!("    {detail}"));
+            }
         }
         for refused in &self.flavors {
-            refusal(&mut text, refused);
+            refusal(&mut lines, refused);
         }
-        if !self.history.is_empty() {
-            text.push_str("so far:\n");
-            for line in &self.history {
-                let _ = writeln!(text, "  {line}");
+        lines.section("so far:", &self.history);
+        lines.section("changed since it was submitted:", &self.changes);
+        self.help(&mut lines);
+        if let Some(forecast) = &self.forecast {
+            start(&mut lines, forecast);
+        }
+        if let Some(why) = &self.no_forecast {
+            lines.add(format!("estimated start: not known: {why}"));
+        }
+        if self.incomplete {
+            lines.add(
+                "not everything could be tried: time ran out, or the world around the job cannot be played",
+            );
+        }
+        lines.0
+    }
+
+    /// The explanation as a JSON document that is safe to print on a terminal.
+    ///
+    /// # Panics
+    /// Never: it consists of plain data with string keys.
+    pub fn json(&self) -> String {
+        let document = serde_json::to_string_pretty(self);
+        super::plain::json(&document.expect("an explanation consists of plain data with string keys")) + "\n"
+    }
+
+    fn help(&self, lines: &mut Lines) {
+        let (untried, tried): (Vec<&Remedy>, Vec<&Remedy>) =
+            self.remedies.iter().partition(|remedy| remedy.effect == Effect::Untried);
+        for (title, remedies) in [
+            ("what would help (each was tried in the engine):", tried),
+            ("what to do (not tried: it is for people or other programs):", untried),
+        ] {
+            if !remedies.is_empty() {
+                lines.add(title);
             }
-        }
-        if !self.changes.is_empty() {
-            text.push_str("changed since it was submitted:\n");
-            for line in &self.changes {
-                let _ = writeln!(text, "  {line}");
-            }
-        }
-        if !self.remedies.is_empty() {
-            text.push_str("what would help (each was tried in the engine):\n");
-            for remedy in &self.remedies {
+            for remedy in remedies {
                 let victims = match &remedy.preempts[..] {
                     [] => String::new(),
                     jobs => format!("; preempts {}", jobs.join(", ")),
                 };
-                let _ = writeln!(text, "  * {}{victims}", remedy.text);
+                lines.add(format!("  * {}{victims}", remedy.text));
+                if let Some(command) = &remedy.command {
+                    lines.add(format!("      {command}"));
+                }
             }
         }
-        if let Some(forecast) = &self.forecast {
-            start(&mut text, forecast);
-        }
-        if self.incomplete {
-            text.push_str("time ran out: not everything was tried\n");
-        }
-        text
     }
 }
 
-fn refusal(text: &mut String, refused: &Refused) {
-    let _ = writeln!(text, "  pod set {}: {}", refused.pod_set, refused.why);
+/// Lines that are safe to print.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, line: impl AsRef<str>) {
+        self.0.push_str(&super::plain::line(line.as_ref()));
+        self.0.push('\n');
+    }
+
+    fn section(&mut self, title: &str, lines: &[String]) {
+        if !lines.is_empty() {
+            self.add(title);
+        }
+        for line in lines {
+            self.add(format!("  {line}"));
+        }
+    }
+}
+
+fn refusal(lines: &mut Lines, refused: &Refused) {
+    lines.add(format!("  pod set {}: {}", refused.pod_set, refused.why));
     if let (Some(needed), Some(free)) = (&refused.needed, &refused.free) {
-        let _ = writeln!(text, "    needs {needed}, can have {free}");
+        lines.add(format!("    needs {needed}, can have {free}"));
     }
     if !refused.held_by.is_empty() {
-        let _ = writeln!(text, "    held by {}", refused.held_by.join(", "));
+        lines.add(format!("    held by {}", refused.held_by.join(", ")));
     }
     if let Some(preemption) = &refused.preemption {
-        let _ = writeln!(text, "    preemption: {preemption}");
+        lines.add(format!("    preemption: {preemption}"));
     }
     for spared in &refused.spared {
-        let _ = writeln!(text, "      {spared}");
+        lines.add(format!("      {spared}"));
     }
 }
 
-fn start(text: &mut String, forecast: &Forecast) {
+fn start(lines: &mut Lines, forecast: &Forecast) {
     let time = |seconds: i64| show(seconds.saturating_mul(1000));
-    match (forecast.p50, forecast.p90) {
-        (Some(p50), Some(p90)) if p50 == p90 => {
-            let _ = writeln!(text, "estimated start: in {}", time(p50));
-        }
-        (Some(p50), Some(p90)) => {
-            let _ = writeln!(text, "estimated start: in {} (p50), {} (p90)", time(p50), time(p90));
-        }
+    lines.add(match (forecast.p50, forecast.p90) {
+        (Some(p50), Some(p90)) if p50 == p90 => format!("estimated start: in {}", time(p50)),
+        (Some(p50), Some(p90)) => format!("estimated start: in {} (p50), {} (p90)", time(p50), time(p90)),
         (Some(p50), None) => {
-            let _ = writeln!(text, "estimated start: in {} (p50); in some futures not at all", time(p50));
+            format!("estimated start: in {} (p50); in some futures not at all", time(p50))
         }
-        (None, _) => {
-            let _ = writeln!(text, "estimated start: none; nothing that is known to come lets it start");
-        }
-    }
-    let _ = writeln!(
-        text,
+        (None, _) => "estimated start: none; nothing that is known to come lets it start".to_owned(),
+    });
+    lines.add(format!(
         "  an estimate from {} simulated future(s), it starts in {}; {}",
         forecast.futures, forecast.starts, forecast.basis
-    );
+    ));
 }

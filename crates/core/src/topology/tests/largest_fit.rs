@@ -86,3 +86,31 @@ fn what_is_taken_beyond_what_is_there_counts_as_nothing_free() {
     world.topologies.set_topology(&n("default"), None);
     assert!(fits(&world, &[1, 2]).is_empty(), "without its topology a flavor has no domains");
 }
+
+#[test]
+fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
+    let mut world = gpus([8, 4, 8, 8]);
+    let shape = |gpus: i64| vec![(n("cpu"), 1000), (n(GPU), gpus)];
+    let all = world.topologies.domain_fits(world.tas, &world.names, &shape(4), 2);
+    let shown: Vec<String> = all
+        .iter()
+        .map(|level| {
+            let each = level.roomiest.iter().map(|(path, pods)| format!("{}:{pods}", path.join("/")));
+            format!("{} {} {} {}", level.level, level.domains, level.pods, each.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        ["block 1 7 b1:7", "rack 2 7 b1/r2:4 b1/r1:3", "kubernetes.io/hostname 4 7 b1/r1/a:2 b1/r2/c:2",]
+    );
+    // What is taken is not free, and what nobody offers fits nowhere.
+    world.add(&pods(1).each(&[(GPU, 8)]).selector(&[("kubernetes.io/hostname", "c")]));
+    let racks = |shape: &[(crate::Name, i64)]| {
+        let all = world.topologies.domain_fits(world.tas, &world.names, shape, 9);
+        all[1].roomiest.iter().map(|(path, pods)| (path[1].to_string(), *pods)).collect::<Vec<_>>()
+    };
+    assert_eq!(racks(&shape(4)), [("r1".to_owned(), 3), ("r2".to_owned(), 2)]);
+    assert_eq!(racks(&[(n("example.com/none"), 1)]), [("r1".to_owned(), 0), ("r2".to_owned(), 0)]);
+    let other = world.names.flavor(&n("other"));
+    assert!(world.topologies.domain_fits(other, &world.names, &shape(1), 2).is_empty());
+}

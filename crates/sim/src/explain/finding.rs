@@ -1,0 +1,253 @@
+//! What is so about a job: what stands in its way, what it waits for, what became of it. Each with a name for programs.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::remedy::Patch;
+
+/// How far a job has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// It has no Workload.
+    NotQueued,
+    /// It has no quota.
+    Waiting,
+    /// It is deactivated, and has no quota.
+    Deactivated,
+    /// It has quota, and is not admitted yet.
+    Checking,
+    /// It is admitted.
+    Admitted,
+    /// It is evicted, and its pods still have to go.
+    Stopping,
+    /// It is over.
+    Finished,
+}
+
+impl State {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NotQueued => "not queued",
+            Self::Waiting => "waiting",
+            Self::Deactivated => "deactivated",
+            Self::Checking => "has quota, and is not admitted yet",
+            Self::Admitted => "admitted",
+            Self::Stopping => "evicted, and being stopped",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// What a finding is about. Each has an entry in `docs/troubleshooting/reasons.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Code {
+    /// The job names no queue.
+    QueueNameMissing,
+    /// Jobs of its namespace are not managed.
+    NamespaceNotManaged,
+    /// Another job owns it, and is queued instead.
+    PartOfAnother,
+    /// Its priority class does not exist.
+    PriorityClassMissing,
+    /// Pods of its group are missing.
+    PodGroupIncomplete,
+    /// It has no Workload yet, and nothing that is known keeps it from getting one.
+    WithoutWorkload,
+    /// Its LocalQueue does not exist.
+    LocalQueueMissing,
+    /// Its ClusterQueue does not exist.
+    ClusterQueueMissing,
+    /// Its LocalQueue is stopped.
+    LocalQueueStopped,
+    /// Its ClusterQueue is stopped.
+    ClusterQueueStopped,
+    /// Something that its ClusterQueue names is missing.
+    ClusterQueueIncomplete,
+    /// Its ClusterQueue does not take its namespace.
+    NamespaceNotSelected,
+    /// `spec.active` is false.
+    Inactive,
+    /// A program holds it back.
+    Gated,
+    /// It may be tried again only later.
+    BackingOff,
+    /// Others come before it.
+    BehindOthers,
+    /// Others are stopped to make room for it.
+    PreemptionPending,
+    /// It asks for more than it could ever get.
+    TooLarge,
+    /// Its pods and the flavors contradict each other.
+    FlavorMismatch,
+    /// Nodes have no place as close together as it asks.
+    TopologyShort,
+    /// An admission check is not ready.
+    CheckPending,
+    /// Its nodes are chosen once the checks are ready.
+    NodesNotChosen,
+    /// It was evicted.
+    EvictedBefore,
+    /// Its nodes failed.
+    NodesLost,
+    /// Some of its pods are not scheduled.
+    PodsPending,
+    /// Not all of its pods are ready.
+    PodsNotReady,
+    /// It is over.
+    Ended,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Self; 27] = [
+        Self::QueueNameMissing,
+        Self::NamespaceNotManaged,
+        Self::PartOfAnother,
+        Self::PriorityClassMissing,
+        Self::PodGroupIncomplete,
+        Self::WithoutWorkload,
+        Self::LocalQueueMissing,
+        Self::ClusterQueueMissing,
+        Self::LocalQueueStopped,
+        Self::ClusterQueueStopped,
+        Self::ClusterQueueIncomplete,
+        Self::NamespaceNotSelected,
+        Self::Inactive,
+        Self::Gated,
+        Self::BackingOff,
+        Self::BehindOthers,
+        Self::PreemptionPending,
+        Self::TooLarge,
+        Self::FlavorMismatch,
+        Self::TopologyShort,
+        Self::CheckPending,
+        Self::NodesNotChosen,
+        Self::EvictedBefore,
+        Self::NodesLost,
+        Self::PodsPending,
+        Self::PodsNotReady,
+        Self::Ended,
+    ];
+
+    /// Whether the job waits for somebody to act: when that will be cannot be known.
+    pub(super) fn waits_for_somebody(self) -> bool {
+        matches!(
+            self,
+            Self::LocalQueueMissing
+                | Self::ClusterQueueMissing
+                | Self::LocalQueueStopped
+                | Self::ClusterQueueStopped
+                | Self::ClusterQueueIncomplete
+                | Self::NamespaceNotSelected
+                | Self::Inactive
+                | Self::Gated
+        )
+    }
+}
+
+/// One thing that is so.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// What it is about.
+    pub code: Code,
+    /// In words.
+    pub text: String,
+    /// More of it, line by line; a bounded number.
+    pub details: Vec<String>,
+    /// What ends it.
+    #[serde(skip)]
+    pub(super) helps: Vec<Help>,
+}
+
+impl Finding {
+    /// Without more.
+    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), details: Vec::new(), helps: Vec::new() }
+    }
+
+    /// With something that ends it.
+    pub(super) fn with(mut self, help: Help) -> Self {
+        self.helps.push(help);
+        self
+    }
+
+    /// With a detail.
+    pub(super) fn detail(mut self, line: impl Into<String>) -> Self {
+        self.details.push(line.into());
+        self
+    }
+}
+
+/// Something that somebody can do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Help {
+    /// In words, as one says what to do.
+    pub text: String,
+    /// A command that does it.
+    pub command: Option<String>,
+    /// Patches that do it; none if it depends on what somebody has to choose.
+    pub patches: Vec<Patch>,
+}
+
+impl Help {
+    /// In words only.
+    pub fn words(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// With a command.
+    pub fn command(text: impl Into<String>, command: String) -> Self {
+        Self { text: text.into(), command: Some(command), patches: Vec::new() }
+    }
+
+    /// That a patch does.
+    pub fn patch(mut self, patch: Patch) -> Self {
+        self.patches.push(patch);
+        self
+    }
+}
+
+/// An admission check of a Workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// `Pending`, `Retry`, `Rejected` or `Ready`.
+    pub state: String,
+    /// What its controller says.
+    pub message: String,
+    /// How often it asked for a retry.
+    pub retries: i64,
+    /// How many seconds later it is to be tried again, if it says so.
+    pub retry_after_seconds: Option<i64>,
+    /// Its controller, if the check exists.
+    pub controller: Option<String>,
+    /// What the provider says of the machines, for a ProvisioningRequest.
+    pub provider: Vec<String>,
+}
+
+/// A pod that is not scheduled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingPod {
+    /// Its name.
+    pub name: String,
+    /// The reason of its condition `PodScheduled`, for example `Unschedulable` or `SchedulingGated`.
+    pub reason: String,
+    /// What the scheduler says.
+    pub message: String,
+}
+
+/// A condition of a status, if it is there.
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
+}
+
+/// Whether a condition is true.
+pub(super) fn holds(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|c| c["status"] == "True")
+}

@@ -1,0 +1,137 @@
+//! What is known of a job without trying anything: from its objects, and from the engine's account.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_engine::{Account, Kind, ObjectRef};
+
+use super::finding::{Code, State, condition};
+use super::view::View;
+use super::{Explained, Question, lifecycle, pods, queues, topology, unqueued};
+use crate::json::text;
+use crate::simulation::Simulation;
+
+/// The job that controls a Workload.
+fn job_of(workload: &Value) -> Option<ObjectRef> {
+    let mut owners = workload["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|owner| owner["controller"] == true)?;
+    let kind = JobKind::from_owner(text(&owner["apiVersion"]), text(&owner["kind"]))?;
+    let namespace = text(&workload["metadata"]["namespace"]);
+    Some(ObjectRef::namespaced(Kind::Job(kind), namespace, text(&owner["name"])))
+}
+
+/// The job that was read.
+pub(super) fn job_read(job: &Value) -> Option<ObjectRef> {
+    let kind = crate::object::kind_of(text(&job["apiVersion"]), text(&job["kind"]))?;
+    Some(crate::object::reference(kind, job))
+}
+
+impl Explained {
+    fn blank(job: &ObjectRef, workload: &str, state: State) -> Self {
+        Self {
+            job: format!("{}/{}", job.namespace, job.name),
+            workload: workload.to_owned(),
+            state,
+            priority: 0,
+            cluster_queue: None,
+            position: None,
+            ahead: Vec::new(),
+            findings: Vec::new(),
+            checks: Vec::new(),
+            pending_pods: Vec::new(),
+            pending_pod_count: 0,
+            topology: Vec::new(),
+            reason: None,
+            message: None,
+            flavors: Vec::new(),
+            history: Vec::new(),
+            changes: Vec::new(),
+            remedies: Vec::new(),
+            forecast: None,
+            no_forecast: None,
+            incomplete: false,
+        }
+    }
+
+    /// Takes what ends the findings as remedies, as they are.
+    fn untried(mut self) -> Self {
+        self.remedies =
+            self.findings.iter().flat_map(|f| &f.helps).map(super::finding::Help::untried).collect();
+        self
+    }
+}
+
+impl Question<'_> {
+    /// The job that is asked about, if it has no Workload.
+    pub(super) fn unqueued(&self, simulation: &Simulation) -> Option<ObjectRef> {
+        let kinds = JobKind::all().iter().copied().map(Kind::Job);
+        let mut references = kinds
+            .filter(|kind| self.kind.is_none_or(|wanted| wanted == *kind))
+            .map(|kind| ObjectRef::namespaced(kind, self.namespace, self.name));
+        references.find(|reference| simulation.object(reference).is_some())
+    }
+
+    /// A job that has no Workload.
+    pub(super) fn not_queued(&self, view: &View<'_>, reference: &ObjectRef, job: &Value) -> Explained {
+        let mut explained = Explained::blank(reference, "", State::NotQueued);
+        explained.findings = unqueued::findings(view, &self.options.configuration, reference, job);
+        explained.no_forecast = Some("it is not queued".to_owned());
+        explained.untried()
+    }
+
+    /// A Workload, by its object and what the engine says.
+    pub(super) fn of_workload(
+        &self,
+        view: &View<'_>,
+        workload: &Value,
+        account: Option<&Account>,
+        now: Timestamp,
+    ) -> Explained {
+        let own = crate::object::reference(Kind::Workload, workload);
+        let state = lifecycle::state(workload);
+        let job = job_of(workload).unwrap_or_else(|| own.clone());
+        let mut explained = Explained::blank(&job, &own.name, state);
+        explained.priority =
+            workload["spec"]["priority"].as_i64().and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
+        explained.checks = lifecycle::checks(view, workload);
+        let admitted_by = text(&workload["status"]["admission"]["clusterQueue"]);
+        explained.cluster_queue = Some(admitted_by).filter(|name| !name.is_empty()).map(Into::into);
+        if matches!(state, State::Waiting | State::Deactivated) {
+            let local = text(&workload["spec"]["queueName"]);
+            let (found, queue) = queues::findings(view, &own.namespace, local);
+            explained.cluster_queue = queue.map(Into::into);
+            explained.findings = found;
+        }
+        explained.findings.extend(lifecycle::findings(view, workload, state, now));
+        for lost in explained.findings.iter_mut().filter(|f| f.code == Code::NodesLost) {
+            let why = account.and_then(|account| account.not_moved.as_ref());
+            lost.details.extend(why.map(|why| format!("it was not moved: {why}")));
+        }
+        let waits = condition(workload, "QuotaReserved").filter(|_| state == State::Waiting);
+        let unready = condition(workload, "Admitted").filter(|_| state == State::Checking);
+        if let Some(condition) = waits.or(unready) {
+            explained.reason = Some(text(&condition["reason"]).to_owned());
+            explained.message = Some(text(&condition["message"]).to_owned());
+        }
+        let blocked = explained.findings.iter().any(|f| f.code.waits_for_somebody());
+        if let Some(account) = account.filter(|_| state == State::Waiting) {
+            explained.position = account.position.as_ref().map(|p| p.in_cluster_queue + 1);
+            if !blocked {
+                explained.findings.extend(self.decided(view, workload, account));
+                explained.topology = topology::fits(workload, &account.fits);
+            }
+        }
+        if let Some(subject) = self.manifests.subject.as_ref() {
+            explained.history = self.past(&own);
+            if state == State::Admitted {
+                let (pods, count) = pods::pending(subject, workload);
+                explained.findings.extend(pods::finding(&pods, count, subject.more_pods));
+                (explained.pending_pods, explained.pending_pod_count) = (pods, count);
+            }
+        }
+        if state == State::Checking {
+            explained.no_forecast = Some("how long the checks take is not known".to_owned());
+        }
+        explained.untried()
+    }
+}

@@ -1,0 +1,200 @@
+//! How far a Workload has come, and what it waits for, as its spec and status say it.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_engine::{Kind, ObjectRef};
+
+use super::MOST_LISTED;
+use super::finding::{Check, Code, Finding, Help, State, condition, holds};
+use super::remedy::patch_of;
+use super::view::View;
+use crate::duration::show;
+use crate::json::text;
+
+/// How far a Workload has come.
+pub(super) fn state(workload: &Value) -> State {
+    let reserved = holds(workload, "QuotaReserved");
+    if holds(workload, "Finished") {
+        State::Finished
+    } else if holds(workload, "Evicted") && reserved {
+        State::Stopping
+    } else if holds(workload, "Admitted") {
+        State::Admitted
+    } else if reserved {
+        State::Checking
+    } else if workload["spec"]["active"] == false {
+        State::Deactivated
+    } else {
+        State::Waiting
+    }
+}
+
+/// What the spec and the status of a Workload say about it.
+pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Timestamp) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if state == State::Finished {
+        found.extend(condition(workload, "Finished").map(|c| of(Code::Ended, "it is over", c)));
+        return found;
+    }
+    found.extend(inactive(workload));
+    found.extend(evicted(workload, state));
+    found.extend(backing_off(workload, now));
+    found.extend(gated(workload));
+    found.extend(nodes_lost(workload));
+    if state == State::Checking {
+        found.extend(checks(view, workload).iter().filter(|c| c.state != "Ready").map(waits_for));
+        found.extend(nodes_not_chosen(workload));
+    }
+    if state == State::Admitted {
+        let waits = condition(workload, "PodsReady").filter(|c| c["status"] == "False");
+        found.extend(waits.map(|c| of(Code::PodsNotReady, "not all of its pods are ready", c)));
+    }
+    found
+}
+
+fn of(code: Code, what: &str, condition: &Value) -> Finding {
+    let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
+    Finding::new(code, format!("{what} ({reason}): {message}"))
+}
+
+fn reference(workload: &Value) -> ObjectRef {
+    crate::object::reference(Kind::Workload, workload)
+}
+
+fn inactive(workload: &Value) -> Option<Finding> {
+    if workload["spec"]["active"] != false {
+        return None;
+    }
+    let reference = reference(workload);
+    let target = condition(workload, "DeactivationTarget").filter(|c| c["status"] == "True");
+    let evicted = condition(workload, "Evicted")
+        .filter(|c| c["status"] == "True" && text(&c["reason"]).starts_with("Deactivated"));
+    let why = match target.or(evicted) {
+        Some(c) => format!("by the manager ({}): {}", text(&c["reason"]), text(&c["message"])),
+        None => "by a user or another program, which set spec.active to false".to_owned(),
+    };
+    let help = Help::command(
+        "activate the Workload again, once what led to it is mended",
+        format!("kubectl kueue resume workload {} -n {}", reference.name, reference.namespace),
+    );
+    let patch = patch_of(&reference, json!({"spec": {"active": true}}));
+    Some(Finding::new(Code::Inactive, format!("it is deactivated {why}")).with(help.patch(patch)))
+}
+
+fn evicted(workload: &Value, state: State) -> Option<Finding> {
+    let condition = condition(workload, "Evicted").filter(|c| c["status"] == "True")?;
+    let what = match state {
+        State::Stopping => "it is evicted, and keeps its quota until its pods are gone",
+        _ => "it was evicted",
+    };
+    let since = text(&condition["lastTransitionTime"]);
+    Some(of(Code::EvictedBefore, what, condition).detail(format!("since {since}")))
+}
+
+fn backing_off(workload: &Value, now: Timestamp) -> Option<Finding> {
+    let requeue = &workload["status"]["requeueState"];
+    let at: Timestamp = text(&requeue["requeueAt"]).parse().ok()?;
+    let left = at.as_second().saturating_sub(now.as_second());
+    if left <= 0 {
+        return None;
+    }
+    let count = requeue["count"].as_i64().unwrap_or(0);
+    let text = format!(
+        "it is tried again at {at}, in {}; it was put back {count} time(s)",
+        show(left.saturating_mul(1000))
+    );
+    Some(Finding::new(Code::BackingOff, text).with(Help::words(format!("wait until {at}"))))
+}
+
+fn gated(workload: &Value) -> Option<Finding> {
+    let gates = text(&workload["metadata"]["annotations"][sluice_api::labels::ADMISSION_GATED_BY]);
+    if gates.is_empty() {
+        return None;
+    }
+    let text = format!("the annotation {} holds it back: {gates}", sluice_api::labels::ADMISSION_GATED_BY);
+    let help = format!("let the program that set it take {gates} out of the annotation of the job");
+    Some(Finding::new(Code::Gated, text).with(Help::words(help)))
+}
+
+fn nodes_lost(workload: &Value) -> Option<Finding> {
+    let nodes = workload["status"]["unhealthyNodes"].as_array().filter(|nodes| !nodes.is_empty())?;
+    let names: Vec<&str> = nodes.iter().take(MOST_LISTED).map(|n| text(&n["name"])).collect();
+    let more = nodes.len() - names.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text = format!("it lost {} node(s): {}{more}", nodes.len(), names.join(", "));
+    Some(Finding::new(Code::NodesLost, text).with(Help::words("repair or replace the nodes")))
+}
+
+fn nodes_not_chosen(workload: &Value) -> Option<Finding> {
+    let sets = workload["status"]["admission"]["podSetAssignments"].as_array()?;
+    let waiting: Vec<&str> = sets
+        .iter()
+        .filter(|s| s["delayedTopologyRequest"] == "Pending")
+        .map(|s| text(&s["name"]))
+        .take(MOST_LISTED)
+        .collect();
+    (!waiting.is_empty()).then(|| {
+        let text = format!("nodes are chosen once the checks are ready, for pod set {}", waiting.join(", "));
+        Finding::new(Code::NodesNotChosen, text)
+    })
+}
+
+/// The admission checks of a Workload.
+pub(super) fn checks(view: &View<'_>, workload: &Value) -> Vec<Check> {
+    let all = workload["status"]["admissionChecks"].as_array().into_iter().flatten();
+    all.map(|check| {
+        let name = text(&check["name"]).to_owned();
+        let object = view.cluster(Kind::AdmissionCheck, &name);
+        Check {
+            provider: provider(view, workload, &name),
+            state: text(&check["state"]).to_owned(),
+            message: text(&check["message"]).to_owned(),
+            retries: check["retryCount"].as_i64().unwrap_or(0),
+            retry_after_seconds: check["requeueAfterSeconds"].as_i64(),
+            controller: object.map(|o| text(&o["spec"]["controllerName"]).to_owned()),
+            name,
+        }
+    })
+    .collect()
+}
+
+/// What the provider of machines says in the conditions of the Workload's ProvisioningRequest for a check.
+fn provider(view: &View<'_>, workload: &Value, check: &str) -> Vec<String> {
+    let own = reference(workload);
+    let prefix = format!("{}-{check}-", own.name);
+    let requests = view.of_kind(Kind::ProvisioningRequest);
+    let number = |r: &ObjectRef| r.name.strip_prefix(&*prefix).and_then(|n| n.parse::<u64>().ok());
+    let of = requests.into_iter().filter(|(r, _)| r.namespace == own.namespace);
+    let last = of.filter_map(|(r, v)| Some((number(r)?, r, v))).max_by_key(|(n, _, _)| *n);
+    let Some((_, reference, request)) = last else { return Vec::new() };
+    let conditions = request["status"]["conditions"].as_array().into_iter().flatten();
+    let line = |c: &Value| {
+        let (kind, status) = (text(&c["type"]), text(&c["status"]));
+        let (reason, message) = (text(&c["reason"]), text(&c["message"]));
+        format!("ProvisioningRequest {}: {kind}={status} ({reason}) {message}", reference.name)
+    };
+    conditions.take(MOST_LISTED).map(line).collect()
+}
+
+fn waits_for(check: &Check) -> Finding {
+    let said = if check.message.is_empty() { "it says nothing more" } else { &check.message };
+    let mut finding = Finding::new(
+        Code::CheckPending,
+        format!("it has quota, and the admission check {} is {}: {said}", check.name, check.state),
+    );
+    if check.retries > 0 {
+        finding = finding.detail(format!("it asked for {} retries so far", check.retries));
+    }
+    if let Some(seconds) = check.retry_after_seconds {
+        finding = finding.detail(format!("it asks to be tried again after {seconds} s"));
+    }
+    finding.details.extend(check.provider.iter().cloned());
+    let help = match &check.controller {
+        Some(controller) => format!(
+            "wait for the controller {controller} to set the check {} to Ready; if it does not, look at its logs",
+            check.name
+        ),
+        None => format!("create the AdmissionCheck {} again, or take it out of the ClusterQueue", check.name),
+    };
+    finding.with(Help::words(help))
+}

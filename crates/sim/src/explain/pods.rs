@@ -1,0 +1,148 @@
+//! Pods of an admitted job that are not scheduled, and what the scheduler says.
+
+use serde_json::Value;
+
+use super::MOST_LISTED;
+use super::finding::{Code, Finding, Help, PendingPod, condition};
+use super::view::Subject;
+use crate::json::text;
+
+/// Labels by which the pods of a job say its name, where its controller makes objects between.
+const OWNER_LABELS: [&str; 7] = [
+    "batch.kubernetes.io/job-name",
+    "job-name",
+    sluice_api::labels::JOBSET_NAME,
+    "training.kubeflow.org/job-name",
+    "leaderworkerset.sigs.k8s.io/name",
+    "ray.io/cluster",
+    sluice_api::labels::POD_GROUP_NAME,
+];
+
+/// Whether a pod belongs to a Workload or its job.
+fn is_own(pod: &Value, workload: &Value, job: Option<&Value>) -> bool {
+    let metadata = &pod["metadata"];
+    let name = text(&workload["metadata"]["name"]);
+    if !name.is_empty() && text(&metadata["annotations"][sluice_api::labels::WORKLOAD]) == name {
+        return true;
+    }
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let mut above = workload["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let is = |uid: &Value| !text(uid).is_empty();
+    let job_uid = job.map(|job| &job["metadata"]["uid"]).filter(|uid| is(uid));
+    if owners
+        .any(|o| is(&o["uid"]) && (Some(&o["uid"]) == job_uid || above.clone().any(|a| a["uid"] == o["uid"])))
+    {
+        return true;
+    }
+    let itself = above.any(|a| is(&a["uid"]) && a["uid"] == metadata["uid"]);
+    let Some(job) = job else { return itself };
+    let name = text(&job["metadata"]["name"]);
+    itself || OWNER_LABELS.iter().any(|label| !name.is_empty() && text(&metadata["labels"][*label]) == name)
+}
+
+/// The first few own pods that are not scheduled, and how many there are.
+pub(super) fn pending(subject: &Subject, workload: &Value) -> (Vec<PendingPod>, usize) {
+    let job = subject.job.as_ref();
+    let waits = |pod: &&Value| text(&pod["spec"]["nodeName"]).is_empty() && is_own(pod, workload, job);
+    let all: Vec<&Value> = subject.pods.iter().filter(waits).collect();
+    let show = |pod: &&Value| {
+        let scheduled = condition(pod, "PodScheduled").cloned().unwrap_or_default();
+        PendingPod {
+            name: text(&pod["metadata"]["name"]).to_owned(),
+            reason: text(&scheduled["reason"]).to_owned(),
+            message: text(&scheduled["message"]).to_owned(),
+        }
+    };
+    (all.iter().take(MOST_LISTED).map(show).collect(), all.len())
+}
+
+/// What is found out about them.
+pub(super) fn finding(pods: &[PendingPod], count: usize, more: bool) -> Option<Finding> {
+    if count == 0 {
+        return None;
+    }
+    let at_least = if more { "at least " } else { "" };
+    let mut finding = Finding::new(
+        Code::PodsPending,
+        format!("the job is admitted, and {at_least}{count} of its pods are not scheduled"),
+    );
+    for pod in pods {
+        let said = match (pod.reason.as_str(), pod.message.as_str()) {
+            ("", "") => "the scheduler has not said anything yet".to_owned(),
+            (reason, "") => reason.to_owned(),
+            (reason, message) => format!("{reason}: {message}"),
+        };
+        finding = finding.detail(format!("{}: {said}", pod.name));
+    }
+    let mut helps = Vec::new();
+    let says = |part: &str| pods.iter().any(|pod| pod.message.contains(part));
+    if says("Insufficient ") {
+        helps.push(
+            "add nodes, or lower the quota of the flavor: it promises more than the nodes have free, or has it in \
+             pieces that are too small",
+        );
+    }
+    if says("untolerated taint") {
+        helps.push(
+            "add the taint to nodeTaints of the ResourceFlavor, and a toleration to the flavor or the pods",
+        );
+    }
+    if says("node affinity/selector") {
+        helps.push("give nodes the labels that the flavor (nodeLabels) and the pods ask for");
+    }
+    if says("PersistentVolumeClaim") || says("persistentvolumeclaim") {
+        helps.push("look at the PersistentVolumeClaims of the pods");
+    }
+    if pods.iter().any(|pod| pod.reason == "SchedulingGated") {
+        helps.push("see which scheduling gates the pods have: each is taken away by the program that set it");
+    }
+    for help in helps {
+        finding = finding.with(Help::words(help));
+    }
+    Some(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str, owner: &str, message: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "ownerReferences": [{"uid": owner}]}, "spec": {},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]},
+        })
+    }
+
+    #[test]
+    fn only_own_pods_that_have_no_node_are_listed_and_only_a_few() {
+        let workload = json!({"metadata": {"name": "w", "ownerReferences": [{"uid": "u"}]}});
+        let mut pods: Vec<Value> =
+            (0..9).map(|n| pod(&format!("p{n}"), "u", "0/3 nodes: 3 Insufficient cpu.")).collect();
+        pods.push(pod("other", "v", "x"));
+        pods.push(json!({"metadata": {"name": "none"}, "spec": {}}));
+        pods[8]["spec"]["nodeName"] = json!("n");
+        let subject =
+            Subject { job: Some(json!({"metadata": {"name": "j", "uid": "u"}})), pods, ..Subject::default() };
+        let (shown, count) = pending(&subject, &workload);
+        assert_eq!((shown.len(), count), (MOST_LISTED, 8));
+        let finding = finding(&shown, count, false).unwrap();
+        assert_eq!(finding.text, "the job is admitted, and 8 of its pods are not scheduled");
+        assert_eq!(finding.details[0], "p0: Unschedulable: 0/3 nodes: 3 Insufficient cpu.");
+        assert!(finding.helps[0].text.starts_with("add nodes"), "{finding:?}");
+    }
+
+    #[test]
+    fn pods_that_their_labels_or_the_annotation_name_are_own_too() {
+        let workload = json!({"metadata": {"name": "w"}});
+        let job = json!({"metadata": {"name": "set", "uid": "u"}});
+        for metadata in [
+            json!({"labels": {"jobset.sigs.k8s.io/jobset-name": "set"}}),
+            json!({"annotations": {"kueue.x-k8s.io/workload": "w"}}),
+        ] {
+            assert!(is_own(&json!({"metadata": metadata}), &workload, Some(&job)), "{metadata}");
+        }
+        let foreign = json!({"metadata": {"labels": {"jobset.sigs.k8s.io/jobset-name": "other"}}});
+        assert!(!is_own(&foreign, &workload, Some(&job)));
+    }
+}

@@ -1,0 +1,245 @@
+//! What is wrong with the queues of a job: each that is missing, stopped, incomplete, or not for its namespace.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Value, json};
+use sluice_api::config::selector_matches;
+use sluice_engine::{Kind, ObjectRef};
+
+use super::MOST_LISTED;
+use super::finding::{Code, Finding, Help, condition};
+use super::remedy::patch_of;
+use super::view::View;
+use crate::json::text;
+
+/// The labels of an object.
+pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
+    let map = object["metadata"]["labels"].as_object();
+    map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
+}
+
+/// Labels in words.
+pub(super) fn shown(labels: &BTreeMap<String, String>) -> String {
+    if labels.is_empty() {
+        return "none".to_owned();
+    }
+    let mut all: Vec<String> = labels.iter().take(MOST_LISTED).map(|(k, v)| format!("{k}={v}")).collect();
+    if labels.len() > MOST_LISTED {
+        all.push(format!("and {} more", labels.len() - MOST_LISTED));
+    }
+    all.join(", ")
+}
+
+/// Each requirement of a selector that labels do not meet, in words.
+pub(super) fn unmet(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for (key, value) in selector.match_labels.iter().flatten() {
+        if labels.get(key) != Some(value) {
+            all.push(format!("{key}={value}"));
+        }
+    }
+    for requirement in selector.match_expressions.iter().flatten() {
+        let one = LabelSelector { match_expressions: Some(vec![requirement.clone()]), match_labels: None };
+        if !selector_matches(&one, labels) {
+            let values = requirement.values.as_deref().unwrap_or_default();
+            let values = values.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
+            all.push(format!("{} {} [{values}]", requirement.key, requirement.operator));
+        }
+    }
+    all.truncate(MOST_LISTED);
+    all
+}
+
+/// Names in words, the first few.
+fn few<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<&str> = names.take(MOST_LISTED).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn selector_of(queue: &Value) -> Option<LabelSelector> {
+    serde_json::from_value(queue["spec"]["namespaceSelector"].clone()).ok()
+}
+
+/// Whether the policy stops a queue.
+fn is_stopped(object: &Value) -> bool {
+    !["", "None"].contains(&text(&object["spec"]["stopPolicy"]))
+}
+
+/// Everything that is wrong with a job's queues, and its ClusterQueue if it is known.
+pub(super) fn findings(
+    view: &View<'_>,
+    namespace: &str,
+    local_queue: &str,
+) -> (Vec<Finding>, Option<String>) {
+    let mut found = Vec::new();
+    let Some(local) = view.namespaced(Kind::LocalQueue, namespace, local_queue) else {
+        found.push(missing_local_queue(view, namespace, local_queue));
+        return (found, None);
+    };
+    let name = text(&local["spec"]["clusterQueue"]);
+    if is_stopped(local) {
+        found.push(stopped(
+            Code::LocalQueueStopped,
+            &ObjectRef::namespaced(Kind::LocalQueue, namespace, local_queue),
+            local,
+        ));
+    }
+    match view.cluster(Kind::ClusterQueue, name) {
+        None => found.push(missing_cluster_queue(view, namespace, local_queue, name)),
+        Some(queue) => {
+            if is_stopped(queue) {
+                let reference = ObjectRef::cluster(Kind::ClusterQueue, name);
+                found.push(stopped(Code::ClusterQueueStopped, &reference, queue));
+            }
+            found.extend(incomplete(view, name, queue));
+            found.extend(not_selected(view, namespace, name, queue));
+        }
+    }
+    (found, Some(name.to_owned()))
+}
+
+fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str) -> Finding {
+    let queues = view.of_kind(Kind::LocalQueue);
+    let mut finding = Finding::new(
+        Code::LocalQueueMissing,
+        format!("the LocalQueue {name} does not exist in the namespace {namespace}"),
+    );
+    let own = queues.iter().filter(|(r, _)| *r.namespace == *namespace).map(|(r, _)| &*r.name);
+    if let Some(there) = few(own) {
+        finding =
+            finding.detail(format!("LocalQueues of the namespace: {there}")).with(Help::words(format!(
+                "name one of the LocalQueues that there are ({there}) in the label kueue.x-k8s.io/queue-name"
+            )));
+    }
+    let labels = view.cluster(Kind::Namespace, namespace).map(labels).unwrap_or_default();
+    let takes = |queue: &Value| selector_of(queue).is_some_and(|s| selector_matches(&s, &labels));
+    let all = view.of_kind(Kind::ClusterQueue);
+    let fitting = few(all.iter().filter(|(_, q)| takes(q)).map(|(r, _)| &*r.name));
+    let (choice, first) = match &fitting {
+        Some(names) => {
+            (format!(", for a ClusterQueue that takes the namespace ({names})"), names.split(", ").next())
+        }
+        None => (String::new(), None),
+    };
+    let queue = first.unwrap_or("CLUSTERQUEUE");
+    finding.with(Help::command(
+        format!("create the LocalQueue {name}{choice}"),
+        format!("kubectl kueue create localqueue {name} -n {namespace} -c {queue}"),
+    ))
+}
+
+fn missing_cluster_queue(view: &View<'_>, namespace: &str, local: &str, name: &str) -> Finding {
+    let mut finding = Finding::new(
+        Code::ClusterQueueMissing,
+        format!("the ClusterQueue {name}, which the LocalQueue {namespace}/{local} is for, does not exist"),
+    );
+    if let Some(there) = few(view.of_kind(Kind::ClusterQueue).iter().map(|(r, _)| &*r.name)) {
+        finding = finding.detail(format!("ClusterQueues that there are: {there}"));
+    }
+    finding.with(Help::words(format!(
+        "create the ClusterQueue {name}, or name a LocalQueue that is for one that exists"
+    )))
+}
+
+fn stopped(code: Code, reference: &ObjectRef, object: &Value) -> Finding {
+    let policy = text(&object["spec"]["stopPolicy"]);
+    let (kind, name) = (reference.kind.as_str(), &reference.name);
+    let what = if policy == "HoldAndDrain" {
+        "nothing is admitted, and what was admitted is evicted"
+    } else {
+        "nothing is admitted, and what was admitted goes on"
+    };
+    let place =
+        if reference.namespace.is_empty() { String::new() } else { format!(" -n {}", reference.namespace) };
+    let command = format!("kubectl kueue resume {} {name}{place}", kind.to_ascii_lowercase());
+    let patch = patch_of(reference, json!({"spec": {"stopPolicy": "None"}}));
+    Finding::new(code, format!("the {kind} {name} is stopped (stopPolicy {policy}): {what}"))
+        .with(Help::command(format!("resume the {kind} {name}"), command).patch(patch))
+}
+
+/// What a ClusterQueue names that is missing.
+fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
+    let mut missing = Vec::new();
+    let groups = queue["spec"]["resourceGroups"].as_array().into_iter().flatten();
+    for flavor in groups.filter_map(|g| g["flavors"].as_array()).flatten().map(|f| text(&f["name"])) {
+        match view.cluster(Kind::ResourceFlavor, flavor) {
+            None => missing.push(("ResourceFlavor", flavor.to_owned(), String::new())),
+            Some(object) => {
+                let topology = text(&object["spec"]["topologyName"]);
+                if !topology.is_empty() && view.cluster(Kind::Topology, topology).is_none() {
+                    let of = format!(" of the flavor {flavor}");
+                    missing.push(("Topology", topology.to_owned(), of));
+                }
+            }
+        }
+    }
+    let checks = queue["spec"]["admissionChecksStrategy"]["admissionChecks"].as_array();
+    let old = queue["spec"]["admissionChecks"].as_array();
+    let named = checks.into_iter().flatten().map(|c| text(&c["name"]));
+    for check in named.chain(old.into_iter().flatten().map(text)) {
+        if view.cluster(Kind::AdmissionCheck, check).is_none() {
+            missing.push(("AdmissionCheck", check.to_owned(), String::new()));
+        }
+    }
+    missing.truncate(MOST_LISTED);
+    let status = condition(queue, "Active").filter(|c| c["status"] == "False");
+    let status = status.filter(|c| !["Stopped", "Terminating"].contains(&text(&c["reason"])));
+    if missing.is_empty() && status.is_none() {
+        return None;
+    }
+    let mut finding =
+        Finding::new(Code::ClusterQueueIncomplete, format!("the ClusterQueue {name} is not active"));
+    if let Some(status) = status {
+        finding = finding.detail(format!("{}: {}", text(&status["reason"]), text(&status["message"])));
+    }
+    for (kind, what, of) in missing {
+        finding = finding
+            .detail(format!("the {kind} {what}{of} does not exist"))
+            .with(Help::words(format!("create the {kind} {what}, or take its name out of what names it")));
+    }
+    Some(finding)
+}
+
+fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> Option<Finding> {
+    let labels = view.cluster(Kind::Namespace, namespace).map(labels).unwrap_or_default();
+    let reference = ObjectRef::cluster(Kind::ClusterQueue, name);
+    let Some(selector) = selector_of(queue) else {
+        let patch = patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
+        let help = Help::words(format!(
+            "let the ClusterQueue {name} select the namespace (namespaceSelector: {{}} selects all)"
+        ));
+        let text = format!("the ClusterQueue {name} has no namespaceSelector, and so takes no namespace");
+        return Some(Finding::new(Code::NamespaceNotSelected, text).with(help.patch(patch)));
+    };
+    if selector_matches(&selector, &labels) {
+        return None;
+    }
+    let unmet = unmet(&selector, &labels);
+    let text = format!(
+        "the namespaceSelector of the ClusterQueue {name} does not match the namespace {namespace}: it asks for {}",
+        unmet.join(" and ")
+    );
+    let mut finding = Finding::new(Code::NamespaceNotSelected, text)
+        .detail(format!("labels of the namespace {namespace}: {}", shown(&labels)));
+    let wanted: BTreeMap<_, _> =
+        selector.match_labels.iter().flatten().filter(|(k, v)| labels.get(*k) != Some(*v)).collect();
+    // What an expression asks for is for people to choose.
+    if wanted.len() == unmet.len() {
+        let pairs: Vec<String> = wanted.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let help = Help::command(
+            format!("label the namespace {namespace}"),
+            format!("kubectl label namespace {namespace} {}", pairs.join(" ")),
+        );
+        let patch = patch_of(
+            &ObjectRef::cluster(Kind::Namespace, namespace),
+            json!({"metadata": {"labels": wanted}}),
+        );
+        finding = finding.with(help.patch(patch));
+    } else {
+        finding = finding.with(Help::words(format!(
+            "label the namespace {namespace} as the selector asks, or name a queue that takes it"
+        )));
+    }
+    Some(finding)
+}

@@ -1,0 +1,163 @@
+//! Why a job has no Workload.
+
+use serde_json::{Value, json};
+use sluice_api::config::{Configuration, selector_matches};
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+use sluice_engine::{Kind, ObjectRef};
+
+use super::finding::{Code, Finding, Help};
+use super::queues::{labels as labels_of, shown, unmet};
+use super::remedy::patch_of;
+use super::view::View;
+use crate::json::text;
+use crate::queue_of;
+
+/// What keeps a job from getting a Workload.
+pub(super) fn findings(
+    view: &View<'_>,
+    configuration: &Configuration,
+    reference: &ObjectRef,
+    job: &Value,
+) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    found.extend(part_of_another(job));
+    found.extend(not_managed(view, configuration, reference, job));
+    found.extend(missing_class(view, reference, job));
+    found.extend(incomplete_group(view, reference, job));
+    if found.is_empty() {
+        let text = "it has no Workload yet: the manager has not seen it, or its pods cannot be read; the events of the \
+                    job say what is wrong with it";
+        let command = format!(
+            "kubectl describe {} {} -n {}",
+            reference.kind.as_str().to_ascii_lowercase(),
+            reference.name,
+            reference.namespace
+        );
+        found.push(Finding::new(Code::WithoutWorkload, text).with(Help::command("read its events", command)));
+    }
+    found
+}
+
+/// The job that controls it is queued, not it.
+fn part_of_another(job: &Value) -> Option<Finding> {
+    let mut owners = job["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|owner| {
+        owner["controller"] == true
+            && JobKind::from_owner(text(&owner["apiVersion"]), text(&owner["kind"])).is_some()
+    })?;
+    let (kind, name) = (text(&owner["kind"]), text(&owner["name"]));
+    let namespace = text(&job["metadata"]["namespace"]);
+    let kind = kind.to_ascii_lowercase();
+    let help = Help::command(
+        format!("ask about the {kind} {name}"),
+        format!("kubectl kueue explain {kind} {name} -n {namespace}"),
+    );
+    let text =
+        format!("it is a part of the {kind} {name}, which is queued as a whole and starts and stops it");
+    Some(Finding::new(Code::PartOfAnother, text).with(help))
+}
+
+fn not_managed(
+    view: &View<'_>,
+    configuration: &Configuration,
+    reference: &ObjectRef,
+    job: &Value,
+) -> Option<Finding> {
+    let namespace = &*reference.namespace;
+    let labels_there = view.cluster(Kind::Namespace, namespace).map(labels_of).unwrap_or_default();
+    let selector = &configuration.managed_jobs_namespace_selector;
+    let named = !queue_of(job).is_empty();
+    if !selector_matches(selector, &labels_there) && (named || configuration.manage_jobs_without_queue_name) {
+        let text = format!(
+            "jobs of the namespace {namespace} are not managed: managedJobsNamespaceSelector asks for {}",
+            unmet(selector, &labels_there).join(" and ")
+        );
+        let help = "use another namespace, or let an administrator change managedJobsNamespaceSelector or the labels of \
+                    the namespace";
+        let finding = Finding::new(Code::NamespaceNotManaged, text)
+            .detail(format!("labels of the namespace {namespace}: {}", shown(&labels_there)));
+        return Some(finding.with(Help::words(help)));
+    }
+    if named || configuration.manage_jobs_without_queue_name {
+        return None;
+    }
+    let queues = view.of_kind(Kind::LocalQueue);
+    let first = queues.iter().find(|(r, _)| *r.namespace == *namespace).map(|(r, _)| r.name.to_string());
+    let runs = if job["spec"]["suspend"] == true {
+        "it names no queue, so that it is not managed; its owner has suspended it (spec.suspend)"
+    } else {
+        "it names no queue, so that it is not managed, and runs at once"
+    };
+    let queue = first.as_deref().unwrap_or("QUEUE");
+    let mut help = Help::command(
+        "name a LocalQueue in the label kueue.x-k8s.io/queue-name, while the job is suspended",
+        format!(
+            "kubectl label {} {} -n {namespace} {}={queue}",
+            reference.kind.as_str().to_ascii_lowercase(),
+            reference.name,
+            labels::QUEUE_NAME
+        ),
+    );
+    if let Some(first) = &first {
+        let merge = json!({"metadata": {"labels": {labels::QUEUE_NAME: first}}});
+        help = help.patch(patch_of(reference, merge));
+    }
+    Some(Finding::new(Code::QueueNameMissing, runs).with(help))
+}
+
+fn missing_class(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<Finding> {
+    let name = text(&job["metadata"]["labels"][labels::PRIORITY_CLASS]);
+    if !name.is_empty() && view.cluster(Kind::WorkloadPriorityClass, name).is_none() {
+        return Some(without_class(view, Kind::WorkloadPriorityClass, name));
+    }
+    let Kind::Job(kind) = reference.kind else { return None };
+    let groups = sluice_jobs::pod_groups(kind, job);
+    let named = groups.iter().find_map(|group| {
+        let template = job.pointer(&group.pointer)?;
+        Some(text(&template["spec"]["priorityClassName"])).filter(|name| !name.is_empty())
+    });
+    let named = named.filter(|_| name.is_empty())?;
+    // Kubernetes makes these itself.
+    let built_in = named.starts_with("system-");
+    let missing = !built_in && view.cluster(Kind::PriorityClass, named).is_none();
+    missing.then(|| without_class(view, Kind::PriorityClass, named))
+}
+
+fn without_class(view: &View<'_>, kind: Kind, name: &str) -> Finding {
+    let word = kind.as_str();
+    let mut finding = Finding::new(
+        Code::PriorityClassMissing,
+        format!("the {word} {name}, which it names, does not exist"),
+    );
+    let there: Vec<String> =
+        view.of_kind(kind).iter().take(super::MOST_LISTED).map(|(r, _)| r.name.to_string()).collect();
+    if !there.is_empty() {
+        finding = finding.detail(format!("there are: {}", there.join(", ")));
+    }
+    finding.with(Help::words(format!("create the {word} {name}, or name one that exists")))
+}
+
+fn incomplete_group(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<Finding> {
+    let metadata = &job["metadata"];
+    let group_of = |metadata: &Value| {
+        let label = text(&metadata["labels"][labels::POD_GROUP_NAME]);
+        let name =
+            if label.is_empty() { text(&metadata["annotations"][labels::POD_GROUP_NAME]) } else { label };
+        name.to_owned()
+    };
+    let group = group_of(metadata);
+    if group.is_empty() {
+        return None;
+    }
+    let total: usize = text(&metadata["annotations"][labels::POD_GROUP_TOTAL_COUNT]).parse().ok()?;
+    let pods = view.of_kind(reference.kind);
+    let own =
+        pods.iter().filter(|(r, v)| r.namespace == reference.namespace && group_of(&v["metadata"]) == group);
+    let there = own.count().max(1);
+    (there < total).then(|| {
+        let text = format!("the pod group {group} has {there} of its {total} pods");
+        let help = format!("create the {} pods of the group {group} that are missing", total - there);
+        Finding::new(Code::PodGroupIncomplete, text).with(Help::words(help))
+    })
+}

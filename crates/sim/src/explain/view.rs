@@ -1,0 +1,64 @@
+//! The objects that an explanation looks at: as they were read from a cluster, or as they are in a virtual one.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sluice_engine::{Kind, ObjectRef};
+
+use crate::Manifests;
+use crate::simulation::Simulation;
+
+/// What is known of the one that is asked about, as it was read: also when it is over, and left out of the world.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Subject {
+    /// Its Workload.
+    pub workload: Option<Value>,
+    /// The job.
+    pub job: Option<Value>,
+    /// Pods of its namespace that are pending: its own are picked.
+    pub pods: Vec<Value>,
+    /// Whether there are more of them than were read.
+    pub more_pods: bool,
+}
+
+/// Objects by their reference.
+pub(super) enum View<'a> {
+    /// As they were read.
+    Read(BTreeMap<ObjectRef, &'a Value>),
+    /// As they are in a virtual cluster.
+    Played(&'a Simulation),
+}
+
+impl<'a> View<'a> {
+    /// The objects that were read.
+    pub fn read(manifests: &'a Manifests) -> Self {
+        let all = manifests.objects.iter();
+        Self::Read(all.map(|m| (crate::object::reference(m.kind, &m.object), &m.object)).collect())
+    }
+
+    /// An object.
+    pub fn get(&self, reference: &ObjectRef) -> Option<&'a Value> {
+        match self {
+            Self::Read(all) => all.get(reference).copied(),
+            Self::Played(simulation) => simulation.object(reference),
+        }
+    }
+
+    /// An object of a cluster-scoped kind.
+    pub fn cluster(&self, kind: Kind, name: &str) -> Option<&'a Value> {
+        self.get(&ObjectRef::cluster(kind, name))
+    }
+
+    /// An object in a namespace.
+    pub fn namespaced(&self, kind: Kind, namespace: &str, name: &str) -> Option<&'a Value> {
+        self.get(&ObjectRef::namespaced(kind, namespace, name))
+    }
+
+    /// All of a kind, by name.
+    pub fn of_kind(&self, kind: Kind) -> Vec<(&ObjectRef, &'a Value)> {
+        match self {
+            Self::Read(all) => all.iter().filter(|(r, _)| r.kind == kind).map(|(r, v)| (r, *v)).collect(),
+            Self::Played(simulation) => simulation.objects(kind).collect(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Every state of a job: what explain says, and that what it advises lets the job start.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod objects;
+mod table;
+mod topology;
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use sluice_sim::explain::{Code, Effect, Explained, Patience, Question, Remedy, State, Subject};
+use sluice_sim::{File, Kind, Manifests, Options, Simulation};
+
+const FLAVOR: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+";
+const CLUSTER_QUEUE: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 10}]}]
+---
+";
+const LOCAL_QUEUE: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: a}
+spec: {clusterQueue: cq}
+---
+";
+const JOB: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: mine
+  namespace: a
+  labels: {kueue.x-k8s.io/queue-name: main}
+  annotations: {sluice.dev/run-seconds: \"3600\"}
+spec:
+  suspend: true
+  parallelism: 4
+  completions: 4
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+---
+";
+
+fn world() -> String {
+    [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, JOB].concat()
+}
+
+fn read(world: &str) -> Manifests {
+    let file = File { name: "world".to_owned(), text: world.to_owned(), named: true };
+    Manifests::read(&[file]).unwrap()
+}
+
+fn ask(manifests: &Manifests, options: Options) -> Explained {
+    static NO_FILES: BTreeMap<String, String> = BTreeMap::new();
+    let question = Question {
+        manifests,
+        files: &NO_FILES,
+        options,
+        at: SignedDuration::from_secs(10),
+        namespace: "a",
+        kind: None,
+        name: "mine",
+        all_namespaces: false,
+        live: None,
+        patience: Patience::ENDLESS,
+    };
+    question.answer().unwrap()
+}
+
+fn options() -> Options {
+    Options::new(Options::default_configuration())
+}
+
+fn codes(explained: &Explained) -> Vec<Code> {
+    explained.findings.iter().map(|f| f.code).collect()
+}
+
+/// The cluster ten seconds after the beginning.
+fn cluster(world: &str) -> Simulation {
+    let mut simulation = sluice_sim::prepare(&read(world), &BTreeMap::new(), options()).unwrap();
+    simulation.advance(SignedDuration::from_secs(10)).unwrap();
+    simulation
+}
+
+fn runs(simulation: &Simulation) -> bool {
+    let jobs = &simulation.record().jobs;
+    let own = jobs.iter().find(|j| *j.name == *"mine");
+    own.is_some_and(|j| j.holds.iter().any(|h| h.to.is_none() && h.admitted.is_some()))
+}
+
+/// What somebody does who reads the answer.
+enum Act {
+    /// Carries out the patches of the remedy that says so.
+    Follow(&'static str),
+    /// Applies a manifest, as the remedy says it in words.
+    Apply(&'static str, &'static str),
+    /// Changes an object, as the remedy says it in words.
+    Change(&'static str, (&'static str, &'static str, &'static str), Value),
+}
+
+fn remedy<'a>(explained: &'a Explained, part: &str) -> &'a Remedy {
+    let found = explained.remedies.iter().find(|r| r.text.contains(part));
+    found.unwrap_or_else(|| unreachable!("no remedy says {part:?}: {}", explained.text()))
+}
+
+fn act(simulation: &mut Simulation, explained: &Explained, act: &Act) {
+    match act {
+        Act::Follow(part) => {
+            let remedy = remedy(explained, part);
+            assert!(!remedy.patches.is_empty(), "{remedy:?}");
+            for patch in &remedy.patches {
+                let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
+                simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge).unwrap();
+            }
+        }
+        Act::Apply(part, manifest) => {
+            remedy(explained, part);
+            for manifest in &read(manifest).objects {
+                simulation.apply(manifest).unwrap();
+            }
+        }
+        Act::Change(part, (kind, namespace, name), merge) => {
+            remedy(explained, part);
+            let namespace = Some(*namespace).filter(|n| !n.is_empty());
+            simulation.patch(kind, namespace, name, merge).unwrap();
+        }
+    }
+    simulation.advance(SignedDuration::from_secs(120)).unwrap();
+}
+
+/// The page of reasons has an entry for each.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads its files")]
+fn every_code_is_on_the_page_of_reasons() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubleshooting/reasons.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for code in Code::ALL {
+        let name = serde_json::to_value(code).unwrap();
+        let heading = format!("### {}\n", name.as_str().unwrap());
+        assert!(page.contains(&heading), "{heading}");
+    }
+}

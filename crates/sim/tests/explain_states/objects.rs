@@ -1,0 +1,181 @@
+//! States of which only the objects of a cluster are known.
+
+use super::*;
+
+const NAMESPACE: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: kube-system, labels: {kubernetes.io/metadata.name: kube-system}}
+";
+
+/// A Workload of a real cluster, of which only its objects are known.
+fn of_a_cluster(workload: Value, more: Subject) -> Explained {
+    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    manifests.subject = Some(Subject { workload: Some(workload), ..more });
+    ask(&manifests, options())
+}
+
+fn workload(conditions: &Value, more: &Value) -> Value {
+    let mut value = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"name": "job-mine", "namespace": "a", "uid": "w", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "mine", "uid": "j", "controller": true}]},
+        "spec": {"queueName": "main", "active": true, "podSets": []},
+        "status": {"conditions": conditions},
+    });
+    for (key, part) in more.as_object().into_iter().flatten() {
+        for (field, content) in part.as_object().into_iter().flatten() {
+            value[key][field] = content.clone();
+        }
+    }
+    value
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    let at = "2026-01-01T00:00:00Z";
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at})
+}
+
+#[test]
+fn a_workload_that_waits_for_a_check_is_not_said_to_start_soon() {
+    let reserved = [
+        condition("QuotaReserved", "True", "QuotaReserved", ""),
+        condition("Admitted", "False", "UnsatisfiedAdmissionChecks", "not all checks are ready"),
+    ];
+    let checks = json!({"status": {"admissionChecks": [
+        {"name": "dws", "state": "Pending", "message": "waits for capacity: ETA 14:05", "retryCount": 2},
+        {"name": "fine", "state": "Ready", "message": ""}]}});
+    let explained = of_a_cluster(workload(&json!(reserved), &checks), Subject::default());
+    let text = explained.text();
+    assert_eq!(explained.state, State::Checking, "{text}");
+    assert_eq!(codes(&explained), [Code::CheckPending], "{text}");
+    assert!(text.contains("the admission check dws is Pending: waits for capacity: ETA 14:05"), "{text}");
+    assert!(text.contains("it asked for 2 retries so far"), "{text}");
+    assert!(explained.forecast.is_none() && !text.contains("0s"), "{text}");
+    assert!(text.contains("estimated start: not known: how long the checks take is not known"), "{text}");
+    let document: Value = serde_json::from_str(&explained.json()).unwrap();
+    assert_eq!(document["state"], "checking");
+    assert_eq!(
+        (&document["checks"][0]["retries"], &document["checks"][1]["state"]),
+        (&json!(2), &json!("Ready"))
+    );
+    assert_eq!(document["findings"][0]["code"], "CheckPending");
+    assert_eq!(document["remedies"][0]["effect"], "untried");
+}
+
+#[test]
+fn an_admitted_job_names_its_pods_that_have_no_node() {
+    let admitted =
+        [condition("QuotaReserved", "True", "x", ""), condition("Admitted", "True", "Admitted", "")];
+    let said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.";
+    let pod = json!({"metadata": {"name": "mine-0", "ownerReferences": [{"uid": "j"}]}, "spec": {},
+        "status": {"conditions": [condition("PodScheduled", "False", "Unschedulable", said)]}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a", "uid": "j"}});
+    let subject = Subject { job: Some(job), pods: vec![pod], ..Subject::default() };
+    let explained = of_a_cluster(workload(&json!(admitted), &json!({})), subject);
+    let text = explained.text();
+    assert_eq!((explained.state, explained.pending_pod_count), (State::Admitted, 1), "{text}");
+    assert!(text.contains(&format!("mine-0: Unschedulable: {said}")), "{text}");
+    assert!(text.contains("add nodes, or lower the quota"), "{text}");
+    assert!(explained.forecast.is_none() && explained.no_forecast.is_none(), "{text}");
+}
+
+#[test]
+fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
+    let admitted = condition("Admitted", "True", "Admitted", "");
+    let evicted = condition("Evicted", "True", "Preempted", "by a more important one");
+    let since = |explained: &Explained| (explained.state, codes(explained));
+    let of = |conditions: &[&Value], more: Value| {
+        of_a_cluster(workload(&json!(conditions), &more), Subject::default())
+    };
+    let explained = of(&[&reserved, &admitted, &evicted], json!({}));
+    assert_eq!(since(&explained), (State::Stopping, vec![Code::EvictedBefore]));
+    assert!(
+        explained
+            .text()
+            .contains("keeps its quota until its pods are gone (Preempted): by a more important one")
+    );
+    let explained = of(&[&condition("Finished", "True", "Failed", "exit 1")], json!({}));
+    assert_eq!(since(&explained), (State::Finished, vec![Code::Ended]));
+    assert!(explained.text().contains("it is over (Failed): exit 1"), "{}", explained.text());
+    let nodes: Vec<Value> = (0..8).map(|n| json!({"name": format!("n{n}")})).collect();
+    let explained = of(&[&reserved, &admitted], json!({"status": {"unhealthyNodes": nodes}}));
+    assert_eq!(since(&explained), (State::Admitted, vec![Code::NodesLost]));
+    assert!(
+        explained.text().contains("it lost 8 node(s): n0, n1, n2, n3, n4 and 3 more"),
+        "{}",
+        explained.text()
+    );
+    let target = condition("DeactivationTarget", "True", "RequeuingLimitExceeded", "tried 3 times");
+    let explained = of(&[&target], json!({"spec": {"active": false}}));
+    assert_eq!(since(&explained), (State::Deactivated, vec![Code::Inactive]));
+    let text = explained.text();
+    assert!(
+        text.contains("it is deactivated by the manager (RequeuingLimitExceeded): tried 3 times"),
+        "{text}"
+    );
+    assert!(text.contains("kubectl kueue resume workload job-mine -n a"), "{text}");
+    let at = options().start.checked_add(SignedDuration::from_secs(120)).unwrap().to_string();
+    let explained = of(&[], json!({"status": {"requeueState": {"count": 2, "requeueAt": at}}}));
+    assert_eq!(since(&explained), (State::Waiting, vec![Code::BackingOff]));
+    assert!(explained.text().contains("it was put back 2 time(s)"), "{}", explained.text());
+    let unready = condition("PodsReady", "False", "WaitForStart", "2 of 4");
+    let explained = of(&[&reserved, &admitted, &unready], json!({}));
+    assert_eq!(since(&explained), (State::Admitted, vec![Code::PodsNotReady]));
+}
+
+#[test]
+fn a_deactivated_workload_starts_when_it_is_activated_as_it_is_said() {
+    let before = cluster(&world());
+    let name = before.objects(Kind::Workload).next().unwrap().0.name.to_string();
+    let event = format!(
+        "apiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec:\n  events:\n  - at: 4s\n    patch: {{kind: workload, namespace: a, name: {name}, \
+         merge: {{spec: {{active: false}}}}}}\n"
+    );
+    let world = format!("{}{event}", world());
+    let explained = ask(&read(&world), options());
+    assert!(codes(&explained).contains(&Code::Inactive), "{}", explained.text());
+    let mut simulation = cluster(&world);
+    assert!(!runs(&simulation), "{}", explained.text());
+    act(&mut simulation, &explained, &Act::Follow("activate the Workload again"));
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_part_and_an_incomplete_group_say_what_is_asked_instead() {
+    let unqueued = |job: Value| {
+        let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, NAMESPACE].concat());
+        manifests.subject = Some(Subject { job: Some(job), ..Subject::default() });
+        ask(&manifests, options())
+    };
+    let part = unqueued(
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a",
+        "labels": {"kueue.x-k8s.io/queue-name": "main"}, "ownerReferences": [
+        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "s", "controller": true}]}}),
+    );
+    assert_eq!(codes(&part), [Code::PartOfAnother], "{}", part.text());
+    assert!(part.text().contains("kubectl kueue explain jobset set -n a"), "{}", part.text());
+    let unmanaged = unqueued(
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "kube-system",
+        "labels": {"kueue.x-k8s.io/queue-name": "main"}}}),
+    );
+    assert_eq!(codes(&unmanaged), [Code::NamespaceNotManaged], "{}", unmanaged.text());
+    let odd = unqueued(
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a",
+        "labels": {"kueue.x-k8s.io/queue-name": "main"}}}),
+    );
+    assert_eq!(codes(&odd), [Code::WithoutWorkload], "{}", odd.text());
+}
+
+#[test]
+fn what_users_write_stays_text_and_short() {
+    let hostile = format!("\u{1b}[31m\nestimated start: in 0s\u{9b}2J{}", "x".repeat(100_000));
+    let conditions = json!([condition("Finished", "True", "Failed", &hostile)]);
+    let explained = of_a_cluster(workload(&conditions, &json!({})), Subject::default());
+    let text = explained.text();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    assert!(!text.lines().any(|line| line.starts_with("estimated start")), "{text}");
+    assert!(text.len() < 5_000, "{}", text.len());
+    assert!(!explained.json().chars().any(|c| c.is_control() && c != '\n'));
+}

@@ -1,0 +1,234 @@
+//! One row for each state in which something can be tried.
+
+use super::*;
+
+struct Row {
+    what: &'static str,
+    world: String,
+    state: State,
+    code: Code,
+    says: &'static [&'static str],
+    act: Act,
+}
+
+fn row(what: &'static str, world: String, code: Code, says: &'static [&'static str], act: Act) -> Row {
+    Row { what, world, state: State::Waiting, code, says, act }
+}
+
+const TAINTED: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+spec:
+  nodeLabels: {kind: spot}
+  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]
+---
+";
+
+fn rows() -> Vec<Row> {
+    let plain = world();
+    let mut rows = vec![
+        row(
+            "no LocalQueue",
+            plain.replace(LOCAL_QUEUE, ""),
+            Code::LocalQueueMissing,
+            &[
+                "the LocalQueue main does not exist in the namespace a",
+                "kubectl kueue create localqueue main -n a -c cq",
+                "estimated start: not known",
+            ],
+            Act::Apply("create the LocalQueue main", LOCAL_QUEUE),
+        ),
+        row(
+            "no ClusterQueue",
+            plain.replace(CLUSTER_QUEUE, ""),
+            Code::ClusterQueueMissing,
+            &["the ClusterQueue cq, which the LocalQueue a/main is for, does not exist"],
+            Act::Apply("create the ClusterQueue cq", CLUSTER_QUEUE),
+        ),
+        row(
+            "LocalQueue held",
+            plain.replace("spec: {clusterQueue: cq}", "spec: {clusterQueue: cq, stopPolicy: Hold}"),
+            Code::LocalQueueStopped,
+            &["stopPolicy Hold", "kubectl kueue resume localqueue main -n a"],
+            Act::Follow("starts now: resume the LocalQueue main"),
+        ),
+        row(
+            "ClusterQueue drained",
+            plain.replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: HoldAndDrain"),
+            Code::ClusterQueueStopped,
+            &["stopPolicy HoldAndDrain", "kubectl kueue resume clusterqueue cq"],
+            Act::Follow("starts now: resume the ClusterQueue cq"),
+        ),
+        row(
+            "both queues stopped",
+            plain
+                .replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: Hold")
+                .replace("spec: {clusterQueue: cq}", "spec: {clusterQueue: cq, stopPolicy: Hold}"),
+            Code::ClusterQueueStopped,
+            &["kubectl kueue resume localqueue main -n a && kubectl kueue resume clusterqueue cq"],
+            Act::Follow("starts now: resume the LocalQueue main, and resume the ClusterQueue cq"),
+        ),
+        row(
+            "flavor missing",
+            plain.replace(FLAVOR, ""),
+            Code::ClusterQueueIncomplete,
+            &["the ResourceFlavor default does not exist"],
+            Act::Apply("create the ResourceFlavor default", FLAVOR),
+        ),
+        row(
+            "check missing",
+            plain.replace(
+                "namespaceSelector: {}",
+                "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}",
+            ),
+            Code::ClusterQueueIncomplete,
+            &["the AdmissionCheck budget does not exist"],
+            Act::Apply(
+                "create the AdmissionCheck budget",
+                "apiVersion: kueue.x-k8s.io/v1beta2\nkind: AdmissionCheck\nmetadata: {name: budget}\nspec: {controllerName: example.com/budget}\n",
+            ),
+        ),
+        row(
+            "topology missing",
+            plain.replace(
+                "metadata: {name: default}\n",
+                "metadata: {name: default}\nspec: {topologyName: racks, nodeLabels: {pool: gpu}}\n",
+            ),
+            Code::ClusterQueueIncomplete,
+            &["the Topology racks of the flavor default does not exist"],
+            Act::Apply(
+                "create the Topology racks",
+                "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata: {name: racks}\nspec: {levels: [{nodeLabel: kubernetes.io/hostname}]}\n---\n\
+                 apiVersion: v1\nkind: Node\nmetadata: {name: n0, labels: {pool: gpu, kubernetes.io/hostname: n0}}\nstatus: {allocatable: {cpu: 8, pods: 10}}\n",
+            ),
+        ),
+        row(
+            "namespace not selected",
+            plain.replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {team: blue}}"),
+            Code::NamespaceNotSelected,
+            &["it asks for team=blue", "labels of the namespace a: ", "kubectl label namespace a team=blue"],
+            Act::Follow("starts now: label the namespace a"),
+        ),
+        row(
+            "no selector at all",
+            plain.replace("  namespaceSelector: {}\n", ""),
+            Code::NamespaceNotSelected,
+            &["has no namespaceSelector"],
+            Act::Follow("starts now: let the ClusterQueue cq select the namespace"),
+        ),
+        row(
+            "node selector",
+            plain
+                .replace(FLAVOR, TAINTED)
+                .replace("  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]\n", "")
+                .replace(
+                    "restartPolicy: Never",
+                    "restartPolicy: Never\n      nodeSelector: {kind: reserved}",
+                ),
+            Code::FlavorMismatch,
+            &["the pods ask for kind=reserved (node selector); labels of the flavor default: kind=spot"],
+            Act::Follow("without the node selector kind=reserved"),
+        ),
+        row(
+            "taint",
+            plain.replace(FLAVOR, TAINTED),
+            Code::FlavorMismatch,
+            &["the pods do not tolerate the taint costly=yes:NoSchedule of the flavor default"],
+            Act::Follow("tolerate the taint costly"),
+        ),
+        row(
+            "too many pods",
+            plain.replace("parallelism: 4\n  completions: 4", "parallelism: 12\n  completions: 12"),
+            Code::TooLarge,
+            &["can have at most 10 of flavor default", "ask for at most 10 pods of 1 cpu each"],
+            Act::Follow("starts now with parallelism 10"),
+        ),
+        row(
+            "gated",
+            plain.replace(
+                "annotations: {",
+                "annotations: {kueue.x-k8s.io/admission-gated-by: example.com/gate, ",
+            ),
+            Code::Gated,
+            &["holds it back: example.com/gate"],
+            Act::Change(
+                "take example.com/gate out",
+                ("Job", "a", "mine"),
+                json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": null}}}),
+            ),
+        ),
+    ];
+    let unqueued = |what, world: String, code, says, act| Row {
+        state: State::NotQueued,
+        ..row(what, world, code, says, act)
+    };
+    rows.extend([
+        unqueued(
+            "no queue name",
+            plain.replace("  labels: {kueue.x-k8s.io/queue-name: main}\n", ""),
+            Code::QueueNameMissing,
+            &["not queued", "its owner has suspended it", "kubectl label job mine -n a kueue.x-k8s.io/queue-name=main"],
+            Act::Follow("name a LocalQueue"),
+        ),
+        unqueued(
+            "no priority class",
+            plain.replace("queue-name: main}", "queue-name: main, kueue.x-k8s.io/priority-class: top}"),
+            Code::PriorityClassMissing,
+            &["the WorkloadPriorityClass top, which it names, does not exist"],
+            Act::Apply(
+                "create the WorkloadPriorityClass top",
+                "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n",
+            ),
+        ),
+    ]);
+    rows
+}
+
+#[test]
+fn each_state_is_told_truly_and_what_is_advised_lets_the_job_start() {
+    for row in rows() {
+        let explained = ask(&read(&row.world), options());
+        let text = explained.text();
+        assert_eq!(explained.state, row.state, "{}: {text}", row.what);
+        assert!(codes(&explained).contains(&row.code), "{}: {text}", row.what);
+        for part in row.says {
+            assert!(text.contains(part), "{}: {part:?} is not in {text}", row.what);
+        }
+        let mut simulation = cluster(&row.world);
+        assert!(!runs(&simulation), "{}: it runs before anything is done", row.what);
+        act(&mut simulation, &explained, &row.act);
+        assert!(runs(&simulation), "{}: it does not run after what is advised: {text}", row.what);
+    }
+}
+
+#[test]
+fn a_job_that_waits_for_others_knows_how_many_come_before_it() {
+    let first = JOB
+        .replace("name: mine", "name: first")
+        .replace("parallelism: 4\n  completions: 4", "parallelism: 10\n  completions: 10");
+    let class = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n";
+    let second = JOB
+        .replace("name: mine", "name: second")
+        .replace("queue-name: main}", "queue-name: main, kueue.x-k8s.io/priority-class: top}");
+    let later =
+        |job: &str| job.replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"1\", ");
+    let (second, mine) = (later(&second), later(JOB));
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, class, &first, &second, &mine].concat();
+    let explained = ask(&read(&world), options());
+    assert_eq!(explained.position, Some(2), "{}", explained.text());
+    let behind = explained.findings.iter().find(|f| f.code == Code::BehindOthers).unwrap();
+    assert_eq!(behind.text, "1 workload(s) of its ClusterQueue come before it");
+    assert!(explained.forecast.is_some() && explained.no_forecast.is_none(), "{}", explained.text());
+}
+
+#[test]
+fn a_queue_that_is_resumed_in_vain_is_said_to_be_only_one_of_two_things() {
+    let world = world()
+        .replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: Hold")
+        .replace("nominalQuota: 10", "nominalQuota: 2");
+    let explained = ask(&read(&world), options());
+    let resume = remedy(&explained, "resume the ClusterQueue cq");
+    assert_eq!(resume.effect, Effect::NotEnough, "{}", explained.text());
+    assert_eq!(resume.text, "needed, and not enough alone: resume the ClusterQueue cq");
+}

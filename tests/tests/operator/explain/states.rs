@@ -1,0 +1,145 @@
+//! What the page says in states in which nothing can be tried, on real objects; and that what it advises lets the job start.
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DynamicObject};
+use sluice_testkit::workloads;
+
+use super::*;
+
+const WORLD: &str = r"
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: budget}
+spec: {controllerName: example.com/budget}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {matchLabels: {team: blue}}
+  stopPolicy: Hold
+  admissionChecksStrategy: {admissionChecks: [{name: budget}]}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4}]}]
+";
+const LOCAL_QUEUE: &str = r"
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: default}
+spec: {clusterQueue: cq}
+";
+
+/// The page of a job, once it says all of this.
+async fn says(manager: &Manager, job: &str, parts: &[&str]) -> String {
+    let path = format!("/debug/explain/default/{job}?kind=job");
+    let found = std::sync::Mutex::new(String::new());
+    eventually(&format!("the page of {job} to say {parts:?}"), DEADLINE, || async {
+        let (_, page) = manager.health(&path).await?;
+        let all = parts.iter().all(|part| page.contains(part));
+        found.lock().unwrap().clone_from(&page);
+        Ok(progress(all, page))
+    })
+    .await
+    .unwrap();
+    found.into_inner().unwrap()
+}
+
+/// The controller of the check says that it is there.
+async fn serve_the_check(client: &Client) {
+    let checks: Api<DynamicObject> = workloads::all(client, "AdmissionCheck", "admissionchecks");
+    let active = json!({
+        "type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z",
+    });
+    let status = Patch::Merge(json!({"status": {"conditions": [active]}}));
+    checks.patch_status("budget", &PatchParams::default(), &status).await.unwrap();
+}
+
+/// The check as its controller sets it.
+async fn set_check(client: &Client, job: &str, state: &str, message: &str) {
+    let workload = workloads::of_job(client, "default", job).await.unwrap().unwrap();
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    let api: Api<DynamicObject> = workloads::namespaced(client, "default", "Workload", "workloads");
+    let check = json!({
+        "name": "budget", "state": state, "message": message, "lastTransitionTime": "2030-01-01T00:00:00Z", "podSetUpdates": [],
+    });
+    let status = json!({"status": {"admissionChecks": [check]}});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+/// A pod of the job that the scheduler has no node for.
+async fn pending_pod(client: &Client, job: &str) {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
+    let uid = jobs.get(job).await.unwrap().metadata.uid.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": true});
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": format!("{job}-0"), "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }))
+    .unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let scheduled = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu.",
+    });
+    let status = json!({"status": {"phase": "Pending", "conditions": [scheduled]}});
+    pods.patch_status(&format!("{job}-0"), &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
+    let (plane, client, setup) = plane().await;
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    apply(&plane, WORLD).await.unwrap();
+    serve_the_check(&client).await;
+    make_job(&client, "default", "mine", 6).await;
+
+    let missing = "the LocalQueue lq does not exist in the namespace default";
+    let page = says(&manager, "mine", &[missing, "estimated start: not known"]).await;
+    assert!(page.contains("kubectl kueue create localqueue lq -n default -c CLUSTERQUEUE"), "{page}");
+    apply(&plane, LOCAL_QUEUE).await.unwrap();
+
+    // Both the stop and the selector are in the way; each is said, with the command that ends it.
+    let stopped = "kubectl kueue resume clusterqueue cq";
+    says(&manager, "mine", &["it asks for team=blue", stopped, "kubectl label namespace default team=blue"])
+        .await;
+    let resume = plugin_run(&plane, &["resume", "clusterqueue", "cq"]).await;
+    assert!(resume.status.success(), "{}", String::from_utf8_lossy(&resume.stderr));
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"team": "blue"}}}));
+    namespaces.patch("default", &PatchParams::default(), &label).await.unwrap();
+
+    says(&manager, "mine", &["can have at most 4 of flavor default", "ask for at most 4 pods of 1 cpu each"])
+        .await;
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
+    let fewer = Patch::Merge(json!({"spec": {"parallelism": 4}}));
+    jobs.patch("mine", &PatchParams::default(), &fewer).await.unwrap();
+
+    says(&manager, "mine", &["the admission check budget is Pending"]).await;
+    set_check(&client, "mine", "Pending", "the budget office is asked\u{1b}[2J").await;
+    let page = says(&manager, "mine", &["the budget office is asked\\u{1b}[2J"]).await;
+    assert!(page.contains("estimated start: not known: how long the checks take is not known"), "{page}");
+    assert!(!page.contains("admitted\n") && !page.contains("in 0s"), "{page}");
+    set_check(&client, "mine", "Ready", "").await;
+    wait_until_started(&client, "default", "mine").await;
+
+    pending_pod(&client, "mine").await;
+    let page = says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu."]).await;
+    assert!(page.contains("add nodes, or lower the quota of the flavor"), "{page}");
+    plane.stop();
+}
+
+async fn plugin_run(plane: &ControlPlane, args: &[&str]) -> Output {
+    let kubeconfig = plane.kubeconfig_path().display().to_string();
+    let mut args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    args.extend(["--kubeconfig".to_owned(), kubeconfig]);
+    let ran = tokio::task::spawn_blocking(move || {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        run(&plugin().unwrap(), &args)
+    });
+    ran.await.unwrap()
+}
