@@ -45,6 +45,9 @@ pub struct Asked {
     pub all: bool,
     /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.
     pub kind: Option<String>,
+    /// Also by a replica that does not lead: it tries what the engine would decide, instead of knowing what was decided last.
+    #[serde(skip)]
+    pub any_replica: bool,
 }
 
 /// How an answer is written.
@@ -64,6 +67,18 @@ pub struct Refused(pub StatusCode, pub String);
 
 /// An explanation, or why there is none.
 pub type Answer = Result<String, Refused>;
+
+/// Who makes explanations.
+pub trait Explains: Send + Sync + 'static {
+    /// Explains a Workload or job: namespace and name.
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
+}
+
+impl Explains for Explainer {
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+        self.answer(namespace, name, asked)
+    }
+}
 
 /// Makes explanations.
 pub struct Explainer {
@@ -94,20 +109,29 @@ impl Explainer {
                 return Err(Refused(StatusCode::TOO_MANY_REQUESTS, why));
             };
             let open = (false, Accounting::new(kind, &namespace, &name));
-            let asking = self.engine.pages(open, |(decides, accounting), engine: &mut Engine| {
+            let any_replica = asked.any_replica;
+            let asking = self.engine.pages(open, move |(decides, accounting), engine: &mut Engine| {
                 *decides = engine.decides();
-                !*decides || engine.account_page(accounting, PAGE)
+                let knows = *decides || (any_replica && engine.is_synced());
+                !knows || engine.account_page(accounting, PAGE)
             });
             let Ok(Some((decides, accounting))) = tokio::time::timeout(TURN, asking).await else {
                 return Err(unavailable("the engine does not answer"));
             };
-            if !decides {
+            if !decides && !asked.any_replica {
                 return Err(unavailable("this replica does not lead: ask the one that does"));
             }
             let account = accounting.into_account(MOST_LISTED).ok_or_else(|| not_found(&namespace, &name))?;
             let live = self.read(&namespace, &account.local_queue).await?;
-            let work =
-                Work { configuration: self.configuration.clone(), live, account, namespace, name, asked };
+            let work = Work {
+                configuration: self.configuration.clone(),
+                live,
+                decides,
+                account,
+                namespace,
+                name,
+                asked,
+            };
             // The thread keeps its turn until it is done, also when no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
                 let answer = work.explain();
@@ -159,6 +183,8 @@ fn not_found(namespace: &str, name: &str) -> Refused {
 struct Work {
     configuration: Configuration,
     live: Live,
+    /// The account is that of a replica that leads.
+    decides: bool,
     account: Account,
     namespace: String,
     name: String,
@@ -181,7 +207,7 @@ impl Work {
             kind: None,
             name: &self.name,
             all_namespaces: self.asked.all,
-            live: Some(&self.account),
+            live: self.decides.then_some(&self.account),
             patience: Patience::until(&over),
         };
         match question.answer() {
