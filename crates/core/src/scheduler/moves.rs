@@ -37,7 +37,7 @@ impl Scheduler {
 
     /// What a LocalQueue used may have changed.
     pub(crate) fn usage_moved(&mut self, id: LocalId) {
-        if self.moves.followed {
+        if self.moves.followed && self.config.admission_fair_sharing.is_some() {
             self.moves.locals.mark(id.at());
         }
     }

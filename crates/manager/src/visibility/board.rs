@@ -200,4 +200,4 @@ impl Board {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use sluice_client::error_chain::Chain;
@@ -297,7 +297,12 @@ async fn answer(
 ) -> Response {
     let certificate = certificate.map(|Extension(certificate)| certificate);
     let answered = server.answer(&method, &uri, certificate.as_ref(), &headers).await;
-    answered.unwrap_or_else(IntoResponse::into_response)
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    if response.status() == StatusCode::UNAUTHORIZED {
+        // The proxy may have connected before its certificate was asked for: the next connection proves it.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 #[cfg(test)]
