@@ -11,7 +11,7 @@ use crate::engine_thread::Handle;
 use crate::shutdown::Stop;
 
 /// Queues, and Workloads, that are asked for at a time: the engine is held up for a fraction of a turn of pages.
-const AT_ONCE: usize = 500;
+const AT_ONCE: usize = 250;
 /// Between two looks at what changed.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -103,3 +103,6 @@ pub async fn publish(engine: Handle<Engine>, news: Arc<Notify>, published: Arc<P
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
