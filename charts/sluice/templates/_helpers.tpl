@@ -86,6 +86,14 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- include "sluice.port" (dig "metrics" "bindAddress" ":8443" $config) -}}
 {{- end }}
 
+{{/* The port of the aggregated APIs; empty when the gate VisibilityOnDemand switches them off. */}}
+{{- define "sluice.visibilityPort" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- if dig "featureGates" "VisibilityOnDemand" true $config -}}
+{{- dig "visibilityServer" "bindPort" 8082 $config -}}
+{{- end -}}
+{{- end }}
+
 {{- define "sluice.webhookPort" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
 {{- $config.webhook.port -}}

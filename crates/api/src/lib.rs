@@ -18,6 +18,7 @@ mod schema;
 pub mod v1beta1;
 pub mod v1beta2;
 pub mod validation;
+pub mod visibility;
 pub mod webhooks;
 
 pub use crds::crds;

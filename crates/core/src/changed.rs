@@ -23,6 +23,11 @@ impl ChangedSet {
         self.marked.get(at).copied().unwrap_or(false)
     }
 
+    /// Whether none is marked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// All marked indices in order; none is marked afterwards.
     pub(crate) fn take(&mut self) -> Vec<usize> {
         for &at in &self.list {

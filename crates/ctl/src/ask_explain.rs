@@ -1,4 +1,5 @@
-//! `kubectl kueue explain`: asks the manager that leads, through a port-forward to its loopback port.
+//! `kubectl kueue explain`: asks by the aggregated API, or, where there is none, the manager that leads, through a port-forward to its loopback
+//! port.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use kube::client::UpgradeConnectionError;
 
 use crate::ask::{self, Reply};
 use crate::complete;
-use crate::connection::ClusterArgs;
+use crate::connection::{ClusterArgs, Person};
 use crate::explain::Output;
 use crate::leader;
 use crate::print::print;
@@ -72,10 +73,7 @@ impl AskExplainArgs {
     /// What the manager is asked for.
     fn path(&self, namespace: &str) -> anyhow::Result<String> {
         let (word, name) = self.target()?;
-        let output = match self.output {
-            Output::Text => "text",
-            Output::Json => "json",
-        };
+        let output = self.output.word();
         let all = self.all_namespaces;
         Ok(format!("/debug/explain/{namespace}/{name}?kind={word}&output={output}&all={all}"))
     }
@@ -100,6 +98,8 @@ pub async fn run(args: AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<
             if let Some(url) = url {
                 let (stream, host) = ask::connect(url).await?;
                 ask::get(stream, &host, &path).await?
+            } else if let Some(reply) = by_api(&args, &person).await? {
+                reply
             } else {
                 forwarded(&args, person.client, &path).await?
             }
@@ -110,6 +110,33 @@ pub async fn run(args: AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<
     }
     print(&reply.body)?;
     Ok(0)
+}
+
+/// Asks by the API `visibility.sluice.dev`, as everybody may who has the role; nothing if the cluster does not serve it now.
+async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option<Reply>> {
+    let (word, name) = args.target()?;
+    let output = args.output.word();
+    let (namespace, all) = (&person.namespace, args.all_namespaces);
+    let uri = format!(
+        "/apis/visibility.sluice.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/explain?kind={word}&output={output}&all={all}"
+    );
+    let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
+    let found: serde_json::Value = match person.client.request(request).await {
+        Ok(found) => found,
+        Err(kube::Error::Api(status)) if is_not_served(&status) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let body = match found["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => serde_json::to_string_pretty(&found["explanation"])? + "\n",
+    };
+    Ok(Some(Reply { status: 200, body }))
+}
+
+/// Whether an answer is about the API, and not about the Workload: a Workload that is missing is named.
+fn is_not_served(status: &kube::core::Status) -> bool {
+    let names_it = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    status.code == 503 || (status.code == 404 && !names_it)
 }
 
 async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> anyhow::Result<Reply> {
@@ -178,6 +205,17 @@ mod tests {
         let path = args("kubectl-kueue explain workflow.argoproj.io/a").path("x").unwrap();
         assert!(path.contains("/x/a?kind=workflow.argoproj.io&"), "{path}");
         assert!(args("kubectl-kueue explain workload a -A").path("x").unwrap().ends_with("&all=true"));
+    }
+
+    #[test]
+    fn an_api_that_is_not_served_is_told_from_a_workload_that_is_not_there() {
+        let status = |code: u16, name: &str| {
+            let details = (!name.is_empty()).then(|| serde_json::json!({"name": name}));
+            let status = serde_json::json!({"kind": "Status", "code": code, "details": details});
+            serde_json::from_value::<kube::core::Status>(status).unwrap()
+        };
+        assert!(is_not_served(&status(404, "")) && is_not_served(&status(503, "")));
+        assert!(!is_not_served(&status(404, "train")) && !is_not_served(&status(403, "")));
     }
 
     #[test]

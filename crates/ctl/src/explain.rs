@@ -23,6 +23,16 @@ pub enum Output {
     Json,
 }
 
+impl Output {
+    /// As a manager is asked for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// `sluice explain`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  sluice explain workload NAME -n team-a --from-cluster\n  \

@@ -146,6 +146,8 @@ pub struct Engine {
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
+    /// What one who keeps a copy of all places was not told yet.
+    pub(crate) followed: Option<crate::positions::Followed>,
     /// What is being looked at, for the code that catches a panic.
     pub(crate) working_on: Option<ObjectRef>,
     pub(crate) leader: bool,
@@ -195,6 +197,7 @@ impl Engine {
             unlisted: BTreeSet::new(),
             work: Work::default(),
             listed: BTreeSet::new(),
+            followed: None,
             working_on: None,
             leader: false,
             synced: false,

@@ -35,6 +35,7 @@ pub mod metrics;
 mod observe;
 mod outbox;
 mod pod_jobs;
+mod positions;
 pub mod provisioning;
 mod retry;
 mod state;
@@ -55,7 +56,9 @@ pub use effect::{
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};
+pub use positions::{Moves, WaitingWorkload};
 pub use provisioning::template::TemplateSource;
+pub use sluice_core::{Name, WorkloadKey};
 pub use state::State;
 
 /// The reporter of what the scheduler decides (docs/reference/03-conditions-events.md 3.6).

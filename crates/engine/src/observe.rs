@@ -156,6 +156,9 @@ impl Engine {
             self.mark_named_by(&queue.spec);
         }
         let old = self.world.cluster_queues.insert(Arc::clone(name), queue);
+        if changed {
+            self.queue_moved(&reference);
+        }
         self.dirty.statuses.insert(reference);
         if changed {
             if let Some(old) = old {
@@ -182,6 +185,9 @@ impl Engine {
         }
         self.observe_custom_labels(&reference, &queue.metadata);
         self.world.put_local_queue(key.clone(), queue);
+        if changed {
+            self.queue_moved(&reference);
+        }
         self.dirty.statuses.insert(reference);
         if changed {
             self.scheduler.set_local_queue(spec);
@@ -196,6 +202,7 @@ impl Engine {
         // By what was written: the watch may show a release before our own write of it is answered, which we assume until then.
         let before = self.world.workloads.get(&key).map(|entry| &entry.object.status);
         let released = before.is_some_and(|before| released(before, &workload.status));
+        self.note_other_looks(&key, &workload);
         let foreign = self.is_foreign_reservation(&key, &workload);
         if let Some(entry) = self.world.workloads.get_mut(&key) {
             let same = entry.object.metadata.uid == workload.metadata.uid;
@@ -315,6 +322,7 @@ impl Engine {
                 if let Some(old) = self.world.cluster_queues.remove(name) {
                     self.mark_named_by(&old.spec);
                 }
+                self.queue_moved(object);
                 self.scheduler.remove_cluster_queue(name);
                 self.active.remove(name);
                 self.quota_changed();
@@ -323,6 +331,7 @@ impl Engine {
             Kind::LocalQueue => {
                 let key = (Arc::clone(&object.namespace), Arc::clone(name));
                 self.world.take_local_queue(&key);
+                self.queue_moved(object);
                 self.scheduler.remove_local_queue(&key.0, &key.1);
                 self.request_cycle();
                 self.hotswap_stale();

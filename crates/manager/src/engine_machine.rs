@@ -35,4 +35,8 @@ impl Machine for Engine {
     fn suspect(&self) -> Option<ObjectRef> {
         self.working_on().cloned()
     }
+
+    fn has_moves(&self) -> bool {
+        Engine::has_moves(self)
+    }
 }

@@ -43,6 +43,10 @@ pub trait Machine {
     fn next_timer(&self) -> Option<Timestamp>;
     /// The object that it was working on; asked after a panic.
     fn suspect(&self) -> Option<ObjectRef>;
+    /// Whether there is something to tell one who follows it.
+    fn has_moves(&self) -> bool {
+        false
+    }
 }
 
 /// Where the thread's results go.
@@ -55,6 +59,8 @@ pub trait Outlet: Send + 'static {
     fn rebuilt(&mut self, generation: u64);
     /// The engine cannot be kept running.
     fn give_up(&mut self, why: &str);
+    /// There is something to tell one who follows the engine.
+    fn moved(&mut self) {}
 }
 
 /// A question to the engine, answered between two cycles.
@@ -326,6 +332,9 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                 let any = !effects.is_empty();
                 if any {
                     self.outlet.emit(effects, self.leading, self.generation, took);
+                }
+                if self.machine.has_moves() {
+                    self.outlet.moved();
                 }
                 any || self.machine.has_work()
             }

@@ -45,6 +45,9 @@ pub struct Asked {
     pub all: bool,
     /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.
     pub kind: Option<String>,
+    /// Also by a replica that does not lead: it tries what the engine would decide, instead of knowing what was decided last.
+    #[serde(skip)]
+    pub any_replica: bool,
 }
 
 /// How an answer is written.
@@ -64,6 +67,18 @@ pub struct Refused(pub StatusCode, pub String);
 
 /// An explanation, or why there is none.
 pub type Answer = Result<String, Refused>;
+
+/// Who makes explanations.
+pub trait Explains: Send + Sync + 'static {
+    /// Explains a Workload or job: namespace and name.
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
+}
+
+impl Explains for Explainer {
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+        self.answer(namespace, name, asked)
+    }
+}
 
 /// Makes explanations.
 pub struct Explainer {
@@ -94,14 +109,16 @@ impl Explainer {
                 return Err(Refused(StatusCode::TOO_MANY_REQUESTS, why));
             };
             let open = (false, Accounting::new(kind, &namespace, &name));
-            let asking = self.engine.pages(open, |(decides, accounting), engine: &mut Engine| {
+            let any_replica = asked.any_replica;
+            let asking = self.engine.pages(open, move |(decides, accounting), engine: &mut Engine| {
                 *decides = engine.decides();
-                !*decides || engine.account_page(accounting, PAGE)
+                let knows = *decides || (any_replica && engine.is_synced());
+                !knows || engine.account_page(accounting, PAGE)
             });
             let Ok(Some((decides, accounting))) = tokio::time::timeout(TURN, asking).await else {
                 return Err(unavailable("the engine does not answer"));
             };
-            if !decides {
+            if !decides && !asked.any_replica {
                 return Err(unavailable("this replica does not lead: ask the one that does"));
             }
             let account = accounting.into_account(MOST_LISTED);
@@ -115,6 +132,7 @@ impl Explainer {
             let work = Work {
                 configuration: self.configuration.clone(),
                 live,
+                decides,
                 account,
                 subject,
                 namespace,
@@ -198,6 +216,8 @@ fn not_found(namespace: &str, name: &str) -> Refused {
 struct Work {
     configuration: Configuration,
     live: Live,
+    /// The account is that of a replica that leads.
+    decides: bool,
     account: Option<Account>,
     subject: Subject,
     namespace: String,
@@ -226,7 +246,7 @@ impl Work {
             kind: None,
             name: &self.name,
             all_namespaces: self.asked.all,
-            live: self.account.as_ref(),
+            live: self.account.as_ref().filter(|_| self.decides),
             patience: Patience::until(&over),
         };
         match question.answer() {

@@ -11,6 +11,7 @@
 //! * the answer of every write goes back to the engine, so that it does not wait for the watch's echo;
 //! * one object that is malformed or makes the engine panic never stops the others.
 
+pub mod access;
 pub mod api_call;
 pub mod args;
 pub mod certs;
@@ -28,6 +29,7 @@ pub mod listen;
 pub mod logging;
 pub mod metrics;
 pub mod outlet;
+pub mod percent;
 mod probe;
 pub mod random;
 pub mod record;
@@ -38,6 +40,7 @@ pub mod shutdown;
 mod signals;
 pub mod supervise;
 pub mod takeover;
+pub mod visibility;
 pub mod watch;
 pub mod watches;
 pub mod webhook;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluice_engine::effect::{Effect, Level, LogLine, Observation};
 use sluice_engine::input::ObjectRef;
 use sluice_engine::metrics::names::{ADMISSION_ATTEMPT_DURATION_SECONDS, ADMISSION_ATTEMPTS_TOTAL};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::{debug, enabled, error, info, warn};
 
 use crate::engine_thread::Outlet;
@@ -30,6 +30,8 @@ pub struct Effects {
     pub epoch: watch::Sender<u64>,
     /// Makes the process end.
     pub fatal: mpsc::UnboundedSender<String>,
+    /// Wakes who follows the places of waiting Workloads.
+    pub moved: Arc<Notify>,
 }
 
 impl Outlet for Effects {
@@ -71,6 +73,10 @@ impl Outlet for Effects {
     fn give_up(&mut self, why: &str) {
         // The receiver lives as long as the process is meant to.
         let _ = self.fatal.send(format!("the engine fails again and again: {why}"));
+    }
+
+    fn moved(&mut self) {
+        self.moved.notify_one();
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Status {
     /// The engine.
     pub engine: Handle<Engine>,
     /// Makes explanations.
-    pub explainer: Explainer,
+    pub explainer: Arc<Explainer>,
 }
 
 impl Probe for Status {

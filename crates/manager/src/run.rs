@@ -2,6 +2,7 @@
 
 mod ending;
 mod sections;
+mod servers;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,10 +20,11 @@ use sluice_client::{settings, version};
 use sluice_engine::input::{Input, WriteError};
 use sluice_engine::{Engine, EngineConfig};
 use sluice_sim::replay::Entry;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
+use crate::access::Access;
 use crate::args::ManagerArgs;
 use crate::certs::server::TlsOptions;
 use crate::certs::{CertsState, Keeper, Serving, serve_files};
@@ -34,7 +36,6 @@ use crate::intake::{Intake, Slot};
 use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
-use crate::metrics::access::Access;
 use crate::metrics::registry::{Registry, Role, Sample};
 use crate::metrics::scrape::Scraper;
 use crate::outlet::{self, Effects};
@@ -170,6 +171,7 @@ impl Parts {
             burst,
             answering,
         );
+        let moved = Arc::<Notify>::default();
         let effects = Effects {
             writer: writer.clone(),
             events: kept_sink.clone(),
@@ -177,11 +179,12 @@ impl Parts {
             sync: Arc::clone(&sync),
             epoch,
             fatal,
+            moved: Arc::clone(&moved),
         };
         let config = self.engine_config();
         let recorder = self.recorder(supervisor, &config)?;
         let (engine, engine_thread) =
-            start_engine(supervisor, move || Engine::new(config.clone()), effects, recorder)
+            start_engine(supervisor, build(config, self.serves_visibility()), effects, recorder)
                 .context("starting the engine")?;
         // Set once, here.
         let _ = answers_to.set(engine.clone());
@@ -221,11 +224,16 @@ impl Parts {
             self.stop.clone(),
         );
         tasks.push(supervisor.spawn_finite("guard of the rights", guard));
-        let certs = self.webhooks(supervisor, &facts, &mut tasks)?;
+        let explainer =
+            Arc::new(Explainer::new(engine.clone(), self.client.clone(), self.configuration.clone()));
+        let webhooks = self.webhooks(supervisor, &facts, &mut tasks)?;
+        let visibility =
+            self.visibility(supervisor, (engine.clone(), moved), Arc::clone(&explainer), &mut tasks)?;
+        let servers = webhooks.into_iter().chain(visibility).collect();
+        let certs = self.certificates(supervisor, servers, &mut tasks);
         let (release, released) = pair();
         let (loss, losses) = mpsc::unbounded_channel();
         let (election, standing) = self.election(supervisor, lease_client, released, loss, until);
-        let explainer = Explainer::new(engine.clone(), self.client.clone(), self.configuration.clone());
         let status =
             Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone(), explainer };
         self.health(supervisor, status, &mut tasks)?;
@@ -284,50 +292,6 @@ impl Parts {
         }
     }
 
-    /// Serves webhooks, on every replica and before it leads.
-    fn webhooks(
-        &self,
-        supervisor: &Supervisor,
-        facts: &Arc<FactStore>,
-        tasks: &mut Vec<JoinHandle<()>>,
-    ) -> anyhow::Result<Option<watch::Receiver<CertsState>>> {
-        if !self.controllers.has(Controller::Webhooks) {
-            return Ok(None);
-        }
-        let section = &self.configuration.webhook;
-        let listen = format!("{}:{}", section.host, section.port);
-        let Some(listen) = address("webhook.host", &listen)? else { return Ok(None) };
-        let listener = bind("webhook.port", listen)?;
-        let serving = Serving::provisional(self.tls())?;
-        for labels in makers::selectors(&self.configuration.job_kinds()) {
-            let watch = makers::watch(self.client.clone(), labels, Arc::clone(facts), self.stop.clone());
-            tasks.push(supervisor.spawn("watch of pods that make others", watch));
-        }
-        let reviewers = Arc::new(Reviewers::new(&self.configuration, Arc::clone(facts)));
-        let tls = serving.config.clone();
-        let reviews =
-            webhook::server::serve(listener, tls, reviewers, bounds(self.shares.webhooks), self.stop.clone());
-        tasks.push(supervisor.spawn("webhooks", reviews));
-        let (state, states) = watch::channel(CertsState::Pending("not looked at yet".to_owned()));
-        let certs = &self.configuration.internal_cert_management;
-        if certs.enable && self.controllers.has(Controller::Certificates) {
-            let keeper = Keeper::new(
-                self.client.clone(),
-                &self.configuration.namespace,
-                &certs.webhook_service_name,
-                &certs.webhook_secret_name,
-                &section.host,
-                serving,
-            );
-            tasks.push(supervisor.spawn("certificates", keeper.run(state, self.stop.clone())));
-        } else {
-            let folder = section.cert_dir.clone().into();
-            let files = serve_files(folder, serving, state, self.stop.clone());
-            tasks.push(supervisor.spawn("certificate files", files));
-        }
-        Ok(Some(states))
-    }
-
     fn health(
         &self,
         supervisor: &Supervisor,
@@ -368,12 +332,23 @@ impl Parts {
             started: SystemTime::now(),
             turn: Arc::default(),
         };
-        let access = Access::new(self.client.clone());
+        let access = Access::new(self.client.clone(), metrics::access::REMEMBER);
         let scrape = scraper.into_scrape();
         let (bounds, stop) = (bounds(self.shares.metrics), self.stop.clone());
         let serving = metrics::server::serve(listener, serving.config, access, scrape, bounds, stop);
         tasks.push(supervisor.spawn("metrics", serving));
         Ok(())
+    }
+}
+
+/// Makes engines; `followed` ones say what changes about places.
+fn build(config: EngineConfig, followed: bool) -> impl Fn() -> Engine + Send + 'static {
+    move || {
+        let mut engine = Engine::new(config.clone());
+        if followed {
+            engine.follow_positions();
+        }
+        engine
     }
 }
 

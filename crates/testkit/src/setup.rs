@@ -24,6 +24,8 @@ pub struct Setup {
     pub metrics: u16,
     /// Port of the webhooks.
     pub webhook: u16,
+    /// Port of the aggregated APIs.
+    pub visibility: u16,
     /// What the process may take; everything unless it says otherwise.
     pub limits: Option<Limits>,
 }
@@ -41,8 +43,8 @@ impl Setup {
     /// A manager with the administrator's rights and free ports, for tests that do without the chart. Its leases last 3 s, so that
     /// a test of a takeover need not wait for 15.
     pub fn new(plane: &ControlPlane) -> Result<Self> {
-        let ports = free_ports(3)?;
-        let (health, metrics, webhook) = (ports[0], ports[1], ports[2]);
+        let ports = free_ports(4)?;
+        let (health, metrics, webhook, visibility) = (ports[0], ports[1], ports[2], ports[3]);
         let configuration = json!({
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
@@ -50,6 +52,7 @@ impl Setup {
             "health": { "healthProbeBindAddress": format!("127.0.0.1:{health}") },
             "metrics": { "bindAddress": format!("127.0.0.1:{metrics}") },
             "webhook": { "port": webhook, "host": "127.0.0.1" },
+            "visibilityServer": { "bindPort": visibility, "bindAddress": "127.0.0.1" },
             "leaderElection": {
                 "leaderElect": true,
                 "resourceName": "c1f6bfd2.kueue.x-k8s.io",
@@ -60,18 +63,20 @@ impl Setup {
             "integrations": { "frameworks": ["batch/job", "jobset.x-k8s.io/jobset"] },
         });
         let kubeconfig = plane.kubeconfig_path();
-        Ok(Self { configuration, kubeconfig, args: Vec::new(), health, metrics, webhook, limits: None })
+        let args = Vec::new();
+        Ok(Self { configuration, kubeconfig, args, health, metrics, webhook, visibility, limits: None })
     }
 
     /// The same setup for a second replica: other ports, everything else equal.
     pub fn replica(&self) -> Result<Self> {
-        let ports = free_ports(3)?;
-        let other = Self { health: ports[0], metrics: ports[1], webhook: ports[2], ..self.clone() };
-        let (health, metrics, webhook) = (other.health, other.metrics, other.webhook);
+        let ports = free_ports(4)?;
+        let (health, metrics, webhook, visibility) = (ports[0], ports[1], ports[2], ports[3]);
+        let other = Self { health, metrics, webhook, visibility, ..self.clone() };
         Ok(other.with(&json!({
             "health": { "healthProbeBindAddress": format!("127.0.0.1:{health}") },
             "metrics": { "bindAddress": format!("127.0.0.1:{metrics}") },
             "webhook": { "port": webhook },
+            "visibilityServer": { "bindPort": visibility },
         })))
     }
 

@@ -18,7 +18,7 @@ const HEADER: &str =
 /// The namespace that the plain manifests install into (docs/reference/08-tooling.md 8.6).
 const NAMESPACE: &str = "kueue-system";
 /// Folders of `config/` that this command owns. `config/crd` belongs to `cargo xtask crds`.
-const FOLDERS: [&str; 5] = ["default", "manager", "prometheus", "rbac", "webhook"];
+const FOLDERS: [&str; 6] = ["default", "manager", "prometheus", "rbac", "visibility", "webhook"];
 
 /// The chart's template with the job kinds.
 const INTEGRATIONS: &str = "charts/sluice/templates/_integrations.tpl";
@@ -166,7 +166,7 @@ fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
         }
     }
     let default = Path::new("config/default");
-    let resources = ["namespace.yaml", "../crd", "../manager", "../rbac", "../webhook"];
+    let resources = ["namespace.yaml", "../crd", "../manager", "../rbac", "../visibility", "../webhook"];
     kustomizations.insert(default.to_path_buf(), resources.map(str::to_owned).to_vec());
     let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n");
     files.insert(default.join("namespace.yaml"), format!("{HEADER}{namespace}"));

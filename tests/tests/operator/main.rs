@@ -37,4 +37,5 @@ mod status;
 mod terminating;
 mod topology;
 mod trainjob;
+mod visibility;
 mod writes;

@@ -397,7 +397,6 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("managerConfig.controllerManagerConfigYaml=kind: Pod", "must be of kind Configuration"),
         ("managerConfig.controllerManagerConfigYaml=a: [", "is not YAML"),
         ("enableCertManager=true", "makes and rotates its own certificates"),
-        ("enableVisibilityAPF=true", "has no visibility server"),
         ("enableKueueViz=true", "has no dashboard"),
         ("nameOverride=Upper", "nameOverride"),
         ("controllerManager.manager.image.repository=registry.k8s.io/kueue/kueue", "is the image of Kueue"),

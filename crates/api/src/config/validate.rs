@@ -275,8 +275,4 @@ fn without_effect(configuration: &Configuration, errors: &Errors, warnings: &mut
             "Sluice decides on one thread and writes from one pool",
         ));
     }
-    let server = &configuration.visibility_server;
-    if server.bind_address != "0.0.0.0" || server.bind_port != 8082 {
-        warnings.push(Warning::no_effect("visibilityServer", "the visibility server is not built yet"));
-    }
 }

@@ -220,7 +220,6 @@ impl Gate {
                 | Self::TASRespectNodeAffinityPreferred
                 | Self::TopologyAwareScheduling
                 | Self::ValidateRayAndSparkJobUpdates
-                | Self::VisibilityOnDemand
                 | Self::WorkloadRequestUseMergePatch
         )
     }

@@ -49,6 +49,7 @@ impl Scheduler {
             self.add_to_overlay(entry, slot, self.beyond_replaced(entry, pair, amount), state);
         }
         self.take_over(entry, &usage);
+        self.moved(id);
         self.queues[entry.head.queue.at()].pending.forget_preemptor(id);
         self.kept_out.replace(id, &[]);
         self.left_class(entry.head.queue, entry.class);
@@ -90,6 +91,7 @@ impl Scheduler {
         });
         let local = self.workloads.get(entry.head.workload).local;
         self.locals[local.at()].ledger.charge(config, entry.head.workload, requests);
+        self.usage_moved(local);
     }
 
     fn admission(&self, entry: &Entry, plan: &Plan) -> Admission {

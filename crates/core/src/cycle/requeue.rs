@@ -69,6 +69,7 @@ impl Scheduler {
             Requeue::PendingPreemption | Requeue::FailedAfterNomination => true,
             Requeue::Generic | Requeue::NoFit | Requeue::NoCandidates => strict,
         };
+        let displaced = queue.pending.preemptor().filter(|_| requeue == Requeue::PendingPreemption);
         if requeue == Requeue::PendingPreemption {
             queue.pending.remember_preemptor(id);
         }
@@ -81,6 +82,12 @@ impl Scheduler {
         };
         state.report.scanning |= (scanning || missed) && placement == Placement::Active;
         queue.pending.push(entry.class, entry.key.clone(), placement, true);
+        if requeue == Requeue::PendingPreemption && displaced != Some(id) {
+            self.moved(id);
+            if let Some(displaced) = displaced {
+                self.moved(displaced);
+            }
+        }
         let by: &[WorkloadId] = if placement == Placement::Inadmissible { &entry.kept_out_by } else { &[] };
         self.kept_out.replace(id, by);
         let shared = searched

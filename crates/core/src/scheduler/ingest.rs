@@ -218,6 +218,7 @@ impl Scheduler {
     fn settle(&mut self, id: WorkloadId) {
         let local = self.workloads.get(id).local;
         self.locals[local.at()].ledger.settle(id, false);
+        self.usage_moved(local);
     }
 
     /// Whether a workload is in this state already.

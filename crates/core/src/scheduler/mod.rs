@@ -5,6 +5,7 @@ mod audit;
 mod capacity;
 mod flush;
 mod ingest;
+mod moves;
 mod objects;
 mod queues;
 mod reclaimers;
@@ -93,6 +94,8 @@ pub struct Scheduler {
     pub(crate) changed_queues: ChangedSet,
     pub(crate) changed_locals: ChangedSet,
     pub(crate) changed_nodes: ChangedSet,
+    /// Who moved in a queue.
+    pub(crate) moves: moves::Moves,
     /// When dead rows are looked for.
     pub(crate) sweeps: Sweeps,
 }
@@ -136,6 +139,7 @@ impl Scheduler {
             changed_queues: ChangedSet::default(),
             changed_locals: ChangedSet::default(),
             changed_nodes: ChangedSet::default(),
+            moves: moves::Moves::default(),
             sweeps: Sweeps::default(),
         }
     }

@@ -110,6 +110,14 @@ impl Scheduler {
         queue.spec = None;
         queue.groups = Vec::new();
         queue.version += 1;
+        // Without a spec nothing but priority and age orders the queue.
+        let (locals, preemptor) = (queue.locals.clone(), queue.pending.preemptor());
+        for local in locals {
+            self.usage_moved(local);
+        }
+        if let Some(preemptor) = preemptor {
+            self.moved(preemptor);
+        }
         self.update_activity(id);
     }
 
@@ -151,6 +159,7 @@ impl Scheduler {
         local.queue = Some(queue);
         local.spec = Some(spec);
         self.changed_locals.mark(id.at());
+        self.usage_moved(id);
         if !same_target {
             self.loops.outside_change_anywhere();
             self.requeue_members(id);

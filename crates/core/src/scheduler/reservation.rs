@@ -37,6 +37,7 @@ impl Scheduler {
         if reservation.admitted {
             row.ledger.settle(id, true);
         }
+        self.usage_moved(local);
         self.mark_usage(reservation.queue, local);
         self.workloads.get_mut(id).place = Place::QuotaReserved(Box::new(reservation));
     }

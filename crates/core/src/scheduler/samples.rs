@@ -52,6 +52,7 @@ impl Scheduler {
             }
             if self.locals[id.at()].ledger.sample(&config, &usage, now) {
                 self.changed_locals.mark(id.at());
+                self.usage_moved(id);
             }
             self.samples.insert((self.locals[id.at()].ledger.due(&config), id));
         }

@@ -43,8 +43,7 @@ impl PartialOrd for Standing {
 
 impl Ord for Standing {
     fn cmp(&self, other: &Self) -> Ordering {
-        let usage = self.usage.total_cmp(&other.usage);
-        usage.then_with(|| (self.later, &self.order).cmp(&(other.later, &other.order)))
+        Self::order(self, self.usage, other, other.usage)
     }
 }
 
@@ -52,6 +51,32 @@ impl Standing {
     /// The ClusterQueue that it waits in.
     pub fn cluster_queue(&self) -> &Name {
         &self.cluster_queue
+    }
+
+    /// The workload.
+    pub fn key(&self) -> &WorkloadKey {
+        &self.key
+    }
+
+    /// Its LocalQueue.
+    pub fn local_queue(&self) -> &Name {
+        &self.local_queue
+    }
+
+    /// Creation time.
+    pub fn created(&self) -> Time {
+        self.created
+    }
+
+    /// The usage of its LocalQueue, where admission fair sharing orders the queue; otherwise 0.
+    pub fn usage(&self) -> f64 {
+        self.usage
+    }
+
+    /// The order in one ClusterQueue, given what the LocalQueues of both have used since.
+    pub fn order(&self, usage: f64, other: &Self, usage_of_other: f64) -> Ordering {
+        let by_usage = usage.total_cmp(&usage_of_other);
+        by_usage.then_with(|| (self.later, &self.order).cmp(&(other.later, &other.order)))
     }
 
     /// The places of the pending workloads of one ClusterQueue, in its order.

@@ -31,6 +31,7 @@ impl Scheduler {
     }
 
     pub(crate) fn unqueue(&mut self, id: WorkloadId, waiting: &Waiting) {
+        self.moved(id);
         if let Some(at) = waiting.requeue_at {
             self.wakeups.remove(&(at, id));
         }
@@ -46,6 +47,7 @@ impl Scheduler {
     /// Puts a waiting workload into the queue that its LocalQueue points to, if that is open. If it `was` there before, it
     /// stays the preemptor that goes first; and if it was in the heap, it stays there, even if its class has failed meanwhile.
     pub(crate) fn queue_pending(&mut self, id: WorkloadId, was: Option<QueuePosition>, now: Time) {
+        self.moved(id);
         let workload = self.workloads.get(id);
         let Some(waiting) = workload.waiting() else { return };
         let local = workload.local;

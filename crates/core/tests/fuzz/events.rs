@@ -12,6 +12,7 @@ use sluice_core::{
     Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
+use crate::mirror::Mirror;
 use crate::nodes;
 
 /// The input: bytes that become choices. When they are used up every choice is the first.
@@ -433,6 +434,8 @@ fn start(core: &mut Scheduler, c: &mut Choices<'_>) {
 pub fn run(input: &[u8]) -> Vec<CycleReport> {
     let mut c = Choices(input);
     let mut core = Scheduler::new(config(&mut c));
+    core.follow_moves();
+    let mut mirror = Mirror::default();
     start(&mut core, &mut c);
     if c.below(3) == 0 {
         nodes::furnish(&mut core);
@@ -443,6 +446,7 @@ pub fn run(input: &[u8]) -> Vec<CycleReport> {
         step += 1;
         reports.extend(event(&mut c, &mut core, Time::from_seconds(step)));
         assert_eq!(core.audit(), Ok(()), "after event {step}");
+        mirror.follow(&mut core);
         if step % 8 == 0 {
             look(&mut core);
         }

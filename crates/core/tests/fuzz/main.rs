@@ -3,6 +3,7 @@
 
 mod bytes;
 mod events;
+mod mirror;
 mod nodes;
 
 use bytes::input;

@@ -13,6 +13,11 @@ use crate::complete;
 use crate::connection::ClusterArgs;
 use crate::print::{age, lasted};
 
+/// Places that are asked for at a time.
+const PAGE: usize = 1000;
+/// Pages that are asked for.
+const MOST_PAGES: usize = 100;
+
 /// The status of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Status {
@@ -121,17 +126,28 @@ impl Around {
             .map(|w| key(w, &w["spec"]["queueName"]))
             .collect();
         for (namespace, queue) in waiting {
-            // Without the visibility API, or the right to read it, no position is shown.
-            let uri = format!(
+            let place = format!(
                 "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
             );
-            let answer = maybe(client, uri).await.unwrap_or_default();
-            for item in answer["items"].as_array().into_iter().flatten() {
-                let place = item["positionInLocalQueue"].as_i64().unwrap_or(0);
-                around.places.insert(key(item, &item["metadata"]["name"]), place);
-            }
+            // Without the visibility API, or the right to read it, no position is shown.
+            around.note_places(async |query| maybe(client, format!("{place}?{query}")).await).await;
         }
         around
+    }
+
+    /// Takes in the places in a queue, page by page; `ask` asks with a query.
+    async fn note_places(&mut self, ask: impl AsyncFn(String) -> Option<Value>) {
+        for page in 0..MOST_PAGES {
+            let answer = ask(format!("limit={PAGE}&offset={}", page * PAGE)).await.unwrap_or_default();
+            let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+            for item in items {
+                let place = item["positionInLocalQueue"].as_i64().unwrap_or(0);
+                self.places.insert(key(item, &item["metadata"]["name"]), place);
+            }
+            if items.len() < PAGE {
+                return;
+            }
+        }
     }
 
     fn cluster_queue(&self, workload: &Value) -> String {
@@ -260,6 +276,24 @@ mod tests {
         let admitted = around.row(&workload(&["QuotaReserved", "Admitted"]), now);
         assert_eq!((admitted[5].as_str(), admitted[7].as_str()), ("ADMITTED", "2m"));
         assert_eq!(around.row(&workload(&["QuotaReserved"]), now)[5], "QUOTARESERVED");
+    }
+
+    #[tokio::test]
+    async fn places_of_long_queues_are_asked_for_page_by_page() {
+        let mut around = Around::default();
+        let all = 2 * PAGE + 5;
+        let ask = async |query: String| {
+            let offset: usize = query.rsplit('=').next().unwrap().parse().unwrap();
+            let item = |at: usize| json!({"metadata": {"namespace": "ns", "name": format!("w{at}")}, "positionInLocalQueue": at});
+            let items: Vec<Value> = (offset..all.min(offset + PAGE)).map(item).collect();
+            Some(json!({"items": items}))
+        };
+        around.note_places(ask).await;
+        assert_eq!(around.places.len(), all);
+        assert_eq!(around.places[&("ns".to_owned(), "w2003".to_owned())], 2003);
+        let mut around = Around::default();
+        around.note_places(async |_| None).await;
+        assert!(around.places.is_empty());
     }
 
     #[test]

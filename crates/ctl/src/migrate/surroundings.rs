@@ -25,6 +25,8 @@ const CONFIG_MAP: &str = "kueue-manager-config";
 const CONFIG_KEY: &str = "controller_manager_config.yaml";
 /// The group of Kueue's aggregated API.
 const VISIBILITY: &str = "visibility.kueue.x-k8s.io";
+/// The label that tells what an object belongs to.
+const PART_OF: &str = "app.kubernetes.io/part-of";
 
 /// Where the manager is, or would be.
 #[derive(Clone)]
@@ -190,6 +192,11 @@ fn is_served(name: &str) -> bool {
     WEBHOOKS.iter().any(|webhook| webhook.name == name) || jobs.any(|kind| of_job(&kind))
 }
 
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    let part_of = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF));
+    part_of.is_some_and(|whole| whole == "sluice")
+}
+
 /// An aggregated API without a server breaks discovery and the deletion of namespaces.
 async fn api_services(place: &Place, report: &mut Report) -> Result<(), MigrateError> {
     let kind = GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService");
@@ -198,9 +205,10 @@ async fn api_services(place: &Place, report: &mut Report) -> Result<(), MigrateE
     for version in ["v1beta1", "v1beta2"] {
         let name = format!("{version}.{VISIBILITY}");
         match api.get(&name).await {
+            Ok(found) if is_ours(&found.metadata) => {}
             Ok(_) => {
                 report.obstacles.push(format!(
-                    "remove Kueue's aggregated API, which Sluice does not serve: kubectl delete apiservice {name}"
+                    "remove Kueue's aggregated API, which Sluice's chart makes anew: kubectl delete apiservice {name}"
                 ));
             }
             Err(error) if code(&error) == Some(404) => {}

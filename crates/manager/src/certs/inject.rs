@@ -1,5 +1,5 @@
-//! The CA into the objects by which the API server calls the webhooks: both WebhookConfigurations and the CRDs'
-//! conversion. Entries by Service and by URL are treated alike.
+//! The CA into the objects by which the API server calls the manager: both WebhookConfigurations, the CRDs' conversion, and the APIServices.
+//! Webhooks by Service and by URL are treated alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::api_call::{Call, CallError, Content};
 
@@ -65,6 +65,36 @@ struct ConversionWebhook {
     client_config: ClientConfig,
 }
 
+/// The APIServices of the aggregated APIs (docs/reference/08-tooling.md 8.5).
+const API_SERVICES: [&str; 3] = [
+    "v1beta1.visibility.kueue.x-k8s.io",
+    "v1beta2.visibility.kueue.x-k8s.io",
+    "v1alpha1.visibility.sluice.dev",
+];
+
+#[derive(Clone, Debug, Deserialize)]
+struct ApiService {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: ApiServiceSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ApiServiceSpec {
+    ca_bundle: Option<ByteString>,
+    #[serde(rename = "insecureSkipTLSVerify")]
+    insecure: bool,
+    service: Option<ServiceReference>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ServiceReference {
+    namespace: String,
+    name: String,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 struct OnlyMetadata {
     metadata: ObjectMeta,
@@ -75,22 +105,30 @@ pub fn prefix_of(service: &str) -> &str {
     service.strip_suffix("-webhook-service").unwrap_or("kueue")
 }
 
-/// Which webhook configurations are ours.
+/// The Service of the aggregated APIs: its name has the same prefix as that of the webhooks.
+pub fn visibility_service(webhooks: &str) -> String {
+    format!("{}-visibility-server", prefix_of(webhooks))
+}
+
+/// Which objects are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {
     /// The MutatingWebhookConfiguration's name.
     pub mutating: String,
     /// The ValidatingWebhookConfiguration's name.
     pub validating: String,
+    /// Namespace and name of the Service that an APIService of ours points to.
+    pub apis: (String, String),
 }
 
 impl Targets {
     /// The names that go with a Service name: the chart derives all three from one prefix.
-    pub fn of_service(service: &str) -> Self {
+    pub fn of_service(service: &str, namespace: &str) -> Self {
         let prefix = prefix_of(service);
         Self {
             mutating: format!("{prefix}-mutating-webhook-configuration"),
             validating: format!("{prefix}-validating-webhook-configuration"),
+            apis: (namespace.to_owned(), visibility_service(service)),
         }
     }
 
@@ -186,8 +224,40 @@ impl Injector {
             info!(crd = %plural, "the CA was put in");
             self.note_crd(plural, crd);
         }
+        self.inject_apis(&bundle).await
+    }
+
+    /// An APIService that is not there, that is another's, or that this ServiceAccount has no right to, is left alone.
+    async fn inject_apis(&self, bundle: &ByteString) -> Result<(), CallError> {
+        for name in API_SERVICES {
+            let uri = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
+            let found: ApiService = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
+                Ok(found) => found,
+                Err(error) if matches!(error.code(), Some(403 | 404)) => {
+                    debug!(object = %uri, %error, "no CA was put in");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let patch = api_service_patch(&found, &self.targets.apis, bundle);
+            if let Some(patch) = patch {
+                let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &patch);
+                call.send(&self.client, TIMEOUT).await?;
+                info!(object = %uri, "the CA was put in");
+            }
+        }
         Ok(())
     }
+}
+
+/// What puts the CA in, unless it is there, or the APIService is another's. A resourceVersion keeps a change meanwhile from being overwritten.
+fn api_service_patch(found: &ApiService, ours: &(String, String), bundle: &ByteString) -> Option<Value> {
+    let service = found.spec.service.as_ref()?;
+    let same = (&service.namespace, &service.name) == (&ours.0, &ours.1);
+    let wanted = same && (found.spec.ca_bundle.as_ref() != Some(bundle) || found.spec.insecure);
+    let metadata = json!({"resourceVersion": found.metadata.resource_version});
+    let spec = json!({"caBundle": bundle, "insecureSkipTLSVerify": null});
+    wanted.then(|| json!({"metadata": metadata, "spec": spec}))
 }
 
 fn crd_uri(plural: &str) -> String {
@@ -244,9 +314,29 @@ mod tests {
 
     #[test]
     fn names_follow_the_service() {
-        let targets = Targets::of_service("team-kueue-webhook-service");
+        let targets = Targets::of_service("team-kueue-webhook-service", "ns");
+        assert_eq!(targets.apis, ("ns".to_owned(), "team-kueue-visibility-server".to_owned()));
         assert_eq!(targets.mutating, "team-kueue-mutating-webhook-configuration");
-        assert_eq!(Targets::of_service("hooks").validating, "kueue-validating-webhook-configuration");
+        assert_eq!(Targets::of_service("hooks", "ns").validating, "kueue-validating-webhook-configuration");
+    }
+
+    #[test]
+    fn an_api_service_gets_the_ca_if_it_is_ours_and_has_another() {
+        let ours = ("ns".to_owned(), "kueue-visibility-server".to_owned());
+        let found = |spec: Value| -> ApiService {
+            serde_json::from_value(json!({"metadata": {"name": "x", "resourceVersion": "7"}, "spec": spec}))
+                .unwrap()
+        };
+        let patch = |spec: Value| api_service_patch(&found(spec), &ours, &ByteString(b"new".to_vec()));
+        let service = json!({"namespace": "ns", "name": "kueue-visibility-server"});
+        let wanted = patch(json!({"service": service, "insecureSkipTLSVerify": true})).unwrap();
+        assert_eq!(wanted["spec"], json!({"caBundle": "bmV3", "insecureSkipTLSVerify": null}));
+        assert_eq!(wanted["metadata"]["resourceVersion"], "7");
+        assert!(patch(json!({"service": service, "caBundle": "b2xk"})).is_some());
+        assert_eq!(patch(json!({"service": service, "caBundle": "bmV3"})), None);
+        let other = json!({"namespace": "elsewhere", "name": "kueue-visibility-server"});
+        assert_eq!(patch(json!({"service": other})), None);
+        assert_eq!(patch(json!({})), None);
     }
 
     #[test]

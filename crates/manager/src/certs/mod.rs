@@ -1,4 +1,4 @@
-//! The certificates of the webhooks: made, shared by a Secret, rotated, injected; or read from files.
+//! The certificates of the webhooks and of the aggregated APIs: made, shared by a Secret, rotated, injected; or read from files.
 //!
 //! All replicas look after the same Secret; its resourceVersion decides who makes the next certificate. A replaced
 //! certificate is served at once: listeners take the TLS configuration anew for each connection.
@@ -9,6 +9,7 @@ pub mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use rustls::server::danger::ClientCertVerifier;
 use serde_json::json;
 use sluice_client::error_chain::Chain;
 use tokio::sync::watch;
@@ -69,6 +71,8 @@ pub enum CertsState {
 #[derive(Clone, Debug)]
 pub struct Serving {
     options: TlsOptions,
+    /// Verifies certificates of clients, if they are asked for.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
     /// For the listener.
     pub config: Tls,
 }
@@ -76,14 +80,23 @@ pub struct Serving {
 impl Serving {
     /// Starts with a certificate of its own that no client trusts, so that the port is open at once.
     pub fn provisional(options: TlsOptions) -> Result<Self, CertsError> {
+        Self::provisional_for(options, None)
+    }
+
+    /// The same for a server that asks for certificates of clients, and lets this verify them.
+    pub fn provisional_for(
+        options: TlsOptions,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<Self, CertsError> {
         let names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
         let material = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now())?;
-        let config = options.server(material.cert.as_bytes(), material.key.as_bytes())?;
-        Ok(Self { options, config: Tls::new(config) })
+        let config =
+            options.server_for(material.cert.as_bytes(), material.key.as_bytes(), clients.clone())?;
+        Ok(Self { options, clients, config: Tls::new(config) })
     }
 
     fn exchange(&self, cert: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        self.config.exchange(self.options.server(cert, key)?);
+        self.config.exchange(self.options.server_for(cert, key, self.clients.clone())?);
         Ok(())
     }
 }
@@ -96,21 +109,22 @@ pub struct Keeper {
     /// Names that the certificate must always have.
     names: BTreeSet<String>,
     injector: Injector,
-    serving: Serving,
+    /// Every listener that serves the certificate.
+    serving: Vec<Serving>,
     served: Material,
 }
 
 impl Keeper {
-    /// A keeper of the Secret `namespace/secret` for the Service `service`.
+    /// A keeper of the Secret `namespace/secret` for the Service `service` of the webhooks, and that of the aggregated APIs.
     pub fn new(
         client: Client,
         namespace: &str,
         service: &str,
         secret: &str,
         host: &str,
-        serving: Serving,
+        serving: Vec<Serving>,
     ) -> Self {
-        let injector = Injector::new(client.clone(), inject::Targets::of_service(service));
+        let injector = Injector::new(client.clone(), inject::Targets::of_service(service, namespace));
         Self {
             client,
             namespace: namespace.to_owned(),
@@ -143,7 +157,9 @@ impl Keeper {
         names.extend(self.injector.hosts());
         let material = self.read_or_renew(&names).await?;
         if material != self.served {
-            self.serving.exchange(material.cert.as_bytes(), material.key.as_bytes())?;
+            for serving in &self.serving {
+                serving.exchange(material.cert.as_bytes(), material.key.as_bytes())?;
+            }
             self.served = material;
         }
         self.injector.inject(&self.served.ca_bundle).await?;
@@ -192,7 +208,7 @@ impl Keeper {
 /// Serves `tls.crt` and `tls.key` of a folder (`webhook.certDir`), again when they change.
 pub async fn serve_files(
     folder: PathBuf,
-    serving: Serving,
+    serving: Vec<Serving>,
     state: watch::Sender<CertsState>,
     mut stop: Stop,
 ) {
@@ -211,7 +227,7 @@ pub async fn serve_files(
 
 async fn files(
     folder: &std::path::Path,
-    serving: &Serving,
+    serving: &[Serving],
     served: &mut (Vec<u8>, Vec<u8>),
 ) -> Result<(), CertsError> {
     let read = async |name: &str| {
@@ -220,7 +236,9 @@ async fn files(
     };
     let found = (read("tls.crt").await?, read("tls.key").await?);
     if found != *served {
-        serving.exchange(&found.0, &found.1)?;
+        for serving in serving {
+            serving.exchange(&found.0, &found.1)?;
+        }
         info!(folder = %folder.display(), "certificate loaded");
         *served = found;
     }
@@ -243,12 +261,10 @@ fn publish(state: &watch::Sender<CertsState>, next: CertsState) {
 
 /// The names by which the API server reaches the webhooks, when it is by Service; and this host, for URLs.
 fn service_names(namespace: &str, service: &str, host: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::from([
-        format!("{service}.{namespace}.svc"),
-        format!("{service}.{namespace}.svc.cluster.local"),
-        "localhost".to_owned(),
-        "127.0.0.1".to_owned(),
-    ]);
+    let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    for service in [service, &inject::visibility_service(service)] {
+        names.extend(["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}")));
+    }
     if !host.is_empty() && host != "0.0.0.0" && host != "::" {
         names.insert(host.to_owned());
     }
@@ -287,6 +303,7 @@ mod tests {
     fn the_certificate_names_the_service_and_a_listening_host() {
         let names = service_names("ns", "svc", "10.1.2.3");
         assert!(names.contains("svc.ns.svc"));
+        assert!(service_names("ns", "kueue-webhook-service", "").contains("kueue-visibility-server.ns.svc"));
         assert!(names.contains("10.1.2.3"));
         assert!(!service_names("ns", "svc", "0.0.0.0").contains("0.0.0.0"));
     }
@@ -297,16 +314,17 @@ mod tests {
         let names = BTreeSet::from(["localhost".to_owned()]);
         let serving = Serving::provisional(TlsOptions::default()).unwrap();
         let mut served = Default::default();
-        assert!(files(folder.path(), &serving, &mut served).await.is_err());
+        let all = [serving.clone()];
+        assert!(files(folder.path(), &all, &mut served).await.is_err());
         for _ in 0..2 {
             let before = serving.config.now();
             let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
             std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
             std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
-            files(folder.path(), &serving, &mut served).await.unwrap();
+            files(folder.path(), &all, &mut served).await.unwrap();
             assert!(!std::sync::Arc::ptr_eq(&before, &serving.config.now()));
             let same = serving.config.now();
-            files(folder.path(), &serving, &mut served).await.unwrap();
+            files(folder.path(), &all, &mut served).await.unwrap();
             assert!(std::sync::Arc::ptr_eq(&same, &serving.config.now()));
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{NamedGroup, ServerConfig};
 
 /// Why PEM texts make no TLS server.
@@ -92,15 +93,28 @@ impl TlsOptions {
 
     /// Makes the server's configuration.
     pub fn server(&self, cert_pem: &[u8], key_pem: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
+        self.server_for(cert_pem, key_pem, None)
+    }
+
+    /// The same for a server that asks for certificates of clients, and lets this verify them.
+    pub fn server_for(
+        &self,
+        cert_pem: &[u8],
+        key_pem: &[u8],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<Arc<ServerConfig>, TlsError> {
         let pem = |what| move |source| TlsError::Pem { what, source };
         let certs = CertificateDer::pem_slice_iter(cert_pem)
             .collect::<Result<Vec<_>, _>>()
             .map_err(pem("certificate"))?;
         let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(pem("key"))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_protocol_versions(&self.versions)?
-            .with_no_client_auth()
-            .with_single_cert(certs, key)?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&self.versions)?;
+        let builder = match clients {
+            Some(clients) => builder.with_client_cert_verifier(clients),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(certs, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }

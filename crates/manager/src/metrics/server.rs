@@ -11,7 +11,8 @@ use axum::{Extension, Router};
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
-use super::access::{Access, guard};
+use super::access::guard;
+use crate::access::Access;
 use crate::serve::{self, Bounds, Tls};
 use crate::shutdown::Stop;
 

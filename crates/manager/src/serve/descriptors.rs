@@ -10,6 +10,8 @@ const USUAL: usize = 1024;
 pub struct Shares {
     /// Admission and conversion reviews. An API server has up to 200 writes in hand at once, and there may be three.
     pub webhooks: usize,
+    /// The aggregated APIs: the API servers' proxies keep some connections each.
+    pub visibility: usize,
     /// Scrapes.
     pub metrics: usize,
     /// Probes and debug pages.
@@ -26,7 +28,8 @@ pub fn shares() -> Shares {
 fn share(descriptors: usize) -> Shares {
     let room = descriptors.saturating_sub(OTHERS);
     Shares {
-        webhooks: (room / 4 * 3).clamp(8, 512),
+        webhooks: (room / 16 * 9).clamp(8, 512),
+        visibility: (room / 8).clamp(4, 64),
         metrics: (room / 16).clamp(4, 32),
         health: (room / 16).clamp(4, 32),
     }
@@ -59,11 +62,12 @@ mod tests {
 
     #[test]
     fn all_servers_together_leave_room_for_the_rest() {
-        assert_eq!(share(1024), Shares { webhooks: 512, metrics: 32, health: 32 });
-        assert_eq!(share(usize::MAX), share(1024));
+        assert_eq!(share(4096), Shares { webhooks: 512, visibility: 64, metrics: 32, health: 32 });
+        assert_eq!(share(1024).webhooks, 504);
+        assert_eq!(share(usize::MAX), share(4096));
         for descriptors in 160..2000 {
-            let Shares { webhooks, metrics, health } = share(descriptors);
-            assert!(webhooks + metrics + health + OTHERS <= descriptors, "{descriptors}");
+            let Shares { webhooks, visibility, metrics, health } = share(descriptors);
+            assert!(webhooks + visibility + metrics + health + OTHERS <= descriptors, "{descriptors}");
         }
     }
 }

@@ -32,6 +32,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, warn};
 
+use crate::access::front_proxy::ClientCertificate;
 use crate::shutdown::Stop;
 use body::{Received, Sent};
 use connections::{Connections, Id, Lifetime, Patience, Phase};
@@ -198,9 +199,14 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     let talk = async {
         match tls {
-            None => http(stream, from, router, &entry, stop).await,
+            None => http(stream, from, None, router, &entry, stop).await,
             Some(tls) => match TlsAcceptor::from(tls.now()).accept(stream).await {
-                Ok(stream) => http(stream, from, router, &entry, stop).await,
+                Ok(stream) => {
+                    let certificates = stream.get_ref().1.peer_certificates();
+                    let client = certificates.and_then(<[_]>::first).cloned();
+                    let client = client.map(|first| ClientCertificate(first.into_owned()));
+                    http(stream, from, client, router, &entry, stop).await;
+                }
                 Err(why) => debug!(%from, %why, "a TLS handshake failed"),
             },
         }
@@ -211,8 +217,14 @@ async fn connection(
     }
 }
 
-async fn http<S>(stream: S, from: SocketAddr, router: Router, entry: &Arc<ConnectionHandle>, mut stop: Stop)
-where
+async fn http<S>(
+    stream: S,
+    from: SocketAddr,
+    client: Option<ClientCertificate>,
+    router: Router,
+    entry: &Arc<ConnectionHandle>,
+    mut stop: Stop,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let router = TowerToHyperService::new(router);
@@ -220,6 +232,9 @@ where
         let mut request = request.map(|body| Body::new(Received::new(body, Arc::clone(entry))));
         request.extensions_mut().insert(ConnectInfo(from));
         request.extensions_mut().insert(Arc::clone(entry));
+        if let Some(client) = &client {
+            request.extensions_mut().insert(client.clone());
+        }
         let entry = Arc::clone(entry);
         router.call(request).map(|answered| answered.map(|response| Sent::of(response, entry)))
     });

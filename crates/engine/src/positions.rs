@@ -1,0 +1,122 @@
+//! The places of waiting Workloads for one who keeps a copy of them: what changed since it last asked, at a cost that goes with the changes.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use sluice_api::slim;
+use sluice_core::{Name, Standing, WorkloadKey};
+
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+
+/// A waiting Workload: where it stands, and what is shown of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingWorkload {
+    /// Where it stands in its ClusterQueue.
+    pub standing: Standing,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Time>,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// `metadata.ownerReferences`.
+    pub owners: Vec<OwnerReference>,
+}
+
+/// What changed.
+#[derive(Clone, Debug, Default)]
+pub struct Moves {
+    /// The engine is another one than before: whatever was known is void.
+    pub anew: bool,
+    /// It has seen everything once.
+    pub synced: bool,
+    /// ClusterQueues, and whether they exist now.
+    pub cluster_queues: Vec<(Name, bool)>,
+    /// LocalQueues by namespace and name, and the ClusterQueue that they point to now; nothing for one that does not exist.
+    pub local_queues: Vec<((Name, Name), Option<Name>)>,
+    /// LocalQueues and the usage that orders their Workloads now (see [`Standing::order`]).
+    pub usages: Vec<((Name, Name), f64)>,
+    /// Workloads, and where they wait now, if they do.
+    pub workloads: Vec<(WorkloadKey, Option<WaitingWorkload>)>,
+    /// There is more.
+    pub more: bool,
+}
+
+/// What was not told yet. Each queue is in it once.
+#[derive(Clone, Debug)]
+pub(crate) struct Followed {
+    anew: bool,
+    synced: bool,
+    queues: BTreeSet<ObjectRef>,
+}
+
+impl Engine {
+    /// Notes what changes about places from now on. Called before anything is seen.
+    pub fn follow_positions(&mut self) {
+        self.scheduler.follow_moves();
+        self.followed = Some(Followed { anew: true, synced: false, queues: BTreeSet::new() });
+    }
+
+    /// Whether there is anything to tell.
+    pub fn has_moves(&self) -> bool {
+        let told = |f: &Followed| !f.anew && f.synced == self.synced && f.queues.is_empty();
+        self.followed.as_ref().is_some_and(|followed| !told(followed) || self.scheduler.has_moves())
+    }
+
+    /// What changed, of `most` queues and `most` Workloads at a time.
+    pub fn take_moves(&mut self, most: usize) -> Moves {
+        let Some(followed) = &mut self.followed else { return Moves::default() };
+        let mut moves = Moves {
+            anew: std::mem::take(&mut followed.anew),
+            usages: self.scheduler.take_usages(),
+            ..Moves::default()
+        };
+        for _ in 0..most {
+            let Some(queue) = followed.queues.pop_first() else { break };
+            if queue.kind == Kind::ClusterQueue {
+                let exists = self.world.cluster_queues.contains_key(&queue.name);
+                moves.cluster_queues.push((queue.name, exists));
+            } else {
+                let key = (queue.namespace, queue.name);
+                let target = self.world.local_queues.get(&key);
+                let target =
+                    target.map(|queue| queue.spec.cluster_queue.as_deref().unwrap_or_default().into());
+                moves.local_queues.push((key, target));
+            }
+        }
+        for (key, standing) in self.scheduler.take_moves(most) {
+            let waiting = standing.zip(self.world.workloads.get(&key)).map(|(standing, entry)| {
+                let metadata = &entry.object.metadata;
+                let priority = entry.object.spec.priority.unwrap_or_default();
+                WaitingWorkload {
+                    standing,
+                    created: metadata.creation_timestamp.clone(),
+                    priority,
+                    owners: metadata.owner_references.clone().unwrap_or_default(),
+                }
+            });
+            moves.workloads.push((key, waiting));
+        }
+        moves.more = !followed.queues.is_empty() || self.scheduler.has_moves();
+        if !moves.more {
+            followed.synced = self.synced;
+        }
+        moves.synced = followed.synced;
+        moves
+    }
+
+    /// What is shown of a waiting Workload may differ in its new version, although its place is the same.
+    pub(crate) fn note_other_looks(&mut self, key: &WorkloadKey, new: &slim::Workload) {
+        let shown = |of: &slim::Workload| (of.spec.priority, of.metadata.owner_references.clone());
+        let known = self.world.workloads.get(key).map(|entry| &entry.object);
+        if self.followed.is_some() && known.is_some_and(|old| shown(old) != shown(new)) {
+            self.scheduler.note_move(key);
+        }
+    }
+
+    /// A ClusterQueue or LocalQueue was seen, or is gone.
+    pub(crate) fn queue_moved(&mut self, queue: &ObjectRef) {
+        if let Some(followed) = &mut self.followed {
+            followed.queues.insert(queue.clone());
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Who asks, and whether they may: the API server is asked (TokenReview, SubjectAccessReview), and its answers are remembered for a short while.
+//!
+//! Both are bounded: what is remembered in number and bytes, and how often strangers make this process ask.
+
+pub mod front_proxy;
+pub mod headers;
+mod known;
+mod turns;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, Method, header};
+use kube::Client;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::api_call::{Call, CallError, Content};
+use known::Known;
+
+pub use turns::{Rate, Turns, TurnsByUser};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest token, in bytes; those of service accounts have some hundreds.
+const LONGEST: usize = 16 << 10;
+/// Strangers' tokens that the API server is asked about: so many at once, and then this many per second.
+const STRANGERS: Rate = Rate { burst: 20, per_second: 2 };
+/// Questions about the rights of one user.
+const USER: Rate = Rate { burst: 40, per_second: 10 };
+/// Questions about the rights of all users together.
+const USERS: Rate = Rate { burst: 400, per_second: 100 };
+
+/// Somebody whom the API server knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct User {
+    /// The name.
+    pub username: String,
+    /// What tells apart users of one name.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// What else the authenticator said.
+    pub extra: Value,
+}
+
+/// What somebody wants to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Attributes {
+    /// With something that is no object: verb and path.
+    #[serde(rename = "nonResourceAttributes")]
+    Path {
+        /// As in `get`.
+        verb: &'static str,
+        /// The path.
+        path: String,
+    },
+    /// With an object.
+    #[serde(rename = "resourceAttributes")]
+    Object {
+        /// As in `get`.
+        verb: &'static str,
+        /// The API group.
+        group: &'static str,
+        /// The version of the group.
+        version: &'static str,
+        /// The plural name of the kind.
+        resource: &'static str,
+        /// The part of the object.
+        subresource: &'static str,
+        /// Its namespace; empty for all, and for kinds without.
+        namespace: String,
+        /// Its name; empty for all.
+        name: String,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// Too many questions of this user, or of strangers: later.
+    #[error("too many questions")]
+    TooMany,
+    /// The API server cannot be asked.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenReview {
+    status: TokenReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenReviewStatus {
+    authenticated: bool,
+    user: Option<User>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessReview {
+    status: AccessReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessReviewStatus {
+    allowed: bool,
+}
+
+/// Asks the API server, and remembers.
+pub struct Access {
+    client: Client,
+    /// By token; nothing for one that the API server does not know.
+    users: Mutex<Known<Option<User>>>,
+    /// By what the API server was asked.
+    rights: Mutex<Known<bool>>,
+    /// Unknown tokens must not keep the API server busy: an unknown token waits for a turn.
+    strangers: Mutex<Turns>,
+    askers: Mutex<TurnsByUser>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Access {
+    /// Nothing is known yet. Answers are remembered for `remember`.
+    pub fn new(client: Client, remember: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            client,
+            users: Mutex::new(Known::new(remember)),
+            rights: Mutex::new(Known::new(remember)),
+            strangers: Mutex::new(Turns::new(STRANGERS, now)),
+            askers: Mutex::new(TurnsByUser::new(USER, USERS, now)),
+        }
+    }
+
+    /// Whose token this is; nobody's if the API server does not know it.
+    pub async fn user_of(&self, token: &str) -> Result<Option<User>, AccessError> {
+        if let Some(user) = lock(&self.users).get(token, Instant::now()) {
+            return Ok(user);
+        }
+        if !lock(&self.strangers).take(Instant::now()) {
+            return Err(AccessError::TooMany);
+        }
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+        });
+        let uri = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let call = Call::with_body(Method::POST, uri, Content::Json, &review);
+        let review: TokenReview = call.send_as(&self.client, TIMEOUT).await?;
+        let user = review.status.user.filter(|_| review.status.authenticated);
+        let bytes = user.as_ref().map_or(0, |user| json!(user).to_string().len());
+        lock(&self.users).put(token, user.clone(), bytes, user.is_some(), Instant::now());
+        Ok(user)
+    }
+
+    /// Whether a user may do something.
+    pub async fn may(&self, user: &User, what: &Attributes) -> Result<bool, AccessError> {
+        let spec = spec(user, what);
+        let key = spec.to_string();
+        if let Some(may) = lock(&self.rights).get(&key, Instant::now()) {
+            return Ok(may);
+        }
+        if !lock(&self.askers).take(&user.username, Instant::now()) {
+            return Err(AccessError::TooMany);
+        }
+        let review =
+            json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
+        let uri = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let call = Call::with_body(Method::POST, uri, Content::Json, &review);
+        let review: AccessReview = call.send_as(&self.client, TIMEOUT).await?;
+        let may = review.status.allowed;
+        lock(&self.rights).put(&key, may, 0, may, Instant::now());
+        Ok(may)
+    }
+}
+
+fn spec(user: &User, what: &Attributes) -> Value {
+    let mut spec = json!(what);
+    spec["user"] = json!(user.username);
+    spec["uid"] = json!(user.uid);
+    spec["groups"] = json!(user.groups);
+    if user.extra.is_object() {
+        spec["extra"] = user.extra.clone();
+    }
+    spec
+}
+
+/// The bearer token of a request, if it has one that may be one.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    let fits = !token.is_empty() && token.len() <= LONGEST;
+    (scheme.eq_ignore_ascii_case("bearer") && fits).then_some(token)
+}
+
+#[cfg(test)]
+mod tests;

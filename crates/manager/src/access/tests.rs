@@ -1,0 +1,117 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::Bytes;
+use axum::http::Uri;
+
+use super::*;
+use crate::fake_api::{self, found};
+
+const REMEMBER: Duration = Duration::from_mins(1);
+
+fn headers(authorization: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(value) = authorization {
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+    }
+    headers
+}
+
+#[test]
+fn only_bearer_tokens_count() {
+    let of = |value: &str| bearer(&headers(Some(value))).map(str::to_owned);
+    assert_eq!(of("Bearer abc").as_deref(), Some("abc"));
+    assert_eq!(of("bearer  abc").as_deref(), Some("abc"));
+    assert_eq!(of("Basic abc"), None);
+    assert_eq!(of("Bearer "), None);
+    assert_eq!(bearer(&headers(None)), None);
+    assert_eq!(of(&format!("Bearer {}", "x".repeat(LONGEST + 1))), None);
+}
+
+#[test]
+fn the_review_asks_for_the_path_or_the_object_in_the_users_name() {
+    let user = User {
+        username: "prometheus".to_owned(),
+        groups: vec!["system:authenticated".to_owned()],
+        ..User::default()
+    };
+    let review = spec(&user, &Attributes::Path { verb: "get", path: "/metrics".to_owned() });
+    assert_eq!(review["user"], "prometheus");
+    assert_eq!(review["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+    assert!(review.get("extra").is_none());
+    let object = Attributes::Object {
+        verb: "get",
+        group: "g",
+        version: "v1",
+        resource: "rs",
+        subresource: "s",
+        namespace: "ns".to_owned(),
+        name: "n".to_owned(),
+    };
+    let user = User { extra: json!({"scopes": ["one"]}), ..user };
+    let review = spec(&user, &object);
+    assert_eq!(review["resourceAttributes"]["subresource"], "s");
+    assert_eq!(review["resourceAttributes"]["namespace"], "ns");
+    assert_eq!(review["extra"], json!({"scopes": ["one"]}));
+}
+
+/// An API server that knows the token `good` and allows what is at `/yes`; how often it was asked.
+fn access() -> (Access, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let client = fake_api::client(move |_: Method, uri: Uri, body: Bytes| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let review: Value = serde_json::from_slice(&body).unwrap();
+        async move {
+            if uri.path().ends_with("/tokenreviews") {
+                let good = review["spec"]["token"] == "good";
+                return found(&json!({"status": {"authenticated": good, "user": {"username": "alice"}}}));
+            }
+            found(&json!({"status": {"allowed": review["spec"]["nonResourceAttributes"]["path"] == "/yes"}}))
+        }
+    });
+    (Access::new(client, REMEMBER), asked)
+}
+
+#[tokio::test]
+async fn answers_are_asked_for_once_and_yes_and_no_are_remembered() {
+    let (access, asked) = access();
+    for _ in 0..5 {
+        assert_eq!(access.user_of("good").await.unwrap().unwrap().username, "alice");
+        assert_eq!(access.user_of("bad").await.unwrap(), None);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    let alice = access.user_of("good").await.unwrap().unwrap();
+    let path = |path: &str| Attributes::Path { verb: "get", path: path.to_owned() };
+    for _ in 0..5 {
+        assert!(access.may(&alice, &path("/yes")).await.unwrap());
+        assert!(!access.may(&alice, &path("/no")).await.unwrap());
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    // The answer for one is not that for another of the same name.
+    let other = User { uid: "2".to_owned(), ..alice.clone() };
+    assert!(access.may(&other, &path("/yes")).await.unwrap());
+    assert_eq!(asked.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test]
+async fn a_flood_of_questions_reaches_the_api_server_seldom() {
+    let (access, asked) = access();
+    let mut refused = 0;
+    for n in 0..200 {
+        refused += usize::from(matches!(access.user_of(&format!("t{n}")).await, Err(AccessError::TooMany)));
+    }
+    assert!(refused > 150 && asked.load(Ordering::Relaxed) < 50);
+    let (access, asked) = self::access();
+    let mallory = User { username: "mallory".to_owned(), ..User::default() };
+    for n in 0..500 {
+        let _ = access.may(&mallory, &Attributes::Path { verb: "get", path: format!("/{n}") }).await;
+    }
+    assert!(asked.load(Ordering::Relaxed) < 100);
+    assert!(
+        access
+            .may(&User::default(), &Attributes::Path { verb: "get", path: "/yes".to_owned() })
+            .await
+            .unwrap()
+    );
+}

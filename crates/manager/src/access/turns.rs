@@ -1,0 +1,113 @@
+//! How many questions may still be asked, of all and of each user.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Users that are told apart at a time.
+const USERS: usize = 1024;
+
+/// So many at once, and then so many per second.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// At once.
+    pub burst: u32,
+    /// Then, per second.
+    pub per_second: u32,
+}
+
+/// How many questions may still be asked.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    rate: Rate,
+    left: f64,
+    since: Instant,
+}
+
+impl Turns {
+    /// All of the burst is left.
+    pub fn new(rate: Rate, now: Instant) -> Self {
+        Self { rate, left: f64::from(rate.burst), since: now }
+    }
+
+    /// Takes a turn, if there is one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.since).as_secs_f64();
+        let burst = f64::from(self.rate.burst);
+        self.left = (self.left + passed * f64::from(self.rate.per_second)).min(burst);
+        self.since = now;
+    }
+
+    fn is_whole(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.left >= f64::from(self.rate.burst)
+    }
+}
+
+/// The same for each user, so that one does not use up the turns of the others; and for all together.
+#[derive(Debug)]
+pub struct TurnsByUser {
+    each: Rate,
+    all: Turns,
+    users: BTreeMap<String, Turns>,
+}
+
+impl TurnsByUser {
+    /// Nobody has asked yet.
+    pub fn new(each: Rate, all: Rate, now: Instant) -> Self {
+        Self { each, all: Turns::new(all, now), users: BTreeMap::new() }
+    }
+
+    /// Takes a turn of a user's, if there is one.
+    pub fn take(&mut self, user: &str, now: Instant) -> bool {
+        if self.users.len() >= USERS && !self.users.contains_key(user) {
+            self.users.retain(|_, turns| !turns.is_whole(now));
+        }
+        if self.users.len() >= USERS && !self.users.contains_key(user) {
+            return false;
+        }
+        let each = self.each;
+        let own = self.users.entry(user.to_owned()).or_insert_with(|| Turns::new(each, now));
+        own.take(now) && self.all.take(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn turns_come_back_with_time_up_to_the_burst() {
+        let now = Instant::now();
+        let mut turns = Turns::new(Rate { burst: 20, per_second: 2 }, now);
+        let second = |n| now + Duration::from_secs(n);
+        assert_eq!((0..1000).filter(|_| turns.take(now)).count(), 20);
+        assert_eq!((0..1000).filter(|_| turns.take(second(3))).count(), 6);
+        assert_eq!((0..1000).filter(|_| turns.take(second(1000))).count(), 20);
+    }
+
+    #[test]
+    fn one_user_does_not_use_up_the_turns_of_another_and_users_are_bounded() {
+        let now = Instant::now();
+        let each = Rate { burst: 2, per_second: 1 };
+        let mut turns = TurnsByUser::new(each, Rate { burst: 5000, per_second: 1 }, now);
+        assert_eq!((0..100).filter(|_| turns.take("greedy", now)).count(), 2);
+        assert!(turns.take("modest", now));
+        for n in 0..3 * USERS {
+            turns.take(&n.to_string(), now);
+        }
+        assert!(turns.users.len() <= USERS);
+        assert!(turns.take("later", now + Duration::from_secs(10)));
+        let mut all = TurnsByUser::new(each, Rate { burst: 3, per_second: 1 }, now);
+        assert_eq!((0..100).filter(|n| all.take(&n.to_string(), now)).count(), 3);
+    }
+}

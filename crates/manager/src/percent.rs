@@ -1,0 +1,31 @@
+//! Percent-encoded text (RFC 3986), as it stands in paths, queries and header names.
+
+/// The text that is meant; nothing if an escape is broken, or what is meant is not UTF-8.
+pub fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let (high, low) = (digit()?, digit()?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_decoded_and_broken_ones_refused() {
+        assert_eq!(decoded("a%2Fb%20c").as_deref(), Some("a/b c"));
+        assert_eq!(decoded("%C3%BC").as_deref(), Some("ü"));
+        for broken in ["%", "%2", "%zz", "%C3", "%+1"] {
+            assert_eq!(decoded(broken), None, "{broken}");
+        }
+    }
+}

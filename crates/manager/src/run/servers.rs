@@ -1,0 +1,110 @@
+//! The servers that use the manager's certificates: webhooks and aggregated APIs.
+
+use tokio::sync::Notify;
+
+use super::{
+    Access, Arc, CertsState, Context as _, Controller, Engine, Explainer, FactStore, Gate, Handle,
+    JoinHandle, Keeper, Parts, Reviewers, Serving, Supervisor, address, bind, bounds, makers, serve_files,
+    watch, webhook,
+};
+use crate::access::front_proxy::FrontProxy;
+use crate::visibility::publish::{Published, publish};
+use crate::visibility::server::{Server, serve};
+
+/// For so long an answer about a caller of the aggregated APIs holds, as in Kubernetes' own.
+const REMEMBER: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Parts {
+    /// Serves webhooks, on every replica and before it leads.
+    pub(super) fn webhooks(
+        &self,
+        supervisor: &Supervisor,
+        facts: &Arc<FactStore>,
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) -> anyhow::Result<Option<Serving>> {
+        if !self.controllers.has(Controller::Webhooks) {
+            return Ok(None);
+        }
+        let section = &self.configuration.webhook;
+        let listen = format!("{}:{}", section.host, section.port);
+        let Some(listen) = address("webhook.host", &listen)? else { return Ok(None) };
+        let listener = bind("webhook.port", listen)?;
+        let serving = Serving::provisional(self.tls())?;
+        for labels in makers::selectors(&self.configuration.job_kinds()) {
+            let watch = makers::watch(self.client.clone(), labels, Arc::clone(facts), self.stop.clone());
+            tasks.push(supervisor.spawn("watch of pods that make others", watch));
+        }
+        let reviewers = Arc::new(Reviewers::new(&self.configuration, Arc::clone(facts)));
+        let tls = serving.config.clone();
+        let reviews =
+            webhook::server::serve(listener, tls, reviewers, bounds(self.shares.webhooks), self.stop.clone());
+        tasks.push(supervisor.spawn("webhooks", reviews));
+        Ok(Some(serving))
+    }
+
+    /// Whether the aggregated APIs are served.
+    pub(super) fn serves_visibility(&self) -> bool {
+        self.configuration.gates.enabled(Gate::VisibilityOnDemand)
+            && self.configuration.visibility_server.bind_port != 0
+    }
+
+    /// Serves the aggregated APIs, on every replica.
+    pub(super) fn visibility(
+        &self,
+        supervisor: &Supervisor,
+        (engine, moved): (Handle<Engine>, Arc<Notify>),
+        explainer: Arc<Explainer>,
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) -> anyhow::Result<Option<Serving>> {
+        if !self.serves_visibility() {
+            return Ok(None);
+        }
+        let section = &self.configuration.visibility_server;
+        let listen = format!("{}:{}", section.bind_address, section.bind_port);
+        let Some(listen) = address("visibilityServer.bindAddress", &listen)? else { return Ok(None) };
+        let listener = bind("visibilityServer.bindPort", listen)?;
+        let proxy = FrontProxy::default();
+        let following = proxy.clone().follow(self.client.clone(), self.stop.clone());
+        tasks.push(supervisor.spawn("settings of the API server's proxy", following));
+        let serving = Serving::provisional_for(self.tls(), Some(Arc::new(proxy.clone())))
+            .context("setting up TLS of the aggregated APIs")?;
+        let published = Arc::<Published>::default();
+        let publishing = publish(engine, moved, Arc::clone(&published), self.stop.clone());
+        tasks.push(supervisor.spawn("places of waiting Workloads", publishing));
+        let server = Server::new(published, Access::new(self.client.clone(), REMEMBER), proxy, explainer);
+        let (tls, bounds) = (serving.config.clone(), bounds(self.shares.visibility));
+        tasks.push(supervisor.spawn("visibility", serve(listener, tls, server, bounds, self.stop.clone())));
+        Ok(Some(serving))
+    }
+
+    /// Keeps the certificates of servers in order; nothing if there are none.
+    pub(super) fn certificates(
+        &self,
+        supervisor: &Supervisor,
+        servers: Vec<Serving>,
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) -> Option<watch::Receiver<CertsState>> {
+        if servers.is_empty() {
+            return None;
+        }
+        let section = &self.configuration.webhook;
+        let (state, states) = watch::channel(CertsState::Pending("not looked at yet".to_owned()));
+        let certs = &self.configuration.internal_cert_management;
+        if certs.enable && self.controllers.has(Controller::Certificates) {
+            let keeper = Keeper::new(
+                self.client.clone(),
+                &self.configuration.namespace,
+                &certs.webhook_service_name,
+                &certs.webhook_secret_name,
+                &section.host,
+                servers,
+            );
+            tasks.push(supervisor.spawn("certificates", keeper.run(state, self.stop.clone())));
+        } else {
+            let folder = section.cert_dir.clone().into();
+            let files = serve_files(folder, servers, state, self.stop.clone());
+            tasks.push(supervisor.spawn("certificate files", files));
+        }
+        Some(states)
+    }
+}

@@ -1,0 +1,239 @@
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_engine::input::{Input, Object, ObjectRef};
+use sluice_engine::{Engine, EngineConfig};
+
+use super::*;
+
+/// An engine that does not lead, and the board that follows it.
+pub(crate) struct Follower {
+    pub(crate) engine: Engine,
+    pub(crate) board: Board,
+    pub(crate) now: Instant,
+}
+
+fn object<T: serde::de::DeserializeOwned>(of: Value) -> Box<T> {
+    Box::new(serde_json::from_value(of).unwrap())
+}
+
+pub(crate) fn cluster_queue(name: &str) -> Object {
+    Object::ClusterQueue(object(json!({
+        "metadata": {"name": name, "resourceVersion": "1"},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [{
+            "coveredResources": ["cpu"],
+            "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}],
+        }]},
+    })))
+}
+
+pub(crate) fn local_queue(namespace: &str, name: &str, target: &str, version: u32) -> Object {
+    Object::LocalQueue(object(json!({
+        "metadata": {"name": name, "namespace": namespace, "resourceVersion": version.to_string()},
+        "spec": {"clusterQueue": target},
+    })))
+}
+
+pub(crate) fn workload(namespace: &str, name: &str, queue: &str, priority: i32, second: u32) -> Object {
+    Object::Workload(object(json!({
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "generation": 1,
+            "resourceVersion": format!("{}", second + 1),
+            "creationTimestamp": Timestamp::from_second(1_000_000 + i64::from(second)).unwrap(),
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": format!("job-{name}"), "uid": "j", "controller": true}],
+        },
+        "spec": {"queueName": queue, "priority": priority, "podSets": [{
+            "name": "main", "count": 1,
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
+        }]},
+    })))
+}
+
+impl Follower {
+    pub(crate) fn new() -> Self {
+        let mut engine = Engine::new(EngineConfig::default());
+        engine.follow_positions();
+        let mut follower = Self { engine, board: Board::default(), now: Instant::now() };
+        follower.apply(Input::Synced);
+        follower
+    }
+
+    fn apply(&mut self, input: Input) {
+        self.engine.apply(Timestamp::from_second(2_000_000).unwrap(), input);
+    }
+
+    pub(crate) fn see(&mut self, object: Object) {
+        self.apply(Input::Applied(object));
+    }
+
+    fn gone(&mut self, object: &Object) {
+        self.apply(Input::Deleted { object: ObjectRef { ..object.object_ref() }, uid: None });
+    }
+
+    /// Takes over what changed, two at a time; how many Workloads were told.
+    pub(crate) fn follow(&mut self) -> usize {
+        let mut told = 0;
+        while self.engine.has_moves() {
+            let moves = self.engine.take_moves(2);
+            told += moves.workloads.len();
+            self.board.apply(moves);
+        }
+        self.now += STALE;
+        told
+    }
+
+    fn cluster_queue(&mut self, name: &str, page: Page) -> Option<Vec<String>> {
+        let order = self.board.order(name, self.now)?;
+        Some(order.page(page).map(line).collect())
+    }
+
+    fn local_queue(&mut self, namespace: &str, name: &str, page: Page) -> Option<Vec<String>> {
+        let key = (namespace.into(), name.into());
+        let order = self.board.order_of(&key, self.now)?;
+        Some(order.page_of(&key, page).map(line).collect())
+    }
+}
+
+fn line(place: Place<'_>) -> String {
+    format!("{} {} {}", place.waiting.standing.key().name, place.in_cluster_queue, place.in_local_queue)
+}
+
+const ALL: Page = Page { offset: 0, limit: 1000 };
+
+fn world() -> Follower {
+    let mut follower = Follower::new();
+    follower.see(cluster_queue("cq"));
+    follower.see(local_queue("a", "lq", "cq", 1));
+    follower.see(local_queue("b", "lq", "cq", 1));
+    for (at, (namespace, name, priority)) in
+        [("a", "a0", 0), ("b", "b0", 0), ("a", "a1", 5), ("b", "b1", 0)].into_iter().enumerate()
+    {
+        follower.see(workload(namespace, name, "lq", priority, u32::try_from(at).unwrap()));
+    }
+    assert_eq!(follower.follow(), 4);
+    follower
+}
+
+#[test]
+fn a_replica_that_does_not_lead_knows_all_places() {
+    let mut follower = world();
+    assert_eq!(follower.cluster_queue("cq", ALL).unwrap(), ["a1 0 0", "a0 1 1", "b0 2 0", "b1 3 1"]);
+    assert_eq!(follower.local_queue("b", "lq", ALL).unwrap(), ["b0 2 0", "b1 3 1"]);
+}
+
+#[test]
+fn places_follow_changes_and_only_what_changed_is_told() {
+    let mut follower = world();
+    follower.see(workload("b", "b1", "lq", 9, 3_000));
+    assert_eq!(follower.follow(), 1);
+    assert_eq!(follower.cluster_queue("cq", ALL).unwrap(), ["b1 0 0", "a1 1 0", "a0 2 1", "b0 3 1"]);
+    follower.gone(&workload("a", "a1", "lq", 5, 2));
+    assert_eq!(follower.follow(), 1);
+    assert_eq!(follower.cluster_queue("cq", ALL).unwrap(), ["b1 0 0", "a0 1 0", "b0 2 1"]);
+    // Nothing changed: nothing is told.
+    assert_eq!(follower.follow(), 0);
+}
+
+#[test]
+fn a_local_queue_that_points_elsewhere_takes_its_workloads_with_it() {
+    let mut follower = world();
+    follower.see(cluster_queue("other"));
+    follower.see(local_queue("b", "lq", "other", 2));
+    follower.follow();
+    assert_eq!(follower.cluster_queue("other", ALL).unwrap(), ["b0 0 0", "b1 1 1"]);
+    assert_eq!(follower.cluster_queue("cq", ALL).unwrap(), ["a1 0 0", "a0 1 1"]);
+    assert_eq!(follower.local_queue("b", "lq", ALL).unwrap().len(), 2);
+    follower.see(local_queue("b", "lq", "nowhere", 3));
+    follower.follow();
+    assert_eq!(follower.local_queue("b", "lq", ALL).unwrap(), [""; 0]);
+}
+
+#[test]
+fn queues_that_are_not_there_are_told_from_empty_ones() {
+    let mut follower = world();
+    follower.see(cluster_queue("empty"));
+    follower.follow();
+    assert_eq!(follower.cluster_queue("empty", ALL).unwrap(), [""; 0]);
+    assert_eq!(follower.cluster_queue("missing", ALL), None);
+    assert_eq!(follower.local_queue("a", "missing", ALL), None);
+    follower.gone(&cluster_queue("cq"));
+    follower.gone(&local_queue("a", "lq", "cq", 1));
+    follower.follow();
+    assert_eq!(follower.cluster_queue("cq", ALL), None);
+    assert_eq!(follower.local_queue("a", "lq", ALL), None);
+    assert_eq!(follower.local_queue("b", "lq", ALL).unwrap(), [""; 0]);
+    follower.gone(&local_queue("b", "lq", "cq", 1));
+    for name in ["a0", "a1"] {
+        follower.gone(&workload("a", name, "lq", 0, 0));
+    }
+    for name in ["b0", "b1"] {
+        follower.gone(&workload("b", name, "lq", 0, 0));
+    }
+    follower.follow();
+    assert!(follower.board.homes.is_empty() && follower.board.local_queues.is_empty());
+    assert_eq!(follower.board.cluster_queues.len(), 1, "nothing is kept of what is gone");
+}
+
+#[test]
+fn pages_are_cut_out_with_the_places_of_the_whole() {
+    let mut follower = world();
+    let page = |offset, limit| Page { offset, limit };
+    assert_eq!(follower.cluster_queue("cq", page(1, 2)).unwrap(), ["a0 1 1", "b0 2 0"]);
+    assert_eq!(follower.local_queue("b", "lq", page(1, 5)).unwrap(), ["b1 3 1"]);
+    assert_eq!(follower.cluster_queue("cq", page(usize::MAX, 5)).unwrap(), [""; 0]);
+    assert_eq!(follower.cluster_queue("cq", page(0, 0)).unwrap(), [""; 0]);
+    assert_eq!(follower.cluster_queue("cq", page(2, usize::MAX)).unwrap().len(), 2);
+}
+
+#[test]
+fn a_new_owner_is_shown_although_the_place_is_the_same() {
+    let mut follower = world();
+    let Object::Workload(mut changed) = workload("a", "a0", "lq", 0, 0) else { unreachable!("it is one") };
+    changed.metadata.resource_version = Some("900".to_owned());
+    changed.metadata.owner_references = None;
+    follower.see(Object::Workload(changed));
+    assert_eq!(follower.follow(), 1);
+    let order = follower.board.order("cq", follower.now).unwrap();
+    let owners: Vec<_> = order.page(ALL).map(|place| place.waiting.owners.len()).collect();
+    assert_eq!(owners, [1, 0, 1, 1]);
+}
+
+#[test]
+fn a_queue_is_put_in_order_once_for_all_who_ask() {
+    let mut follower = world();
+    let now = follower.now;
+    let first = follower.board.order("cq", now).unwrap();
+    follower.see(workload("b", "b2", "lq", 0, 10));
+    let moves = follower.engine.take_moves(10);
+    follower.board.apply(moves);
+    assert!(Arc::ptr_eq(&first, &follower.board.order("cq", now).unwrap()), "not again at once");
+    let second = follower.board.order("cq", now + STALE).unwrap();
+    assert_eq!(second.page(ALL).count(), 5);
+    assert!(Arc::ptr_eq(&second, &follower.board.order("cq", now + 50 * STALE).unwrap()), "nothing changed");
+}
+
+#[test]
+fn what_is_told_costs_as_much_as_what_changed_in_a_world_of_a_thousand_queues() {
+    let mut follower = Follower::new();
+    for at in 0..1000 {
+        follower.see(cluster_queue(&format!("cq{at}")));
+        follower.see(local_queue("ns", &format!("lq{at}"), &format!("cq{at}"), 1));
+    }
+    for at in 0..10_000 {
+        follower.see(workload("ns", &format!("w{at}"), &format!("lq{}", at % 1000), 0, at));
+    }
+    follower.follow();
+    follower.see(workload("ns", "w17", "lq17", 3, 20_000));
+    let moves = follower.engine.take_moves(1000);
+    let told =
+        (moves.workloads.len(), moves.cluster_queues.len(), moves.local_queues.len(), moves.usages.len());
+    assert_eq!(told, (1, 0, 0, 0));
+    let orders = |follower: &mut Follower| -> Vec<_> {
+        let now = follower.now;
+        (0..1000).map(|at| follower.board.order(&format!("cq{at}"), now).unwrap()).collect()
+    };
+    let before = orders(&mut follower);
+    follower.board.apply(moves);
+    follower.now += STALE;
+    let shared = orders(&mut follower).iter().zip(&before).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+    assert_eq!(shared, 999, "only one queue is put in order anew");
+}

@@ -1,0 +1,15 @@
+//! The aggregated API `visibility.kueue.x-k8s.io`: which Workloads wait in a queue, and where (docs/reference/01-api.md 1.11,
+//! docs/reference/08-tooling.md 8.5); and `visibility.sluice.dev`: why one waits.
+//!
+//! Every replica serves it. Places are answered from a copy of the queues ([`board`]) that follows the engine by what changed
+//! ([`publish`]): a reader never waits for the engine, and the engine never for a reader.
+
+pub mod board;
+mod discovery;
+mod negotiate;
+mod openapi;
+pub mod publish;
+mod route;
+pub mod server;
+mod status;
+mod summary;

@@ -1,0 +1,309 @@
+//! The HTTPS side: who asks, whether he may, and the answer.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use sluice_client::error_chain::Chain;
+use sluice_client::version;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tracing::{error, warn};
+
+use super::board::Order;
+use super::discovery::{self, EXPLANATION};
+use super::negotiate::{Form, form};
+use super::publish::{Found, Published};
+use super::route::{EXPLAIN_GROUP, EXPLAIN_VERSION, Route, page, parameter};
+use super::status::Refusal;
+use super::{openapi, summary::summary};
+use crate::access::front_proxy::{ClientCertificate, FrontProxy};
+use crate::access::{Access, AccessError, Attributes, Rate, TurnsByUser, User, bearer};
+use crate::explain::{Asked, Explains, Format};
+use crate::serve::body::Keep;
+use crate::serve::{self, Bounds, Tls};
+use crate::shutdown::Stop;
+
+/// Items from which on an answer counts as large.
+const LARGE: usize = 5000;
+/// Large answers at once, until they are sent: each may have thirty megabytes.
+const LARGE_AT_ONCE: usize = 2;
+/// Other answers at once.
+const SMALL_AT_ONCE: usize = 32;
+/// For so long an answer waits for its turn.
+const TURN: Duration = Duration::from_secs(5);
+/// Explanations of one user, and of all.
+const EXPLANATIONS: Rate = Rate { burst: 5, per_second: 1 };
+const ALL_EXPLANATIONS: Rate = Rate { burst: 20, per_second: 5 };
+/// Users of this group may do everything, as the API server has it.
+const MASTERS: &str = "system:masters";
+
+/// What answers are made from.
+pub struct Server {
+    published: Arc<Published>,
+    access: Access,
+    proxy: FrontProxy,
+    explains: Arc<dyn Explains>,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    turns: Mutex<TurnsByUser>,
+    /// Users who wait for an explanation.
+    explaining: Mutex<BTreeSet<String>>,
+}
+
+impl Server {
+    /// A server of what is published.
+    pub fn new(
+        published: Arc<Published>,
+        access: Access,
+        proxy: FrontProxy,
+        explains: Arc<dyn Explains>,
+    ) -> Self {
+        Self {
+            published,
+            access,
+            proxy,
+            explains,
+            small: Arc::new(Semaphore::new(SMALL_AT_ONCE)),
+            large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
+            turns: Mutex::new(TurnsByUser::new(EXPLANATIONS, ALL_EXPLANATIONS, Instant::now())),
+            explaining: Mutex::default(),
+        }
+    }
+
+    /// Who asks: whom the API server's proxy names, or the owner of a token.
+    async fn user(
+        &self,
+        certificate: Option<&ClientCertificate>,
+        headers: &HeaderMap,
+    ) -> Result<User, Refusal> {
+        if let Some(user) = self.proxy.user(certificate, headers) {
+            return Ok(user);
+        }
+        let Some(token) = bearer(headers) else { return Err(Refusal::Unauthorized) };
+        self.access.user_of(token).await.map_err(refused)?.ok_or(Refusal::Unauthorized)
+    }
+
+    async fn may(&self, user: &User, what: &Attributes) -> Result<bool, Refusal> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return Ok(true);
+        }
+        self.access.may(user, what).await.map_err(refused)
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        method: &Method,
+        uri: &Uri,
+        certificate: Option<&ClientCertificate>,
+        headers: &HeaderMap,
+    ) -> Result<Response, Refusal> {
+        let route = Route::of(uri.path());
+        if route == Some(Route::Health) {
+            return Ok("ok".into_response());
+        }
+        let user = self.user(certificate, headers).await?;
+        let route = route.ok_or(Refusal::NoPath)?;
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(Refusal::Method);
+        }
+        if let Some(what) = route.attributes()
+            && !self.may(&user, &what).await?
+        {
+            return Err(forbidden(&user, &what));
+        }
+        let form = form(headers, route.discovers()).ok_or(Refusal::Accept)?;
+        let query = uri.query().unwrap_or_default();
+        let document = match route {
+            Route::Health | Route::Groups => match form {
+                Form::Discovery(version) => discovery::aggregated(version),
+                _ => discovery::groups(),
+            },
+            Route::Group(group) => discovery::group(group),
+            Route::Resources(group, version) => discovery::list(group, version),
+            Route::OpenApi2 => openapi::v2(),
+            Route::OpenApi3Index => openapi::v3_index(version::VERSION),
+            Route::OpenApi3(group, version) => openapi::v3(group, version),
+            Route::ClusterQueue(..) | Route::LocalQueue(..) => return self.pending(route, query, form).await,
+            Route::Explain(namespace, name) => self.explain(&user, namespace, name, query).await?,
+        };
+        Ok(written(form, document.to_string().into_bytes()))
+    }
+
+    /// What waits in a queue.
+    async fn pending(self: &Arc<Self>, route: Route, query: &str, form: Form) -> Result<Response, Refusal> {
+        let page = page(query).map_err(Refusal::BadRequest)?;
+        let turns = if page.limit > LARGE { &self.large } else { &self.small };
+        let turn = tokio::time::timeout(TURN, Arc::clone(turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
+        };
+        let server = Arc::clone(self);
+        // A long queue is put in order here: not on the threads that serve the others.
+        let making = tokio::task::spawn_blocking(move || match route {
+            Route::LocalQueue(version, namespace, name) => {
+                let key = (namespace.into(), name.as_str().into());
+                let order = found(server.published.local_queue(&key), "localqueue", &name)?;
+                Ok(summary(version, order.page_of(&key, page)))
+            }
+            Route::ClusterQueue(version, name) => {
+                let order = found(server.published.cluster_queue(&name), "clusterqueue", &name)?;
+                Ok(summary(version, order.page(page)))
+            }
+            _ => Err(Refusal::NoPath),
+        });
+        let body = making.await.unwrap_or_else(|panic| {
+            error!(%panic, "an answer could not be made");
+            Err(Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned()))
+        })?;
+        let mut response = written(form, body);
+        response.extensions_mut().insert(Keep(Arc::new(turn)));
+        Ok(response)
+    }
+
+    /// Why a Workload waits. Names of other namespaces are for those who may ask about Workloads in all of them.
+    async fn explain(
+        &self,
+        user: &User,
+        namespace: String,
+        name: String,
+        query: &str,
+    ) -> Result<Value, Refusal> {
+        let everywhere = Attributes::Object {
+            verb: "get",
+            group: EXPLAIN_GROUP,
+            version: EXPLAIN_VERSION,
+            resource: "workloads",
+            subresource: "explain",
+            namespace: String::new(),
+            name: String::new(),
+        };
+        let flag = |name: &str| parameter(query, name).is_some_and(|value| value == "true" || value == "1");
+        let all = flag("all") && self.may(user, &everywhere).await?;
+        let output = match parameter(query, "output").as_deref() {
+            None | Some("" | "json") => Format::Json,
+            Some("text") => Format::Text,
+            Some(other) => {
+                return Err(Refusal::BadRequest(format!("output: {other:?} is neither json nor text")));
+            }
+        };
+        let kind = parameter(query, "kind").filter(|kind| !kind.is_empty());
+        let _one = self.one_at_a_time(user)?;
+        let asked = Asked { output, all, kind, any_replica: true };
+        let answer = self.explains.explain(namespace.clone(), name.clone(), asked).await;
+        let text = answer.map_err(|refused| match refused.0 {
+            StatusCode::BAD_REQUEST => Refusal::BadRequest(refused.1),
+            StatusCode::NOT_FOUND => Refusal::NoObject("workloads", EXPLAIN_GROUP, name.clone()),
+            StatusCode::TOO_MANY_REQUESTS => Refusal::TooMany(refused.1),
+            StatusCode::SERVICE_UNAVAILABLE => Refusal::Unavailable(refused.1),
+            code => Refusal::Other(code, refused.1),
+        })?;
+        let mut document = json!({
+            "kind": EXPLANATION, "apiVersion": format!("{EXPLAIN_GROUP}/{EXPLAIN_VERSION}"),
+            "metadata": {"name": name, "namespace": namespace},
+        });
+        match output {
+            Format::Text => document["text"] = json!(text),
+            Format::Json => document["explanation"] = serde_json::from_str(&text).unwrap_or_default(),
+        }
+        Ok(document)
+    }
+
+    /// A user waits for one explanation at a time.
+    fn one_at_a_time(&self, user: &User) -> Result<Explaining<'_>, Refusal> {
+        let turns = &mut *self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.explaining.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.contains(&user.username) || !turns.take(&user.username, Instant::now()) {
+            let why = "too many explanations are asked for: wait for the one before".to_owned();
+            return Err(Refusal::TooMany(why));
+        }
+        waiting.insert(user.username.clone());
+        Ok(Explaining { server: self, user: user.username.clone() })
+    }
+}
+
+/// A user who waits for an explanation.
+struct Explaining<'a> {
+    server: &'a Server,
+    user: String,
+}
+
+impl Drop for Explaining<'_> {
+    fn drop(&mut self) {
+        self.server.explaining.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.user);
+    }
+}
+
+fn found(found: Found<Arc<Order>>, resource: &'static str, name: &str) -> Result<Arc<Order>, Refusal> {
+    match found {
+        Found::Found(order) => Ok(order),
+        Found::Nothing => Err(Refusal::NoObject(resource, sluice_api::visibility::GROUP, name.to_owned())),
+        Found::NotYet => Err(Refusal::Unavailable("not everything has been listed yet".to_owned())),
+    }
+}
+
+fn refused(error: AccessError) -> Refusal {
+    match error {
+        AccessError::TooMany => Refusal::TooMany("too many questions: try again".to_owned()),
+        error => {
+            warn!(error = %Chain(&error), "a caller could not be checked");
+            Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked".to_owned())
+        }
+    }
+}
+
+fn forbidden(user: &User, what: &Attributes) -> Refusal {
+    let name = &user.username;
+    Refusal::Forbidden(match what {
+        Attributes::Path { verb, path } => format!("User {name:?} cannot {verb} path {path:?}"),
+        Attributes::Object { verb, group, resource, subresource, namespace, name: object, .. } => {
+            let place = if namespace.is_empty() {
+                "at the cluster scope".to_owned()
+            } else {
+                format!("in the namespace {namespace:?}")
+            };
+            format!(
+                "{resource}.{group} {object:?} is forbidden: User {name:?} cannot {verb} resource \"{resource}/{subresource}\" in API \
+                 group {group:?} {place}"
+            )
+        }
+    })
+}
+
+fn written(form: Form, body: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, form.media_type())], body).into_response()
+}
+
+/// Serves until stopped.
+pub async fn serve(listener: TcpListener, tls: Tls, server: Server, bounds: Bounds, stop: Stop) {
+    serve::serve(listener, Some(tls), router(server), bounds, stop).await;
+}
+
+fn router(server: Server) -> Router {
+    Router::new().fallback(answer).with_state(Arc::new(server))
+}
+
+async fn answer(
+    State(server): State<Arc<Server>>,
+    certificate: Option<Extension<ClientCertificate>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let certificate = certificate.map(|Extension(certificate)| certificate);
+    let answered = server.answer(&method, &uri, certificate.as_ref(), &headers).await;
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    if response.status() == StatusCode::UNAUTHORIZED {
+        // The proxy may have connected before its certificate was asked for: the next connection proves it.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! Where Workloads stand, by the aggregated API on a real control plane: the API server's own proxy, the chart's roles, every replica.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use sluice_api::visibility::PendingWorkloadsSummary;
+use sluice_testkit::kubectl::{apply, kubectl, try_kubectl};
+use sluice_testkit::wait::{Progress, eventually, progress};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, plugin};
+use sluice_tests::place::{DEADLINE, Place};
+
+const API: &str = "/apis/visibility.kueue.x-k8s.io/v1beta2";
+
+/// A team's user: he may look at the queues of his own namespace, and ask why his Workloads wait.
+const ALICE: &str = r"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: alice, namespace: vis-a}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: alice, namespace: vis-a}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-batch-user-role}
+subjects: [{kind: ServiceAccount, name: alice, namespace: vis-a}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: bob, namespace: vis-a}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: bob, namespace: vis-a}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-pending-workloads-lq-viewer-role}
+subjects: [{kind: ServiceAccount, name: bob, namespace: vis-a}]
+";
+
+/// A plane with the chart, and its manager.
+async fn plane() -> (ControlPlane, Manager) {
+    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
+    let setup = Setup::new(&plane).unwrap();
+    let values = json!({"visibility": {"apiServices": true}, "enableVisibilityAPF": true});
+    let setup = chart::install(&plane, setup, &values).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
+    (plane, manager)
+}
+
+/// The API server finds the API available, over TLS with the CA that the manager put in.
+async fn wait_until_available(plane: &ControlPlane) {
+    for name in [
+        "v1beta1.visibility.kueue.x-k8s.io",
+        "v1beta2.visibility.kueue.x-k8s.io",
+        "v1alpha1.visibility.sluice.dev",
+    ] {
+        eventually(&format!("{name} to be available"), DEADLINE, || async {
+            let found: Value =
+                serde_json::from_str(&kubectl(plane, &["get", "apiservice", name, "-o", "json"]).await?)?;
+            let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let available = conditions.iter().any(|c| c["type"] == "Available" && c["status"] == "True");
+            let verified =
+                found["spec"]["caBundle"].is_string() && found["spec"]["insecureSkipTLSVerify"].is_null();
+            Ok(progress(available && verified, format!("{:#}", found["status"])))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+async fn raw(kubeconfig: &Path, path: &str) -> Result<Value, String> {
+    let output = try_kubectl(kubeconfig, &["get", "--raw", path], None).await.unwrap();
+    if output.success { Ok(serde_json::from_str(&output.stdout).unwrap()) } else { Err(output.stderr) }
+}
+
+/// Job, place in the ClusterQueue and place in the LocalQueue of each item.
+fn places(summary: Value) -> Vec<String> {
+    let summary: PendingWorkloadsSummary = serde_json::from_value(summary).unwrap();
+    let items = summary.items.into_iter().map(|item| {
+        let job = item.metadata.owner_references[0].name.clone();
+        format!("{job} {} {}", item.position_in_cluster_queue, item.position_in_local_queue)
+    });
+    items.collect()
+}
+
+async fn wait_for_places(kubeconfig: &Path, path: &str, wanted: &[&str]) {
+    eventually(&format!("{path} to say {wanted:?}"), DEADLINE, || async {
+        Ok(match raw(kubeconfig, path).await {
+            Ok(found) => {
+                let found = places(found);
+                progress(found == wanted, format!("{found:?}"))
+            }
+            Err(why) => Progress::NotYet(why),
+        })
+    })
+    .await
+    .unwrap();
+}
+
+fn of(namespace: &str) -> String {
+    format!("{API}/namespaces/{namespace}/localqueues/lq/pendingworkloads")
+}
+
+/// Runs the plugin as a user.
+fn run(kubeconfig: &Path, args: &[&str]) -> Output {
+    let config = format!("--kubeconfig={}", kubeconfig.display());
+    Command::new(plugin().unwrap()).args(args).arg(config).env_remove("KUBECONFIG").output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
+    let (plane, manager) = plane().await;
+    let admin = plane.kubeconfig_path();
+    // No job fits: all wait, two of one team and one of another between them.
+    let ours = Place::new(&plane, "vis-a", 0).await.unwrap();
+    let theirs = Place::bare(&plane, "vis-b").await.unwrap();
+    theirs.local_queue("lq", "vis-a").await.unwrap();
+    apply(&plane, ALICE).await.unwrap();
+    wait_until_available(&plane).await;
+    let users = users(&plane).await;
+    for (place, name) in [(&ours, "first"), (&theirs, "secret"), (&ours, "second")] {
+        place.job(name, "lq", 1).await.unwrap();
+        place.workload(name).await.unwrap();
+        // Those of one second are in the order of their UIDs.
+        a_second_later(&plane).await;
+    }
+    let in_cluster_queue = format!("{API}/clusterqueues/vis-a/pendingworkloads");
+    wait_for_places(&admin, &in_cluster_queue, &["first 0 0", "secret 1 0", "second 2 1"]).await;
+    users_see_their_own(&users, &in_cluster_queue).await;
+    the_plugin_shows_places(&users[0], &users[1]).await;
+    explanations_name_nobody_else(&plane, &users[0]).await;
+    a_replica_that_waits_answers_too(&plane, &manager, &users[0]).await;
+
+    ours.delete_job("first").await.unwrap();
+    wait_for_places(&users[0], &of("vis-a"), &["second 1 0"]).await;
+    wait_for_places(&admin, &in_cluster_queue, &["secret 0 0", "second 1 0"]).await;
+    let old = in_cluster_queue.replace("v1beta2", "v1beta1");
+    wait_for_places(&admin, &format!("{old}?offset=1&limit=1"), &["second 1 0"]).await;
+    let missing = raw(&admin, &format!("{API}/clusterqueues/none/pendingworkloads")).await.unwrap_err();
+    assert!(missing.contains("\"none\" not found"), "{missing}");
+    let resources = raw(&admin, API).await.unwrap();
+    assert_eq!(resources["kind"], "APIResourceList");
+    // The API server's own documents contain ours, and kubectl's own commands are not led astray.
+    assert!(
+        kubectl(&plane, &["get", "clusterqueues", "vis-a", "-o", "name"])
+            .await
+            .unwrap()
+            .contains("kueue.x-k8s.io/vis-a")
+    );
+}
+
+/// The kubeconfigs of the users.
+async fn users(plane: &ControlPlane) -> [PathBuf; 2] {
+    let of = async |name| plane.kubeconfig_for_service_account("vis-a", name).await.unwrap();
+    [of("alice").await, of("bob").await]
+}
+
+/// Waits until a second has passed on the API server's clock, as the times of objects show it.
+async fn a_second_later(plane: &ControlPlane) {
+    let stamp = async || {
+        let review = [
+            "create",
+            "configmap",
+            "clock",
+            "-n",
+            "vis-a",
+            "--dry-run=server",
+            "-o",
+            "jsonpath={.metadata.creationTimestamp}",
+        ];
+        kubectl(plane, &review).await
+    };
+    let before = stamp().await.unwrap();
+    eventually("a second to pass", DEADLINE, || async {
+        let now = stamp().await?;
+        Ok(progress(now != before, now))
+    })
+    .await
+    .unwrap();
+}
+
+async fn users_see_their_own(users: &[PathBuf], in_cluster_queue: &str) {
+    for user in users {
+        assert_eq!(places(raw(user, &of("vis-a")).await.unwrap()), ["first 0 0", "second 2 1"]);
+        for path in [of("vis-b"), in_cluster_queue.to_owned()] {
+            let refused = raw(user, &path).await.unwrap_err();
+            assert!(refused.contains("Forbidden") && !refused.contains("secret"), "{refused}");
+        }
+    }
+}
+
+async fn the_plugin_shows_places(alice: &Path, bob: &Path) {
+    let table = printed(&run(alice, &["list", "workload", "-n", "vis-a"]));
+    let column = |job: &str| {
+        let line = table.lines().find(|line| line.split_whitespace().any(|word| word == job)).unwrap();
+        line.split_whitespace().nth(6).unwrap().to_owned()
+    };
+    assert!(table.contains("POSITION IN QUEUE"), "{table}");
+    assert_eq!((column("first").as_str(), column("second").as_str()), ("0", "1"), "{table}");
+    // He may see the queue, and not why a Workload waits.
+    let refused = run(bob, &["explain", "job/second", "-n", "vis-a"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("workloads/explain"), "{why}");
+}
+
+async fn explanations_name_nobody_else(plane: &ControlPlane, alice: &Path) {
+    // By the API alone: she may not forward ports.
+    let text = printed(&run(alice, &["explain", "job/second", "-n", "vis-a"]));
+    assert!(text.contains("second") && !text.contains("secret"), "{text}");
+    let all = printed(&run(alice, &["explain", "job/second", "-n", "vis-a", "-A", "-o", "json"]));
+    assert!(serde_json::from_str::<Value>(&all).unwrap().is_object() && !all.contains("secret"), "{all}");
+    let admin = printed(&run(&plane.kubeconfig_path(), &["explain", "job/second", "-n", "vis-a", "-A"]));
+    assert!(admin.contains("secret"), "{admin}");
+    let refused = run(alice, &["explain", "job/secret", "-n", "vis-b"]);
+    assert!(!refused.status.success());
+}
+
+/// A second replica does not lead; it is asked itself, with a user's token.
+async fn a_replica_that_waits_answers_too(plane: &ControlPlane, leader: &Manager, alice: &Path) {
+    let setup = leader.setup().replica().unwrap();
+    let port = setup.visibility;
+    let follower = Manager::start(plane, setup).await.unwrap();
+    let (_, ready) = follower.health("/readyz").await.unwrap();
+    assert!(ready.contains("leads"), "{ready}");
+    let mut kubeconfig = Kubeconfig::read_from(alice).unwrap();
+    let cluster = kubeconfig.clusters[0].cluster.as_mut().unwrap();
+    cluster.server = Some(format!("https://127.0.0.1:{port}"));
+    cluster.certificate_authority = None;
+    let secret = [
+        "get",
+        "secret",
+        "kueue-webhook-server-cert",
+        "-n",
+        chart::NAMESPACE,
+        "-o",
+        "jsonpath={.data.ca\\.crt}",
+    ];
+    cluster.certificate_authority_data = Some(kubectl(plane, &secret).await.unwrap());
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let client = Client::try_from(config).unwrap();
+    let ask = async |path: String| -> kube::Result<Value> {
+        client.request(http::Request::get(path).body(Vec::new()).unwrap()).await
+    };
+    eventually("the replica that waits to answer", DEADLINE, || async {
+        Ok(match ask(of("vis-a")).await {
+            Ok(found) => progress(places(found.clone()) == ["first 0 0", "second 2 1"], found),
+            Err(error) => Progress::NotYet(error.to_string()),
+        })
+    })
+    .await
+    .unwrap();
+    let refused = ask(of("vis-b")).await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 403));
+    let forged = http::Request::get(of("vis-b"))
+        .header("X-Remote-User", "admin")
+        .header("X-Remote-Group", "system:masters");
+    let refused = client.request::<Value>(forged.body(Vec::new()).unwrap()).await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 403));
+    let why = ask(
+        "/apis/visibility.sluice.dev/v1alpha1/namespaces/vis-a/workloads/second/explain?kind=job&output=text"
+            .to_owned(),
+    );
+    let why = why.await.unwrap();
+    assert!(why["text"].as_str().unwrap().contains("second"), "{why}");
+}
