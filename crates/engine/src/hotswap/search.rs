@@ -3,7 +3,8 @@
 //! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]): those whose turn does not come go
 //! on in the cycles that follow, where those before them without a result are not searched again. Those with one look for their nodes again in
 //! each cycle until they run, which may be more than the limit: one search that is new has its turn all the same, so that there is an end.
-//! What is found is the same as without the limit, except for a search that alone is longer than all that a cycle may do: it finds nothing.
+//! Nor does a cycle evict many more than `MOST_EVICTIONS`: the rest goes on in the next.
+//! What is found is the same as without the limits, except for a search that alone is longer than all that a cycle may do: it finds nothing.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
@@ -25,7 +26,7 @@ use super::victims::{Candidate, Candidates, Choice, Ground, choose};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_priority;
 
-/// So many Workloads at least are evicted in one cycle before others have to wait for the next: each is written, and then stopped.
+/// Once so many Workloads are evicted in one cycle, the other moves wait for the next: each eviction is written, and its job stopped.
 const MOST_EVICTIONS: usize = 64;
 
 /// Where a displaced Workload goes.
