@@ -230,8 +230,8 @@ impl Question<'_> {
 
     /// Why an estimate would be none, if so.
     fn why_no_forecast(&self, explained: &Explained, simulation: &Simulation) -> Option<String> {
-        if explained.findings.iter().any(|f| f.code.waits_for_somebody()) {
-            return Some("it waits for somebody to act".to_owned());
+        if explained.findings.iter().any(|f| f.code.waits_for_action()) {
+            return Some("a person or program has to act first".to_owned());
         }
         // How long the controllers of a cluster take for a check is not known; a scenario says it.
         let queue = explained.cluster_queue.as_deref().filter(|_| self.live.is_some())?;

@@ -46,7 +46,7 @@ pub enum Effect {
     Starts,
     /// It was tried in the engine: what it mends stands in the way, and the job does not start by it alone.
     NotEnough,
-    /// It was not tried, because it depends on what somebody chooses, or on others than the engine.
+    /// It was not tried, because it depends on a choice of people, or on other programs.
     Untried,
 }
 

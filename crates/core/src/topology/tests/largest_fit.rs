@@ -103,7 +103,7 @@ fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
         shown,
         ["block 1 7 b1:7", "rack 2 7 b1/r2:4 b1/r1:3", "kubernetes.io/hostname 4 7 b1/r1/a:2 b1/r2/c:2",]
     );
-    // What is taken is not free, and what nobody offers fits nowhere.
+    // What is taken is not free, and pods that ask for what no node offers fit nowhere.
     world.add(&pods(1).each(&[(GPU, 8)]).selector(&[("kubernetes.io/hostname", "c")]));
     let racks = |shape: &[(crate::Name, i64)]| {
         let all = world.topologies.domain_fits(world.tas, &world.names, shape, 9);
