@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::remedy::Patch;
+use super::patch::Patch;
 
 /// How far a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
