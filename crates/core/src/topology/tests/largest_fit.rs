@@ -90,7 +90,7 @@ fn what_is_taken_beyond_what_is_there_counts_as_nothing_free() {
 #[test]
 fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
     let mut world = gpus([8, 4, 8, 8]);
-    let shape = |gpus: i64| vec![(n("cpu"), 1000), (n(GPU), gpus)];
+    let shape = |gpus: i64| vec![(n("cpu"), 1), (n(GPU), gpus)];
     let all = world.topologies.domain_fits(world.tas, &world.names, &shape(4), 2);
     let shown: Vec<String> = all
         .iter()
