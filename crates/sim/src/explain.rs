@@ -1,135 +1,47 @@
 //! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
 
 mod decided;
+mod explained;
 mod facts;
 mod finding;
 mod forecast;
 mod known;
 mod lifecycle;
+mod patch;
 mod patience;
 mod plain;
 mod pods;
 mod preemption;
+mod question;
 mod queues;
 mod refused;
 mod remedy;
+mod subject;
 mod text;
 mod topology;
 mod unqueued;
 mod view;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
-use serde::Serialize;
 use sluice_core::Unadmitted;
-use sluice_engine::{Account, Kind, ObjectRef};
+use sluice_engine::{Kind, ObjectRef};
 
-use crate::manifest::{ManifestError, Manifests};
-use crate::options::Options;
-use crate::record::JobRecord;
 use crate::setup::prepare;
-use crate::simulation::{SimError, Simulation};
+use crate::simulation::Simulation;
+use facts::holds_quota;
 
+pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;
+pub use patch::Patch;
 pub use patience::Patience;
+pub use question::{ExplainError, MOST_LISTED, Question};
 pub use refused::Refused;
-pub use remedy::{Effect, Patch, Remedy};
+pub use remedy::{Effect, Remedy};
+pub use subject::Subject;
 pub use topology::{Domains, TopologyFit};
-pub use view::Subject;
 use view::View;
-
-/// Holders and predecessors that are listed.
-pub const MOST_LISTED: usize = 5;
-
-/// The world in which a job is explained, and which job.
-#[derive(Clone, Debug)]
-pub struct Question<'a> {
-    /// Objects and scenarios.
-    pub manifests: &'a Manifests,
-    /// The files that scenarios apply.
-    pub files: &'a BTreeMap<String, String>,
-    /// Configuration, beginning, seed.
-    pub options: Options,
-    /// When to look, counted from the beginning.
-    pub at: SignedDuration,
-    /// The namespace of the job.
-    pub namespace: &'a str,
-    /// What the name is one of: a Workload, or a kind of job. Without it, a Workload or job of that name.
-    pub kind: Option<Kind>,
-    /// The name of the job, or of its Workload.
-    pub name: &'a str,
-    /// Whether names of other namespaces may be shown.
-    pub all_namespaces: bool,
-    /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
-    pub live: Option<&'a Account>,
-    /// How long trying may take.
-    pub patience: Patience<'a>,
-}
-
-/// Why nothing can be explained.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ExplainError {
-    /// The world is wrong.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Manifests(Vec<ManifestError>),
-    /// The world cannot go on.
-    #[error(transparent)]
-    Simulation(#[from] SimError),
-    /// There is no such job.
-    #[error("there is no job or Workload {0} at that time")]
-    NotFound(String),
-}
-
-/// What is known about a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Explained {
-    /// `namespace/name` of the job.
-    pub job: String,
-    /// The Workload's name, empty if it has none.
-    pub workload: String,
-    /// How far it has come.
-    pub state: State,
-    /// Its priority.
-    pub priority: i32,
-    /// Its ClusterQueue.
-    pub cluster_queue: Option<Arc<str>>,
-    /// Its place in its ClusterQueue, from 1.
-    pub position: Option<usize>,
-    /// The Workloads ahead of it there, the next one first.
-    pub ahead: Vec<String>,
-    /// What is so about it: what stands in its way, what it waits for, what became of it.
-    pub findings: Vec<Finding>,
-    /// Its admission checks.
-    pub checks: Vec<Check>,
-    /// The first few of its pods that are not scheduled, if it is admitted.
-    pub pending_pods: Vec<PendingPod>,
-    /// How many of its pods are not scheduled, as far as they were read.
-    pub pending_pod_count: usize,
-    /// Where its pods would fit, if nodes have no place for them as it asks.
-    pub topology: Vec<TopologyFit>,
-    /// Why it waits.
-    pub reason: Option<String>,
-    /// The message of its condition.
-    pub message: Option<String>,
-    /// For every flavor, why not.
-    pub flavors: Vec<Refused>,
-    /// What happened to it so far.
-    pub history: Vec<String>,
-    /// How its queues, Cohorts and flavors changed since it was submitted.
-    pub changes: Vec<String>,
-    /// What would let it start; each says whether it was tried in the engine.
-    pub remedies: Vec<Remedy>,
-    /// When it will start if nothing is done.
-    pub forecast: Option<Forecast>,
-    /// Why it is not known when it will start.
-    pub no_forecast: Option<String>,
-    /// Whether time ran out before everything was tried: then remedies may be missing, and the forecast.
-    pub incomplete: bool,
-}
 
 impl Question<'_> {
     /// The world at the time that is asked about.
@@ -230,8 +142,8 @@ impl Question<'_> {
 
     /// Why an estimate would be none, if so.
     fn why_no_forecast(&self, explained: &Explained, simulation: &Simulation) -> Option<String> {
-        if explained.findings.iter().any(|f| f.code.waits_for_somebody()) {
-            return Some("it waits for somebody to act".to_owned());
+        if explained.findings.iter().any(|f| f.code.waits_for_action()) {
+            return Some("a person or program has to act first".to_owned());
         }
         // How long the controllers of a cluster take for a check is not known; a scenario says it.
         let queue = explained.cluster_queue.as_deref().filter(|_| self.live.is_some())?;
@@ -290,9 +202,4 @@ impl Question<'_> {
             "a job of another namespace".to_owned()
         }
     }
-}
-
-/// Whether a job has quota now.
-fn holds_quota(record: &JobRecord) -> bool {
-    record.holds.last().is_some_and(|hold| hold.to.is_none())
 }

@@ -7,7 +7,7 @@ use sluice_api::slim::Workload;
 use sluice_core::{Unadmitted, WorkloadKey};
 use sluice_engine::{Kind, ObjectRef, Stage};
 
-use super::{MOST_LISTED, Question, holds_quota};
+use super::{MOST_LISTED, Question};
 use crate::duration::show;
 use crate::record::JobRecord;
 use crate::simulation::Simulation;
@@ -158,4 +158,9 @@ impl Question<'_> {
         };
         all.iter().map(line).collect()
     }
+}
+
+/// Whether a job has quota now.
+pub(super) fn holds_quota(record: &JobRecord) -> bool {
+    record.holds.last().is_some_and(|hold| hold.to.is_none())
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::remedy::Patch;
+use super::patch::Patch;
 
 /// How far a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -131,8 +131,8 @@ impl Code {
         Self::Ended,
     ];
 
-    /// Whether the job waits for somebody to act: when that will be cannot be known.
-    pub(super) fn waits_for_somebody(self) -> bool {
+    /// Whether the job waits until a person or program acts: when that will be cannot be known.
+    pub(super) fn waits_for_action(self) -> bool {
         matches!(
             self,
             Self::LocalQueueMissing
@@ -181,14 +181,14 @@ impl Finding {
     }
 }
 
-/// Something that somebody can do.
+/// Something that ends a finding.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Help {
     /// In words, as one says what to do.
     pub text: String,
     /// A command that does it.
     pub command: Option<String>,
-    /// Patches that do it; none if it depends on what somebody has to choose.
+    /// Patches that do it; none if it depends on a choice.
     pub patches: Vec<Patch>,
 }
 

@@ -113,7 +113,7 @@ impl Question<'_> {
             explained.reason = Some(text(&condition["reason"]).to_owned());
             explained.message = Some(text(&condition["message"]).to_owned());
         }
-        let blocked = explained.findings.iter().any(|f| f.code.waits_for_somebody());
+        let blocked = explained.findings.iter().any(|f| f.code.waits_for_action());
         if let Some(account) = account.filter(|_| state == State::Waiting) {
             explained.position = account.position.as_ref().map(|p| p.in_cluster_queue + 1);
             if !blocked {

@@ -6,7 +6,7 @@ use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
 use super::finding::{Check, Code, Finding, Help, State, condition, holds};
-use super::remedy::patch_of;
+use super::patch::patch_of;
 use super::view::View;
 use crate::duration::show;
 use crate::json::text;

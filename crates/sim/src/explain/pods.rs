@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::MOST_LISTED;
 use super::finding::{Code, Finding, Help, PendingPod, condition};
-use super::view::Subject;
+use super::subject::Subject;
 use crate::json::text;
 
 /// Labels by which the pods of a job say its name, where its controller makes objects between.

@@ -9,7 +9,7 @@ use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
 use super::finding::{Code, Finding, Help, condition};
-use super::remedy::patch_of;
+use super::patch::patch_of;
 use super::view::View;
 use crate::json::text;
 

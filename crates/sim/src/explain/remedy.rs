@@ -9,6 +9,7 @@ use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Amount, quantity_of};
 
 use super::finding::Help;
+use super::patch::{Patch, difference, patch_of};
 use super::preemption::nominal_amount;
 use super::topology::{self, TopologyFit};
 use super::{ExplainError, Forecast, Question};
@@ -46,22 +47,8 @@ pub enum Effect {
     Starts,
     /// It was tried in the engine: what it mends stands in the way, and the job does not start by it alone.
     NotEnough,
-    /// It was not tried, because it depends on what somebody chooses, or on others than the engine.
+    /// It was not tried, because it depends on a choice of people, or on other programs.
     Untried,
-}
-
-/// A merge patch of an object.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Patch {
-    /// The object's kind.
-    pub kind: String,
-    /// Its namespace, empty for cluster-scoped kinds.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The patch.
-    pub merge: Value,
 }
 
 impl Help {
@@ -342,23 +329,4 @@ fn higher_priority(simulation: &Simulation, job: &ObjectRef) -> Option<(String, 
     let (_, class) = higher.filter(|(value, _)| *value > i64::from(own)).min()?;
     let merge = json!({"metadata": {"labels": {sluice_api::labels::PRIORITY_CLASS: &**class}}});
     Some((format!("starts now with the WorkloadPriorityClass {class}"), patch_of(job, merge)))
-}
-
-/// The merge patch that leads from one document to another: what differs of its objects, and lists as a whole.
-pub(super) fn difference(from: &Value, to: &Value) -> Value {
-    let (Some(before), Some(after)) = (from.as_object(), to.as_object()) else { return to.clone() };
-    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
-    let changed = changed.map(|(key, value)| (key.clone(), difference(&from[key], value)));
-    Value::Object(gone.chain(changed).collect())
-}
-
-/// A merge patch of an object.
-pub(super) fn patch_of(object: &ObjectRef, merge: Value) -> Patch {
-    Patch {
-        kind: object.kind.as_str().to_owned(),
-        namespace: object.namespace.to_string(),
-        name: object.name.to_string(),
-        merge,
-    }
 }

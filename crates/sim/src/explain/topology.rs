@@ -7,7 +7,7 @@ use sluice_core::LevelFits;
 use sluice_engine::{Kind, ObjectRef, PodSetFits};
 
 use super::finding::{Code, Finding};
-use super::remedy::{Patch, difference, patch_of};
+use super::patch::{Patch, difference, patch_of};
 use crate::json::text;
 use crate::simulation::Simulation;
 

@@ -7,8 +7,8 @@ use sluice_api::labels;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::finding::{Code, Finding, Help};
+use super::patch::patch_of;
 use super::queues::{labels as labels_of, shown, unmet};
-use super::remedy::patch_of;
 use super::view::View;
 use crate::json::text;
 use crate::queue_of;

@@ -8,19 +8,6 @@ use sluice_engine::{Kind, ObjectRef};
 use crate::Manifests;
 use crate::simulation::Simulation;
 
-/// What is known of the one that is asked about, as it was read: also when it is over, and left out of the world.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Subject {
-    /// Its Workload.
-    pub workload: Option<Value>,
-    /// The job.
-    pub job: Option<Value>,
-    /// Pods of its namespace that are pending: its own are picked.
-    pub pods: Vec<Value>,
-    /// Whether there are more of them than were read.
-    pub more_pods: bool,
-}
-
 /// Objects by their reference.
 pub(super) enum View<'a> {
     /// As they were read.

@@ -102,7 +102,7 @@ fn runs(simulation: &Simulation) -> bool {
     own.is_some_and(|j| j.holds.iter().any(|h| h.to.is_none() && h.admitted.is_some()))
 }
 
-/// What somebody does who reads the answer.
+/// What a reader of the answer does.
 enum Act {
     /// Carries out the patches of the remedy that says so.
     Follow(&'static str),

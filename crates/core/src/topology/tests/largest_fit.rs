@@ -90,7 +90,7 @@ fn what_is_taken_beyond_what_is_there_counts_as_nothing_free() {
 #[test]
 fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
     let mut world = gpus([8, 4, 8, 8]);
-    let shape = |gpus: i64| vec![(n("cpu"), 1000), (n(GPU), gpus)];
+    let shape = |gpus: i64| vec![(n("cpu"), 1), (n(GPU), gpus)];
     let all = world.topologies.domain_fits(world.tas, &world.names, &shape(4), 2);
     let shown: Vec<String> = all
         .iter()
@@ -103,7 +103,7 @@ fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
         shown,
         ["block 1 7 b1:7", "rack 2 7 b1/r2:4 b1/r1:3", "kubernetes.io/hostname 4 7 b1/r1/a:2 b1/r2/c:2",]
     );
-    // What is taken is not free, and what nobody offers fits nowhere.
+    // What is taken is not free, and pods that ask for what no node offers fit nowhere.
     world.add(&pods(1).each(&[(GPU, 8)]).selector(&[("kubernetes.io/hostname", "c")]));
     let racks = |shape: &[(crate::Name, i64)]| {
         let all = world.topologies.domain_fits(world.tas, &world.names, shape, 9);

@@ -1,0 +1,59 @@
+//! The answer, as data.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::finding::{Check, Finding, PendingPod, State};
+use super::forecast::Forecast;
+use super::refused::Refused;
+use super::remedy::Remedy;
+use super::topology::TopologyFit;
+
+/// What is known about a job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    /// `namespace/name` of the job.
+    pub job: String,
+    /// The Workload's name, empty if it has none.
+    pub workload: String,
+    /// How far it has come.
+    pub state: State,
+    /// Its priority.
+    pub priority: i32,
+    /// Its ClusterQueue.
+    pub cluster_queue: Option<Arc<str>>,
+    /// Its place in its ClusterQueue, from 1.
+    pub position: Option<usize>,
+    /// The Workloads ahead of it there, the next one first.
+    pub ahead: Vec<String>,
+    /// What is so about it: what stands in its way, what it waits for, what became of it.
+    pub findings: Vec<Finding>,
+    /// Its admission checks.
+    pub checks: Vec<Check>,
+    /// The first few of its pods that are not scheduled, if it is admitted.
+    pub pending_pods: Vec<PendingPod>,
+    /// How many of its pods are not scheduled, as far as they were read.
+    pub pending_pod_count: usize,
+    /// Where its pods would fit, if nodes have no place for them as it asks.
+    pub topology: Vec<TopologyFit>,
+    /// Why it waits.
+    pub reason: Option<String>,
+    /// The message of its condition.
+    pub message: Option<String>,
+    /// For every flavor, why not.
+    pub flavors: Vec<Refused>,
+    /// What happened to it so far.
+    pub history: Vec<String>,
+    /// How its queues, Cohorts and flavors changed since it was submitted.
+    pub changes: Vec<String>,
+    /// What would let it start; each says whether it was tried in the engine.
+    pub remedies: Vec<Remedy>,
+    /// When it will start if nothing is done.
+    pub forecast: Option<Forecast>,
+    /// Why it is not known when it will start.
+    pub no_forecast: Option<String>,
+    /// Whether time ran out before everything was tried: then remedies may be missing, and the forecast.
+    pub incomplete: bool,
+}
