@@ -74,6 +74,7 @@ mod last_assignment;
 mod local_queue;
 mod loop_guard;
 mod matching;
+mod moves;
 mod partial_admission;
 mod placement;
 mod plan;

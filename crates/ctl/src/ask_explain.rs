@@ -112,7 +112,7 @@ pub async fn run(args: AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<
     Ok(0)
 }
 
-/// Asks by the API `visibility.sluice.dev`, as everybody may who has the role; nothing if the cluster does not serve it now.
+/// Asks by the API `visibility.sluice.dev`, as every user may who has the role; nothing if the cluster does not serve it now.
 async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option<Reply>> {
     let (word, name) = args.target()?;
     let output = args.output.word();

@@ -54,7 +54,7 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
     let mut all = json!({
         "controllerManager": { "replicas": 0 },
         "webhooks": { "urlBase": setup.webhook_url() },
-        // An API that nobody serves holds up the deletion of namespaces: those who stop their manager do without.
+        // An API without a server holds up the deletion of namespaces: those who stop their manager do without.
         "visibility": { "externalName": "localhost", "apiServices": false },
         "managerConfig": { "controllerManagerConfigYaml": format!("{:#}", setup.configuration) },
     });

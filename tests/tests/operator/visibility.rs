@@ -135,8 +135,8 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
     let in_cluster_queue = format!("{API}/clusterqueues/vis-a/pendingworkloads");
     wait_for_places(&admin, &in_cluster_queue, &["first 0 0", "secret 1 0", "second 2 1"]).await;
     users_see_their_own(&users, &in_cluster_queue).await;
-    the_plugin_shows_places(&users[0], &users[1]).await;
-    explanations_name_nobody_else(&plane, &users[0]).await;
+    the_plugin_shows_places(&users[0], &users[1]);
+    explanations_name_nobody_else(&plane, &users[0]);
     a_replica_that_waits_answers_too(&plane, &manager, &users[0]).await;
 
     ours.delete_job("first").await.unwrap();
@@ -197,7 +197,7 @@ async fn users_see_their_own(users: &[PathBuf], in_cluster_queue: &str) {
     }
 }
 
-async fn the_plugin_shows_places(alice: &Path, bob: &Path) {
+fn the_plugin_shows_places(alice: &Path, bob: &Path) {
     let table = printed(&run(alice, &["list", "workload", "-n", "vis-a"]));
     let column = |job: &str| {
         let line = table.lines().find(|line| line.split_whitespace().any(|word| word == job)).unwrap();
@@ -211,7 +211,7 @@ async fn the_plugin_shows_places(alice: &Path, bob: &Path) {
     assert!(!refused.status.success() && why.contains("workloads/explain"), "{why}");
 }
 
-async fn explanations_name_nobody_else(plane: &ControlPlane, alice: &Path) {
+fn explanations_name_nobody_else(plane: &ControlPlane, alice: &Path) {
     // By the API alone: she may not forward ports.
     let text = printed(&run(alice, &["explain", "job/second", "-n", "vis-a"]));
     assert!(text.contains("second") && !text.contains("secret"), "{text}");

@@ -31,6 +31,7 @@ use crate::intern::{FrId, LocalId, Names, NodeId, QueueId, ResourceId, WorkloadI
 use crate::kept_out::KeptOut;
 use crate::local_queue::LocalQueue;
 use crate::loop_guard::LoopGuard;
+use crate::moves::Moves;
 use crate::referring_queues::ReferringQueues;
 use crate::second_pass::SecondPassQueue;
 use crate::shape::Shapes;
@@ -95,7 +96,7 @@ pub struct Scheduler {
     pub(crate) changed_locals: ChangedSet,
     pub(crate) changed_nodes: ChangedSet,
     /// Who moved in a queue.
-    pub(crate) moves: moves::Moves,
+    pub(crate) moves: Moves,
     /// When dead rows are looked for.
     pub(crate) sweeps: Sweeps,
 }
@@ -139,7 +140,7 @@ impl Scheduler {
             changed_queues: ChangedSet::default(),
             changed_locals: ChangedSet::default(),
             changed_nodes: ChangedSet::default(),
-            moves: moves::Moves::default(),
+            moves: Moves::default(),
             sweeps: Sweeps::default(),
         }
     }

@@ -1,20 +1,10 @@
-//! Whose place in a queue may have changed since it was last asked: so that one who keeps a copy of all places elsewhere is told of a few.
-
-use std::collections::BTreeSet;
+//! Whose place in a queue may have changed since it was last asked for: so that a copy of all places can be kept elsewhere, at a cost that goes with
+//! the changes.
 
 use super::{Scheduler, standing::Standing};
 use crate::Name;
-use crate::changed::ChangedSet;
 use crate::intern::{LocalId, WorkloadId};
 use crate::workload::WorkloadKey;
-
-/// What moved. Nothing is noted unless somebody asked for it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Moves {
-    followed: bool,
-    workloads: BTreeSet<WorkloadKey>,
-    locals: ChangedSet,
-}
 
 impl Scheduler {
     /// Notes from now on who moves. At most one note is kept for each workload and LocalQueue until it is taken.

@@ -115,7 +115,7 @@ impl FrontProxy {
         self.0.load().is_some()
     }
 
-    /// The user whom the proxy names; nobody, if the connection is not the proxy's, whatever the headers say.
+    /// The user whom the proxy names; none, if the connection is not the proxy's, whatever the headers say.
     pub fn user(&self, certificate: Option<&ClientCertificate>, headers: &HeaderMap) -> Option<User> {
         let settings = self.0.load();
         let settings = settings.as_ref()?;
@@ -153,7 +153,7 @@ impl FrontProxy {
     }
 }
 
-/// Client certificates are asked for, and verified by the settings of the moment; a client without one is let in as nobody.
+/// Client certificates are asked for, and verified by the settings of the moment; a client without one is let in, and proves nothing by it.
 impl ClientCertVerifier for FrontProxy {
     fn offer_client_auth(&self) -> bool {
         self.is_known()

@@ -30,7 +30,7 @@ const USER: Rate = Rate { burst: 40, per_second: 10 };
 /// Questions about the rights of all users together.
 const USERS: Rate = Rate { burst: 400, per_second: 100 };
 
-/// Somebody whom the API server knows.
+/// A user whom the API server knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct User {
@@ -44,7 +44,7 @@ pub struct User {
     pub extra: Value,
 }
 
-/// What somebody wants to do.
+/// What a user wants to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Attributes {
     /// With something that is no object: verb and path.
@@ -140,7 +140,7 @@ impl Access {
         }
     }
 
-    /// Whose token this is; nobody's if the API server does not know it.
+    /// Whose token this is; nothing if the API server does not know it.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, AccessError> {
         if let Some(user) = lock(&self.users).get(token, Instant::now()) {
             return Ok(user);

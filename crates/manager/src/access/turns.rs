@@ -61,7 +61,7 @@ pub struct TurnsByUser {
 }
 
 impl TurnsByUser {
-    /// Nobody has asked yet.
+    /// No user has asked yet.
     pub fn new(each: Rate, all: Rate, now: Instant) -> Self {
         Self { each, all: Turns::new(all, now), users: BTreeMap::new() }
     }

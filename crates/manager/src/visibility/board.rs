@@ -122,12 +122,11 @@ impl Board {
             self.drop_if_gone(&name);
         }
         for (local, target) in moves.local_queues {
-            match target {
-                Some(target) => drop(self.local_queues.insert(local, target)),
-                None => {
-                    self.local_queues.remove(&local);
-                    self.usages.remove(&local);
-                }
+            if let Some(target) = target {
+                self.local_queues.insert(local, target);
+            } else {
+                self.local_queues.remove(&local);
+                self.usages.remove(&local);
             }
         }
         for (local, usage) in moves.usages {
@@ -163,7 +162,7 @@ impl Board {
     fn use_up(&mut self, local: LocalQueue, usage: f64) {
         let Some(home) = self.local_queues.get(&local).cloned() else { return };
         let old = if usage == 0.0 { self.usages.remove(&local) } else { self.usages.insert(local, usage) };
-        if old.unwrap_or_default() != usage {
+        if old.unwrap_or_default().total_cmp(&usage).is_ne() {
             self.queue(&home).changed = true;
         }
     }

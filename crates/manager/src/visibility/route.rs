@@ -14,7 +14,7 @@ pub(super) const EXPLAIN_VERSION: &str = "v1alpha1";
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Whether the server works; for everybody.
+    /// Whether the server works; for every caller.
     Health,
     /// `/apis`.
     Groups,

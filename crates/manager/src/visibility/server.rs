@@ -250,7 +250,7 @@ fn found(found: Found<Arc<Order>>, resource: &'static str, name: &str) -> Result
 fn refused(error: AccessError) -> Refusal {
     match error {
         AccessError::TooMany => Refusal::TooMany("too many questions: try again".to_owned()),
-        error => {
+        AccessError::Call(error) => {
             warn!(error = %Chain(&error), "a caller could not be checked");
             Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked".to_owned())
         }

@@ -12,29 +12,29 @@ pub(crate) struct Follower {
     pub(crate) now: Instant,
 }
 
-fn object<T: serde::de::DeserializeOwned>(of: Value) -> Box<T> {
-    Box::new(serde_json::from_value(of).unwrap())
+fn object<T: serde::de::DeserializeOwned>(of: Value) -> T {
+    serde_json::from_value(of).unwrap()
 }
 
 pub(crate) fn cluster_queue(name: &str) -> Object {
-    Object::ClusterQueue(object(json!({
+    Object::ClusterQueue(Box::new(object(json!({
         "metadata": {"name": name, "resourceVersion": "1"},
         "spec": {"namespaceSelector": {}, "resourceGroups": [{
             "coveredResources": ["cpu"],
             "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}],
         }]},
-    })))
+    }))))
 }
 
 pub(crate) fn local_queue(namespace: &str, name: &str, target: &str, version: u32) -> Object {
-    Object::LocalQueue(object(json!({
+    Object::LocalQueue(Box::new(object(json!({
         "metadata": {"name": name, "namespace": namespace, "resourceVersion": version.to_string()},
         "spec": {"clusterQueue": target},
-    })))
+    }))))
 }
 
 pub(crate) fn workload(namespace: &str, name: &str, queue: &str, priority: i32, second: u32) -> Object {
-    Object::Workload(object(json!({
+    Object::Workload(Box::new(object(json!({
         "metadata": {
             "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "generation": 1,
             "resourceVersion": format!("{}", second + 1),
@@ -45,7 +45,7 @@ pub(crate) fn workload(namespace: &str, name: &str, queue: &str, priority: i32, 
             "name": "main", "count": 1,
             "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
         }]},
-    })))
+    }))))
 }
 
 impl Follower {

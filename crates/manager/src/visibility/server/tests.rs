@@ -224,9 +224,9 @@ async fn names_in_headers_count_only_from_the_proxy() {
         "GET {OF_CLUSTER} HTTP/1.1\r\nHost: x\r\nX-Remote-User: root\r\nX-Remote-Group: system:masters\r\nConnection: close\r\n"
     );
     let plain = format!("{forged}\r\n");
-    let nobody = bed.send(None, &plain.replace("Connection: close\r\n", "")).await.unwrap();
-    assert_eq!(nobody.status, 401, "without a certificate");
-    assert!(nobody.head.contains("connection: close"), "the next connection may have one");
+    let unknown = bed.send(None, &plain.replace("Connection: close\r\n", "")).await.unwrap();
+    assert_eq!(unknown.status, 401, "without a certificate");
+    assert!(unknown.head.contains("connection: close"), "the next connection may have one");
     assert_eq!(bed.send(Some((&bed.ca, "mallory")), &plain).await.unwrap().status, 401, "of another name");
     let other = Ca::new("front-proxy-ca");
     assert!(bed.send(Some((&other, "front-proxy-client")), &plain).await.is_none(), "of another CA");
@@ -276,11 +276,11 @@ async fn every_user_may_discover_what_there_is() {
         "/openapi/v2",
         "/openapi/v3",
     ] {
-        assert_eq!(bed.get("nobody", path).await.status, 200, "{path}");
+        assert_eq!(bed.get("unknown", path).await.status, 200, "{path}");
     }
     let accept =
         "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json\r\n";
-    let all = bed.proxied("nobody", "GET", "/apis", accept).await;
+    let all = bed.proxied("unknown", "GET", "/apis", accept).await;
     assert_eq!(all.json()["kind"], "APIGroupDiscoveryList");
     assert!(
         all.head
