@@ -147,7 +147,7 @@ pub struct Engine {
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
     /// What one who keeps a copy of all places was not told yet.
-    pub(crate) followed: Option<crate::positions::Followed>,
+    pub(crate) followed: Option<crate::followed::Followed>,
     /// What is being looked at, for the code that catches a panic.
     pub(crate) working_on: Option<ObjectRef>,
     pub(crate) leader: bool,

@@ -8,6 +8,7 @@
 //! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
 //! Workloads; only which node a pod left is kept in mind until the next look, which writes it there.
 
+pub(crate) mod asked;
 pub(crate) mod asks;
 pub(crate) mod brake;
 pub(crate) mod capacity;

@@ -22,6 +22,7 @@ mod engine;
 mod external;
 mod failure_recovery;
 mod failures;
+mod followed;
 mod hotswap;
 mod in_use;
 mod ingest;

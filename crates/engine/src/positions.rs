@@ -1,12 +1,11 @@
 //! The places of waiting Workloads for one who keeps a copy of them: what changed since it last asked, at a cost that goes with the changes.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use sluice_api::slim;
 use sluice_core::{Name, Standing, WorkloadKey};
 
 use crate::engine::Engine;
+use crate::followed::Followed;
 use crate::input::{Kind, ObjectRef};
 
 /// A waiting Workload: where it stands, and what is shown of it.
@@ -41,19 +40,11 @@ pub struct Moves {
     pub more: bool,
 }
 
-/// What was not told yet. Each queue is in it once.
-#[derive(Clone, Debug)]
-pub(crate) struct Followed {
-    anew: bool,
-    synced: bool,
-    queues: BTreeSet<ObjectRef>,
-}
-
 impl Engine {
     /// Notes what changes about places from now on. Called before anything is seen.
     pub fn follow_positions(&mut self) {
         self.scheduler.follow_moves();
-        self.followed = Some(Followed { anew: true, synced: false, queues: BTreeSet::new() });
+        self.followed = Some(Followed::anew());
     }
 
     /// Whether there is anything to tell.

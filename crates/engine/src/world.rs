@@ -60,7 +60,7 @@ pub(crate) struct WorkloadEntry {
     pub object: slim::Workload,
     /// The UID of the job that it belongs to, as the object has it: see [`WorkloadEntry::job_uid`].
     pub owner: Option<Name>,
-    /// What its pods ask of nodes, once somebody wanted to know.
+    /// What its pods ask of nodes, once that was needed.
     pub asks: OnceLock<Box<Asks>>,
     /// The nodes of its pod sets, by position, as the object has them.
     pub nodes: Vec<Option<SharedAssignment>>,

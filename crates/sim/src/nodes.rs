@@ -480,11 +480,8 @@ mod tests {
         let mut nodes = Nodes::default();
         for name in ["n1", "n2", "n3"] {
             let labels = json!({"pool": "a", "kubernetes.io/hostname": name});
-            nodes.set(
-                name,
-                &json!({"metadata": {"labels": labels},
-                "status": {"allocatable": {"cpu": "2", "pods": "10"}}}),
-            );
+            let status = json!({"allocatable": {"cpu": "2", "pods": "10"}});
+            nodes.set(name, &json!({"metadata": {"labels": labels}, "status": status}));
         }
         let (a, value) = job("a", 3, "1");
         let domains = json!([{"domainCount": 2, "podCounts": {"individual": [2, 1]},

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Duration;
 use super::reader::{Reader, field, not_negative};
 
-/// The longest that anybody may want.
+/// The longest time that is accepted.
 const MOST: Duration = Duration::from_secs(1);
 
 /// `scheduler`.

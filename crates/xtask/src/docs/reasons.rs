@@ -14,6 +14,9 @@ use super::book::Book;
 const REASONS: &str = "docs/troubleshooting/reasons.md";
 const EVENTS: &str = "docs/troubleshooting/events.md";
 
+/// The chapter on what `explain` finds, which is no reason of a condition; a test of the simulator compares it with the code.
+const FINDINGS: &str = "What explain finds";
+
 /// The sources of reasons of conditions.
 const OF_CONDITIONS: &[&str] =
     &["crates/api/src/conditions.rs", "crates/core/src/reason.rs", "crates/core/src/report.rs"];
@@ -44,6 +47,7 @@ const OTHERS: &[&str] = &[
     "NotIn",
     "Exists",
     "DoesNotExist",
+    "Equal",
     "Gt",
     "Lt",
     "NoSchedule",
@@ -118,11 +122,18 @@ fn compare(
     findings
 }
 
-/// The entries of a page: its headings of the third level.
+/// The entries of a page: its headings of the third level, without those of [`FINDINGS`].
 fn entries(book: &Book, page: &str) -> Result<BTreeSet<String>> {
     let page = book.pages.get(page).with_context(|| format!("there is no {page}"))?;
-    let entries: Vec<&String> =
-        page.headings.iter().filter(|(depth, _)| *depth == 3).map(|(_, text)| text).collect();
+    let mut findings = false;
+    let mut entries: Vec<&String> = Vec::new();
+    for (depth, text) in &page.headings {
+        if *depth < 3 {
+            findings = text == FINDINGS;
+        } else if *depth == 3 && !findings {
+            entries.push(text);
+        }
+    }
     let unique: BTreeSet<String> = entries.iter().map(|text| (*text).clone()).collect();
     if unique.len() != entries.len() {
         bail!("two entries of a page have the same name: {entries:?}");
