@@ -359,15 +359,24 @@ fn refusal(code: u16, reason: &str, message: &str) -> Answer {
     )
 }
 
+const BY_API: &str = "/apis/visibility.sluice.dev/v1alpha1/namespaces/team/workloads/train/explain";
+
 /// Asks a stand-in that answers so for the lease and for the port; what is printed, what is complained of, what was asked for.
 async fn explained(lease: Answer, port: Answer) -> (bool, String, Vec<String>) {
-    let forwarding = Forwarding::start(move |path| if path == LEASE { lease.clone() } else { port.clone() })
-        .await
-        .unwrap();
+    // A cluster without the aggregated API, which is asked first.
+    let missing = refusal(404, "NotFound", "the server could not find the requested resource");
+    let answers = move |path: &str| match path {
+        LEASE => lease.clone(),
+        path if path.starts_with(BY_API) => missing.clone(),
+        _ => port.clone(),
+    };
+    let forwarding = Forwarding::start(answers).await.unwrap();
     let (_folder, kubeconfig) = kubeconfig_of(&forwarding);
     let output = run(&kubeconfig, &["explain", "job/train"]).await;
     let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).unwrap(), forwarding.asked())
+    let mut asked = forwarding.asked();
+    assert!(asked.remove(0).starts_with(BY_API));
+    (output.status.success(), String::from_utf8(said).unwrap(), asked)
 }
 
 #[tokio::test]
