@@ -162,7 +162,7 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
 #[test]
 fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
     let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \":18443\"}\n\
-                  health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\n\
+                  health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\nvisibilityServer: {bindPort: 18082}\n\
                   managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [batch/job]}\n";
     let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
     let objects = objects(&[&config]);
@@ -170,7 +170,7 @@ fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
         &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
     let ports: Vec<_> =
         container["ports"].as_array().unwrap().iter().map(|port| &port["containerPort"]).collect();
-    assert_eq!(ports, [18081, 18443, 19443]);
+    assert_eq!(ports, [18081, 18443, 18082, 19443]);
     let jobs: Vec<&Value> =
         webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
     assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
@@ -328,7 +328,11 @@ fn another_prefix_renames_everything_consistently() {
     let objects = objects(&["nameOverride=sluice"]);
     let stray: Vec<&String> = objects
         .keys()
-        .filter(|name| !name.contains("/sluice-") && !name.starts_with("CustomResourceDefinition/"))
+        .filter(|name| !name.contains("/sluice-"))
+        // Their names follow from what they serve.
+        .filter(|name| {
+            !["CustomResourceDefinition/", "APIService/"].iter().any(|kind| name.starts_with(kind))
+        })
         .collect();
     assert!(stray.is_empty(), "{stray:?}");
     let crd = &objects["CustomResourceDefinition/workloads.kueue.x-k8s.io"];
