@@ -42,9 +42,11 @@ impl Parts {
         Ok(Some(serving))
     }
 
-    /// Whether the aggregated APIs are served.
+    /// Whether the aggregated APIs are served: with the certificates of the webhooks, so not where neither these nor certificates are wanted.
     pub(super) fn serves_visibility(&self) -> bool {
-        self.configuration.gates.enabled(Gate::VisibilityOnDemand)
+        let certified = [Controller::Webhooks, Controller::Certificates];
+        certified.into_iter().any(|part| self.controllers.has(part))
+            && self.configuration.gates.enabled(Gate::VisibilityOnDemand)
             && self.configuration.visibility_server.bind_port != 0
     }
 

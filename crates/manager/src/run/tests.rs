@@ -83,7 +83,6 @@ fn start(server: &Arc<Server>) -> (Running, Stopper) {
     let (mut configuration, _) = Configuration::defaults_in(&environment).unwrap();
     configuration.health.health_probe_bind_address.clear();
     configuration.metrics.bind_address.clear();
-    configuration.visibility_server.bind_port = 0;
     let controllers = Controllers::parse("*,-webhooks,-certificates").unwrap();
     let (stopper, stop) = pair();
     let (client, shares) = (server.client(), descriptors::shares());
