@@ -17,6 +17,17 @@ use crate::world::{JobKey, World, workload_ref};
 /// For so long a write that reserves quota counts as one that will soon be sent.
 const LONGEST_RESERVATION: SignedDuration = SignedDuration::from_secs(5);
 
+/// When the next cycle comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextCycle {
+    /// Nothing has asked for it since the last one.
+    Unasked,
+    /// At once: the last one asks for it.
+    Follows,
+    /// Once more of what it is for could come, from this time on.
+    Gathers(Timestamp),
+}
+
 /// What a timer wakes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
@@ -155,10 +166,8 @@ pub struct Engine {
     pub(crate) now: Timestamp,
     /// Whether the next cycle may decide something that the last one did not.
     pub(crate) cycle_needed: bool,
-    /// Since when, unless a cycle has followed.
-    pub(crate) gathers_since: Option<Timestamp>,
-    /// Whether the last cycle asks for the next one, which follows at once.
-    pub(crate) cycles_go_on: bool,
+    /// When that comes.
+    pub(crate) next_cycle: NextCycle,
     pub(crate) work: Work,
     /// Cycles in a row that had no other reason than a search through flavors that goes on.
     pub(crate) scans: u32,
@@ -203,8 +212,7 @@ impl Engine {
             synced: false,
             now: Timestamp::UNIX_EPOCH,
             cycle_needed: false,
-            gathers_since: None,
-            cycles_go_on: false,
+            next_cycle: NextCycle::Unasked,
             scans: 0,
         }
     }
@@ -279,7 +287,7 @@ impl Engine {
             self.write_statuses();
         }
         if !self.wants_to_schedule() {
-            self.gathers_since = None;
+            self.next_cycle = NextCycle::Unasked;
         }
         if !self.has_work() {
             self.list_checks_of_waiting();
@@ -289,8 +297,8 @@ impl Engine {
 
     /// Something changed that the next cycle may decide on.
     pub(crate) fn request_cycle(&mut self) {
-        if !self.cycles_go_on {
-            self.gathers_since.get_or_insert(self.now);
+        if self.next_cycle == NextCycle::Unasked {
+            self.next_cycle = NextCycle::Gathers(self.now);
         }
         self.cycle_needed = true;
         self.scans = 0;
@@ -312,9 +320,12 @@ impl Engine {
     /// Until when there is no cycle although one is needed: more of what it is for may come, or what the last ones decided is still to be written.
     /// Writes that nothing comes of for long do not count: an API server that is slow for one tenant holds no other back.
     fn held_back_until(&self) -> Option<Timestamp> {
-        let gathered = self
-            .gathers_since
-            .and_then(|since| since.checked_add(self.config.gather.while_waiting(self.backlog)).ok());
+        let gathered = match self.next_cycle {
+            NextCycle::Gathers(since) => {
+                since.checked_add(self.config.gather.while_waiting(self.backlog)).ok()
+            }
+            NextCycle::Unasked | NextCycle::Follows => None,
+        };
         let reserving = self.outbox.reserving_since(self.config.most_reservations);
         gathered.max(reserving.and_then(|since| since.checked_add(LONGEST_RESERVATION).ok()))
     }

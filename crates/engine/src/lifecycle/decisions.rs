@@ -12,7 +12,7 @@ use super::pending::namespace_message;
 use super::report::{News, news, same_words};
 use super::transition::{self, Eviction};
 use crate::effect::{Effect, Level, Purpose};
-use crate::engine::Engine;
+use crate::engine::{Engine, NextCycle};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{About, normal, observe, observe_with, warning};
@@ -41,13 +41,15 @@ pub(crate) fn job_uid(object: &slim::Workload) -> Option<&str> {
 impl Engine {
     /// Runs one cycle of the core and carries out what it decided.
     pub(crate) fn schedule(&mut self) {
-        self.gathers_since = None;
+        self.next_cycle = NextCycle::Unasked;
         let report = self.scheduler.cycle(time(self.now));
         let moved = report.progress
             || self.scheduler.has_heads() && !report.entries.is_empty() && self.heads_moved(&report.entries);
         self.scans = if moved { 0 } else { self.scans.saturating_add(1) };
         self.cycle_needed = moved || report.scanning && self.scans < MOST_SCANS;
-        self.cycles_go_on = self.cycle_needed && self.scheduler.has_heads();
+        if self.cycle_needed && self.scheduler.has_heads() {
+            self.next_cycle = NextCycle::Follows;
+        }
         let result = if report.progress { "success" } else { "inadmissible" };
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
         self.count_skips(&report.entries);
