@@ -20,6 +20,7 @@ use crate::{ControlPlane, crds, patient_client_of};
 const EACH: usize = 500;
 const AT_ONCE: usize = 4;
 const PATH: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces";
+const APPLY: &str = "application/apply-patch+yaml";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// A way to write a status.
@@ -63,14 +64,10 @@ impl Form {
             })
         };
         let (method, content, body) = match self {
-            Self::Apply | Self::ApplyForMetadata => {
-                (Method::PATCH, "application/apply-patch+yaml", apply(json!({"name": name})))
+            Self::Apply | Self::ApplyForMetadata => (Method::PATCH, APPLY, apply(json!({"name": name}))),
+            Self::ApplyPinned => {
+                (Method::PATCH, APPLY, apply(json!({"name": name, "resourceVersion": version})))
             }
-            Self::ApplyPinned => (
-                Method::PATCH,
-                "application/apply-patch+yaml",
-                apply(json!({"name": name, "resourceVersion": version})),
-            ),
             Self::MergePatch => (Method::PATCH, "application/merge-patch+json", json!({"status": status})),
             Self::JsonPatch => (
                 Method::PATCH,
@@ -86,10 +83,12 @@ impl Form {
                 (Method::PUT, "application/json", whole)
             }
         };
+        // Only an apply may be forced.
+        let force = if content == APPLY { "&force=true" } else { "" };
         let accept = if self == Self::ApplyForMetadata { METADATA } else { "application/json" };
         Request::builder()
             .method(method)
-            .uri(format!("{PATH}/{NAMESPACE}/workloads/{name}/status?fieldManager=forms&force=true"))
+            .uri(format!("{PATH}/{NAMESPACE}/workloads/{name}/status?fieldManager=forms{force}"))
             .header(header::CONTENT_TYPE, content)
             .header(header::ACCEPT, accept)
             .body(serde_json::to_vec(&body)?)
