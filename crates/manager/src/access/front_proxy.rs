@@ -140,7 +140,7 @@ impl FrontProxy {
         }
     }
 
-    /// What was known before stays while there is nothing better.
+    /// Reads the settings. Those known before stay in force if they cannot be read.
     async fn look(&self, client: &Client) -> Result<(), String> {
         let map: Result<ConfigMap, _> = Call::get(CONFIG_MAP).send_as(client, TIMEOUT).await;
         let map = map.map_err(|error| Chain(&error).to_string())?;
