@@ -48,6 +48,12 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $integrations "declared" (concat (dig "declared" list $integrations) .) -}}
 {{- $_ := set $config "integrations" $integrations -}}
 {{- end -}}
+{{- if .Values.journal.enabled -}}
+{{- $journal := $config.journal | default dict -}}
+{{- $_ := set $journal "directory" (include "sluice.journalFolder" .) -}}
+{{- $_ := set $journal "maxTotalSize" (.Values.journal.maxTotalSize | toString) -}}
+{{- $_ := set $config "journal" $journal -}}
+{{- end -}}
 {{- $certs := $config.internalCertManagement | default dict -}}
 {{- if not (hasKey $certs "enable") -}}
 {{- $_ := set $certs "enable" true -}}
@@ -67,6 +73,20 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $config "featureGates" $gates -}}
 {{- end -}}
 {{- toYaml $config -}}
+{{- end }}
+
+{{/* Where the docs say what to do about an alert: the page in this repository, and its address where the book is served. */}}
+{{- define "sluice.runbook" -}}
+{{- $page := printf "troubleshooting/alerts%%s#%s" (lower (index . 1)) -}}
+runbook: docs/{{ printf $page ".md" }}
+{{- with (index . 0).Values.metrics.prometheusRule.runbookUrl }}
+runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
+{{- end }}
+{{- end }}
+
+{{/* Where the journal's volume is mounted. */}}
+{{- define "sluice.journalFolder" -}}
+/var/lib/sluice/journal
 {{- end }}
 
 {{/* The port of a bind address like ":8443"; empty for "0". */}}

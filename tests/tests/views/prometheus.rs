@@ -21,7 +21,7 @@ const MONITORING: &str = "monitoring";
 const READER: &str = "prometheus-k8s";
 
 /// What the chart makes for monitoring with these values, by kind.
-fn rendered(values: &[&str]) -> BTreeMap<String, Vec<Value>> {
+pub(super) fn rendered(values: &[&str]) -> BTreeMap<String, Vec<Value>> {
     let mut command = Command::new(assets::path(Tool::Helm).unwrap());
     command.args(["template", "sluice", "--namespace", chart::NAMESPACE]);
     command.arg(assets::workspace().join("charts/sluice"));
@@ -71,7 +71,7 @@ fn rules(plane: &ControlPlane, objects: &BTreeMap<String, Vec<Value>>) -> (PathB
     let file = plane.folder().join("rules.yml");
     fs::write(&file, groups.to_string()).unwrap();
     let said = check_rules(&file).unwrap();
-    assert!(said.contains("SUCCESS: 6 rules found"), "{said}");
+    assert!(said.contains("SUCCESS: 18 rules found"), "{said}");
     let all = groups["groups"][0]["rules"].as_array_mut().unwrap();
     for rule in all.iter_mut() {
         // An admission takes an instant in which work waits and quota is free.
@@ -84,7 +84,10 @@ fn rules(plane: &ControlPlane, objects: &BTreeMap<String, Vec<Value>>) -> (PathB
         };
         rule["expr"] = json!(moment(rule["expr"].as_str().unwrap()));
     }
-    let names = all.iter().map(|rule| rule["alert"].as_str().unwrap().to_owned()).collect();
+    let groups_all =
+        groups["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let name = |rule: &Value| rule["alert"].as_str().or(rule["record"].as_str()).unwrap().to_owned();
+    let names = groups_all.map(name).collect();
     fs::write(&file, groups.to_string()).unwrap();
     (file, names)
 }
@@ -229,28 +232,32 @@ async fn fires(prometheus: &Prometheus, alert: &str, labels: &str) {
 async fn rules_are_healthy(prometheus: &Prometheus, names: &[String]) {
     eventually("every rule to be evaluated", DEADLINE, || async {
         let groups = prometheus.api("/api/v1/rules").await?["groups"].clone();
-        let all = groups[0]["rules"].as_array().cloned().unwrap_or_default();
+        let groups = groups.as_array().cloned().unwrap_or_default();
+        let all: Vec<_> = groups.iter().filter_map(|group| group["rules"].as_array()).flatten().collect();
         let healthy = all.iter().filter(|rule| rule["health"] == "ok").count();
-        Ok(progress(healthy == names.len(), format!("{healthy} of {}: {groups}", names.len())))
+        Ok(progress(healthy == names.len(), format!("{healthy} of {}: {groups:?}", names.len())))
     })
     .await
     .unwrap();
 }
 
-/// The queries of the dashboard, as Grafana would ask them for all queues.
-fn queries(objects: &BTreeMap<String, Vec<Value>>) -> BTreeSet<String> {
-    let boards = objects["ConfigMap"].iter().filter_map(|map| map["data"]["sluice.json"].as_str());
+/// The queries of the dashboards, as Grafana would ask them for all queues.
+pub(super) fn queries(objects: &BTreeMap<String, Vec<Value>>) -> BTreeSet<String> {
+    let boards = objects["ConfigMap"].iter().filter_map(|map| map["data"].as_object()).flatten();
+    let boards = boards.filter(|(name, _)| name.ends_with(".json")).filter_map(|(_, text)| text.as_str());
     let mut queries = BTreeSet::new();
     for board in boards {
         let board: Value = serde_json::from_str(board).unwrap();
         for panel in board["panels"].as_array().unwrap() {
             for target in panel["targets"].as_array().into_iter().flatten() {
                 let query = target["expr"].as_str().unwrap();
-                queries.insert(query.replace("$queue", ".*").replace("$__rate_interval", "5m"));
+                let all = ["$queue", "$namespace", "$clusterqueue"];
+                let query = all.iter().fold(query.to_owned(), |query, name| query.replace(name, ".*"));
+                queries.insert(query.replace("$__rate_interval", "5m"));
             }
         }
     }
-    assert!(queries.len() >= 12, "{queries:?}");
+    assert!(queries.len() >= 35, "{queries:?}");
     assert!(queries.iter().all(|query| !query.contains('$')), "{queries:?}");
     queries
 }
@@ -286,12 +293,28 @@ async fn waits_for_a_check(plane: &ControlPlane) {
     here.wait_until("runs", true).await.unwrap();
 }
 
+/// A job whose pods are ready is preempted.
+async fn makes_way(plane: &ControlPlane) {
+    let here = Place::bare(plane, "preempts").await.unwrap();
+    here.flavor("preempts").await.unwrap();
+    let preempts = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
+    here.cluster_queue("preempts", 1, &preempts).await.unwrap();
+    here.local_queue("lq", "preempts").await.unwrap();
+    here.job("runs", "lq", 1).await.unwrap();
+    here.wait_for_condition("runs", "PodsReady", "True").await.unwrap();
+    here.make_urgent("urgent", 1).await.unwrap();
+    here.wait_until("urgent", true).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_real_prometheus_scrapes_alerts_and_draws() {
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     nodes::pool("plain", 2).make(&plane.client().await.unwrap()).await.unwrap();
     let shares = json!({"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]});
-    let measured = json!({"metrics": {"enableClusterQueueResources": true}, "fairSharing": shares});
+    let measured = json!({
+        "metrics": {"enableClusterQueueResources": true}, "fairSharing": shares,
+        "waitForPodsReady": {"timeout": "10m", "blockAdmission": false},
+    });
     let setup = Setup::new(&plane).unwrap().with(&measured);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let objects = rendered(&[]);
@@ -375,6 +398,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     fires(&prometheus, "SluiceWorkloadsWaitLong", "cluster_queue=\"stuck\"").await;
 
     waits_for_a_check(&plane).await;
+    makes_way(&plane).await;
     for query in queries(&objects) {
         eventually(&format!("an answer to {query}"), DEADLINE, || async {
             let found = prometheus.query(&query).await?;
