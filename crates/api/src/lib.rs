@@ -4,6 +4,7 @@ pub mod conditions;
 pub mod config;
 pub mod gates;
 pub mod job;
+pub mod journal;
 pub mod labels;
 mod made;
 pub mod names;

@@ -12,6 +12,7 @@ use crate::kubectl::PassArgs;
 use crate::list::ListCommand;
 use crate::simulate::SimulateArgs;
 use crate::switch::{ResumeCommand, StopCommand};
+use crate::usage::UsageArgs;
 
 /// Manage queues and Workloads, and see why jobs wait: the kubectl plugin of Sluice, for Kueue's API.
 #[derive(Debug, Parser)]
@@ -35,6 +36,8 @@ pub enum Command {
     Explain(AskExplainArgs),
     /// Simulate manifests, or the cluster's objects, in a virtual cluster; nothing is written
     Simulate(SimulateArgs),
+    /// Show what teams used for how long, from the manager's journal
+    Usage(UsageArgs),
     /// List queues, Workloads, flavors or pods
     List {
         /// What.
@@ -101,6 +104,7 @@ impl Plugin {
         match self.command {
             Command::Explain(args) => crate::ask_explain::run(args, cluster).await,
             Command::Simulate(args) => crate::simulate::run(args, cluster).await,
+            Command::Usage(args) => crate::usage::run(args, cluster).await,
             Command::List { command } => command.run(cluster).await,
             Command::Create { command } => command.run(cluster).await,
             Command::Stop { command } => command.run(cluster).await,
@@ -161,6 +165,7 @@ mod tests {
             "list rf -l a=b",
             "list flavors --template {{.kind}}",
             "list pods --for job/train -A --no-headers",
+            "usage --since 7d --by namespace,lq -o csv",
             "completion bash",
             "options",
             "create lq main -c cluster-queue -i --dry-run=server",

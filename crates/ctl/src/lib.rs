@@ -29,5 +29,6 @@ pub mod replay;
 pub mod simulate;
 pub mod switch;
 pub mod table;
+pub mod usage;
 pub mod version;
 pub mod write;

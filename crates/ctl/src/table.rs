@@ -21,7 +21,7 @@ pub(crate) fn time(seconds: f64) -> String {
 }
 
 /// Units × hours as people read them: bytes as gibibytes.
-fn hours(resource: &str, hours: f64) -> String {
+pub(crate) fn hours(resource: &str, hours: f64) -> String {
     const GIBI: i64 = 1 << 30;
     if show_amount(resource, GIBI) == "1Gi" {
         return format!("{:.2}Gi", hours / 1_073_741_824.0);

@@ -82,6 +82,8 @@ pub struct EngineConfig {
     pub status_delay: StatusDelay,
     /// `scheduler.gatherFor`: how long a cycle waits for more of what it is for.
     pub gather: Gather,
+    /// Whether lines for a journal are made.
+    pub journal: bool,
     /// While so many reservations of quota are being written, there is no cycle: what comes first may change until they can be sent.
     pub most_reservations: usize,
     /// What a workload waits for is written anew at most this often, in seconds, while others use what it needs.
@@ -169,6 +171,7 @@ impl Default for EngineConfig {
             statuses_per_second: 0,
             status_delay: StatusDelay::NONE,
             gather: Gather::NONE,
+            journal: false,
             most_reservations: usize::MAX,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
@@ -200,6 +203,7 @@ impl From<&file::Configuration> for EngineConfig {
             provisioning_requests: file::ProvisioningRequests { old_pod_annotations },
             hotswap,
             scheduler: file::Scheduler { gather_for },
+            journal: file::Journal { directory: journal, max_file_size: _, max_total_size: _ },
             metrics,
             // The manager's alone.
             namespace: _,
@@ -281,6 +285,7 @@ impl From<&file::Configuration> for EngineConfig {
             status_interval_ms: STATUS_INTERVAL_MS,
             statuses_per_second: STATUSES_PER_SECOND,
             status_delay: StatusDelay::ADAPTIVE,
+            journal: !journal.is_empty(),
             gather: Gather::of(SignedDuration::from_nanos(gather_for.as_nanos())),
             most_reservations: MOST_RESERVATIONS,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,

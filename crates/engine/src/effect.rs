@@ -31,6 +31,8 @@ pub enum Effect {
     SeriesGone(ObjectRef),
     /// One line for the log.
     Log(LogLine),
+    /// One line for the journal; only if the configuration has one. Also from a replica that does not lead.
+    Journal(Box<sluice_api::journal::Line>),
 }
 
 /// A request to the API server.

@@ -28,6 +28,7 @@ mod in_use;
 mod ingest;
 pub mod input;
 mod job_pod;
+mod journal;
 mod keys;
 mod lifecycle;
 mod list;

@@ -153,6 +153,7 @@ impl Engine {
         }
         self.observe_custom_labels(&reference, &queue.metadata);
         if changed {
+            self.journal_quota(name, Some(&queue));
             self.mark_named_by(&queue.spec);
         }
         let old = self.world.cluster_queues.insert(Arc::clone(name), queue);
@@ -215,6 +216,7 @@ impl Engine {
             }
         }
         self.measure_change(&key, &workload);
+        self.journal_seen(&key, &workload);
         self.forget_nodes_of_another_admission(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         self.world.put_workload(&key, workload);
@@ -319,6 +321,7 @@ impl Engine {
                 self.quota_changed();
             }
             Kind::ClusterQueue => {
+                self.journal_quota(&object.name, None);
                 if let Some(old) = self.world.cluster_queues.remove(name) {
                     self.mark_named_by(&old.spec);
                 }
@@ -392,6 +395,7 @@ impl Engine {
     }
 
     fn drop_workload(&mut self, key: &WorkloadKey) {
+        self.journal_deleted(key);
         let Some(entry) = self.world.take_workload(key) else { return };
         if let Some(parent) = self.external_owner(&entry.object) {
             self.mark_below(&parent);

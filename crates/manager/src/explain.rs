@@ -1,4 +1,4 @@
-//! The page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
+//! Explanations, also the page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
 //!
 //! The engine is asked for one account, page by page. The world in which remedies are tried is read from
 //! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: one
@@ -13,11 +13,12 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_client::error_chain::Chain;
 use sluice_client::list;
 use sluice_engine::{Account, Accounting, Engine};
-use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question, Subject};
+use sluice_sim::explain::{MOST_LISTED, Patience, Question, Subject};
 use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
 use sluice_sim::{Kind, Manifests, Options, queue_of};
@@ -45,6 +46,9 @@ pub struct Asked {
     pub all: bool,
     /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.
     pub kind: Option<String>,
+    /// A merge patch of the job: what it would do is said instead of why the job waits.
+    #[serde(skip)]
+    pub change: Option<Value>,
     /// Also by a replica that does not lead: it tries what the engine would decide, instead of knowing what was decided last.
     #[serde(skip)]
     pub any_replica: bool,
@@ -249,16 +253,21 @@ impl Work {
             live: self.account.as_ref().filter(|_| self.decides),
             patience: Patience::until(&over),
         };
-        match question.answer() {
-            Ok(explained) => Ok(written(&explained, self.asked.output)),
-            Err(error) => Err(Refused(StatusCode::CONFLICT, error.to_string())),
-        }
+        let answer = match &self.asked.change {
+            None => question
+                .answer()
+                .map(|explained| written(self.asked.output, || explained.text(), || explained.json())),
+            Some(change) => question
+                .what_if(change)
+                .map(|found| written(self.asked.output, || found.text(), || found.json())),
+        };
+        answer.map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))
     }
 }
 
-fn written(explained: &Explained, format: Format) -> String {
+fn written(format: Format, text: impl FnOnce() -> String, json: impl FnOnce() -> String) -> String {
     match format {
-        Format::Text => explained.text(),
-        Format::Json => explained.json(),
+        Format::Text => text(),
+        Format::Json => json(),
     }
 }

@@ -24,6 +24,7 @@ pub mod explain;
 mod fake_api;
 pub mod health;
 pub mod intake;
+pub mod journal;
 pub mod lease;
 pub mod listen;
 pub mod logging;

@@ -12,6 +12,7 @@ use tracing::{debug, enabled, error, info, warn};
 
 use crate::engine_thread::Outlet;
 use crate::events::{EventSink, of_manager};
+use crate::journal::Journal;
 use crate::metrics::registry::{Registry, Sample};
 use crate::watch::sync::SyncTracker;
 use crate::writer::Writer;
@@ -32,6 +33,8 @@ pub struct Effects {
     pub fatal: mpsc::UnboundedSender<String>,
     /// Wakes who follows the places of waiting Workloads.
     pub moved: Arc<Notify>,
+    /// Where decisions are written down.
+    pub journal: Option<Journal>,
 }
 
 impl Outlet for Effects {
@@ -52,6 +55,11 @@ impl Outlet for Effects {
                 Effect::Observe(observation) => self.observe(&observation, took),
                 Effect::SeriesGone(object) => self.registry.forget(&object),
                 Effect::Log(line) => log(&line),
+                Effect::Journal(line) => {
+                    if let Some(journal) = &self.journal {
+                        journal.put(*line);
+                    }
+                }
             }
         }
     }

@@ -33,6 +33,7 @@ use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
 use crate::explain::Explainer;
 use crate::intake::{Intake, Slot};
+use crate::journal::Journal;
 use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
@@ -180,6 +181,7 @@ impl Parts {
             epoch,
             fatal,
             moved: Arc::clone(&moved),
+            journal: self.journal(supervisor)?,
         };
         let config = self.engine_config();
         let recorder = self.recorder(supervisor, &config)?;

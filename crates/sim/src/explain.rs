@@ -21,6 +21,7 @@ mod text;
 mod topology;
 mod unqueued;
 mod view;
+mod whatif;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub use remedy::{Effect, Remedy};
 pub use subject::Subject;
 pub use topology::{Domains, TopologyFit};
 use view::View;
+pub use whatif::{Course, MOST_CHANGE, WhatIf, check_change};
 
 impl Question<'_> {
     /// The world at the time that is asked about.

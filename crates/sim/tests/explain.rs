@@ -89,6 +89,47 @@ fn a_waiting_job_learns_why_who_and_what_helps() {
     assert!(explained.text().contains("estimated start: in 1h\n"), "{}", explained.text());
 }
 
+#[test]
+fn a_change_of_a_job_is_tried_beside_what_happens_without_it() {
+    let first = job("first", 8, "sluice.dev/run-seconds: \"3610\"");
+    let manifests = read(&format!("{WORLD}{first}{}", job("second", 4, "")));
+    let question = question(&manifests, Options::new(Options::default_configuration()), 10, "second");
+    let what_if = |change: serde_json::Value| question.what_if(&change).unwrap();
+    let fewer = what_if(serde_json::json!({"spec": {"parallelism": 2}}));
+    assert!(
+        !fewer.before.starts_now && fewer.after.starts_now && fewer.after.preempts.is_empty(),
+        "{fewer:?}"
+    );
+    assert_eq!(fewer.before.forecast.as_ref().unwrap().p50, Some(3600));
+    assert!(fewer.text().contains("with the change: starts now\n"), "{}", fewer.text());
+    let urgent = serde_json::json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "urgent"}}});
+    assert_eq!(what_if(urgent).after.preempts, ["a/first"]);
+    let more = what_if(serde_json::json!({"spec": {"parallelism": 9}}));
+    assert!(!more.after.starts_now && more.after.refused.is_none(), "{more:?}");
+    let wrong = what_if(serde_json::json!({"spec": {"parallelism": "\u{1b}[2J"}}));
+    assert!(wrong.after.refused.is_some() && !wrong.text().contains('\u{1b}'), "{}", wrong.text());
+    assert!(serde_json::from_str::<serde_json::Value>(&wrong.json()).is_ok());
+}
+
+#[test]
+fn only_what_users_change_of_a_job_may_be_tried() {
+    use sluice_sim::explain::check_change;
+    for good in [r#"{"spec":{"x":1}}"#, r#"{"metadata":{"labels":{"a":null}},"spec":{}}"#] {
+        assert!(check_change(&serde_json::from_str(good).unwrap()).is_ok(), "{good}");
+    }
+    for wrong in [
+        "{}",
+        "[]",
+        "1",
+        r#"{"spec":1}"#,
+        r#"{"status":{}}"#,
+        r#"{"metadata":{"uid":"x"}}"#,
+        r#"{"kind":"Job"}"#,
+    ] {
+        assert!(check_change(&serde_json::from_str(wrong).unwrap()).is_err(), "{wrong}");
+    }
+}
+
 /// Two flavors, the second behind a taint and a label; a neighbour that borrows; and what happens to the queue meanwhile.
 const TWO_FLAVORS: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2

@@ -17,6 +17,7 @@ mod flux;
 mod hotswap;
 mod job_ends;
 mod jobset_controller;
+mod journal;
 mod kubeflow;
 mod leader_worker_sets;
 mod manager;

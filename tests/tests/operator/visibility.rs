@@ -221,6 +221,15 @@ fn explanations_name_nobody_else(plane: &ControlPlane, alice: &Path) {
     assert!(admin.contains("secret"), "{admin}");
     let refused = run(alice, &["explain", "job/secret", "-n", "vis-b"]);
     assert!(!refused.status.success());
+    // Less than nothing is free, so no smaller job helps; one without a request does.
+    let change = r#"{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    let text = printed(&run(alice, &["explain", "job/second", "-n", "vis-a", "--what-if", change]));
+    assert!(
+        text.contains("without the change: waits") && text.contains("with the change: starts now"),
+        "{text}"
+    );
+    let refused = run(alice, &["explain", "job/secret", "-n", "vis-b", "--what-if", change]);
+    assert!(!refused.status.success() && !String::from_utf8_lossy(&refused.stderr).contains("starts"));
 }
 
 /// A second replica does not lead; it is asked itself, with a user's token.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod declared;
+mod journal;
 
 use std::collections::BTreeMap;
 use std::process::Command;

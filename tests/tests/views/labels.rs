@@ -1,5 +1,7 @@
 //! Queries name metrics and labels that there are: a query with a wrong label has an answer, and a useless one.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;

@@ -244,7 +244,7 @@ async fn rules_are_healthy(prometheus: &Prometheus, names: &[String]) {
 /// The queries of the dashboards, as Grafana would ask them for all queues.
 pub(super) fn queries(objects: &BTreeMap<String, Vec<Value>>) -> BTreeSet<String> {
     let boards = objects["ConfigMap"].iter().filter_map(|map| map["data"].as_object()).flatten();
-    let boards = boards.filter(|(name, _)| name.ends_with(".json")).filter_map(|(_, text)| text.as_str());
+    let boards = boards.filter(|(name, _)| name.starts_with("sluice")).filter_map(|(_, text)| text.as_str());
     let mut queries = BTreeSet::new();
     for board in boards {
         let board: Value = serde_json::from_str(board).unwrap();

@@ -57,6 +57,7 @@ pub(super) fn configuration(
         provisioning_requests: provisioning_requests(file.object("provisioningRequests")),
         hotswap: super::hotswap::hotswap(file.object("hotswap")),
         scheduler: super::scheduler::scheduler(file.object("scheduler")),
+        journal: super::journal::journal(file.object("journal")),
         visibility_server: visibility(file, version, warnings),
         namespace,
         managed_jobs_namespace_selector,

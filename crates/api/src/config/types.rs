@@ -70,6 +70,9 @@ pub struct Configuration {
     /// When decisions are made (not in Kueue); left out of the effective configuration while it is as by default.
     #[serde(skip_serializing_if = "super::Scheduler::is_default")]
     pub scheduler: super::Scheduler,
+    /// Where decisions are written down (not in Kueue); left out of the effective configuration while it is as by default.
+    #[serde(skip_serializing_if = "super::Journal::is_default")]
+    pub journal: super::Journal,
     /// The aggregated visibility API.
     pub visibility_server: VisibilityServer,
 }

@@ -250,6 +250,39 @@ pub(crate) fn flavors(
     api.pod_set_assignments.iter().enumerate().map(of).collect()
 }
 
+/// How many pods of an assignment need quota, and how much of a resource they take: reclaimable pods are over.
+fn left_of<'a>(
+    assignment: &'a v1beta2::PodSetAssignment,
+    spec: Option<&slim::PodSet>,
+    status: &WorkloadStatus,
+    config: &EngineConfig,
+) -> (i64, impl Fn(&str) -> core::Amount + use<'a>) {
+    let assigned = i64::from(assignment.count.or(spec.map(|s| s.count)).unwrap_or(0));
+    let left = spec.map_or(assigned, |s| assigned.min(effective_count(s, status, config)));
+    let amount = move |resource: &str| {
+        let total = amount_in(&assignment.resource_usage, resource);
+        if left >= assigned || assigned <= 0 || total.is_unlimited() {
+            return total;
+        }
+        core::Amount(total.get() / assigned).saturating_mul(left)
+    };
+    (left, amount)
+}
+
+/// What an admission takes now, by flavor and resource of each pod set.
+pub(crate) fn usage_held<'a>(
+    admission: &'a v1beta2::Admission,
+    object: &slim::Workload,
+    config: &EngineConfig,
+) -> Vec<(&'a str, &'a str, core::Amount)> {
+    let of = |(at, a): (usize, &'a v1beta2::PodSetAssignment)| {
+        let (_, amount) = left_of(a, object.spec.pod_sets.get(at), &object.status, config);
+        let flavors = a.flavors.iter();
+        flavors.map(move |(resource, flavor)| (flavor.as_str(), resource.as_str(), amount(resource)))
+    };
+    admission.pod_set_assignments.iter().enumerate().flat_map(of).collect()
+}
+
 /// `status.admission` as the core takes it; reclaimable pods lower the usage (docs/reference/06-algorithm.md 6.19).
 fn admission(
     api: &v1beta2::Admission,
@@ -261,15 +294,7 @@ fn admission(
     let places = config.on(Gate::TopologyAwareScheduling);
     let pod_set = |(at, a): (usize, &v1beta2::PodSetAssignment)| {
         let spec = object.spec.pod_sets.get(at);
-        let assigned = i64::from(a.count.or(spec.map(|s| s.count)).unwrap_or(0));
-        let left = spec.map_or(assigned, |s| assigned.min(effective_count(s, status, config)));
-        let amount = |resource: &str| {
-            let total = amount_in(&a.resource_usage, resource);
-            if left >= assigned || assigned <= 0 || total.is_unlimited() {
-                return total;
-            }
-            core::Amount(total.get() / assigned).saturating_mul(left)
-        };
+        let (left, amount) = left_of(a, spec, status, config);
         core::PodSetAssignment {
             name: name(spec.map_or(&a.name, |spec| &spec.name)),
             flavors: a.flavors.iter().map(|(r, f)| (name(r), name(f))).collect(),

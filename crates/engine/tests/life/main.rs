@@ -20,6 +20,7 @@ mod found_again;
 mod gather;
 mod gathered_pods;
 mod grouped_pods;
+mod journal;
 mod memory;
 mod metrics;
 mod moved;

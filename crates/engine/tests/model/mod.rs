@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use sluice_api::journal::Line;
 use sluice_api::v1beta2;
 use sluice_engine::{
     Effect, Engine, EngineConfig, Event, Input, Kind, Level, ObjectRef, Purpose, Write, WriteError,
@@ -72,6 +73,8 @@ pub struct Cluster {
     pub observed: Vec<(String, Vec<String>)>,
     /// Objects whose series went, in that order.
     pub series_gone: Vec<ObjectRef>,
+    /// Lines of the journal in the order made.
+    pub journal: Vec<Line>,
     /// Whether pods vanish as soon as nothing else happens.
     pub pods_vanish: bool,
     /// Fail the next writes of these purposes so.
@@ -134,6 +137,7 @@ impl Cluster {
             applied: Vec::new(),
             observed: Vec::new(),
             series_gone: Vec::new(),
+            journal: Vec::new(),
             pods_vanish: true,
             fail: VecDeque::new(),
             refuse: None,
@@ -307,6 +311,7 @@ impl Cluster {
                 }
             }
             Effect::Log(_) => {}
+            Effect::Journal(line) => self.journal.push(*line),
         }
         true
     }

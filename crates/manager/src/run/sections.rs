@@ -1,8 +1,8 @@
 //! Settings of the election and of TLS, from their sections of the configuration.
 
 use super::{
-    Client, Election, JoinHandle, Loss, Parts, Standing, Stop, Supervisor, TlsOptions, Until, lease, mpsc,
-    warn, watch,
+    Client, Context as _, Election, JoinHandle, Journal, Loss, Parts, Standing, Stop, Supervisor, TlsOptions,
+    Until, lease, mpsc, warn, watch,
 };
 
 impl Parts {
@@ -34,6 +34,19 @@ impl Parts {
             if elect { election.run(stop, losses).await } else { election.stand_alone(stop).await }
         });
         (task, standing)
+    }
+
+    /// Begins the journal, if the configuration has one.
+    pub(super) fn journal(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Journal>> {
+        let section = &self.configuration.journal;
+        if section.directory.is_empty() {
+            return Ok(None);
+        }
+        // Of its own in a folder that others write to, too.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
+        let process: String = lease::identity().chars().map(plain).collect();
+        let journal = Journal::start(supervisor, section, &process);
+        journal.map(Some).with_context(|| format!("journal.directory: {}", section.directory))
     }
 
     pub(super) fn tls(&self) -> TlsOptions {

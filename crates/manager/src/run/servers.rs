@@ -8,6 +8,7 @@ use super::{
     watch, webhook,
 };
 use crate::access::front_proxy::FrontProxy;
+use crate::journal::Reader;
 use crate::visibility::publish::{Published, publish};
 use crate::visibility::server::{Server, serve};
 
@@ -73,7 +74,10 @@ impl Parts {
         let published = Arc::<Published>::default();
         let publishing = publish(engine, moved, Arc::clone(&published), self.stop.clone());
         tasks.push(supervisor.spawn("places of waiting Workloads", publishing));
-        let server = Server::new(published, Access::new(self.client.clone(), REMEMBER), proxy, explainer);
+        let directory = &self.configuration.journal.directory;
+        let journal = (!directory.is_empty()).then(|| Reader::new(directory));
+        let access = Access::new(self.client.clone(), REMEMBER);
+        let server = Server::new(published, access, proxy, explainer, journal);
         let (tls, bounds) = (serving.config.clone(), bounds(self.shares.visibility));
         tasks.push(supervisor.spawn("visibility", serve(listener, tls, server, bounds, self.stop.clone())));
         Ok(Some(serving))

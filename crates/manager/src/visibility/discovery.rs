@@ -10,6 +10,12 @@ use super::route::{EXPLAIN_GROUP, GROUPS, versions};
 /// The kind of an explanation.
 pub(super) const EXPLANATION: &str = "Explanation";
 
+/// The kind of an answer about a change.
+pub(super) const WHAT_IF: &str = "WhatIf";
+
+/// The kind of a page of the journal.
+pub(super) const JOURNAL: &str = "JournalPage";
+
 /// A subresource that can be read.
 pub(super) struct Resource {
     /// The plural name of the kind that it belongs to.
@@ -27,8 +33,11 @@ pub(super) fn resources(group: &str) -> &'static [Resource] {
         Resource { parent: "clusterqueues", name: "pendingworkloads", namespaced: false, kind: SUMMARY },
         Resource { parent: "localqueues", name: "pendingworkloads", namespaced: true, kind: SUMMARY },
     ];
-    const OF_SLUICE: &[Resource] =
-        &[Resource { parent: "workloads", name: "explain", namespaced: true, kind: EXPLANATION }];
+    const OF_SLUICE: &[Resource] = &[
+        Resource { parent: "workloads", name: "explain", namespaced: true, kind: EXPLANATION },
+        Resource { parent: "workloads", name: "whatif", namespaced: true, kind: WHAT_IF },
+        Resource { parent: "clusterqueues", name: "journal", namespaced: false, kind: JOURNAL },
+    ];
     match group {
         GROUP => OF_KUEUE,
         EXPLAIN_GROUP => OF_SLUICE,

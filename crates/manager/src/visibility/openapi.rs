@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 use sluice_api::visibility::{DEFAULT_LIMIT, MAX_LIMIT, SUMMARY};
 
-use super::discovery::{EXPLANATION, Resource, resources};
+use super::discovery::{EXPLANATION, JOURNAL, Resource, WHAT_IF, resources};
 use super::route::versions;
+use crate::journal::MOST_LINES;
 
 /// The name of a definition: the group's parts turned round, as Kubernetes' generators have it.
 fn definition(group: &str, version: &str, kind: &str) -> String {
@@ -20,14 +21,16 @@ fn schemas(group: &str, version: &str, prefix: &str) -> Map<String, Value> {
     let mut all = Map::new();
     for resource in resources(group) {
         let name = definition(group, version, resource.kind);
-        if resource.kind == EXPLANATION {
-            all.insert(
-                name,
-                json!({
-                    "type": "object", "description": "Why a Workload waits, and what would let it start.",
-                    "x-kubernetes-group-version-kind": tag(EXPLANATION),
-                }),
-            );
+        let described = match resource.kind {
+            EXPLANATION => Some("Why a Workload waits, and what would let it start."),
+            WHAT_IF => Some("What a change of a job would do, beside what happens without it."),
+            JOURNAL => Some("Lines of the journal: what was decided, and why."),
+            _ => None,
+        };
+        if let Some(description) = described {
+            let kind = tag(resource.kind);
+            let schema = json!({"type": "object", "description": description, "x-kubernetes-group-version-kind": kind});
+            all.insert(name, schema);
             continue;
         }
         all.insert(
@@ -87,6 +90,9 @@ fn parameters(resource: &Resource) -> Vec<(&'static str, &'static str, String)> 
     if resource.kind == SUMMARY {
         all.push(("query", "offset", "So many are left out at the beginning (0).".to_owned()));
         all.push(("query", "limit", format!("So many at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more).")));
+    }
+    if resource.kind == JOURNAL {
+        all.push(("query", "limit", format!("So many lines at most ({MOST_LINES}).")));
     }
     all
 }
@@ -201,7 +207,7 @@ mod tests {
         let paths = document["paths"].as_object().unwrap();
         let ids: std::collections::BTreeSet<_> =
             paths.values().map(|p| p["get"]["operationId"].to_string()).collect();
-        assert_eq!((ids.len(), paths.len()), (5, 5));
+        assert_eq!((ids.len(), paths.len()), (7, 7));
         assert!(ids.contains("\"readVisibilityKueueXK8sIoV1beta2ClusterqueuesPendingworkloads\""), "{ids:?}");
         let index = v3_index("1");
         assert_eq!(index["paths"].as_object().unwrap().len(), 3);

@@ -1,15 +1,22 @@
 //! What a path and a query ask for.
 
+use jiff::Timestamp;
+use serde_json::Value;
 use sluice_api::visibility::{DEFAULT_LIMIT, GROUP, MAX_LIMIT, VERSIONS};
+use sluice_sim::explain::{MOST_CHANGE, check_change};
 
 use super::board::Page;
 use crate::access::Attributes;
+use crate::journal;
 use crate::percent::decoded;
 
 /// The group of explanations.
 pub(super) const EXPLAIN_GROUP: &str = "visibility.sluice.dev";
 /// Its version.
 pub(super) const EXPLAIN_VERSION: &str = "v1alpha1";
+
+/// In place of a ClusterQueue's name: of all. No object has such a name.
+pub(super) const ALL: &str = "-";
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +41,10 @@ pub(super) enum Route {
     LocalQueue(&'static str, String, String),
     /// Why a Workload waits: namespace and name.
     Explain(String, String),
+    /// What a change of a job would do: namespace and name.
+    WhatIf(String, String),
+    /// What was decided: of a ClusterQueue, or of all ([`ALL`]).
+    Journal(String),
 }
 
 impl Route {
@@ -79,6 +90,19 @@ impl Route {
                 name,
                 "explain",
             ] => Some(Self::Explain(some(namespace)?, some(name)?)),
+            [
+                "apis",
+                EXPLAIN_GROUP,
+                EXPLAIN_VERSION,
+                "namespaces",
+                namespace,
+                "workloads",
+                name,
+                "whatif",
+            ] => Some(Self::WhatIf(some(namespace)?, some(name)?)),
+            ["apis", EXPLAIN_GROUP, EXPLAIN_VERSION, "clusterqueues", name, "journal"] => {
+                Some(Self::Journal(some(name)?))
+            }
             _ => None,
         }
     }
@@ -98,6 +122,14 @@ impl Route {
             }
             Self::Explain(namespace, name) => {
                 object(EXPLAIN_GROUP, EXPLAIN_VERSION, "workloads", "explain", namespace, name)
+            }
+            Self::WhatIf(namespace, name) => {
+                object(EXPLAIN_GROUP, EXPLAIN_VERSION, "workloads", "whatif", namespace, name)
+            }
+            // The right to all queues is that to one without a name.
+            Self::Journal(name) => {
+                let name = if name == ALL { "" } else { name };
+                object(EXPLAIN_GROUP, EXPLAIN_VERSION, "clusterqueues", "journal", "", name)
             }
             _ => None,
         }
@@ -135,6 +167,32 @@ pub(super) fn page(query: &str) -> Result<Page, String> {
     Ok(Page { offset: number("offset")?.unwrap_or(0), limit })
 }
 
+/// The change that a query asks about, or what is wrong with it.
+pub(super) fn change(query: &str) -> Result<Value, String> {
+    let text = parameter(query, "change").unwrap_or_default();
+    if text.len() > MOST_CHANGE {
+        return Err(format!("change: expected at most {MOST_CHANGE} bytes"));
+    }
+    let change = serde_json::from_str(&text)
+        .map_err(|error| format!("change: expected a JSON merge patch: {error}"))?;
+    check_change(&change).map_err(|why| format!("change: {why}"))?;
+    Ok(change)
+}
+
+/// The page of the journal that a query asks for, or what is wrong with it.
+pub(super) fn asked(query: &str) -> Result<journal::Asked, String> {
+    let text = |name: &str| parameter(query, name).filter(|text| !text.is_empty());
+    let since = match text("since") {
+        None => Timestamp::MIN,
+        Some(text) => text.parse().map_err(|_| format!("since: {text:?} is not a time as in RFC 3339"))?,
+    };
+    let limit = match text("limit") {
+        None => journal::MOST_LINES,
+        Some(text) => text.parse().map_err(|_| format!("limit: {text:?} is not a whole number"))?,
+    };
+    Ok(journal::Asked { since, limit, token: text("continue") })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +205,8 @@ mod tests {
         assert_eq!(Route::of(path), Some(Route::LocalQueue("v1beta1", "ns".to_owned(), "b".to_owned())));
         let path = "/apis/visibility.sluice.dev/v1alpha1/namespaces/ns/workloads/w/explain";
         assert_eq!(Route::of(path), Some(Route::Explain("ns".to_owned(), "w".to_owned())));
+        let path = path.replace("explain", "whatif");
+        assert_eq!(Route::of(&path), Some(Route::WhatIf("ns".to_owned(), "w".to_owned())));
     }
 
     #[test]

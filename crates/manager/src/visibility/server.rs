@@ -9,6 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use sluice_api::journal::Line;
 use sluice_client::error_chain::Chain;
 use sluice_client::version;
 use tokio::net::TcpListener;
@@ -16,15 +17,16 @@ use tokio::sync::Semaphore;
 use tracing::{error, warn};
 
 use super::board::Order;
-use super::discovery::{self, EXPLANATION};
+use super::discovery::{self, EXPLANATION, JOURNAL, WHAT_IF};
 use super::negotiate::{Form, form};
 use super::publish::{Found, Published};
-use super::route::{EXPLAIN_GROUP, EXPLAIN_VERSION, Route, page, parameter};
+use super::route::{ALL, EXPLAIN_GROUP, EXPLAIN_VERSION, Route, asked, change, page, parameter};
 use super::status::Refusal;
 use super::{openapi, summary::summary};
 use crate::access::front_proxy::{ClientCertificate, FrontProxy};
 use crate::access::{Access, AccessError, Attributes, Rate, TurnsByUser, User, bearer};
 use crate::explain::{Asked, Explains, Format};
+use crate::journal::{self, JournalError, Page};
 use crate::serve::body::Keep;
 use crate::serve::{self, Bounds, Tls};
 use crate::shutdown::Stop;
@@ -49,6 +51,8 @@ pub struct Server {
     access: Access,
     proxy: FrontProxy,
     explains: Arc<dyn Explains>,
+    /// The journal, if there is one.
+    journal: Option<journal::Reader>,
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
     turns: Mutex<TurnsByUser>,
@@ -63,12 +67,14 @@ impl Server {
         access: Access,
         proxy: FrontProxy,
         explains: Arc<dyn Explains>,
+        journal: Option<journal::Reader>,
     ) -> Self {
         Self {
             published,
             access,
             proxy,
             explains,
+            journal,
             small: Arc::new(Semaphore::new(SMALL_AT_ONCE)),
             large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
             turns: Mutex::new(TurnsByUser::new(EXPLANATIONS, ALL_EXPLANATIONS, Instant::now())),
@@ -130,7 +136,12 @@ impl Server {
             Route::OpenApi3Index => openapi::v3_index(version::VERSION),
             Route::OpenApi3(group, version) => openapi::v3(group, version),
             Route::ClusterQueue(..) | Route::LocalQueue(..) => return self.pending(route, query, form).await,
-            Route::Explain(namespace, name) => self.explain(&user, namespace, name, query).await?,
+            Route::Explain(namespace, name) => self.explain(&user, namespace, name, query, None).await?,
+            Route::WhatIf(namespace, name) => {
+                let change = change(query).map_err(Refusal::BadRequest)?;
+                self.explain(&user, namespace, name, query, Some(change)).await?
+            }
+            Route::Journal(queue) => return self.journal(queue, query, form).await,
         };
         Ok(written(form, document.to_string().into_bytes()))
     }
@@ -166,20 +177,53 @@ impl Server {
         Ok(response)
     }
 
-    /// Why a Workload waits. Names of other namespaces are for those who may ask about Workloads in all of them.
+    /// Lines of the journal.
+    async fn journal(&self, queue: String, query: &str, form: Form) -> Result<Response, Refusal> {
+        let Some(reader) = self.journal.clone() else { return Err(Refusal::NoPath) };
+        let asked = asked(query).map_err(Refusal::BadRequest)?;
+        let turn = tokio::time::timeout(TURN, Arc::clone(&self.large).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
+        };
+        let read = tokio::task::spawn_blocking(move || {
+            let page = reader.page(&asked)?;
+            Ok(journal_page(&queue, page).to_string().into_bytes())
+        });
+        let read: Result<Vec<u8>, JournalError> = read.await.unwrap_or_else(|panic| {
+            error!(%panic, "the journal could not be read");
+            Err(JournalError::Files(std::io::Error::other("reading it failed")))
+        });
+        let body = read.map_err(|error| match error {
+            JournalError::Token => Refusal::BadRequest(error.to_string()),
+            JournalError::Files(_) => {
+                warn!(error = %Chain(&error), "the journal could not be read");
+                Refusal::Unavailable(error.to_string())
+            }
+        })?;
+        let mut response = written(form, body);
+        response.extensions_mut().insert(Keep(Arc::new(turn)));
+        Ok(response)
+    }
+
+    /// Why a Workload waits, or what a change of its job would do. Names of other namespaces are for those who may ask about Workloads in all of them.
     async fn explain(
         &self,
         user: &User,
         namespace: String,
         name: String,
         query: &str,
+        change: Option<Value>,
     ) -> Result<Value, Refusal> {
+        let (subresource, kind_of_answer, field) = match change {
+            None => ("explain", EXPLANATION, "explanation"),
+            Some(_) => ("whatif", WHAT_IF, "whatIf"),
+        };
         let everywhere = Attributes::Object {
             verb: "get",
             group: EXPLAIN_GROUP,
             version: EXPLAIN_VERSION,
             resource: "workloads",
-            subresource: "explain",
+            subresource,
             namespace: String::new(),
             name: String::new(),
         };
@@ -194,7 +238,7 @@ impl Server {
         };
         let kind = parameter(query, "kind").filter(|kind| !kind.is_empty());
         let _one = self.one_at_a_time(user)?;
-        let asked = Asked { output, all, kind, any_replica: true };
+        let asked = Asked { output, all, kind, change, any_replica: true };
         let answer = self.explains.explain(namespace.clone(), name.clone(), asked).await;
         let text = answer.map_err(|refused| match refused.0 {
             StatusCode::BAD_REQUEST => Refusal::BadRequest(refused.1),
@@ -204,12 +248,12 @@ impl Server {
             code => Refusal::Other(code, refused.1),
         })?;
         let mut document = json!({
-            "kind": EXPLANATION, "apiVersion": format!("{EXPLAIN_GROUP}/{EXPLAIN_VERSION}"),
+            "kind": kind_of_answer, "apiVersion": format!("{EXPLAIN_GROUP}/{EXPLAIN_VERSION}"),
             "metadata": {"name": name, "namespace": namespace},
         });
         match output {
             Format::Text => document["text"] = json!(text),
-            Format::Json => document["explanation"] = serde_json::from_str(&text).unwrap_or_default(),
+            Format::Json => document[field] = serde_json::from_str(&text).unwrap_or_default(),
         }
         Ok(document)
     }
@@ -237,6 +281,17 @@ impl Drop for Explaining<'_> {
     fn drop(&mut self) {
         self.server.explaining.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.user);
     }
+}
+
+/// A page of the journal, with the lines about one ClusterQueue, or all.
+fn journal_page(queue: &str, page: Page) -> Value {
+    let is_wanted = |line: &Line| queue == ALL || line.cluster_queue().is_none_or(|of| of == queue);
+    let lines: Vec<_> = page.lines.into_iter().filter(is_wanted).collect();
+    let token = page.token.unwrap_or_default();
+    json!({
+        "kind": JOURNAL, "apiVersion": format!("{EXPLAIN_GROUP}/{EXPLAIN_VERSION}"),
+        "metadata": {"name": queue, "continue": token}, "lines": lines,
+    })
 }
 
 fn found(found: Found<Arc<Order>>, resource: &'static str, name: &str) -> Result<Arc<Order>, Refusal> {

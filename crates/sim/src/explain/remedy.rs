@@ -155,7 +155,7 @@ impl Question<'_> {
     }
 
     /// Whether the job starts at once with these patches, and whom it preempts; no, if time is over.
-    fn starts_with(
+    pub(super) fn starts_with(
         &self,
         present: &Simulation,
         job: &ObjectRef,

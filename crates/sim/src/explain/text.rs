@@ -1,6 +1,6 @@
 //! The explanation as plain text.
 
-use super::{Effect, Explained, Forecast, Refused, Remedy};
+use super::{Course, Effect, Explained, Forecast, Refused, Remedy, WhatIf};
 use crate::duration::show;
 
 impl Explained {
@@ -78,6 +78,45 @@ impl Explained {
                 }
             }
         }
+    }
+}
+
+impl WhatIf {
+    /// Both courses as text: no value of a user's moves a cursor or begins a line.
+    pub fn text(&self) -> String {
+        let mut lines = Lines::default();
+        lines.add(format!("{} with {}", self.job, self.change.merge));
+        course(&mut lines, "without the change", &self.before);
+        course(&mut lines, "with the change", &self.after);
+        if self.incomplete {
+            lines.add("not everything could be tried: time ran out");
+        }
+        lines.0
+    }
+
+    /// The answer as a JSON document that is safe to print on a terminal.
+    ///
+    /// # Panics
+    /// Never: it consists of plain data with string keys.
+    pub fn json(&self) -> String {
+        let document = serde_json::to_string_pretty(self);
+        super::plain::json(&document.expect("an answer consists of plain data with string keys")) + "\n"
+    }
+}
+
+fn course(lines: &mut Lines, title: &str, course: &Course) {
+    let victims = match &course.preempts[..] {
+        [] => String::new(),
+        jobs => format!("; preempts {}", jobs.join(", ")),
+    };
+    match (&course.refused, course.starts_now, &course.forecast) {
+        (Some(why), ..) => lines.add(format!("{title}: refused: {why}")),
+        (None, true, _) => lines.add(format!("{title}: starts now{victims}")),
+        (None, false, Some(forecast)) => {
+            lines.add(format!("{title}: waits"));
+            start(lines, forecast);
+        }
+        (None, false, None) => lines.add(format!("{title}: waits; its start is not known")),
     }
 }
 

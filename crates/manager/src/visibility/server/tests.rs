@@ -29,8 +29,11 @@ impl Explains for Echo {
             match name.as_str() {
                 "missing" => Err(Refused(StatusCode::NOT_FOUND, "none".to_owned())),
                 "slow" => std::future::pending().await,
-                _ => Ok(json!({"of": format!("{namespace}/{name}"), "all": asked.all, "kind": asked.kind})
-                    .to_string()),
+                _ => Ok(json!({
+                    "of": format!("{namespace}/{name}"), "all": asked.all, "kind": asked.kind,
+                    "change": asked.change,
+                })
+                .to_string()),
             }
         })
     }
@@ -40,6 +43,8 @@ impl Explains for Echo {
 struct Bed {
     address: SocketAddr,
     ca: Ca,
+    /// Where its journal is.
+    folder: tempfile::TempDir,
     _stopper: Stopper,
 }
 
@@ -79,13 +84,15 @@ async fn bed(listed: bool) -> Bed {
     let proxy = ca.proxy();
     let serving = Serving::provisional_for(TlsOptions::default(), Some(Arc::new(proxy.clone()))).unwrap();
     let access = Access::new(api_server(), Duration::from_mins(1));
-    let server = Server::new(published, access, proxy, Arc::new(Echo));
+    let folder = tempfile::tempdir().unwrap();
+    let journal = listed.then(|| journal::Reader::new(folder.path()));
+    let server = Server::new(published, access, proxy, Arc::new(Echo), journal);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stopper, stop) = pair();
     let bounds = Bounds { connections: 20, patience: Patience::default() };
     tokio::spawn(serve(listener, serving.config, server, bounds, stop));
-    Bed { address, ca, _stopper: stopper }
+    Bed { address, ca, folder, _stopper: stopper }
 }
 
 /// Takes any server for what it says it is: who the client is matters here.
@@ -297,7 +304,7 @@ async fn explanations_show_other_namespaces_only_to_those_who_may_ask_everywhere
     let of =
         async |user: &str, query: &str| bed.get(user, &format!("{EXPLAIN}/w/explain{query}")).await.json();
     let alice = of("alice", "?all=true&kind=job").await;
-    assert_eq!(alice["explanation"], json!({"of": "a/w", "all": false, "kind": "job"}));
+    assert_eq!(alice["explanation"], json!({"of": "a/w", "all": false, "kind": "job", "change": null}));
     assert_eq!(alice["kind"], "Explanation");
     assert_eq!(of("root", "?all=true").await["explanation"]["all"], true);
     assert_eq!(of("root", "").await["explanation"]["all"], false);
@@ -305,6 +312,70 @@ async fn explanations_show_other_namespaces_only_to_those_who_may_ask_everywhere
     assert_eq!(bed.get("bob", &format!("{EXPLAIN}/w/explain")).await.status, 403);
     assert_eq!(bed.get("alice", &format!("{EXPLAIN}/w/explain?output=xml")).await.status, 400);
     assert_eq!(bed.get("alice", &format!("{EXPLAIN}/missing/explain")).await.json()["reason"], "NotFound");
+}
+
+#[tokio::test]
+async fn a_change_is_tried_for_those_who_may_ask_and_only_of_what_users_change() {
+    let bed = bed(true).await;
+    let path = |change: &str| format!("{EXPLAIN}/w/whatif?kind=job&change={change}");
+    let good = path("%7B%22spec%22%3A%7B%22parallelism%22%3A2%7D%7D");
+    let answer = bed.get("alice", &good).await.json();
+    assert_eq!(answer["kind"], "WhatIf");
+    assert_eq!(answer["whatIf"]["change"], json!({"spec": {"parallelism": 2}}));
+    assert_eq!(bed.get("bob", &good).await.status, 403);
+    let long = format!("%7B%22spec%22%3A%7B%22x%22%3A%22{}%22%7D%7D", "x".repeat(7 << 10));
+    assert_eq!(bed.get("alice", &path(&long)).await.status, 200);
+    for wrong in [
+        "",
+        "x",
+        "%7B%7D",
+        "%7B%22status%22%3A%7B%7D%7D",
+        "%7B%22metadata%22%3A%7B%22name%22%3A%22y%22%7D%7D",
+    ] {
+        assert_eq!(bed.get("alice", &path(wrong)).await.status, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn the_journal_is_for_those_who_may_read_it_and_is_given_page_by_page() {
+    const JOURNAL: &str = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues";
+    let bed = bed(true).await;
+    let line = |minute: u32, queue: &str| {
+        format!(
+            "{{\"at\":\"2026-01-01T00:{minute:02}:00Z\",\"clusterQueue\":\"{queue}\",\"nominal\":{{}}}}\n"
+        )
+    };
+    let text = line(1, "cq") + &line(2, "other") + &line(3, "cq");
+    std::fs::write(bed.folder.path().join("pod.00000000.jsonl"), text).unwrap();
+    let minutes = |answer: &Value| -> Vec<String> {
+        let lines = answer["lines"].as_array().unwrap().iter();
+        lines.map(|line| line["at"].as_str().unwrap()[14..16].to_owned()).collect()
+    };
+    let get = async |path: &str| bed.get("root", &format!("{JOURNAL}/{path}")).await;
+    let all = get("-/journal").await.json();
+    assert_eq!(
+        (minutes(&all), &all["kind"]),
+        (vec!["01".into(), "02".into(), "03".into()], &json!("JournalPage"))
+    );
+    assert_eq!(minutes(&get("cq/journal").await.json()), ["01", "03"]);
+    assert_eq!(minutes(&get("cq/journal?since=2026-01-01T00:02:00Z").await.json()), ["03"]);
+    let first = get("-/journal?limit=2").await.json();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let token = token.replace('/', "%2F").replace('@', "%40");
+    assert_eq!(minutes(&first), ["01", "02"]);
+    assert_eq!(minutes(&get(&format!("-/journal?limit=2&continue={token}")).await.json()), ["03"]);
+    for wrong in ["since=yesterday", "limit=x", "limit=-1", "continue=..%2Fa.jsonl@0", "continue=x"] {
+        assert_eq!(get(&format!("-/journal?{wrong}")).await.status, 400, "{wrong}");
+    }
+    for path in ["-/journal", "cq/journal"] {
+        assert_eq!(bed.get("alice", &format!("{JOURNAL}/{path}")).await.status, 403);
+    }
+}
+
+#[tokio::test]
+async fn without_a_journal_there_is_no_such_path() {
+    let path = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues/-/journal";
+    assert_eq!(bed(false).await.get("root", path).await.status, 404);
 }
 
 #[tokio::test]

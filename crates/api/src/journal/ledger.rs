@@ -1,0 +1,392 @@
+//! What was used for how long, by whom, from the lines of a journal.
+//!
+//! A reservation counts from its beginning to its end, with what it took at each time. Lines of several replicas may be given, in any order:
+//! a reservation is one UID and one beginning.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sluice_quantity::{Amount, Quantity, amount_of};
+
+use super::{Event, Line, Outcome, QuotaLine, Usage, WorkloadLine};
+
+/// Amounts (thousandths of a processor, bytes, or pieces) times milliseconds.
+pub type AmountTime = i128;
+/// Milliseconds of an hour.
+const HOUR: f64 = 3_600_000.0;
+
+/// The hours of an amount over time, in the resource's own unit: processors, bytes, pieces.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+pub fn hours(resource: &str, time: AmountTime) -> f64 {
+    let unit = if resource == sluice_quantity::CPU { 1000.0 } else { 1.0 };
+    time as f64 / HOUR / unit
+}
+
+/// Whose use it is, and of what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// The namespace.
+    pub namespace: String,
+    /// The LocalQueue.
+    pub local_queue: String,
+    /// The ClusterQueue.
+    pub cluster_queue: String,
+    /// The flavor.
+    pub flavor: String,
+    /// The resource.
+    pub resource: String,
+}
+
+/// How much that was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// All of it.
+    pub total: AmountTime,
+    /// By reservations that ended by an eviction: what the jobs had done may be lost.
+    pub evicted: AmountTime,
+    /// By jobs that failed.
+    pub failed: AmountTime,
+}
+
+/// What a ClusterQueue had of a flavor's resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// What it used.
+    pub used: AmountTime,
+    /// What it used above its own quota.
+    pub borrowed: AmountTime,
+    /// Its own quota, over the whole time.
+    pub nominal: AmountTime,
+}
+
+/// A ClusterQueue, a flavor and a resource.
+pub type Place = (String, String, String);
+
+/// The result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// By account.
+    pub accounts: BTreeMap<Account, Used>,
+    /// By place. Only what was used or has quota.
+    pub places: BTreeMap<Place, Shared>,
+    /// Lines that are missing.
+    pub lost: u64,
+}
+
+/// A reservation.
+#[derive(Clone, Debug, Default)]
+struct Reservation {
+    namespace: String,
+    local_queue: String,
+    cluster_queue: String,
+    since: Timestamp,
+    /// What it took at its beginning, by the earliest line that says so, and that line's time.
+    first: Option<(Timestamp, Usage)>,
+    /// What it took later, from when on.
+    later: BTreeMap<Timestamp, Usage>,
+    end: Option<(Timestamp, Outcome)>,
+}
+
+/// Collects lines.
+#[derive(Clone, Debug, Default)]
+pub struct Collector {
+    reservations: BTreeMap<(String, Timestamp), Reservation>,
+    quotas: BTreeMap<String, BTreeMap<Timestamp, QuotaLine>>,
+    lost: u64,
+}
+
+impl Collector {
+    /// Takes a line.
+    pub fn take(&mut self, line: Line) {
+        match line {
+            Line::Workload(line) => self.workload(*line),
+            Line::Quota(line) => {
+                self.quotas.entry(line.cluster_queue.clone()).or_default().insert(line.at, line);
+            }
+            Line::Lost(line) => self.lost = self.lost.saturating_add(line.lost),
+        }
+    }
+
+    fn workload(&mut self, line: WorkloadLine) {
+        let WorkloadLine { at, namespace, uid, local_queue, cluster_queue, event, .. } = line;
+        let since = match &event {
+            Event::QuotaReserved { .. } => at,
+            Event::Holding { since, .. } | Event::Resized { since, .. } | Event::Released { since, .. } => {
+                *since
+            }
+            _ => return,
+        };
+        let known = self.reservations.entry((uid, since)).or_default();
+        (known.namespace, known.local_queue, known.cluster_queue) = (namespace, local_queue, cluster_queue);
+        known.since = since;
+        let (first, later) = match event {
+            Event::QuotaReserved { held } => (held, None),
+            Event::Holding { held, .. } => (held.clone(), Some(held)),
+            Event::Resized { before, held, .. } => (Usage { usage: before }, Some(held)),
+            Event::Released { outcome, held, .. } => {
+                let end = (at, outcome);
+                known.end = Some(known.end.map_or(end, |other| other.min(end)));
+                (held, None)
+            }
+            _ => return,
+        };
+        if known.first.as_ref().is_none_or(|(by, _)| at < *by) {
+            known.first = Some((at, first));
+        }
+        if let Some(later) = later {
+            known.later.insert(at, later);
+        }
+    }
+
+    /// What was used from `since` until `until`. What has no end yet is used until then.
+    pub fn ledger(&self, since: Timestamp, until: Timestamp) -> Ledger {
+        let mut ledger = Ledger { lost: self.lost, ..Ledger::default() };
+        let mut moves: BTreeMap<Place, Vec<(Timestamp, i128)>> = BTreeMap::new();
+        for reservation in self.reservations.values() {
+            reservation.add_to(&mut ledger.accounts, &mut moves, since, until);
+        }
+        for queue in self.quotas.values() {
+            for line in queue.values() {
+                for (flavor, resource, _) in amounts(&line.nominal) {
+                    moves.entry((line.cluster_queue.clone(), flavor, resource)).or_default();
+                }
+            }
+        }
+        for (place, moves) in moves {
+            let shared = self.shared(&place, moves, since, until);
+            if shared != Shared::default() {
+                ledger.places.insert(place, shared);
+            }
+        }
+        ledger
+    }
+
+    /// What a place's reservations came to, beside its quota.
+    fn shared(
+        &self,
+        place: &Place,
+        mut moves: Vec<(Timestamp, i128)>,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Shared {
+        let quotas = self.quotas.get(&place.0);
+        let nominal_at = |at: Timestamp| {
+            let lines = quotas?;
+            // Before the first line, its quota is taken for what it was.
+            let (_, line) = lines.range(..=at).next_back().or_else(|| lines.first_key_value())?;
+            let text = line.nominal.get(&place.1)?.get(&place.2)?;
+            Some(amount(&place.2, text))
+        };
+        let changes = quotas.into_iter().flat_map(BTreeMap::keys);
+        moves.extend(changes.filter(|at| **at > since && **at < until).map(|at| (*at, 0)));
+        moves.push((until, 0));
+        moves.sort_unstable();
+        let (mut shared, mut used, mut from) = (Shared::default(), 0, since);
+        for (at, change) in moves {
+            let time = millis(from, at);
+            let nominal = nominal_at(from).unwrap_or(0);
+            shared.used += used * time;
+            shared.borrowed += (used - nominal).max(0) * time;
+            shared.nominal += nominal * time;
+            used += change;
+            from = from.max(at);
+        }
+        shared
+    }
+}
+
+impl Reservation {
+    fn add_to(
+        &self,
+        accounts: &mut BTreeMap<Account, Used>,
+        moves: &mut BTreeMap<Place, Vec<(Timestamp, i128)>>,
+        since: Timestamp,
+        until: Timestamp,
+    ) {
+        // What is not over is held until now.
+        let end = self.end.map_or(until, |(at, _)| at);
+        let first = self.first.iter().map(|(_, held)| (self.since, held));
+        let held = first.chain(self.later.iter().map(|(from, held)| (*from, held)));
+        let next = self.later.keys().copied().chain([end]);
+        for ((from, held), to) in held.zip(next) {
+            let (from, to) = (from.max(self.since).max(since), to.min(end).min(until));
+            if from >= to {
+                continue;
+            }
+            for (flavor, resource, amount) in amounts(&held.usage) {
+                let place = (self.cluster_queue.clone(), flavor.clone(), resource.clone());
+                moves.entry(place).or_default().extend([(from, amount), (to, -amount)]);
+                let account = Account {
+                    namespace: self.namespace.clone(),
+                    local_queue: self.local_queue.clone(),
+                    cluster_queue: self.cluster_queue.clone(),
+                    flavor,
+                    resource,
+                };
+                let time = amount * millis(from, to);
+                let used = accounts.entry(account).or_default();
+                used.total += time;
+                match self.end.map(|(_, outcome)| outcome) {
+                    Some(Outcome::Evicted) => used.evicted += time,
+                    Some(Outcome::Failed) => used.failed += time,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Milliseconds from one time to another; none if it is not later.
+fn millis(from: Timestamp, to: Timestamp) -> i128 {
+    i128::from((to.as_millisecond() - from.as_millisecond()).max(0))
+}
+
+/// What cannot be read counts as nothing.
+fn amount(resource: &str, text: &str) -> i128 {
+    let amount = Quantity::parse(text).map_or(Amount::ZERO, |quantity| amount_of(resource, &quantity));
+    i128::from(amount.get().max(0))
+}
+
+fn amounts(
+    usage: &BTreeMap<String, BTreeMap<String, String>>,
+) -> impl Iterator<Item = (String, String, i128)> + '_ {
+    usage.iter().flat_map(|(flavor, resources)| {
+        resources
+            .iter()
+            .map(move |(resource, text)| (flavor.clone(), resource.clone(), amount(resource, text)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::from_second(hours * 3600).unwrap()
+    }
+
+    fn usage(cpu: &str) -> BTreeMap<String, BTreeMap<String, String>> {
+        BTreeMap::from([("spot".to_owned(), BTreeMap::from([("cpu".to_owned(), cpu.to_owned())]))])
+    }
+
+    fn held(cpu: &str) -> Usage {
+        Usage { usage: usage(cpu) }
+    }
+
+    fn line(hour: i64, uid: &str, event: Event) -> Line {
+        Line::Workload(Box::new(WorkloadLine {
+            at: at(hour),
+            namespace: "ns".to_owned(),
+            workload: format!("w-{uid}"),
+            uid: uid.to_owned(),
+            local_queue: "lq".to_owned(),
+            cluster_queue: "team".to_owned(),
+            priority: 0,
+            event,
+        }))
+    }
+
+    fn reserved(hour: i64, uid: &str, cpu: &str) -> Line {
+        line(hour, uid, Event::QuotaReserved { held: held(cpu) })
+    }
+
+    fn released(hour: i64, uid: &str, since: i64, outcome: Outcome, cpu: &str) -> Line {
+        let event = Event::Released { since: at(since), outcome, reason: String::new(), held: held(cpu) };
+        line(hour, uid, event)
+    }
+
+    fn quota(hour: i64, cpu: &str) -> Line {
+        let (cluster_queue, cohort) = ("team".to_owned(), String::new());
+        Line::Quota(QuotaLine { at: at(hour), cluster_queue, cohort, nominal: usage(cpu) })
+    }
+
+    fn ledger(lines: impl IntoIterator<Item = Line>, since: i64, until: i64) -> Ledger {
+        let mut collector = Collector::default();
+        lines.into_iter().for_each(|line| collector.take(line));
+        collector.ledger(at(since), at(until))
+    }
+
+    /// Whole hours of processors.
+    fn whole(time: AmountTime) -> i128 {
+        assert_eq!(time % (1000 * 3_600_000), 0);
+        time / (1000 * 3_600_000)
+    }
+
+    /// Total, evicted and failed processor hours of the one account.
+    fn only(ledger: &Ledger) -> [i128; 3] {
+        assert_eq!(ledger.accounts.len(), 1, "{ledger:?}");
+        let used = ledger.accounts.values().next().unwrap();
+        [used.total, used.evicted, used.failed].map(whole)
+    }
+
+    fn share(ledger: &Ledger) -> [i128; 3] {
+        let shared = ledger.places.values().next().unwrap();
+        [shared.used, shared.borrowed, shared.nominal].map(whole)
+    }
+
+    #[test]
+    fn a_reservation_counts_from_its_beginning_to_its_end() {
+        let lines = [reserved(1, "a", "4"), released(3, "a", 1, Outcome::Finished, "4")];
+        assert_eq!(only(&ledger(lines, 0, 24)), [8, 0, 0]);
+    }
+
+    #[test]
+    fn the_end_alone_says_everything() {
+        let lines = [released(3, "a", 1, Outcome::Evicted, "4")];
+        assert_eq!(only(&ledger(lines, 0, 24)), [8, 8, 0]);
+    }
+
+    #[test]
+    fn lines_of_two_replicas_count_once_in_any_order() {
+        let lines = [
+            released(3, "a", 1, Outcome::Failed, "4"),
+            reserved(1, "a", "4"),
+            reserved(1, "a", "4"),
+            released(3, "a", 1, Outcome::Failed, "4"),
+        ];
+        assert_eq!(only(&ledger(lines, 0, 24)), [8, 0, 8]);
+    }
+
+    #[test]
+    fn only_the_time_that_is_asked_for_counts() {
+        let lines = [reserved(1, "a", "4"), released(9, "a", 1, Outcome::Finished, "4")];
+        assert_eq!(only(&ledger(lines.clone(), 2, 4)), [8, 0, 0]);
+        assert!(ledger(lines, 10, 12).accounts.is_empty());
+    }
+
+    #[test]
+    fn what_runs_counts_until_now_with_what_it_took_at_each_time() {
+        let resized = line(3, "a", Event::Resized { since: at(1), before: usage("4"), held: held("1") });
+        assert_eq!(only(&ledger([reserved(1, "a", "4"), resized], 0, 5)), [10, 0, 0]);
+    }
+
+    #[test]
+    fn borrowed_is_what_is_used_above_the_quota_of_that_time() {
+        let lines = [
+            quota(0, "4"),
+            reserved(1, "a", "4"),
+            reserved(2, "b", "4"),
+            // From now on it has the quota of its own.
+            quota(4, "8"),
+            released(5, "a", 1, Outcome::Finished, "4"),
+            released(5, "b", 2, Outcome::Finished, "4"),
+        ];
+        // 4 × 4 h + 4 × 3 h; 4 above quota from 2 to 4; 4 × 4 h + 8 × 2 h of quota.
+        assert_eq!(share(&ledger(lines, 0, 6)), [28, 8, 32]);
+    }
+
+    #[test]
+    fn a_quota_that_is_told_late_holds_from_the_beginning() {
+        let lines = [quota(5, "2"), reserved(0, "a", "4")];
+        assert_eq!(share(&ledger(lines, 0, 2)), [8, 4, 4]);
+    }
+
+    #[test]
+    fn odd_amounts_count_as_nothing_and_huge_ones_do_not_overflow() {
+        let odd = [reserved(0, "a", "many"), reserved(0, "b", "-4")];
+        assert_eq!(only(&ledger(odd, 0, 2)), [0, 0, 0]);
+        let huge = (0..1000).map(|n| reserved(0, &n.to_string(), "9223372036854775807"));
+        let ledger = ledger(huge, 0, 1_000_000);
+        assert!(ledger.accounts.values().all(|used| used.total > 0), "{ledger:?}");
+    }
+}

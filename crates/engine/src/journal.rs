@@ -1,0 +1,276 @@
+//! The lines of the journal that follow from an object as it was and as it is: what was decided, by what the API server has.
+//!
+//! Every replica makes them, whatever client wrote the object, so that a journal has no gap where the leader changes.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadLine};
+use sluice_api::slim;
+use sluice_api::v1beta2::{ClusterQueue, WorkloadStatus};
+use sluice_core::{Amount, WorkloadKey};
+use sluice_quantity::quantity_of;
+
+use crate::config::EngineConfig;
+use crate::effect::Effect;
+use crate::engine::Engine;
+use crate::ingest::workload::{effective_priority, is, usage_held};
+
+/// A reservation of quota, as a status has it.
+#[derive(Clone, Debug, PartialEq)]
+struct Reservation {
+    since: Timestamp,
+    cluster_queue: String,
+    held: Usage,
+}
+
+impl Engine {
+    /// Hands out what is to be written down of a new version of a Workload. The known one is still the one before.
+    pub(crate) fn journal_seen(&mut self, key: &WorkloadKey, after: &slim::Workload) {
+        if !self.config.journal {
+            return;
+        }
+        let before = self.world.workloads.get(key).map(|entry| &entry.object);
+        let queue = self.world.cluster_queue_of(key, after).unwrap_or_default();
+        let lines = workload_lines(before, Some(after), &queue, self.now, &self.config);
+        self.journal_all(lines);
+    }
+
+    /// Hands out what is to be written down of a Workload that goes. It is still known.
+    pub(crate) fn journal_deleted(&mut self, key: &WorkloadKey) {
+        if !self.config.journal {
+            return;
+        }
+        let Some(before) = self.world.workloads.get(key).map(|entry| &entry.object) else { return };
+        let queue = self.world.cluster_queue_of(key, before).unwrap_or_default();
+        let lines = workload_lines(Some(before), None, &queue, self.now, &self.config);
+        self.journal_all(lines);
+    }
+
+    fn journal_all(&mut self, lines: Vec<WorkloadLine>) {
+        for line in lines {
+            self.outbox.push(Effect::Journal(Box::new(Line::Workload(Box::new(line)))));
+        }
+    }
+
+    /// Hands out the quota of a ClusterQueue that has changed, is new, or goes.
+    pub(crate) fn journal_quota(&mut self, name: &str, queue: Option<&ClusterQueue>) {
+        if self.config.journal {
+            let line = quota_line(name, queue, self.now);
+            self.outbox.push(Effect::Journal(Box::new(Line::Quota(line))));
+        }
+    }
+}
+
+/// What happened between two versions of a Workload, in order. Of one that is seen for the first time: what it holds.
+fn workload_lines(
+    before: Option<&slim::Workload>,
+    after: Option<&slim::Workload>,
+    cluster_queue: &str,
+    now: Timestamp,
+    config: &EngineConfig,
+) -> Vec<WorkloadLine> {
+    let Some(of) = after.or(before) else { return Vec::new() };
+    let mut events = Events { now, at: Vec::new() };
+    let held = |object: Option<&slim::Workload>| object.and_then(|object| reservation(object, config));
+    let (old, new) = (held(before), held(after));
+    match (before.map(|before| &before.status), after.map(|after| &after.status)) {
+        (Some(before), Some(after)) => {
+            events.evicted(before, after);
+            events.finished(before, after);
+            events.moved(old, new, Some(after));
+            events.admitted(before, after);
+            events.pending(before, after);
+        }
+        // The rest was written down when it happened, by this process or the one before.
+        (None, _) => events.holding(new),
+        (_, None) => {
+            events.moved(old, None, None);
+            events.push(now, Event::Deleted);
+        }
+    }
+    let metadata = &of.metadata;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let line = |(at, reserved, event): (_, Option<String>, _)| WorkloadLine {
+        at,
+        cluster_queue: reserved.unwrap_or_else(|| cluster_queue.to_owned()),
+        namespace: text(&metadata.namespace),
+        workload: text(&metadata.name),
+        uid: text(&metadata.uid),
+        local_queue: of.spec.queue_name.clone(),
+        priority: effective_priority(of, config),
+        event,
+    };
+    events.at.into_iter().map(line).collect()
+}
+
+/// What is collected, each with its time, and the ClusterQueue of the reservation that it is about.
+struct Events {
+    now: Timestamp,
+    at: Vec<(Timestamp, Option<String>, Event)>,
+}
+
+impl Events {
+    fn push(&mut self, at: Timestamp, event: Event) {
+        self.at.push((at, None, event));
+    }
+
+    /// A condition that became true, or true for another reason.
+    fn became_true<'a>(
+        &self,
+        type_: Type,
+        before: &WorkloadStatus,
+        after: &'a WorkloadStatus,
+    ) -> Option<(Timestamp, Why, &'a str)> {
+        let find = |status: &'a WorkloadStatus| conditions::find(&status.conditions, type_.as_str());
+        let is = find(after).filter(|c| c.status == "True")?;
+        let was = conditions::find(&before.conditions, type_.as_str()).filter(|c| c.status == "True");
+        let at = is.last_transition_time.0;
+        match was {
+            Some(was) if was.last_transition_time.0 == at && was.reason == is.reason => None,
+            // The time of a condition is that of its status: another reason came later.
+            Some(was) if was.last_transition_time.0 == at => {
+                Some((self.now, Why::new(&is.reason, &is.message), &is.reason))
+            }
+            _ => Some((at, Why::new(&is.reason, &is.message), &is.reason)),
+        }
+    }
+
+    fn evicted(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
+        let Some((at, mut why, reason)) = self.became_true(Type::Evicted, before, after) else { return };
+        if reason == reason::PREEMPTED
+            && let Some(preempted) = conditions::find(&after.conditions, Type::Preempted.as_str())
+        {
+            // The finer reason: by whose right it was preempted.
+            why.reason = format!("{reason}/{}", preempted.reason);
+        }
+        self.push(at, Event::Evicted(why));
+    }
+
+    fn finished(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
+        if let Some((at, why, _)) = self.became_true(Type::Finished, before, after) {
+            self.push(at, Event::Finished(why));
+        }
+    }
+
+    fn admitted(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
+        if let Some((at, ..)) = self.became_true(Type::Admitted, before, after) {
+            let cluster_queue = after.admission.as_ref().map(|admission| admission.cluster_queue.clone());
+            self.at.push((at, cluster_queue, Event::Admitted));
+        }
+    }
+
+    fn pending(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
+        let find = |status: &WorkloadStatus| {
+            let found = conditions::find(&status.conditions, Type::QuotaReserved.as_str());
+            found.filter(|c| c.status == "False").cloned()
+        };
+        let Some(is) = find(after).filter(|_| !self::is(after, Type::Finished)) else { return };
+        let was = find(before);
+        let same_time = was.as_ref().is_some_and(|was| was.last_transition_time == is.last_transition_time);
+        if same_time && was.is_some_and(|was| was.reason == is.reason) {
+            return;
+        }
+        let at = if same_time { self.now } else { is.last_transition_time.0 };
+        self.push(at, Event::Pending(Why::new(&is.reason, &is.message)));
+    }
+
+    /// A reservation that is seen for the first time.
+    fn holding(&mut self, new: Option<Reservation>) {
+        if let Some(new) = new {
+            let event = Event::Holding { since: new.since, held: new.held };
+            self.at.push((self.now, Some(new.cluster_queue), event));
+        }
+    }
+
+    /// A reservation that began, ended or became another.
+    fn moved(&mut self, old: Option<Reservation>, new: Option<Reservation>, after: Option<&WorkloadStatus>) {
+        match (old, new) {
+            (Some(old), Some(new)) if old.since == new.since => {
+                if old.held != new.held {
+                    let event = Event::Resized { since: new.since, before: old.held.usage, held: new.held };
+                    self.at.push((self.now, Some(new.cluster_queue), event));
+                }
+            }
+            (old, new) => {
+                if let Some(old) = old {
+                    self.released(old, new.as_ref(), after);
+                }
+                if let Some(new) = new {
+                    self.at.push((
+                        new.since,
+                        Some(new.cluster_queue),
+                        Event::QuotaReserved { held: new.held },
+                    ));
+                }
+            }
+        }
+    }
+
+    fn released(&mut self, old: Reservation, next: Option<&Reservation>, after: Option<&WorkloadStatus>) {
+        let find =
+            |type_: Type| after.and_then(|status| conditions::find(&status.conditions, type_.as_str()));
+        let finished = find(Type::Finished).filter(|c| c.status == "True");
+        let unreserved = find(Type::QuotaReserved).filter(|c| c.status == "False");
+        let evicted = find(Type::Evicted);
+        let (outcome, at, reason) = match (finished, unreserved) {
+            _ if after.is_none() => (Outcome::Deleted, self.now, ""),
+            (Some(end), _) => {
+                let failed = [reason::FAILED, reason::FAILED_TO_START].contains(&end.reason.as_str());
+                let outcome = if failed { Outcome::Failed } else { Outcome::Finished };
+                (outcome, end.last_transition_time.0, end.reason.as_str())
+            }
+            (None, Some(end)) => {
+                let why = evicted.map_or(end.reason.as_str(), |evicted| evicted.reason.as_str());
+                (Outcome::Evicted, end.last_transition_time.0, why)
+            }
+            // It was given back and reserved again before this was seen.
+            (None, None) => {
+                let at = next.map_or(self.now, |next| next.since);
+                (Outcome::Evicted, at, evicted.map_or("", |evicted| evicted.reason.as_str()))
+            }
+        };
+        let (at, reason) = (at.max(old.since), reason.to_owned());
+        let event = Event::Released { since: old.since, outcome, reason, held: old.held };
+        self.at.push((at, Some(old.cluster_queue), event));
+    }
+}
+
+/// What a Workload's status reserves, if anything.
+fn reservation(object: &slim::Workload, config: &EngineConfig) -> Option<Reservation> {
+    let status = &object.status;
+    let admission = status.admission.as_ref()?;
+    let since = conditions::true_since(&status.conditions, Type::QuotaReserved.as_str())?;
+    if is(status, Type::Finished) {
+        return None;
+    }
+    let mut usage: BTreeMap<(String, String), Amount> = BTreeMap::new();
+    for (flavor, resource, amount) in usage_held(admission, object, config) {
+        let sum = usage.entry((flavor.to_string(), resource.to_string())).or_default();
+        *sum = sum.add(amount);
+    }
+    let cluster_queue = admission.cluster_queue.clone();
+    Some(Reservation { since, cluster_queue, held: Usage { usage: by_flavor(usage) } })
+}
+
+fn by_flavor(amounts: BTreeMap<(String, String), Amount>) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut usage: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for ((flavor, resource), amount) in amounts {
+        let text = quantity_of(&resource, amount).to_string();
+        usage.entry(flavor).or_default().insert(resource, text);
+    }
+    usage
+}
+
+/// Without a queue: it has no quota any more.
+fn quota_line(name: &str, queue: Option<&ClusterQueue>, at: Timestamp) -> QuotaLine {
+    let mut nominal: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    let groups = queue.into_iter().flat_map(|queue| &queue.spec.resource_groups);
+    for flavor in groups.flat_map(|group| &group.flavors) {
+        let of_flavor = nominal.entry(flavor.name.clone()).or_default();
+        of_flavor.extend(flavor.resources.iter().map(|r| (r.name.clone(), r.nominal_quota.0.clone())));
+    }
+    let cohort = queue.and_then(|queue| queue.spec.cohort_name.clone()).unwrap_or_default();
+    QuotaLine { at, cluster_queue: name.to_owned(), cohort, nominal }
+}

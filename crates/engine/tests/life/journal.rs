@@ -1,0 +1,218 @@
+//! What the journal says of a Workload's life, and what its ledger makes of it (docs/tasks/journal.md).
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::json;
+use sluice_api::journal::ledger::{Collector, Ledger, hours};
+use sluice_api::journal::{Event, Line, Outcome, WorkloadLine};
+use sluice_engine::{EngineConfig, Input, Kind, ObjectRef};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition};
+
+/// A cluster with a journal, and one ClusterQueue of so many processors in which the more important job preempts.
+fn cluster(cpu: &str) -> Cluster {
+    let config = EngineConfig { journal: true, status_interval_ms: 0, ..EngineConfig::default() };
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple(cpu, &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.priority_class("high", 100);
+    c.settle();
+    c
+}
+
+fn add(c: &mut Cluster, name: &str, count: i32, class: Option<&str>) {
+    let mut view = job("team-a", name, "lq", count, "1");
+    view.workload_priority_class = class.map(str::to_owned);
+    c.api.add_job(view);
+    c.settle();
+}
+
+fn about(c: &Cluster, job: &str) -> Vec<WorkloadLine> {
+    let line = |line: &Line| match line {
+        Line::Workload(line) if line.workload.starts_with(&format!("job-{job}-")) => Some((**line).clone()),
+        _ => None,
+    };
+    c.journal.iter().filter_map(line).collect()
+}
+
+/// What happened to a job, in a word or three.
+fn story(c: &Cluster, job: &str) -> Vec<String> {
+    let say = |line: WorkloadLine| match line.event {
+        Event::Pending(why) => format!("Pending {}", why.reason),
+        Event::QuotaReserved { held } => format!("QuotaReserved {}", held.usage["default"]["cpu"]),
+        Event::Holding { held, .. } => format!("Holding {}", held.usage["default"]["cpu"]),
+        Event::Resized { held, .. } => format!("Resized {}", held.usage["default"]["cpu"]),
+        Event::Admitted => "Admitted".to_owned(),
+        Event::Evicted(why) => format!("Evicted {}", why.reason),
+        Event::Released { outcome, reason, .. } => format!("Released {outcome:?} {reason}"),
+        Event::Finished(why) => format!("Finished {}", why.reason),
+        Event::Deleted => "Deleted".to_owned(),
+    };
+    about(c, job).into_iter().map(say).collect()
+}
+
+fn ledger(c: &Cluster, since: Timestamp) -> Ledger {
+    let mut collector = Collector::default();
+    c.journal.iter().cloned().for_each(|line| collector.take(line));
+    collector.ledger(since, c.now)
+}
+
+/// Processor seconds: all, by what was evicted, by what failed.
+fn seconds(ledger: &Ledger) -> [i64; 3] {
+    let sum = |of: fn(&sluice_api::journal::ledger::Used) -> i128| {
+        let all: i128 = ledger.accounts.values().map(of).sum();
+        #[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+        let seconds = (hours("cpu", all) * 3600.0).round() as i64;
+        seconds
+    };
+    [sum(|used| used.total), sum(|used| used.evicted), sum(|used| used.failed)]
+}
+
+#[test]
+fn a_whole_life_is_written_down_with_its_reasons() {
+    let mut c = cluster("2");
+    let start = c.now;
+    add(&mut c, "low", 2, None);
+    c.advance(10);
+    add(&mut c, "high", 1, Some("high"));
+    c.advance(10);
+    c.api.finish_job("high", true);
+    c.advance(10);
+    c.api.finish_job("low", false);
+    c.advance(1);
+    c.api.delete_job("low");
+    c.advance(1);
+    let low = story(&c, "low");
+    let expected = [
+        "QuotaReserved 2",
+        "Admitted",
+        "Evicted Preempted/InClusterQueue",
+        "Released Evicted Preempted",
+        "QuotaReserved 2",
+        "Admitted",
+        "Finished Failed",
+        "Released Failed Failed",
+        "Deleted",
+    ];
+    let without_waiting: Vec<_> = low.iter().filter(|said| !said.starts_with("Pending")).collect();
+    assert_eq!(without_waiting, expected, "{low:#?}");
+    assert!(low.iter().any(|said| said.starts_with("Pending")), "{low:?}");
+    let queues: BTreeSet<_> =
+        about(&c, "low").into_iter().map(|line| (line.local_queue, line.cluster_queue)).collect();
+    assert_eq!(queues, BTreeSet::from([("lq".to_owned(), "cq".to_owned())]));
+    let ledger = ledger(&c, start);
+    // 10 s of two, lost to the eviction; 10 s of one; 10 s of two that failed.
+    assert_eq!(seconds(&ledger), [50, 20, 20]);
+    let place = ledger.places.values().next().unwrap();
+    assert_eq!((place.borrowed, place.used * 64), (0, place.nominal * 50), "two for 32 s");
+}
+
+#[test]
+fn pods_that_are_over_are_not_counted_on() {
+    let mut c = cluster("4");
+    let start = c.now;
+    add(&mut c, "a", 4, None);
+    c.advance(10);
+    c.api.edit_job("a", |job| job.view.reclaimable = vec![("main".to_owned(), 3)]);
+    c.advance(5);
+    c.restart();
+    c.advance(5);
+    c.api.finish_job("a", true);
+    c.advance(1);
+    let said = story(&c, "a");
+    assert_eq!(
+        said.iter().filter(|said| !said.starts_with("Pending")).collect::<Vec<_>>(),
+        [
+            "QuotaReserved 4",
+            "Admitted",
+            "Resized 1",
+            "Holding 1",
+            "Finished Succeeded",
+            "Released Finished Succeeded"
+        ]
+    );
+    assert_eq!(seconds(&ledger(&c, start)), [50, 0, 0]);
+    // In any order, and by those lines alone that came after the resize.
+    c.journal.reverse();
+    assert_eq!(seconds(&ledger(&c, start)), [50, 0, 0]);
+    c.journal.retain(|line| line.at() > start);
+    assert_eq!(seconds(&ledger(&c, start)), [50, 0, 0]);
+}
+
+#[test]
+fn what_another_process_writes_down_again_counts_once() {
+    let mut c = cluster("2");
+    let start = c.now;
+    add(&mut c, "a", 2, None);
+    c.advance(10);
+    // A new process, then one that follows another's lead.
+    c.restart();
+    c.advance(10);
+    assert_eq!(story(&c, "a").last().map(String::as_str), Some("Holding 2"));
+    c.engine.apply(c.now, Input::Leader(false));
+    c.api.delete_job("a");
+    let workload = c.api.names(Kind::Workload).remove(0);
+    c.api.edit(&workload, &json!({"metadata": {"finalizers": null}}));
+    c.api.delete(&workload);
+    c.settle();
+    assert_eq!(story(&c, "a").last().map(String::as_str), Some("Deleted"), "a follower writes, too");
+    c.advance(10);
+    assert_eq!(seconds(&ledger(&c, start)), [40, 0, 0]);
+}
+
+#[test]
+fn a_reservation_that_was_renewed_unseen_ends_where_the_next_begins() {
+    let mut c = cluster("2");
+    let start = c.now;
+    add(&mut c, "a", 2, None);
+    c.advance(10);
+    let workload = c.api.names(Kind::Workload).remove(0);
+    let later = c.now.to_string();
+    c.api.edit_status(&workload, |status| {
+        for condition in status["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "QuotaReserved" {
+                condition["lastTransitionTime"] = json!(later);
+            }
+        }
+    });
+    c.advance(10);
+    let releases: Vec<_> =
+        about(&c, "a").into_iter().filter(|l| matches!(l.event, Event::Released { .. })).collect();
+    assert!(
+        matches!(releases[..], [WorkloadLine { at, .. }] if at == start + jiff::SignedDuration::from_secs(10))
+    );
+    let Event::Released { outcome, .. } = &releases[0].event else { panic!() };
+    assert_eq!(*outcome, Outcome::Evicted);
+    assert_eq!(seconds(&ledger(&c, start)), [40, 20, 0]);
+}
+
+#[test]
+fn quota_counts_from_its_change_until_its_queue_goes() {
+    let mut c = cluster("2");
+    let start = c.now;
+    c.advance(10);
+    let quota = |cpu: &str| {
+        let resource = json!({"name": "cpu", "nominalQuota": cpu});
+        let flavor = json!({"name": "default", "resources": [resource]});
+        json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}]}})
+    };
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &quota("5"));
+    c.advance(10);
+    c.api.delete(&queue);
+    c.settle();
+    c.advance(10);
+    let nominal: i128 = ledger(&c, start).places.values().map(|place| place.nominal).sum();
+    assert_eq!(nominal, 1000 * 1000 * (2 * 10 + 5 * 10), "thousandths of a processor times milliseconds");
+}
+
+#[test]
+fn nothing_is_made_without_a_journal() {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    add(&mut c, "a", 1, None);
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    assert!(c.journal.is_empty());
+}

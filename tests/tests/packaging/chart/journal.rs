@@ -1,0 +1,40 @@
+//! The journal's part of the chart.
+
+use serde_json::{Value, json};
+use sluice_api::config::Configuration;
+
+use super::objects;
+
+#[test]
+fn the_journal_comes_with_its_volume_its_configuration_and_its_role() {
+    let objects = objects(&[
+        "journal.enabled=true",
+        "journal.volume.emptyDir=null",
+        "journal.volume.persistentVolumeClaim.claimName=kept",
+        "journal.maxTotalSize=5Gi",
+    ]);
+    let pod = &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"];
+    let named = |list: &Value| {
+        list.as_array().unwrap().iter().find(|item| item["name"] == "journal").cloned().unwrap()
+    };
+    assert_eq!(named(&pod["volumes"])["persistentVolumeClaim"]["claimName"], "kept");
+    let folder = named(&pod["containers"][0]["volumeMounts"])["mountPath"].clone();
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let (configuration, _) = Configuration::parse(text).unwrap();
+    assert_eq!(json!(configuration.journal.directory), folder);
+    assert_eq!(configuration.journal.total_bytes(), 5 << 30);
+    let role = &objects["ClusterRole/kueue-journal-viewer-role"];
+    assert_eq!(role["rules"][0]["resources"], json!(["clusterqueues/journal"]));
+    let labels = role["metadata"]["labels"].as_object().unwrap();
+    assert!(labels.contains_key("rbac.kueue.x-k8s.io/batch-admin"), "{labels:?}");
+    assert!(!labels.contains_key("rbac.kueue.x-k8s.io/batch-user"), "names of all namespaces: {labels:?}");
+}
+
+#[test]
+fn without_a_journal_nothing_of_it_is_there() {
+    let objects = objects(&[]);
+    assert!(!objects.contains_key("ClusterRole/kueue-journal-viewer-role"));
+    let text = serde_json::to_string(&objects["Deployment/kueue-controller-manager"]).unwrap();
+    assert!(!text.contains("journal"), "{text}");
+}
