@@ -53,6 +53,7 @@
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
 //! | ours: RequeueReclaimersOnBorrowing | `scheduler::reclaimers` |
 //! | ours: workloads that reservations kept out are tried again | `kept_out`, `cycle::retry` |
+//! | ours: whether a workload finds nodes once others are gone (Hotswap) | `scheduler::node_trial` |
 //! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -109,6 +110,7 @@ pub use report::{
     PreemptionReason, ResourceUsage, Victim,
 };
 pub use scheduler::Scheduler;
+pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 pub use scheduler::snapshot::Snapshot;
 pub use scheduler::standing::Standing;
 pub use sluice_quantity::Amount;

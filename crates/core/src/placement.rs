@@ -1,11 +1,15 @@
 //! Nodes for the pods of a workload: what is to be placed, and the placement of all of it (docs/reference/06-algorithm.md 6.12).
 
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
 
 use crate::Name;
 use crate::intern::FlavorId;
 use crate::shape::Shape;
-use crate::topology::{PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace, SharedAssignment};
+use crate::topology::{
+    PlacedPods, Placement, PlacementFailure, PlacementRequest, PodSetToPlace, SharedAssignment,
+};
 use crate::view::View;
 use crate::workload::PodSetSpec;
 use crate::workloads::PodSetNodes;
@@ -40,6 +44,25 @@ pub(crate) struct DemandedPodSet {
     pub(crate) previous: Option<SharedAssignment>,
 }
 
+/// Pod sets in the groups in which they are placed, each with its flavor; those without pods are left out.
+pub(crate) fn grouped(
+    pod_sets: impl Iterator<Item = (FlavorId, DemandedPodSet)>,
+    specs: &[PodSetSpec],
+) -> Vec<DemandedGroup> {
+    let mut groups: Vec<DemandedGroup> = Vec::new();
+    let mut by_name: BTreeMap<&Name, usize> = BTreeMap::new();
+    for (flavor, member) in pod_sets.filter(|(_, member)| member.count > 0) {
+        let name = specs.get(member.pod_set).and_then(|spec| spec.group.as_ref());
+        if let Some(&at) = name.and_then(|name| by_name.get(name)) {
+            groups[at].members.push(member);
+        } else {
+            by_name.extend(name.map(|name| (name, groups.len())));
+            groups.push(DemandedGroup { flavor, members: SmallVec::from_iter([member]) });
+        }
+    }
+    groups
+}
+
 /// What could not be placed.
 #[derive(Debug)]
 pub(crate) struct Unplaced {
@@ -54,6 +77,19 @@ pub(crate) fn place(
     demand: &PlacementDemand<'_>,
     empty: bool,
 ) -> Result<Vec<PodSetNodes>, Unplaced> {
+    let View { topology, names, config, stats, .. } = view;
+    place_groups(demand, empty, |flavor, request| {
+        stats.placements += 1;
+        topology.place(flavor, request, names, config)
+    })
+}
+
+/// The same with a placement of one group's pod sets.
+pub(crate) fn place_groups(
+    demand: &PlacementDemand<'_>,
+    empty: bool,
+    mut place: impl FnMut(FlavorId, &PlacementRequest<'_>) -> Result<Placement, PlacementFailure>,
+) -> Result<Vec<PodSetNodes>, Unplaced> {
     let mut placed: Vec<PodSetNodes> = Vec::new();
     let mut assumed: Vec<PlacedPods> = Vec::new();
     let Some(shape) = demand.shape else { return Ok(placed) };
@@ -65,10 +101,9 @@ pub(crate) fn place(
             count: member.count,
             previous: member.previous.as_ref(),
         });
-        view.stats.placements += 1;
         let request =
             PlacementRequest { pod_sets: pod_sets.collect(), empty, assumed: &assumed, lost: demand.lost };
-        let found = view.topology.place(group.flavor, &request, view.names, view.config);
+        let found = place(group.flavor, &request);
         drop(request);
         let found = found.map_err(|failure| Unplaced { group: at, failure })?;
         for (member, placement) in group.members.iter().zip(found) {

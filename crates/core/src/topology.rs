@@ -7,7 +7,8 @@
 //!
 //! Files, from the bottom: `spec`, `request`, `message` (what is said); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`,
 //! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace` (one placement); `world` (the
-//! state), `events`, `booking`, `place`, `largest_fit`, `domain_fits`, `audit` (what is done with it).
+//! state), `events`, `booking`, `place`, `largest_fit`, `domain_fits`, `trial`,
+//! `audit` (what is done with it).
 
 mod ask;
 mod audit;
@@ -35,15 +36,17 @@ mod taints;
 #[cfg(test)]
 mod tests;
 mod trees;
+mod trial;
 mod world;
 
 pub use domain_fits::LevelFits;
 pub use largest_fit::LargestFit;
 pub(crate) use ledger::TopologyMark;
 pub use request::{Exclusions, PlacementFailure, PlacementFit};
-pub(crate) use request::{PlacedPods, PlacementRequest, PodSetToPlace};
+pub(crate) use request::{PlacedPods, Placement, PlacementRequest, PodSetToPlace};
 pub use spec::{
     AssignedDomain, HOSTNAME, NodeSpec, RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment,
     TopologyRequest, TopologySpec,
 };
+pub(crate) use trial::Trial;
 pub(crate) use world::Topologies;

@@ -23,6 +23,7 @@ pub(crate) mod pod;
 pub(crate) mod pods;
 pub(crate) mod quota;
 pub(crate) mod report;
+pub(crate) mod room;
 pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod snapshot;

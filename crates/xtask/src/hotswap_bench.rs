@@ -1,6 +1,7 @@
 //! The search for room for displaced work when hundreds of node pools fail at once: how long the engine looks at a stretch.
 //!
-//! Pools of two nodes with a JobSet each; of the first half, whose JobSets have the higher priority, all but one fail. It is measured in a
+//! Pools of two nodes with a JobSet each; of the first half, whose JobSets have the higher priority, all but one fail. With `--racks` the
+//! nodes have a topology: racks with a JobSet each that needs a whole one, and of each rack that fails, two nodes do. It is measured in a
 //! process of its own (`xtask hotswap POOLS`). Times are CPU time and are reported; steps have a budget.
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use sluice_engine::EngineConfig;
+use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::bed::Bed;
 use crate::case::stopwatch;
@@ -17,8 +18,11 @@ use crate::case::stopwatch;
 /// Measure the search for room while half of so many node pools fail, as JSON.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Pools that fail; there is one more, and as many that stay.
+    /// Pools that fail; there is one more, and as many that stay. Or racks that fail.
     failing: usize,
+    /// So many racks of 50 nodes with a topology instead of pools, the failing ones among them.
+    #[arg(long, value_name = "N")]
+    racks: Option<usize>,
     /// Stop after so many cycles and print what was measured until then.
     #[arg(long, value_name = "N", default_value_t = MAX_CYCLES)]
     cycles: u64,
@@ -32,6 +36,8 @@ pub struct Args {
 
 /// So many cycles are measured unless the command line says otherwise.
 const MAX_CYCLES: u64 = 20_000;
+/// Nodes of a rack.
+const RACK: usize = 50;
 /// So long after its nodes failed they are lost.
 const NOT_READY_SECONDS: i64 = 30;
 
@@ -71,10 +77,24 @@ struct Figures {
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     failing: usize,
+    /// See [`Args::racks`].
+    racks: Option<usize>,
+    /// See [`Args::decide`].
+    #[serde(default)]
+    decide: bool,
     steps: u64,
     all_steps: u64,
     /// A goal, not a budget.
     goal_ms: f64,
+}
+
+impl Budget {
+    /// The command line that measures its world.
+    fn arguments(&self) -> Vec<String> {
+        let racks = self.racks.map(|racks| format!("--racks={racks}"));
+        let decide = self.decide.then(|| "--decide".to_owned());
+        ["hotswap".to_owned(), self.failing.to_string()].into_iter().chain(racks).chain(decide).collect()
+    }
 }
 
 /// Measures one world.
@@ -87,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
         let output = Command::new(std::env::current_exe()?)
-            .args(["hotswap", &budget.failing.to_string()])
+            .args(budget.arguments())
             .stderr(Stdio::inherit())
             .output()
             .context("measure a world")?;
@@ -120,21 +140,47 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
     Ok(())
 }
 
+/// Pools of two nodes, under a JobSet each; those before `half` but for the first fail.
+fn pools(bed: &mut Bed, names: &[&str], half: usize) {
+    bed.page_queue(i64::try_from(half * 16).unwrap_or(i64::MAX));
+    bed.pools(names, 2);
+    for (pool, name) in names.iter().enumerate() {
+        bed.sized_jobset(name, "q", if pool < half { "high" } else { "low" }, 1, 2);
+    }
+    bed.settle();
+    bed.fail(&names[1..half]);
+}
+
+/// Racks, under a JobSet each that needs nearly all of one; of each of the first `failing`, two nodes fail.
+fn racks(bed: &mut Bed, names: &[&str], failing: usize) {
+    bed.topology();
+    bed.page_queue(i64::try_from(names.len() * RACK * 4).unwrap_or(i64::MAX));
+    bed.pools(names, RACK);
+    let pods = i32::try_from(RACK).unwrap_or(i32::MAX) - 1;
+    for (rack, name) in names.iter().enumerate() {
+        bed.placed_jobset(name, if rack < failing { "high" } else { "low" }, pods, 4);
+    }
+    bed.settle();
+    for name in names.iter().take(failing) {
+        for (node, _) in bed.assigned(name).into_iter().take(2) {
+            bed.ready(&ObjectRef::cluster(Kind::Node, node.as_str()), "Unknown");
+        }
+    }
+}
+
 fn measure(args: &Args) -> Figures {
     let half = args.failing + 1;
     let usual = EngineConfig::default();
     let config = EngineConfig { hotswap_steps: args.steps.unwrap_or(usual.hotswap_steps), ..usual };
     let mut bed = Bed::with(config);
     bed.c.checked = false;
-    bed.page_queue(i64::try_from(half * 16).unwrap_or(i64::MAX));
-    let names: Vec<String> = (0..2 * half).map(|pool| format!("p{pool:04}")).collect();
+    let names: Vec<String> = (0..args.racks.unwrap_or(2 * half)).map(|pool| format!("p{pool:04}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    bed.pools(&names, 2);
-    for (pool, name) in names.iter().enumerate() {
-        bed.sized_jobset(name, "q", if pool < half { "high" } else { "low" }, 1, 2);
+    if args.racks.is_some() {
+        racks(&mut bed, &names, args.failing);
+    } else {
+        pools(&mut bed, &names, half);
     }
-    bed.settle();
-    bed.fail(&names[1..half]);
     let before = bed.c.engine.work();
     (bed.c.most_steps, bed.c.most_looks) = (0, 0);
     bed.c.cycles = 0;

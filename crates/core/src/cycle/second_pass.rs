@@ -1,15 +1,12 @@
 //! Second passes (docs/reference/06-algorithm.md 6.15): workloads that hold quota and are evaluated once more, because their pods waited for
 //! checks before they got nodes, or because a node of theirs failed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use smallvec::SmallVec;
 
 use super::entry::{CycleState, Entry};
 use crate::Name;
-use crate::intern::WorkloadId;
-use crate::placement::{self, DemandedGroup, DemandedPodSet, PlacementDemand};
+use crate::intern::{FlavorId, WorkloadId};
+use crate::placement::{self, DemandedPodSet, PlacementDemand};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
@@ -89,7 +86,7 @@ impl Scheduler {
         let demand = PlacementDemand {
             pod_sets,
             shape: Some(self.shapes.get(shape)),
-            groups: grouped(topology.pod_sets.iter().filter(concerned), pod_sets),
+            groups: placement::grouped(topology.pod_sets.iter().filter(concerned).map(demanded), pod_sets),
             lost,
         };
         // What it holds counts as used: only pods of lost nodes are placed anew.
@@ -152,23 +149,8 @@ impl Scheduler {
     }
 }
 
-/// The pod sets in the groups in which they are placed.
-fn grouped<'a>(
-    pod_sets: impl Iterator<Item = &'a PodSetNodes>,
-    specs: &[crate::workload::PodSetSpec],
-) -> Vec<DemandedGroup> {
-    let mut groups: Vec<DemandedGroup> = Vec::new();
-    let mut by_name: BTreeMap<&Name, usize> = BTreeMap::new();
-    for nodes in pod_sets.filter(|nodes| nodes.count > 0) {
-        let member =
-            DemandedPodSet { pod_set: nodes.pod_set, count: nodes.count, previous: nodes.assignment.clone() };
-        let name = specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
-        if let Some(&at) = name.and_then(|name| by_name.get(name)) {
-            groups[at].members.push(member);
-        } else {
-            by_name.extend(name.map(|name| (name, groups.len())));
-            groups.push(DemandedGroup { flavor: nodes.flavor, members: SmallVec::from_iter([member]) });
-        }
-    }
-    groups
+/// What is to be placed of a pod set that holds nodes, or waits for them.
+fn demanded(nodes: &PodSetNodes) -> (FlavorId, DemandedPodSet) {
+    let previous = nodes.assignment.clone();
+    (nodes.flavor, DemandedPodSet { pod_set: nodes.pod_set, count: nodes.count, previous })
 }

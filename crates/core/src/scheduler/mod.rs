@@ -6,6 +6,7 @@ mod capacity;
 mod flush;
 mod ingest;
 mod moves;
+pub(crate) mod node_trial;
 mod objects;
 mod queues;
 mod reclaimers;

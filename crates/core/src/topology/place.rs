@@ -5,12 +5,17 @@ use smallvec::smallvec;
 use crate::Name;
 use crate::config::Config;
 use crate::intern::{FlavorId, Names};
+use crate::topology::counts::AllCounts;
+use crate::topology::hosts::Hosts;
+use crate::topology::layout::Layout;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::placer::{Part, Placer};
+use crate::topology::places::Places;
 use crate::topology::replace::{LeafOf, Reused, merged};
 use crate::topology::request::{
     Exclusions, Placement, PlacementFailure, PlacementFit, PlacementRequest, PodSetPlacement, PodSetToPlace,
 };
+use crate::topology::taints::TaintSets;
 use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
 
@@ -29,25 +34,14 @@ impl Topologies {
             return Err(unknown(names.flavor_name(flavor)));
         };
         let placed = self.trees.get(&flavor).map(|tree| {
-            let assumed = assume(&mut self.ledger, request);
-            let mut placer = Placer {
+            let ground = Ground {
                 tree,
                 layout: &layout,
                 hosts: &self.hosts,
                 taints: &self.taints,
                 places: &self.places,
-                ledger: &mut self.ledger,
-                counts: &mut self.counts,
-                names,
-                gates: &config.gates,
-                empty: request.empty,
-                lost: request.lost,
-                assumed,
             };
-            let outcome = place_all(&mut placer, &request.pod_sets);
-            let assumed = placer.assumed;
-            self.ledger.release(assumed);
-            outcome
+            place_on(ground, (&mut self.ledger, &mut self.counts), request, names, config)
         });
         if let Some(tree) = self.trees.get_mut(&flavor) {
             tree.put_layout(layout);
@@ -56,7 +50,52 @@ impl Topologies {
     }
 }
 
-fn unknown(flavor: &Name) -> PlacementFailure {
+/// What a placement reads of the world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    /// The flavor's tree.
+    pub(crate) tree: &'a Tree,
+    /// Its domains.
+    pub(crate) layout: &'a Layout,
+    /// All nodes.
+    pub(crate) hosts: &'a Hosts,
+    /// Their taints.
+    pub(crate) taints: &'a TaintSets,
+    /// All places.
+    pub(crate) places: &'a Places,
+}
+
+/// Where pods go on this ground, by what is free in a ledger, which is the same afterwards; the counts are scratch.
+pub(crate) fn place_on(
+    ground: Ground<'_>,
+    (ledger, counts): (&mut Ledger, &mut AllCounts),
+    request: &PlacementRequest<'_>,
+    names: &Names,
+    config: &Config,
+) -> Result<Placement, PlacementFailure> {
+    let assumed = assume(ledger, request);
+    let mut placer = Placer {
+        tree: ground.tree,
+        layout: ground.layout,
+        hosts: ground.hosts,
+        taints: ground.taints,
+        places: ground.places,
+        ledger,
+        counts,
+        names,
+        gates: &config.gates,
+        empty: request.empty,
+        lost: request.lost,
+        assumed,
+    };
+    let outcome = place_all(&mut placer, &request.pod_sets);
+    let Placer { ledger, assumed, .. } = placer;
+    ledger.release(assumed);
+    outcome
+}
+
+/// A flavor has no topology that is known.
+pub(crate) fn unknown(flavor: &Name) -> PlacementFailure {
     let text = format!("Flavor {:?} information missing in TAS cache", &**flavor);
     PlacementFailure {
         topology: Name::from(""),

@@ -1,5 +1,6 @@
 //! The tree of one flavor: which nodes belong to it, and the domains that they form.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::Name;
@@ -114,6 +115,14 @@ impl Tree {
             leaf.hosts.first().map(|&host| LeafRow { path, place: leaf.place, host })
         });
         Layout::new(self.levels.len(), rows)
+    }
+
+    /// Its domains, laid out: as a placement left them, or anew.
+    pub(crate) fn layout(&self) -> Cow<'_, Layout> {
+        match &self.layout {
+            Some(layout) if !self.stale => Cow::Borrowed(layout),
+            _ => Cow::Owned(self.laid_out()),
+        }
     }
 
     /// Takes its domains out, laid out; [`Tree::put_layout`] puts them back.

@@ -12,6 +12,7 @@ use super::displaced::{DisplacedWorkload, leaves};
 use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::given;
+use super::room::Room;
 use super::scope::Scope;
 use super::search::Search;
 use super::snapshot::{Snapshot, exclusive_in, holds};
@@ -148,7 +149,9 @@ impl Engine {
         let displaced = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
             evaluation.degraded = true;
-            evaluation.concerned.extend(displaced.iter().map(|one| &one.key).chain(leaving).cloned());
+            evaluation
+                .concerned
+                .extend(displaced.iter().map(|one| &one.key).chain(leaving.iter().copied()).cloned());
         }
         self.take_promised(&displaced, scope, &snapshot, &mut room);
         room.keep();
@@ -156,6 +159,7 @@ impl Engine {
         let moved = if displaced.is_empty() {
             BTreeSet::new()
         } else {
+            let room = Room::new(self, &snapshot, room, &displaced, &leaving);
             Search::new(self, scope, &snapshot, room).moves(&displaced, &mut evaluation)
         };
         evaluation.concerned.extend(moved.iter().cloned());

@@ -105,6 +105,12 @@ impl Engine {
         lost.into_iter().map(str::to_owned).collect()
     }
 
+    /// Whether pods of a Workload are assigned to any of these nodes: they go to no other one, whatever room there is.
+    fn has_assigned_any(&self, key: &WorkloadKey, nodes: &BTreeSet<String>) -> bool {
+        self.assigned.has_hosts(key)
+            && nodes.iter().any(|node| self.is_assigned(key, &Name::from(node.as_str())))
+    }
+
     /// The ClusterQueue of a Workload: the one whose quota it holds, else the one in which it waits.
     pub(super) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
         let admission = entry.status().admission.as_ref().filter(|_| reserved(entry.status()));
@@ -153,7 +159,9 @@ impl Engine {
         if choices.is_empty() {
             return None;
         }
-        if let Stage::Running(_) = stage {
+        if let Stage::Running(lost) = &stage
+            && !self.has_assigned_any(key, lost)
+        {
             let held = choices.first()?;
             let remain =
                 snapshot.nodes_of(key).into_iter().filter(|n| snapshot.health(n) != Health::Unhealthy);

@@ -16,6 +16,10 @@ use crate::world::WorkloadEntry;
 /// The pods of one pod set.
 #[derive(Clone, Debug)]
 pub(crate) struct SetNeeds<'a> {
+    /// The place of the pod set in its Workload.
+    pub pod_set: usize,
+    /// The flavor, if the core assigns its nodes.
+    pub assigned: Option<Name>,
     /// How many; at least one.
     pub count: i64,
     /// What each takes.
@@ -90,8 +94,8 @@ impl Engine {
         snapshot: &Snapshot<'a>,
     ) -> Vec<SetNeeds<'a>> {
         let view = snapshot.jobsets.get(key);
-        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(key, entry).0);
-        sets.filter_map(|(set, asks)| {
+        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(key, entry).0).enumerate();
+        sets.filter_map(|(pod_set, (set, asks))| {
             let (name, flavor) = self.world.flavors.get_key_value(flavors.get(set.name.as_str())?)?;
             let template = &set.template;
             let usable = || {
@@ -120,7 +124,10 @@ impl Engine {
                 (label, replicas.min((count + each - 1) / each.max(1)).max(1))
             });
             let per_pod = asks.of_node.clone();
-            Some(SetNeeds { count, per_pod, nodes: usable.healthy, possible: usable.any, exclusive })
+            let assigned =
+                (self.places_pods() && self.scheduler.assigns_nodes(name)).then(|| Name::clone(name));
+            let (nodes, possible) = (usable.healthy, usable.any);
+            Some(SetNeeds { pod_set, assigned, count, per_pod, nodes, possible, exclusive })
         })
         .filter(|set| set.count > 0)
         .collect()

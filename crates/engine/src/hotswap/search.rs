@@ -16,9 +16,9 @@ use sluice_core::{Name, WorkloadKey};
 use super::brake;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage, leaves};
-use super::free_capacity::{FreeCapacity, Probe};
 use super::needs;
 use super::quota::{QuotaInUse, QuotaToBe};
+use super::room::{Room, RoomProbe, free_sets};
 use super::scope::Scope;
 use super::snapshot::{Snapshot, holds};
 use super::state::NotMoved;
@@ -50,7 +50,7 @@ pub(super) struct Search<'s, 'a> {
     scope: &'s Scope,
     snapshot: &'s Snapshot<'a>,
     /// What is free now; what is found is taken of it.
-    room: FreeCapacity<'a>,
+    room: Room<'a>,
     held: OnceCell<QuotaInUse>,
     quota: OnceCell<QuotaToBe<'a>>,
     /// The Workloads that may have to go, once a search needs them.
@@ -66,8 +66,8 @@ pub(super) struct Search<'s, 'a> {
 
 /// The ground of one search for victims.
 struct Trial<'r, 'n, 'a> {
-    room: &'r mut FreeCapacity<'a>,
-    probe: Probe<'n, 'a>,
+    room: &'r mut Room<'a>,
+    probe: RoomProbe<'n, 'a>,
     /// The candidates that it was shown.
     shown: &'r Cell<usize>,
     most: u64,
@@ -88,6 +88,10 @@ impl Ground for Trial<'_, '_, '_> {
         self.probe.fits(self.room)
     }
 
+    fn is_dear(&self) -> bool {
+        self.probe.is_dear()
+    }
+
     fn goes_on(&self) -> bool {
         self.room.steps() + self.shown.get() as u64 <= self.most
     }
@@ -95,12 +99,7 @@ impl Ground for Trial<'_, '_, '_> {
 
 impl<'s, 'a> Search<'s, 'a> {
     /// A search with this much room.
-    pub fn new(
-        engine: &'a Engine,
-        scope: &'s Scope,
-        snapshot: &'s Snapshot<'a>,
-        room: FreeCapacity<'a>,
-    ) -> Self {
+    pub fn new(engine: &'a Engine, scope: &'s Scope, snapshot: &'s Snapshot<'a>, room: Room<'a>) -> Self {
         let left = engine.config.hotswap_steps.saturating_sub(engine.hotswap.steps);
         let most = room.steps().saturating_add(left);
         Self {
@@ -235,7 +234,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 continue;
             }
             let mark = self.room.mark();
-            if self.room.place(&way.needs, None) && self.comes_back(one, way, &[]) {
+            if self.room.place(&one.key, &way.needs) && self.comes_back(one, way, &[]) {
                 return Some(Found { choice, victims: Vec::new() });
             }
             self.room.undo(mark);
@@ -254,7 +253,8 @@ impl<'s, 'a> Search<'s, 'a> {
                 self.scope.queues.get(&one.queue).copied().unwrap_or(false) || self.within_nominal(one, way);
             let root = self.engine.cohorts_above(&one.queue).pop();
             let mark = self.room.mark();
-            let probe = Probe::of(&mut self.room, &way.needs);
+            let free = free_sets(&way.needs);
+            let probe = self.room.probe(&one.key, &way.needs, &free);
             let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
             let shown = Cell::new(0);
             let all = self.candidates.get_or_init(|| {
@@ -275,7 +275,7 @@ impl<'s, 'a> Search<'s, 'a> {
             self.room.count(shown.get());
             match chosen {
                 Choice::Victims(victims) => {
-                    if self.room.place(&way.needs, None) && self.comes_back(one, way, &victims) {
+                    if self.room.place(&one.key, &way.needs) && self.comes_back(one, way, &victims) {
                         return SearchOutcome::Found(Found { choice, victims });
                     }
                 }

@@ -52,7 +52,7 @@ impl Assigned {
     }
 
     /// Whether a Workload has nodes by hostname.
-    pub(super) fn has_hosts(&self, key: &WorkloadKey) -> bool {
+    pub(crate) fn has_hosts(&self, key: &WorkloadKey) -> bool {
         let sets = self.of.get(key).into_iter().flatten();
         sets.flat_map(|(_, assignment)| hosts(assignment)).next().is_some()
     }

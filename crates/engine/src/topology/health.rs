@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Whether a node is assigned to a Workload that has nodes: by its hostname, or as one of a domain.
-    pub(super) fn is_assigned(&self, key: &WorkloadKey, node: &Name) -> bool {
+    pub(crate) fn is_assigned(&self, key: &WorkloadKey, node: &Name) -> bool {
         let host = self.topology.host_of(node).unwrap_or(node);
         !self.assigned.has_hosts(key) || self.assigned.on.get(host).is_some_and(|keys| keys.contains(key))
     }
@@ -72,6 +72,11 @@ impl Engine {
         if admitted && self.replaces_nodes(key) && self.assigned.unreplaced.insert(key.clone()) {
             self.hotswap_stale();
         }
+    }
+
+    /// The nodes of a hostname.
+    pub(crate) fn nodes_of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
+        self.topology.of_host(host)
     }
 
     /// A node came, changed or went: the Workloads with pods assigned to it are looked at.

@@ -86,6 +86,11 @@ impl TopologyNodes {
         self.changed.insert(node);
     }
 
+    /// The pods that the core counts one by one, as it did not place them.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = &PodKey> {
+        self.counted.keys()
+    }
+
     /// The names of the nodes of a hostname: one, as a rule.
     pub(super) fn of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
         self.hosts.nodes.get(host).into_iter().flatten()

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRe
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobRef, JobView};
+use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::model::build::job;
@@ -16,6 +17,7 @@ use crate::model::{Cluster, told};
 
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
+const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The resource that all jobs ask for.
 pub const TPU: &str = "google.com/tpu";
 
@@ -73,6 +75,15 @@ impl Bed {
         self.pass(3);
     }
 
+    /// The flavor's nodes have a topology: pools, which are racks, and nodes.
+    pub fn topology(&mut self) {
+        let levels = json!({"levels": [{"nodeLabel": POOL}, {"nodeLabel": HOSTNAME}]});
+        self.c.api.put(Kind::Topology, json!({"metadata": {"name": "dc"}, "spec": levels}));
+        let tolerations = json!([{"key": TPU, "operator": "Exists"}]);
+        let flavor = ObjectRef::cluster(Kind::ResourceFlavor, "tpu");
+        self.c.api.edit(&flavor, &json!({"spec": {"topologyName": "dc", "tolerations": tolerations}}));
+    }
+
     /// The page's queue with that many chips.
     pub fn page_queue(&mut self, chips: i64) {
         self.queue("q", chips, &json!({"enable": true}), &json!({}));
@@ -83,7 +94,7 @@ impl Bed {
         for pool in names {
             for index in 0..nodes {
                 let name = format!("{pool}-{index}");
-                let labels = json!({"accelerator": "v6e", POOL: pool});
+                let labels = json!({"accelerator": "v6e", POOL: pool, HOSTNAME: name});
                 let node = json!({"metadata": {"name": name, "labels": labels},
                     "spec": {"taints": [{"key": TPU, "value": "present", "effect": "NoSchedule"}]},
                     "status": {"allocatable": {TPU: "4", "pods": "110"}}});
@@ -127,7 +138,27 @@ impl Bed {
 
     /// The same with so many pods per slice.
     pub fn sized_jobset(&mut self, name: &str, queue: &str, priority: &str, slices: i32, pods: i32) {
-        let limits = BTreeMap::from([(TPU.to_owned(), Quantity("4".to_owned()))]);
+        let exclusive = ExclusiveTopology { key: POOL.to_owned(), replicas: slices };
+        self.submit((name, queue, priority), slices * pods, 4, |set| {
+            set.exclusive_topology = Some(exclusive);
+        });
+    }
+
+    /// Submits a JobSet of so many pods with so many chips each, all of them in one pool, on the nodes that the core assigns.
+    pub fn placed_jobset(&mut self, name: &str, priority: &str, pods: i32, chips: i32) {
+        let required = Some(POOL.to_owned());
+        let request = PodSetTopologyRequest { required, ..PodSetTopologyRequest::default() };
+        self.submit((name, "q", priority), pods, chips, |set| set.topology_request = Some(Box::new(request)));
+    }
+
+    fn submit(
+        &mut self,
+        (name, queue, priority): (&str, &str, &str),
+        count: i32,
+        chips: i32,
+        change: impl FnOnce(&mut JobPodSet),
+    ) {
+        let limits = BTreeMap::from([(TPU.to_owned(), Quantity(chips.to_string()))]);
         let resources = ResourceRequirements { limits: Some(limits), ..ResourceRequirements::default() };
         let container =
             Container { name: "jax".to_owned(), resources: Some(resources), ..Container::default() };
@@ -136,16 +167,16 @@ impl Bed {
             spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
         };
         let plain = job("team-a", name, queue, 1, "1");
-        let set = JobPodSet {
+        let mut set = JobPodSet {
             name: "slice".to_owned(),
-            count: slices * pods,
+            count,
             containers_hash: sluice_api::names::containers_hash(template.spec.as_ref().unwrap()),
             requests_hash: sluice_api::names::requests_hash(template.spec.as_ref().unwrap()),
             part_hash: None,
             template: Some(Arc::new(template)),
-            exclusive_topology: Some(ExclusiveTopology { key: POOL.to_owned(), replicas: slices }),
             ..plain.pod_sets[0].clone()
         };
+        change(&mut set);
         self.c.api.add_job(JobView {
             job: JobRef { kind: JobKind::JOB_SET, ..plain.job.clone() },
             workload_priority_class: Some(priority.to_owned()),
@@ -258,7 +289,10 @@ impl Bed {
                 let labels = self.c.api.json(node).unwrap()["metadata"]["labels"].clone();
                 set.scheduling.node_selector.iter().all(|(key, value)| labels[key] == **value)
             };
-            let replicas = set.exclusive_topology.as_ref().unwrap().replicas;
+            let Some(replicas) = set.exclusive_topology.as_ref().map(|groups| groups.replicas) else {
+                any |= self.bind_assigned(&name);
+                continue;
+            };
             let each = usize::try_from(set.count / replicas).unwrap();
             let free = pools.values().filter(|nodes| {
                 nodes.len() >= each
@@ -276,6 +310,36 @@ impl Bed {
             }
         }
         any
+    }
+
+    /// Binds the pods of a job to the nodes that it is assigned, if all of them are ready.
+    fn bind_assigned(&mut self, job: &str) -> bool {
+        let nodes = self.assigned(job);
+        let ready = |(node, _): &(String, i32)| self.is_ready(&ObjectRef::cluster(Kind::Node, node.as_str()));
+        if !nodes.iter().all(ready) {
+            return false;
+        }
+        let chips = self.c.api.job(job).view.pod_sets[0].template.as_ref().and_then(|template| {
+            let limits = template.spec.as_ref()?.containers[0].resources.as_ref()?.limits.as_ref()?;
+            limits[TPU].0.parse().ok()
+        });
+        for (node, count) in &nodes {
+            for index in 0..*count {
+                let pod = format!("{job}-{node}-{index}-{}", self.c.now.as_second());
+                self.bind(&pod, Some(job), node, chips.unwrap());
+            }
+        }
+        !nodes.is_empty()
+    }
+
+    /// The nodes that the only pod set of a job is assigned, and how many pods each has.
+    pub fn assigned(&self, job: &str) -> Vec<(String, i32)> {
+        let admission = self.c.workload(job).status.and_then(|status| status.admission);
+        let assigned =
+            admission.and_then(|admission| admission.pod_set_assignments[0].topology_assignment.clone());
+        let rows =
+            assigned.map(|assigned| sluice_api::conversion::topology::decode(&assigned).unwrap().domains);
+        rows.into_iter().flatten().map(|row| (row.values.concat(), row.count)).collect()
     }
 
     /// A pod on a node.

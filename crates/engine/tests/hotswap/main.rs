@@ -14,6 +14,7 @@ mod flavors;
 mod long;
 mod looks;
 mod maintenance;
+mod many_evictions;
 mod mass;
 mod page;
 mod refused;

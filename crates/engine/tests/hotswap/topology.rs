@@ -1,35 +1,30 @@
 //! JobSets whose nodes are assigned: their failed nodes are replaced first, and Hotswap makes room where that is not possible.
 
-use serde_json::json;
 use sluice_api::gates::{Gate, Gates};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::bed::{Bed, POOL, TPU};
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
+use crate::bed::Bed;
 
 /// Pools of four nodes in a flavor with a topology.
 fn bed(gates: &[(Gate, bool)], pools: &[&str]) -> Bed {
     let gates = gates.iter().fold(Gates::default(), |gates, (gate, on)| gates.with(*gate, *on));
     let mut bed = Bed::with(EngineConfig { gates, status_interval_ms: 0, ..EngineConfig::default() });
-    let levels = json!({"levels": [{"nodeLabel": POOL}, {"nodeLabel": HOSTNAME}]});
-    bed.c.api.put(Kind::Topology, json!({"metadata": {"name": "dc"}, "spec": levels}));
-    let tolerations = json!([{"key": TPU, "operator": "Exists"}]);
-    let flavor = ObjectRef::cluster(Kind::ResourceFlavor, "tpu");
-    bed.c.api.edit(&flavor, &json!({"spec": {"topologyName": "dc", "tolerations": tolerations}}));
+    bed.topology();
     bed.pools(pools, 4);
-    for node in bed.nodes_of(pools) {
-        bed.c.api.edit(&node, &json!({"metadata": {"labels": {HOSTNAME: &*node.name}}}));
-    }
     bed.page_queue(64);
     bed
 }
 
 /// The nodes that a JobSet's only pod set is assigned to.
 fn assigned(bed: &Bed, job: &str) -> Vec<String> {
-    let set = bed.c.workload(job).status.unwrap().admission.unwrap().pod_set_assignments[0].clone();
-    let rows = sluice_api::conversion::topology::decode(&set.topology_assignment.unwrap()).unwrap();
-    rows.domains.into_iter().map(|row| row.values.concat()).collect()
+    bed.assigned(job).into_iter().map(|(node, _)| node).collect()
+}
+
+/// Nodes that stop answering.
+fn fail(bed: &mut Bed, nodes: &[&str]) {
+    for node in nodes {
+        bed.ready(&ObjectRef::cluster(Kind::Node, *node), "Unknown");
+    }
 }
 
 #[test]
@@ -82,4 +77,61 @@ fn one_node_is_replaced_and_hotswap_has_nothing_to_do() {
     assert!(bed.evictions("high").is_empty() && bed.evictions("low").is_empty());
     assert!(bed.runs("high") && !assigned(&bed, "high").contains(&"a-1".to_owned()));
     assert!(bed.listed("high").is_empty());
+}
+
+#[test]
+fn work_that_needs_one_pool_gets_one_although_as_many_nodes_are_free_in_several() {
+    let mut bed = bed(&[], &["a", "b", "c"]);
+    for (name, priority, pods) in [("high", "high", 4), ("old", "low", 3), ("young", "low", 3)] {
+        bed.placed_jobset(name, priority, pods, 4);
+        bed.pass(2);
+    }
+    let pools =
+        |bed: &Bed, job: &str| assigned(bed, job).iter().map(|node| node[..1].to_owned()).collect::<String>();
+    assert_eq!(["high", "old", "young"].map(|job| pools(&bed, job)), ["aaaa", "bbb", "ccc"]);
+    // Two nodes of the first pool are left, and one of each other.
+    fail(&mut bed, &["a-0", "a-1"]);
+    bed.pass(120);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert_eq!(bed.evictions("young"), [("Preempted".to_owned(), 1)]);
+    assert!(bed.evictions("old").is_empty(), "one pool is enough");
+    assert_eq!((bed.runs("high"), pools(&bed, "high").as_str()), (true, "cccc"));
+}
+
+#[test]
+fn no_work_makes_room_in_vain_where_no_pool_is_large_enough() {
+    let mut bed = bed(&[], &["a", "b"]);
+    for (name, priority, pods) in [("high", "high", 4), ("low", "low", 3)] {
+        bed.placed_jobset(name, priority, pods, 4);
+        bed.pass(2);
+    }
+    // Two nodes of the other pool are gone from under its work: with the rest, four nodes are healthy, in two pools.
+    fail(&mut bed, &["a-0", "a-1", "b-3"]);
+    bed.pass(120);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert!(!bed.runs("high"));
+    assert!(bed.runs("low") && bed.evictions("low").is_empty());
+    bed.come_back(&["a", "b"]);
+    bed.pass(10);
+    assert!(bed.runs("high"));
+}
+
+#[test]
+fn pods_that_are_assigned_to_a_lost_node_are_lost_whatever_room_the_other_nodes_of_their_job_have() {
+    let mut bed = bed(&[(Gate::TASFailedNodeReplacement, false)], &["a", "b"]);
+    // Others take half of two nodes for a while.
+    let others = ["a-0", "a-1"].map(|node| bed.bind(&format!("other-{node}"), None, node, 2));
+    fail(&mut bed, &["a-2", "a-3"]);
+    bed.pass(1);
+    bed.placed_jobset("high", "high", 4, 1);
+    bed.pass(2);
+    assert_eq!(bed.assigned("high"), [("a-0".to_owned(), 2), ("a-1".to_owned(), 2)]);
+    for pod in others {
+        bed.c.api.delete(&pod);
+    }
+    bed.pass(2);
+    fail(&mut bed, &["a-0"]);
+    bed.pass(60);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert!(bed.runs("high") && !assigned(&bed, "high").contains(&"a-0".to_owned()));
 }

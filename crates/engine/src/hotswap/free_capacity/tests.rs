@@ -218,6 +218,8 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let needs = |sets: &[usize]| {
         let sets = sets.iter().map(|set| case.sets[*set]);
         let needs = sets.map(|(count, chips, sort, replicas)| SetNeeds {
+            pod_set: 0,
+            assigned: None,
             count,
             per_pod: [(TPU, chips), (PODS, 1)]
                 .into_iter()

@@ -1,0 +1,173 @@
+//! Nodes outside of a cycle: whether the pods of a workload would find some once others are gone. The placement is that of admissions
+//! (docs/reference/06-algorithm.md 6.12), on amounts of its own.
+
+use super::Scheduler;
+use crate::intern::{HostId, ResourceId, WorkloadId};
+use crate::placement::{DemandedPodSet, PlacementDemand, grouped, place_groups};
+use crate::topology::{PlacedPods, PlacementFailure, SharedAssignment, Trial};
+use crate::workload::WorkloadKey;
+use crate::{Amount, Name};
+
+/// Pods of one pod set that are to get nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodsToPlace<'a> {
+    /// The place of the pod set in its workload.
+    pub pod_set: usize,
+    /// The flavor, which has a topology.
+    pub flavor: &'a str,
+    /// How many pods; at least 1.
+    pub count: i64,
+}
+
+/// A point to which a trial can be taken back.
+#[must_use]
+#[derive(Debug, Clone, Copy)]
+pub struct TrialMark(usize);
+
+/// One thing that was tried.
+#[derive(Debug)]
+enum Change {
+    /// A workload gave its nodes back.
+    Released(WorkloadId),
+    /// It has them again.
+    Taken(WorkloadId),
+    /// Pods that nothing placed are gone from a node.
+    Freed(HostId, Vec<(ResourceId, i64)>),
+    /// They are there again.
+    Restored(HostId, Vec<(ResourceId, i64)>),
+    /// Pods got nodes.
+    Placed(PlacedPods),
+}
+
+/// What is free of nodes with topology at one moment, to try what would be if workloads came and went. The scheduler stays as it is.
+#[derive(Debug)]
+pub struct NodeTrial<'a> {
+    scheduler: &'a Scheduler,
+    nodes: Trial<'a>,
+    /// What was tried, the last at the end.
+    changes: Vec<Change>,
+}
+
+impl Scheduler {
+    /// Whether pods that get a flavor get nodes with it: its topology is known.
+    pub fn assigns_nodes(&self, flavor: &str) -> bool {
+        self.names.find_flavor(flavor).is_some_and(|flavor| self.topology.knows(flavor))
+    }
+
+    /// A trial with the nodes as they are: one memory copy of what is used of them.
+    pub fn node_trial(&self) -> NodeTrial<'_> {
+        NodeTrial { scheduler: self, nodes: self.topology.trial(), changes: Vec::new() }
+    }
+}
+
+impl NodeTrial<'_> {
+    /// The point to which what comes can be taken back.
+    pub fn mark(&self) -> TrialMark {
+        TrialMark(self.changes.len())
+    }
+
+    /// Takes back all that was tried since.
+    pub fn undo(&mut self, mark: TrialMark) {
+        while self.changes.len() > mark.0 {
+            match self.changes.pop() {
+                Some(Change::Released(id)) => self.shift(id, true),
+                Some(Change::Taken(id)) => self.shift(id, false),
+                Some(Change::Freed(host, amounts)) => self.nodes.offer(host, &amounts, -1),
+                Some(Change::Restored(host, amounts)) => self.nodes.offer(host, &amounts, 1),
+                Some(Change::Placed(pods)) => self.nodes.remove(&pods),
+                None => return,
+            }
+        }
+    }
+
+    /// All that was tried stays. Marks that were made before mean nothing any more.
+    pub fn keep(&mut self) {
+        self.changes.clear();
+    }
+
+    fn shift(&mut self, id: WorkloadId, takes: bool) {
+        for pods in self.scheduler.workloads.pods_of(id) {
+            if takes {
+                self.nodes.add(pods);
+            } else {
+                self.nodes.remove(pods);
+            }
+        }
+    }
+
+    /// A workload gives back the nodes that it holds. It must hold them.
+    pub fn release(&mut self, workload: &WorkloadKey) {
+        if let Some(id) = self.scheduler.workloads.find(workload) {
+            self.shift(id, false);
+            self.changes.push(Change::Released(id));
+        }
+    }
+
+    /// A workload that was released has its nodes again.
+    pub fn take(&mut self, workload: &WorkloadKey) {
+        if let Some(id) = self.scheduler.workloads.find(workload) {
+            self.shift(id, true);
+            self.changes.push(Change::Taken(id));
+        }
+    }
+
+    /// A pod that no topology assignment placed is gone from its node, or is there again: what it takes, `pods` included; cpu in milli-CPU,
+    /// everything else in whole units.
+    pub fn pod_goes(&mut self, node: &str, requests: &[(Name, Amount)], goes: bool) {
+        let Some(host) = self.nodes.host(node) else { return };
+        let known = requests.iter().filter_map(|(resource, amount)| {
+            Some((self.scheduler.names.find_resource(resource)?, amount.get().max(0)))
+        });
+        let amounts: Vec<_> = known.collect();
+        self.nodes.offer(host, &amounts, if goes { 1 } else { -1 });
+        let change = if goes { Change::Freed } else { Change::Restored };
+        self.changes.push(change(host, amounts));
+    }
+
+    /// A node takes no pods any more, for as long as this trial lasts. It must not have been closed yet.
+    pub fn close(&mut self, node: &str) {
+        if let Some(host) = self.nodes.host(node) {
+            self.nodes.close(host);
+        }
+    }
+
+    /// Finds nodes for pods of a workload and takes them; changes nothing if there are none. What the workload holds counts as used
+    /// unless it was released. Gives where the pods of each pod set go.
+    ///
+    /// # Errors
+    ///
+    /// Why there are no nodes for the first group of pod sets that gets none.
+    pub fn place(
+        &mut self,
+        workload: &WorkloadKey,
+        pods: &[PodsToPlace<'_>],
+    ) -> Result<Vec<(usize, SharedAssignment)>, PlacementFailure> {
+        let scheduler = self.scheduler;
+        let Some(id) = scheduler.workloads.find(workload) else { return Ok(Vec::new()) };
+        let shape = scheduler.workloads.get(id).shape;
+        let pod_sets = scheduler.shapes.pod_sets(shape);
+        let members = pods.iter().filter(|pods| pods.pod_set < pod_sets.len()).filter_map(|pods| {
+            let flavor = scheduler.names.find_flavor(pods.flavor)?;
+            Some((flavor, DemandedPodSet { pod_set: pods.pod_set, count: pods.count, previous: None }))
+        });
+        let groups = grouped(members, pod_sets);
+        let demand =
+            PlacementDemand { pod_sets, shape: Some(&**scheduler.shapes.get(shape)), groups, lost: &[] };
+        let found = place_groups(&demand, false, |flavor, request| {
+            self.nodes.place(flavor, request, &scheduler.names, &scheduler.config)
+        });
+        let found = found.map_err(|unplaced| unplaced.failure)?;
+        let mut placed = Vec::new();
+        for nodes in found {
+            self.nodes.add(&nodes.pods);
+            self.changes.push(Change::Placed(nodes.pods));
+            placed.extend(nodes.assignment.map(|assignment| (nodes.pod_set, assignment)));
+        }
+        Ok(placed)
+    }
+
+    /// How many lowest domains all placements have looked at.
+    pub fn looked(&self) -> u64 {
+        self.nodes.looked()
+    }
+}

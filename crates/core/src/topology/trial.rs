@@ -1,0 +1,91 @@
+//! Placements that are only tried: the world's nodes, with amounts of their own.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::config::Config;
+use crate::intern::{FlavorId, HostId, Names, ResourceId};
+use crate::topology::counts::AllCounts;
+use crate::topology::layout::Layout;
+use crate::topology::ledger::Ledger;
+use crate::topology::place::{Ground, place_on, unknown};
+use crate::topology::request::{PlacedPods, Placement, PlacementFailure, PlacementRequest};
+use crate::topology::world::Topologies;
+
+/// What is free at every place, as an owned copy: what is tried changes nothing else.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    world: &'a Topologies,
+    ledger: Ledger,
+    /// Scratch.
+    counts: AllCounts,
+    /// The domains of the flavors that were asked for.
+    layouts: BTreeMap<FlavorId, Cow<'a, Layout>>,
+    /// The lowest domains that placements have looked at.
+    looked: u64,
+}
+
+impl Topologies {
+    /// A copy of all amounts to try something with.
+    pub(crate) fn trial(&self) -> Trial<'_> {
+        let mut ledger = self.ledger.clone();
+        ledger.grow(self.places.len());
+        Trial { world: self, ledger, counts: AllCounts::default(), layouts: BTreeMap::new(), looked: 0 }
+    }
+}
+
+impl Trial<'_> {
+    /// Pods take what they need of their places.
+    pub(crate) fn add(&mut self, pods: &PlacedPods) {
+        self.ledger.add(pods);
+    }
+
+    /// The exact inverse of [`Trial::add`].
+    pub(crate) fn remove(&mut self, pods: &PlacedPods) {
+        self.ledger.remove(pods);
+    }
+
+    /// A node, if it is known.
+    pub(crate) fn host(&self, name: &str) -> Option<HostId> {
+        self.world.hosts.find(name)
+    }
+
+    /// The places of a node have so much more for pods, or less if the sign is negative.
+    pub(crate) fn offer(&mut self, host: HostId, amounts: &[(ResourceId, i64)], sign: i128) {
+        for place in self.world.hosts.get(host).places() {
+            self.ledger.offer(place, amounts, sign);
+        }
+    }
+
+    /// A node has nothing for pods.
+    pub(crate) fn close(&mut self, host: HostId) {
+        let host = self.world.hosts.get(host);
+        for place in host.places() {
+            self.ledger.offer(place, &host.offered, -1);
+            self.ledger.offer(place, &host.other, 1);
+        }
+    }
+
+    /// Where pods go.
+    pub(crate) fn place(
+        &mut self,
+        flavor: FlavorId,
+        request: &PlacementRequest<'_>,
+        names: &Names,
+        config: &Config,
+    ) -> Result<Placement, PlacementFailure> {
+        let world = self.world;
+        let Some(tree) = world.trees.get(&flavor) else { return Err(unknown(names.flavor_name(flavor))) };
+        let layout = self.layouts.entry(flavor).or_insert_with(|| tree.layout());
+        let leaves = layout.places.len().saturating_mul(request.pod_sets.len());
+        self.looked = self.looked.saturating_add(u64::try_from(leaves).unwrap_or(u64::MAX));
+        let ground =
+            Ground { tree, layout, hosts: &world.hosts, taints: &world.taints, places: &world.places };
+        place_on(ground, (&mut self.ledger, &mut self.counts), request, names, config)
+    }
+
+    /// How many lowest domains all placements have looked at.
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked
+    }
+}
