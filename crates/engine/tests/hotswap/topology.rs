@@ -135,3 +135,22 @@ fn pods_that_are_assigned_to_a_lost_node_are_lost_whatever_room_the_other_nodes_
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     assert!(bed.runs("high") && !assigned(&bed, "high").contains(&"a-0".to_owned()));
 }
+
+#[test]
+fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_ends_with_nothing() {
+    let config = EngineConfig { hotswap_steps: 0, status_interval_ms: 0, ..EngineConfig::default() };
+    let mut bed = Bed::with(config);
+    bed.topology();
+    bed.pools(&["a", "b", "c"], 4);
+    bed.page_queue(64);
+    for (name, priority, pods) in [("high", "high", 4), ("old", "low", 3), ("young", "low", 3)] {
+        bed.placed_jobset(name, priority, pods, 4);
+        bed.pass(2);
+    }
+    bed.c.most_steps = 0;
+    fail(&mut bed, &["a-0", "a-1"]);
+    bed.pass(60);
+    assert!(bed.c.most_steps < 50, "{} steps at a stretch", bed.c.most_steps);
+    assert!(!bed.c.engine.has_work(), "the search does not begin again and again");
+    assert!(bed.evictions("old").is_empty() && bed.evictions("young").is_empty());
+}
