@@ -144,8 +144,8 @@ fn ours_node_trial_frees_what_pods_take_that_nothing_placed() {
 fn ours_node_trial_gives_nothing_to_what_is_not_known() {
     let w = world(&[&[4]]);
     let mut trial = w.core.node_trial();
-    assert_eq!(trial.place(&key("nobody"), &pods(1)), Ok(Vec::new()));
-    trial.release(&key("nobody"));
+    assert_eq!(trial.place(&key("unknown"), &pods(1)), Ok(Vec::new()));
+    trial.release(&key("unknown"));
     let mut w = world(&[&[4]]);
     submit(&mut w, "p", 1, RequestedLevel::Unconstrained);
     let beyond = PodsToPlace { pod_set: 7, flavor: "default", count: 1 };
