@@ -1,5 +1,6 @@
 //! `kubectl kueue list` (docs/reference/08-tooling.md 8.1).
 
+mod job_pods;
 mod pods;
 mod queues;
 mod workloads;

@@ -190,6 +190,11 @@ impl JobKind {
         self.0.resumes_parts_as_made || self.0.leaves_parts || self.names_parts()
     }
 
+    /// The label with the job's name on all pods of a job, if its controller gives them one.
+    pub fn label_of_pods(self) -> Option<&'static str> {
+        self.0.pod_label.or(self.0.group_label).or(self.0.listing_label)
+    }
+
     /// The kind with this name of a framework.
     pub fn named(framework: &str) -> Option<Self> {
         Self::all().iter().copied().find(|kind| kind.framework() == framework)

@@ -1,12 +1,15 @@
 //! The list of a job's pods, in the columns that the API server gives kubectl.
 
-use anyhow::{Context as _, bail};
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
 use clap::Args;
 use kube::Client;
 use serde_json::Value;
 use sluice_sim::Kind;
 
-use super::{Listing, text};
+use super::job_pods::{Choice, Named};
+use super::{Listing, Printing, text};
 use crate::cluster::{self, collection, selector};
 use crate::complete;
 use crate::connection::ClusterArgs;
@@ -25,45 +28,9 @@ pub struct Pods {
     /// In all namespaces
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
-    /// The job: TYPE[.GROUP]/NAME, for example job/train or jobset.jobset.x-k8s.io/train
+    /// The job: TYPE[.GROUP]/NAME, for example job/train or jobset.jobset.x-k8s.io/train; pod/NAME is a pod or a group of pods
     #[arg(long = "for", value_name = "TYPE/NAME", add = complete::jobs())]
     pub of: String,
-}
-
-/// A job's kind: its names, its group, and the label that its pods carry with its name.
-struct JobType {
-    names: [&'static str; 2],
-    group: &'static str,
-    label: &'static str,
-}
-
-/// The kinds of jobs that are queued.
-const TYPES: [JobType; 2] = [
-    JobType { names: ["job", "jobs"], group: "batch", label: "batch.kubernetes.io/job-name" },
-    JobType {
-        names: ["jobset", "jobsets"],
-        group: "jobset.x-k8s.io",
-        label: "jobset.sigs.k8s.io/jobset-name",
-    },
-];
-
-/// The selector of the pods of `TYPE[.GROUP]/NAME`.
-fn pods_of(job: &str) -> anyhow::Result<String> {
-    let Some((kind, name)) = job.split_once('/').filter(|(_, name)| !name.is_empty()) else {
-        bail!("expected TYPE[.GROUP]/NAME, for example job/train, found {job}");
-    };
-    let kind = kind.to_ascii_lowercase();
-    let (word, group) =
-        kind.split_once('.').map_or((kind.as_str(), None), |(word, group)| (word, Some(group)));
-    let found = TYPES.iter().find(|one| {
-        // `jobs.v1.batch`, too, as kubectl understands it.
-        let fits = |group: &str| {
-            group == one.group || group.split_once('.').is_some_and(|(_, rest)| rest == one.group)
-        };
-        one.names.contains(&word) && group.is_none_or(fits)
-    });
-    let Some(found) = found else { bail!("expected job or jobset, found {kind}") };
-    Ok(format!("{}={name}", found.label))
 }
 
 /// Columns and rows; `all_namespaces` adds the namespace in front, `wide` the columns of low priority.
@@ -101,24 +68,35 @@ impl Pods {
     /// # Errors
     /// When `--for` names no job, or the cluster cannot be reached or refuses.
     pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
-        let own = pods_of(&self.of)?;
-        let selector_of = |listing: &Listing| match &listing.selector {
-            Some(more) => format!("{own},{more}"),
-            None => own.clone(),
+        let job = Named::parse(&self.of)?;
+        let own = match job.choice() {
+            Choice::Labelled(own) => Some(own),
+            Choice::Said => None,
         };
-        let listing = Listing { selector: Some(selector_of(&self.listing)), ..self.listing };
-        let printing = match listing.begin(cluster, Kind::Pod, self.all_namespaces, &[]).await? {
+        // kubectl cannot look at what pods say.
+        let filters: &[&str] = if own.is_some() { &[] } else { &["--for"] };
+        let parts: Vec<String> = own.iter().cloned().chain(self.listing.selector.clone()).collect();
+        let selector_of_all = (!parts.is_empty()).then(|| parts.join(","));
+        let listing = Listing { selector: selector_of_all, ..self.listing };
+        let printing = match listing.begin(cluster, Kind::Pod, self.all_namespaces, filters).await? {
             Ok(printing) => printing,
             Err(code) => return Ok(code),
         };
+        let workloads = if own.is_some() { BTreeSet::new() } else { workloads_of(&job, &printing).await? };
+        let is_own = |pod: &Value| own.is_some() || job.has(pod, &workloads);
         if let Some(format) = printing.format.as_ref().filter(|_| !printing.is_table()) {
-            print(&listing.output.render(format, Kind::Pod, printing.fetch().await?, false)?)?;
+            let mut pods = printing.fetch().await?;
+            pods.retain(is_own);
+            print(&listing.output.render(format, Kind::Pod, pods, false)?)?;
             return Ok(0);
         }
         let query = selector("labelSelector", listing.selector.as_deref())
             + &selector("fieldSelector", listing.field_selector.as_deref());
         let place = collection(Kind::Pod, printing.namespace());
-        let answers = tables(&printing.person.client, &place, &query).await?;
+        let mut answers = tables(&printing.person.client, &place, &query).await?;
+        for rows in answers.iter_mut().filter_map(|answer| answer["rows"].as_array_mut()) {
+            rows.retain(|row| is_own(&row["object"]));
+        }
         let wide = printing.format == Some(Format::Wide);
         let (headings, rows) = table(&answers, self.all_namespaces, wide);
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
@@ -126,24 +104,21 @@ impl Pods {
     }
 }
 
+/// The Workloads of a job, by namespace and name: its pods say which of them they are for.
+async fn workloads_of(job: &Named, printing: &Printing<'_>) -> anyhow::Result<BTreeSet<(String, String)>> {
+    let place = collection(Kind::Workload, printing.namespace());
+    let all = cluster::list(&printing.person.client, &place, "").await?;
+    let named = |workload: &Value| {
+        let metadata = &workload["metadata"];
+        (text(&metadata["namespace"]), text(&metadata["name"]))
+    };
+    Ok(all.iter().filter(|workload| job.owns(workload)).map(named).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn the_pods_of_a_job_carry_its_name() {
-        for job in ["job/train", "Jobs/train", "job.batch/train", "jobs.v1.batch/train"] {
-            assert_eq!(pods_of(job).unwrap(), "batch.kubernetes.io/job-name=train", "{job}");
-        }
-        for job in ["jobset/train", "jobset.jobset.x-k8s.io/train", "jobsets.v1alpha2.jobset.x-k8s.io/train"]
-        {
-            assert_eq!(pods_of(job).unwrap(), "jobset.sigs.k8s.io/jobset-name=train", "{job}");
-        }
-        for wrong in ["job", "job/", "pod/a", "job.jobset.x-k8s.io/a", "jobset.batch/a"] {
-            assert!(pods_of(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn columns_for_wide_tables_are_shown_in_wide_tables_only() {

@@ -8,6 +8,7 @@ use kube::Client;
 use serde_json::Value;
 use sluice_sim::Kind;
 
+use super::job_pods::Named;
 use super::{Listing, Table, is_true, maybe, since, text};
 use crate::complete;
 use crate::connection::ClusterArgs;
@@ -182,13 +183,7 @@ impl Workloads {
         let standing = self.status.is_empty()
             || self.status.contains(&Status::All)
             || self.status.contains(&status(workload));
-        let of = self.of.as_deref().is_none_or(|of| {
-            let (kind, name) = of.split_once('/').unwrap_or((of, ""));
-            let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind).to_ascii_lowercase();
-            let (own_kind, own_name) = job(workload);
-            (kind == own_kind || kind == format!("{own_kind}s")) && name == own_name
-        });
-        queue && standing && of
+        queue && standing
     }
 
     /// The filters that were given.
@@ -208,13 +203,14 @@ impl Workloads {
     /// When the cluster cannot be reached, or refuses.
     pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         let filters = self.filters();
+        let job = self.of.as_deref().map(Named::parse).transpose()?;
         let printing =
             match self.listing.begin(cluster, Kind::Workload, self.all_namespaces, &filters).await? {
                 Ok(printing) => printing,
                 Err(code) => return Ok(code),
             };
         let mut found = printing.fetch().await?;
-        found.retain(|workload| self.wants(workload));
+        found.retain(|workload| self.wants(workload) && job.as_ref().is_none_or(|job| job.owns(workload)));
         let around = if printing.is_table() || self.clusterqueue.is_some() {
             Around::of(&printing.person.client, &found).await
         } else {
@@ -258,7 +254,7 @@ mod tests {
         json!({
             "metadata": {
                 "name": "job-a-1", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z",
-                "ownerReferences": [{"kind": "Job", "name": "a", "controller": true}],
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "controller": true}],
             },
             "spec": {"queueName": "main"},
             "status": {"conditions": conditions.iter().map(condition).collect::<Vec<_>>()},
@@ -300,9 +296,9 @@ mod tests {
     fn filters_choose_by_standing_queue_and_job() {
         let args = Workloads { status: vec![Status::Pending], ..Workloads::default() };
         assert!(args.wants(&workload(&[])) && !args.wants(&workload(&["Finished"])));
-        let of = |of: &str| Workloads { of: Some(of.to_owned()), ..Workloads::default() };
-        assert!(of("job/a").wants(&workload(&[])) && of("jobs.batch/a").wants(&workload(&[])));
-        assert!(!of("jobset/a").wants(&workload(&[])) && !of("job/b").wants(&workload(&[])));
+        let of = |job: &str| Named::parse(job).unwrap().owns(&workload(&[]));
+        assert!(of("job/a") && of("jobs.batch/a"));
+        assert!(!of("jobset/a") && !of("job/b"));
         let queue = Workloads { localqueue: Some("other".to_owned()), ..Workloads::default() };
         assert!(!queue.wants(&workload(&[])));
     }

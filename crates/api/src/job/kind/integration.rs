@@ -79,6 +79,8 @@ pub struct Integration {
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
     pub pod_label: Option<&'static str>,
+    /// The same of a kind whose controller gives pods such a label for people: pods are listed by it, and nothing depends on it.
+    pub listing_label: Option<&'static str>,
     /// Whether a new pod tells its job by that label alone: the job is not its controller, or becomes so later. Its name, or that of the pod
     /// that controls it, is one that the job names.
     pub pods_tell_by_label: bool,
@@ -134,6 +136,7 @@ pub(super) const PLAIN: Integration = Integration {
     leaves_parts: false,
     part_label: None,
     pod_label: None,
+    listing_label: None,
     pods_tell_by_label: false,
     maker_pods: None,
     managed_by: None,

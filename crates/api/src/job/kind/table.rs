@@ -16,6 +16,7 @@ pub(super) static JOB: Integration = Integration {
     about: "batch/v1 Jobs",
     reporter: "batch/job-kueue-controller",
     built_into_kubernetes: true,
+    listing_label: Some("batch.kubernetes.io/job-name"),
     managed_by: Some("kubernetes.io/job-controller"),
     succeeded: "Complete",
     failed: "Failed",
@@ -77,6 +78,7 @@ const fn of_training_operator(
         controller,
         about,
         reporter,
+        listing_label: Some("training.kubeflow.org/job-name"),
         managed_by: Some("kubeflow.org/training-operator"),
         succeeded: "Succeeded",
         failed: "Failed",
@@ -163,11 +165,14 @@ const CLUSTERS: Parts = Parts { framework: "ray.io/raycluster", names: PartNames
 const MADE_FOR: Option<&str> = Some("ray.io/originated-from-cr-name");
 
 /// ray.io/v1 RayCluster.
-pub(super) static RAY_CLUSTER: Integration = of_kuberay(
-    ["ray.io/raycluster", "RayCluster", "rayclusters", "raycluster"],
-    "ray.io/v1 RayClusters",
-    "ray.io/raycluster-kueue-controller",
-);
+pub(super) static RAY_CLUSTER: Integration = Integration {
+    listing_label: Some("ray.io/cluster"),
+    ..of_kuberay(
+        ["ray.io/raycluster", "RayCluster", "rayclusters", "raycluster"],
+        "ray.io/v1 RayClusters",
+        "ray.io/raycluster-kueue-controller",
+    )
+};
 
 /// ray.io/v1 RayJob. Besides its cluster there is a batch Job that hands the work to it.
 pub(super) static RAY_JOB: Integration = Integration {

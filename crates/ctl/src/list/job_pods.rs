@@ -1,0 +1,204 @@
+//! Which pods a job has: by the label that its controller gives them, or by what each pod says of itself.
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+
+use super::text;
+
+/// The label that ties a pod to one ReplicaSet of its Deployment.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// A job as its user names it: `TYPE[.GROUP]/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The type, in lower case, singular where that is known.
+    word: String,
+    /// The group, where it was given or is known.
+    group: Option<String>,
+    /// The kind, if it is one that is built in.
+    kind: Option<JobKind>,
+    /// The name.
+    pub name: String,
+}
+
+/// Which pods, of those that selectors select, are those of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// All with this label selector.
+    Labelled(String),
+    /// Those that say so themselves.
+    Said,
+}
+
+impl Named {
+    /// Reads what a user wrote.
+    ///
+    /// # Errors
+    /// If it has another form, or the group is not the kind's.
+    pub fn parse(job: &str) -> anyhow::Result<Self> {
+        let parts = job.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty());
+        let Some((kind, name)) = parts.filter(|(_, name)| !name.contains('/')) else {
+            bail!("expected TYPE[.GROUP]/NAME, for example job/train, found {job}");
+        };
+        let lower = kind.to_ascii_lowercase();
+        let (word, group) =
+            lower.split_once('.').map_or((&*lower, None), |(word, group)| (word, Some(group)));
+        let is_named = |kind: &&JobKind| kind.kind().eq_ignore_ascii_case(word) || kind.plural() == word;
+        // `jobs.v1.batch`, too, as kubectl understands it.
+        let is_of = |kind: &&JobKind| {
+            let own = kind.group();
+            group.is_none_or(|group| {
+                group == own || group.split_once('.').is_some_and(|(_, rest)| rest == own)
+            })
+        };
+        let known = JobKind::all().iter().find(|kind| is_named(kind) && is_of(kind)).copied();
+        Ok(Self {
+            word: known.map_or_else(|| word.to_owned(), |kind| kind.kind().to_ascii_lowercase()),
+            group: known.map(|kind| kind.group().to_owned()).or_else(|| group.map(str::to_owned)),
+            kind: known,
+            name: name.to_owned(),
+        })
+    }
+
+    /// How its pods are found.
+    pub fn choice(&self) -> Choice {
+        match self.kind.and_then(JobKind::label_of_pods) {
+            Some(label) => Choice::Labelled(format!("{label}={}", self.name)),
+            None => Choice::Said,
+        }
+    }
+
+    /// Whether an owner reference names it.
+    fn is_owner(&self, owner: &Value) -> bool {
+        let kind = text(&owner["kind"]).to_ascii_lowercase();
+        // Of a kind that is not built in, the plural is taken, too.
+        let plural = self.kind.is_none() && self.word == format!("{kind}s");
+        if !(kind == self.word || plural) || text(&owner["name"]) != self.name {
+            return false;
+        }
+        let version = text(&owner["apiVersion"]);
+        let own = version.split_once('/').map_or("", |(group, _)| group);
+        let fits = |group: &String| {
+            group == own || group.split_once('.').is_some_and(|(_, rest)| !rest.is_empty() && rest == own)
+        };
+        self.group.as_ref().is_none_or(fits)
+    }
+
+    /// Whether an object has it for an owner: a Workload, or a pod.
+    pub fn owns(&self, object: &Value) -> bool {
+        owners(object).any(|owner| self.is_owner(owner))
+    }
+
+    /// Whether a pod is one of its pods, which has these Workloads (namespace and name); `pod` has its metadata.
+    pub fn has(&self, pod: &Value, workloads: &BTreeSet<(String, String)>) -> bool {
+        let metadata = &pod["metadata"];
+        let workload = text(&metadata["annotations"][labels::WORKLOAD]);
+        if !workload.is_empty() && workloads.contains(&(text(&metadata["namespace"]), workload)) {
+            return true;
+        }
+        let facts = self.kind.map(JobKind::integration);
+        if facts.is_some_and(|facts| facts.of_pods) {
+            let group = labels::POD_GROUP_NAME;
+            let names = [&metadata["name"], &metadata["labels"][group], &metadata["annotations"][group]];
+            return names.into_iter().any(|name| *name == self.name);
+        }
+        if facts.is_some_and(|facts| facts.pods_are_jobs) {
+            // A ReplicaSet is between.
+            let set = format!("{}-{}", self.name, text(&metadata["labels"][TEMPLATE_HASH]));
+            return owners(pod).any(|owner| owner["kind"] == "ReplicaSet" && text(&owner["name"]) == set);
+        }
+        self.owns(pod)
+    }
+}
+
+fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn named(job: &str) -> Named {
+        Named::parse(job).unwrap()
+    }
+
+    #[test]
+    fn a_job_goes_by_every_name_that_kubectl_takes() {
+        for kind in JobKind::ALL {
+            let (word, plural, group) = (kind.kind(), kind.plural(), kind.group());
+            let full = |word: &str| [word, group].join(".").trim_end_matches('.').to_owned();
+            for word in [word.to_owned(), plural.to_owned(), full(word), full(plural)] {
+                assert_eq!(named(&format!("{word}/a")).kind, Some(kind), "{word}");
+            }
+            if !group.is_empty() {
+                let versioned = format!("{plural}.{}.{group}/a", kind.version());
+                assert_eq!(named(&versioned), named(&format!("{word}/a")), "{versioned}");
+                assert_eq!(named(&format!("{word}.other.example/a")).kind, None);
+            }
+        }
+        for wrong in ["job", "job/", "/a", "job/a/b", ""] {
+            assert!(Named::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_pods_of_a_job_carry_its_name() {
+        for (job, selector) in [
+            ("Jobs/train", "batch.kubernetes.io/job-name=train"),
+            ("jobset/train", "jobset.sigs.k8s.io/jobset-name=train"),
+            ("trainjob/train", "jobset.sigs.k8s.io/jobset-name=train"),
+            ("pytorchjob/train", "training.kubeflow.org/job-name=train"),
+            ("mpijobs.kubeflow.org/train", "training.kubeflow.org/job-name=train"),
+            ("raycluster/train", "ray.io/cluster=train"),
+            ("leaderworkerset/train", "leaderworkerset.sigs.k8s.io/name=train"),
+            ("sparkapplication/train", "sparkoperator.k8s.io/app-name=train"),
+            ("appwrapper/train", "workload.codeflare.dev/appwrapper=train"),
+        ] {
+            assert_eq!(named(job).choice(), Choice::Labelled(selector.to_owned()), "{job}");
+        }
+    }
+
+    #[test]
+    fn a_pod_of_any_other_kind_says_whose_it_is() {
+        let none = BTreeSet::new();
+        let owned = |api: &str, kind: &str, name: &str| {
+            json!({"metadata": {"namespace": "ns", "name": "p", "labels": {TEMPLATE_HASH: "5d"},
+                "ownerReferences": [{"apiVersion": api, "kind": kind, "name": name}]}})
+        };
+        let set = owned("apps/v1", "StatefulSet", "db");
+        assert!(named("statefulset/db").has(&set, &none) && !named("statefulset/d").has(&set, &none));
+        let web = owned("apps/v1", "ReplicaSet", "web-5d");
+        assert!(named("deployment/web").has(&web, &none));
+        // The ReplicaSet of a Deployment `web-a`, whose name begins in the same way.
+        assert!(!named("deployment/web").has(&owned("apps/v1", "ReplicaSet", "web-a-5d"), &none));
+        // What no kind is known of.
+        let flow = owned("argoproj.io/v1alpha1", "Workflow", "a");
+        for job in ["workflow/a", "Workflows/a", "workflows.argoproj.io/a", "workflow.v1alpha1.argoproj.io/a"]
+        {
+            assert!(named(job).has(&flow, &none), "{job}");
+        }
+        for job in ["workflow/b", "workflow.example.com/a", "flow/a"] {
+            assert!(!named(job).has(&flow, &none), "{job}");
+        }
+        // One whose pods belong to what its controller makes.
+        let admitted = json!({"metadata": {"namespace": "ns", "annotations": {labels::WORKLOAD: "w"}}});
+        let workloads = |namespace: &str| BTreeSet::from([(namespace.to_owned(), "w".to_owned())]);
+        assert!(named("rayjob/a").has(&admitted, &workloads("ns")));
+        assert!(
+            !named("rayjob/a").has(&admitted, &workloads("other"))
+                && !named("rayjob/a").has(&admitted, &none)
+        );
+        // Pods by their own names, and by those of their groups.
+        let pod = |key: &str| json!({"metadata": {"name": "p", key: {labels::POD_GROUP_NAME: "g"}}});
+        for job in ["pod/p", "pods/g"] {
+            assert!(named(job).has(&pod("labels"), &none) && named(job).has(&pod("annotations"), &none));
+        }
+        assert!(!named("pod/q").has(&pod("labels"), &none));
+    }
+}
