@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use serde_json::Value;
 use sluice_api::config::Configuration;
+use sluice_api::job::JobKind;
 use sluice_cli::Cli;
 use sluice_ctl::cli::Plugin;
 use sluice_sim::{File, Manifests};
@@ -247,6 +248,53 @@ fn the_parts_of_the_manager_are_all_in_the_book() {
             page.contains(&format!("`kubectl kueue {name}")) || page.contains(&format!("`{name}`")),
             "{name}"
         );
+    }
+}
+
+/// The version of a module that a program of the test bed is built from, as `0.10.1`.
+fn built_from(tool: &str, module: &str) -> String {
+    let text = fs::read_to_string(root().join(format!("tests/control-plane/{tool}/go.mod"))).unwrap();
+    let version = text.lines().find_map(|line| line.trim().strip_prefix(module)?.strip_prefix(" v"));
+    version.unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn the_readme_lists_every_kind_with_the_controller_that_it_is_tested_with() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let support = fs::read_to_string(root().join("docs/manual/support.md")).unwrap();
+    let rows: Vec<&str> = readme.lines().filter(|line| line.starts_with("| ")).collect();
+    for kind in JobKind::ALL {
+        let named = |row: &&&str| {
+            let cell = row.split('|').nth(1).unwrap();
+            cell.split([',', ' ']).any(|word| word == kind.kind())
+        };
+        assert!(rows.iter().any(|row| named(&row)), "README.md: {}", kind.kind());
+        assert!(
+            support.contains(&format!("`{}`", kind.framework()))
+                || kind.group() == "kubeflow.org"
+                || kind.group() == "ray.io",
+            "support.md: {}",
+            kind.framework()
+        );
+    }
+    for (kind, controller, tool, module) in [
+        ("JobSet", "JobSet", "jobset", "sigs.k8s.io/jobset"),
+        ("PyTorchJob", "training operator", "kubeflow", "github.com/kubeflow/training-operator"),
+        ("MPIJob", "MPI operator", "kubeflow", "github.com/kubeflow/mpi-operator"),
+        ("RayCluster", "KubeRay", "ray", "github.com/ray-project/kuberay/ray-operator"),
+        ("LeaderWorkerSet", "LeaderWorkerSet", "lws", "sigs.k8s.io/lws"),
+        ("TrainJob", "trainer", "trainer", "github.com/kubeflow/trainer/v2"),
+        ("AppWrapper", "AppWrapper", "appwrapper", "github.com/project-codeflare/appwrapper"),
+        ("SparkApplication", "Spark operator", "spark", "github.com/kubeflow/spark-operator/v2"),
+    ] {
+        let row = rows.iter().find(|row| row.starts_with(&format!("| {kind}"))).unwrap();
+        let tested = format!(" {controller} {} ", built_from(tool, module));
+        assert!(row.contains(&tested), "README.md: {row} is tested with {tested}");
+    }
+    let kubernetes = built_from("kubernetes", "k8s.io/kubernetes");
+    let minor = kubernetes.rsplit_once('.').unwrap().0;
+    for row in rows.iter().filter(|row| row.contains("| Kubernetes ")) {
+        assert!(row.contains(&format!("| Kubernetes {minor} |")), "README.md: {row} is tested with {minor}");
     }
 }
 

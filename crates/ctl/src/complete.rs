@@ -90,7 +90,7 @@ pub fn flavors_of_quota() -> ArgValueCompleter {
 }
 
 /// The words for the kinds of jobs.
-fn job_kinds() -> impl Iterator<Item = String> {
+pub(crate) fn job_kinds() -> impl Iterator<Item = String> {
     JobKind::jobs().map(|kind| kind.kind().to_ascii_lowercase())
 }
 

@@ -151,7 +151,7 @@ impl DeleteWorkloadArgs {
 }
 
 /// What is deleted instead of a Workload: its owners, as kubectl names them; the Workload itself if it has none.
-fn targets(workload: &Value) -> Vec<String> {
+pub(crate) fn targets(workload: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let owners = workload["metadata"]["ownerReferences"].as_array();
     let of = |owner: &Value| {

@@ -19,6 +19,8 @@ pub mod explain;
 pub mod html;
 pub mod integration;
 pub mod jsonpath;
+#[cfg(test)]
+mod kinds;
 pub mod kubectl;
 pub mod leader;
 pub mod list;

@@ -1,16 +1,15 @@
 //! The objects as they were seen last, and the indexes over them.
 
+mod owners;
 mod present;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use sluice_api::job::{JobKind, JobView, TemplateRef};
-use sluice_api::{labels, slim, v1beta2};
+use sluice_api::{slim, v1beta2};
 use sluice_core::{Admission, Name, SharedAssignment, Unadmitted, WorkloadKey};
 
 use crate::effect::EffectId;
@@ -22,10 +21,10 @@ use crate::ingest::requests::Surroundings;
 use crate::ingest::topology;
 use crate::input::{Kind, ObjectRef};
 pub(crate) use crate::keys::{JobKey, job_key};
+pub(crate) use owners::{controller, is_of_group};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
-use crate::pod_jobs::component::of_group;
-use crate::pod_jobs::index::{PodJob, group_uid};
+use crate::pod_jobs::index::PodJob;
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
@@ -58,8 +57,10 @@ pub(crate) enum Decision {
 pub(crate) struct WorkloadEntry {
     /// As it was seen last.
     pub object: slim::Workload,
-    /// The UID of the job that it belongs to, as the object has it: see [`WorkloadEntry::job_uid`].
+    /// The UID of the job that it belongs to: see [`owners::job_uid`]. All pods of a group own its Workload, and are not gone through each time.
     pub owner: Option<Name>,
+    /// The position of the owner reference of its controller.
+    pub controller: Option<usize>,
     /// What its pods ask of nodes, once that was needed.
     pub asks: OnceLock<Box<Asks>>,
     /// The nodes of its pod sets, by position, as the object has them.
@@ -120,45 +121,11 @@ impl WorkloadEntry {
         self.object.metadata.uid.as_deref().unwrap_or_default().into()
     }
 
-    /// The UID of the job that it belongs to: see [`job_uid`].
-    pub fn job_uid(&self) -> Option<Cow<'_, str>> {
-        job_uid(&self.object)
-    }
-
     /// The UID of the job that controls it.
     pub fn controller_uid(&self) -> Option<&str> {
-        controller(&self.object).map(|o| o.uid.as_str())
+        let owners = self.object.metadata.owner_references.as_ref()?;
+        owners.get(self.controller?).map(|owner| owner.uid.as_str())
     }
-}
-
-/// The owner reference of a Workload's controller; or that of the object whose pods it is for, which is not called one.
-pub(crate) fn controller(object: &slim::Workload) -> Option<&OwnerReference> {
-    let owners = || object.metadata.owner_references.iter().flatten();
-    let gathers = |kind: JobKind| kind.gathers_pods();
-    let of_kind = |o: &&OwnerReference| JobKind::from_owner(&o.api_version, &o.kind).is_some_and(gathers);
-    owners().find(|o| o.controller == Some(true)).or_else(|| owners().find(of_kind))
-}
-
-/// Whether a Workload is that of a group of pods: it says so, or pods own it, and none of them is its controller.
-pub(crate) fn is_of_group(object: &slim::Workload) -> bool {
-    let metadata = &object.metadata;
-    let marked = metadata.annotations.as_ref().and_then(|all| all.get(labels::IS_GROUP_WORKLOAD));
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let by_pods = || owners.iter().any(|owner| owner.kind == "Pod" && owner.api_version == "v1");
-    controller(object).is_none() && (marked.is_some_and(|value| value == "true") || by_pods())
-}
-
-/// The UID of the job that a Workload belongs to: its controller's; that of its group; or, if it lost all its owner references, that of the label
-/// which it got from its job.
-fn job_uid(object: &slim::Workload) -> Option<Cow<'_, str>> {
-    if is_of_group(object) {
-        let metadata = &object.metadata;
-        return Some(group_uid(metadata.namespace.as_deref()?, metadata.name.as_deref()?).into());
-    }
-    if object.metadata.owner_references.iter().flatten().next().is_some() {
-        return controller(object).map(|owner| of_group(object, Some(owner), &owner.uid));
-    }
-    object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| of_group(object, None, uid))
 }
 
 /// A job and what is under way with it.
@@ -301,7 +268,8 @@ impl World {
 
     /// Puts a Workload in, keeping what is under way with the one that was there.
     pub fn put_workload(&mut self, key: &WorkloadKey, object: slim::Workload) {
-        let owner = job_uid(&object).map(|uid| Name::from(&*uid));
+        let owner = owners::job_uid(&object).map(|uid| Name::from(&*uid));
+        let controller = owners::controller_position(&object);
         let queue = Self::queue_of(key, &object);
         if let Some(entry) = self.workloads.get_mut(key) {
             let old_owner = std::mem::replace(&mut entry.owner, owner.clone());
@@ -309,7 +277,7 @@ impl World {
             if !topology::same_assignments(&entry.object.status, &object.status) {
                 (entry.nodes, entry.wrong_nodes) = topology::assignments(&object.status);
             }
-            entry.object = object;
+            (entry.object, entry.controller) = (object, controller);
             entry.asks = OnceLock::new();
             if old_owner != owner
                 && let Some(old) = old_owner
@@ -324,6 +292,7 @@ impl World {
             let entry = WorkloadEntry {
                 object,
                 owner: owner.clone(),
+                controller,
                 asks: OnceLock::new(),
                 nodes,
                 wrong_nodes,
@@ -351,8 +320,8 @@ impl World {
     /// Takes a Workload out.
     pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
         let entry = self.workloads.remove(key)?;
-        if let Some(owner) = entry.job_uid() {
-            unindex(&mut self.by_owner, &Name::from(&*owner), key);
+        if let Some(owner) = &entry.owner {
+            unindex(&mut self.by_owner, owner, key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
         Some(entry)
@@ -444,15 +413,10 @@ impl World {
         keys
     }
 
-    /// The job that a Workload belongs to, if it is there.
+    /// The job that a Workload belongs to, if it is there. A job of another namespace is only claimed.
     pub fn job_of(&self, entry: &WorkloadEntry) -> Option<JobKey> {
-        self.job_of_object(&entry.object).cloned()
-    }
-
-    /// The same. A job of another namespace is only claimed.
-    pub fn job_of_object(&self, object: &slim::Workload) -> Option<&JobKey> {
-        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        self.job_by_uid.get(&*job_uid(object)?).filter(|job| *job.namespace == *namespace)
+        let namespace = entry.object.metadata.namespace.as_deref().unwrap_or_default();
+        self.job_by_uid.get(entry.owner.as_ref()?).filter(|job| *job.namespace == *namespace).cloned()
     }
 
     /// The ClusterQueue that a Workload's LocalQueue points to.

@@ -25,9 +25,11 @@ mod whatif;
 
 use std::sync::Arc;
 
+use sluice_api::job::JobKind;
 use sluice_core::Unadmitted;
 use sluice_engine::{Kind, ObjectRef};
 
+use crate::record::{component, component_index};
 use crate::setup::prepare;
 use crate::simulation::Simulation;
 use facts::holds_quota;
@@ -174,23 +176,31 @@ impl Question<'_> {
             if *reference.namespace != *self.namespace {
                 continue;
             }
-            let owner =
-                workload.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+            let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
+            // The pods of a group own its Workload together.
+            let owner = owners.iter().find(|o| o.controller == Some(true)).or_else(|| owners.first());
             let job = owner.and_then(|o| {
-                let kind = sluice_api::job::JobKind::from_owner(&o.api_version, &o.kind)?;
-                Some(ObjectRef::namespaced(
-                    Kind::Job(kind),
-                    Arc::clone(&reference.namespace),
-                    o.name.as_str(),
+                let kind = JobKind::from_owner(&o.api_version, &o.kind)?;
+                Some((
+                    kind,
+                    ObjectRef::namespaced(Kind::Job(kind), Arc::clone(&reference.namespace), &*o.name),
                 ))
             });
+            let (kind, job) = job.map_or((None, None), |(kind, job)| (Some(kind), Some(job)));
+            let group = kind.filter(|kind| kind.has_groups()).and_then(|_| component_index(workload));
+            let part = job.as_ref().zip(group).map(|(job, number)| component(job, number));
             let is = |r: &ObjectRef| *r.name == *self.name && self.kind.is_none_or(|kind| kind == r.kind);
+            let is_pod = || {
+                let pods = kind.filter(|kind| kind.integration().of_pods).map(Kind::Job);
+                let named = || *reference.name == *self.name || owners.iter().any(|o| o.name == self.name);
+                pods.is_some() && self.kind.is_none_or(|kind| Some(kind) == pods) && named()
+            };
             let named = match self.live {
                 Some(account) => account.workload == reference,
-                None => is(&reference) || job.as_ref().is_some_and(is),
+                None => is(&reference) || [&job, &part].into_iter().flatten().any(is) || is_pod(),
             };
             if named {
-                return Ok((job.unwrap_or_else(|| reference.clone()), reference));
+                return Ok((part.or(job).unwrap_or_else(|| reference.clone()), reference));
             }
         }
         Err(self.not_found())

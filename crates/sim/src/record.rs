@@ -1,6 +1,7 @@
 //! What happened: a timeline, and for each job what it held and when. Times in milliseconds from the beginning.
 
 mod entries;
+mod groups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use sluice_api::slim;
 use sluice_api::v1beta2::Admission;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
+
+pub(crate) use groups::{component, component_index};
 
 pub use entries::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, TimelineEntry, TimelineEvent};
 
@@ -43,6 +46,8 @@ pub struct Record {
     by_ref: BTreeMap<ObjectRef, usize>,
     /// Groups of pods, by namespace and name: the job, and how many of the pods are there.
     groups: BTreeMap<(Arc<str>, Arc<str>), (usize, usize)>,
+    /// Groups of pods of one object, each of which is a job, by the object's UID and the group's number.
+    components: BTreeMap<(Arc<str>, u32), usize>,
     /// Pods of jobs that have others, and the group that each is in, if it is one.
     members: BTreeMap<ObjectRef, Option<Arc<str>>>,
     by_uid: BTreeMap<Arc<str>, usize>,
@@ -130,26 +135,6 @@ impl Record {
     pub(crate) fn submitted(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) {
         let index = self.added(now, reference, value);
         self.known_as(reference, value, index);
-    }
-
-    /// A pod of the job that another object is.
-    pub(crate) fn joined(&mut self, reference: &ObjectRef, value: &Value, whole: &ObjectRef) {
-        let Some(&index) = self.by_ref.get(whole) else { return };
-        self.known_as(reference, value, index);
-        self.members.insert(reference.clone(), None);
-    }
-
-    /// A pod of a group, which is one job.
-    pub(crate) fn joined_group(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value, group: &str) {
-        let name = self.text(group);
-        let key = (Arc::clone(&reference.namespace), Arc::clone(&name));
-        let (index, pods) = match self.groups.get(&key) {
-            Some(known) => *known,
-            None => (self.added(now, &ObjectRef { name: Arc::clone(&name), ..reference.clone() }, value), 0),
-        };
-        self.groups.insert(key, (index, pods + 1));
-        self.known_as(reference, value, index);
-        self.members.insert(reference.clone(), Some(name));
     }
 
     fn known_as(&mut self, reference: &ObjectRef, value: &Value, index: usize) {
@@ -242,18 +227,6 @@ impl Record {
         }
     }
 
-    /// A pod of a group is gone; says whether it was the last.
-    fn left_group(&mut self, namespace: &Arc<str>, group: Arc<str>) -> bool {
-        let key = (Arc::clone(namespace), group);
-        let Some((_, pods)) = self.groups.get_mut(&key) else { return false };
-        *pods -= 1;
-        let last = *pods == 0;
-        if last {
-            self.groups.remove(&key);
-        }
-        last
-    }
-
     /// A job is gone.
     fn deleted(&mut self, now: Timestamp, index: usize) {
         if self.jobs[index].finished.is_none() {
@@ -312,10 +285,14 @@ impl Record {
     fn job_of(&self, reference: &ObjectRef, workload: &slim::Workload) -> Option<usize> {
         let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|o| o.controller == Some(true));
-        // Several pods may own a Workload, and what gathers its pods does not control it.
+        // Several pods may own a Workload.
         let mut of = controller.map_or(owners, std::slice::from_ref).iter();
         if owners.is_empty() {
             return self.by_ref.get(reference).copied();
+        }
+        // What gathers its pods does not control it.
+        if let Some(index) = owners.iter().find_map(|owner| self.component_of(&owner.uid, workload)) {
+            return Some(index);
         }
         of.find_map(|owner| self.by_uid.get(owner.uid.as_str()).copied())
     }

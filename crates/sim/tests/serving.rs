@@ -136,9 +136,47 @@ fn each_group_of_a_leaderworkerset_runs_as_a_whole() {
     let whole = (0..3).filter(|number| group(*number) == [true; 3]).count();
     let none = (0..3).filter(|number| group(*number) == [false; 3]).count();
     assert_eq!((whole, none), (2, 1), "{all:?}");
-    // A report has the object as one job.
+    // Each group is a job.
     let totals = report(&simulation).totals;
-    assert_eq!((totals.submitted, totals.running, totals.finished), (1, 1, 0), "{totals:?}");
+    assert_eq!((totals.submitted, totals.running, totals.waiting), (3, 2, 1), "{totals:?}");
+    let admitted =
+        |name: &str| simulation.record().job_named(&format!("t/{name}")).unwrap().admitted.is_some();
+    for number in 0..3 {
+        assert_eq!(admitted(&format!("web-{number}")), group(number) == [true; 3], "web-{number}");
+    }
+    // One that is not queued runs, and holds nothing.
+    let mut free = set("web", "main", 2);
+    free["metadata"]["labels"] = Value::Null;
+    let totals = report(&played(world(0, &[free]), 1)).totals;
+    assert_eq!((totals.submitted, totals.admitted, totals.waiting), (2, 0, 0), "{totals:?}");
+}
+
+#[test]
+fn groups_of_a_leaderworkerset_go_one_by_one_and_with_it() {
+    let container =
+        json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": 1}}}]});
+    let set = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": {"name": "web", "namespace": "t", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+        "spec": {"replicas": 3, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": container}}},
+    });
+    let named = json!({"kind": "LeaderWorkerSet", "namespace": "t", "name": "web"});
+    let mut fewer = named.clone();
+    fewer["merge"] = json!({"spec": {"replicas": 1}});
+    let scenario = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "Scenario", "spec": {
+        "events": [{"at": "1m", "patch": fewer}, {"at": "2m", "delete": named}]}});
+    let simulation = played(world(4, &[set, scenario]), 1);
+    let job = |number: usize| {
+        let job = simulation.record().job_named(&format!("t/web-{number}")).unwrap();
+        (job.admitted, job.deleted)
+    };
+    let minute = 60_000;
+    assert_eq!(job(0), (Some(0), Some(2 * minute)));
+    assert_eq!(job(1), (Some(0), Some(minute)));
+    // It never had room, and does not wait any more.
+    assert_eq!(job(2), (None, Some(minute)));
+    assert_eq!(report(&simulation).totals.waiting, 0);
+    assert!(pods(&simulation).is_empty());
 }
 
 #[test]

@@ -51,6 +51,7 @@ mod setup;
 mod shared;
 pub mod spark;
 pub mod trainer;
+mod vital;
 pub mod wait;
 pub mod workloads;
 

@@ -15,6 +15,7 @@ use crate::cgroup::MemoryCgroup;
 use crate::plane::ControlPlane;
 use crate::process::Program;
 use crate::setup::{Limits, Setup};
+use crate::vital::VITALS;
 use crate::wait::{Progress, eventually};
 
 /// How long a manager may take until it is ready.
@@ -92,6 +93,12 @@ impl Manager {
             bail!("{error:#}\nthe manager's log ends:\n{}", self.log_tail(20));
         }
         Ok(())
+    }
+
+    /// From now on every wait of this process fails at once, with the end of the log, when the manager has ended. For one that several tests
+    /// share, and none stops.
+    pub fn must_not_end(&self) {
+        VITALS.add(&self.program);
     }
 
     /// The status and body of a path on the health port, for example `/healthz`.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::vital::VITALS;
+
 /// What the watchdog runs: it keeps the ids of living programs, and when its input ends (because the process that
 /// feeds it is gone) it kills them and removes the folder. It ignores the terminal's signals, so that Ctrl-C cannot take
 /// it before the programs.
@@ -84,6 +86,14 @@ impl Drop for Watchdog {
     }
 }
 
+/// The last lines of a file; nothing if it cannot be read.
+pub(crate) fn tail(file: &Path, lines: usize) -> String {
+    let text = fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
 /// A running program with its log file.
 #[derive(Debug)]
 pub struct Program {
@@ -121,6 +131,11 @@ impl Program {
         self.child.id()
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The log file.
     pub fn log(&self) -> &Path {
         &self.log
@@ -143,10 +158,7 @@ impl Program {
 
     /// The last lines of the log.
     pub fn log_tail(&self, lines: usize) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let all: Vec<&str> = text.lines().collect();
-        all[all.len().saturating_sub(lines)..].join("\n")
+        tail(&self.log, lines)
     }
 
     /// Sends a signal, unless the program has ended already.
@@ -162,6 +174,7 @@ impl Program {
     /// SIGTERM, then waits at most `patience`; returns how long it took and how it ended.
     pub async fn terminate(&mut self, patience: Duration) -> Result<(Duration, ExitStatus)> {
         let started = Instant::now();
+        VITALS.remove(self.child.id());
         self.signal(Signal::TERM)?;
         loop {
             if let Some(status) = self.ended() {
@@ -182,6 +195,7 @@ impl Program {
 
     /// SIGKILL, and waits for the end.
     pub fn kill(&mut self) {
+        VITALS.remove(self.child.id());
         // Errors only say that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();

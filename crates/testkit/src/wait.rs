@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::vital::{VITALS, Vitals};
+
 /// How far a condition is.
 pub enum Progress<T> {
     /// It is as it should be.
@@ -30,14 +32,30 @@ fn pause(waited: Duration) -> Duration {
     (waited / 10).clamp(PAUSE, LONGEST_PAUSE)
 }
 
-/// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away.
-pub async fn eventually<T, F>(what: &str, deadline: Duration, mut condition: impl FnMut() -> F) -> Result<T>
+/// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away. Once a program has
+/// ended that must not ([`crate::Manager::must_not_end`]), it looks no more.
+pub async fn eventually<T, F>(what: &str, deadline: Duration, condition: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Progress<T>>>,
+{
+    while_alive(&VITALS, what, deadline, condition).await
+}
+
+async fn while_alive<T, F>(
+    vitals: &Vitals,
+    what: &str,
+    deadline: Duration,
+    mut condition: impl FnMut() -> F,
+) -> Result<T>
 where
     F: Future<Output = Result<Progress<T>>>,
 {
     let started = Instant::now();
     let mut seen = "nothing yet".to_owned();
     loop {
+        if let Some(why) = vitals.ended() {
+            bail!("{what}: never, because {why}");
+        }
         // A hanging request must not outlive the deadline.
         let left = deadline.saturating_sub(started.elapsed()).max(PAUSE);
         match tokio::time::timeout(left, condition()).await {
@@ -73,6 +91,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{Program, Watchdog};
 
     #[tokio::test]
     async fn it_returns_what_was_waited_for() {
@@ -99,6 +118,29 @@ mod tests {
             eventually("a miracle", Duration::from_millis(1), || async { Ok(progress(false, "nothing")) })
                 .await;
         assert_eq!(failed.unwrap_err().to_string(), "a miracle: not within 1ms; last seen: nothing");
+    }
+
+    #[tokio::test]
+    async fn a_wait_ends_with_the_program_that_must_not_and_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let watchdog = Watchdog::start(folder.path()).unwrap();
+        let start = |name: &str, script: &str| {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", script]);
+            Program::start(name, command, &folder.path().join(name), &watchdog).unwrap()
+        };
+        let (well, ill) =
+            (start("well", "exec sleep 600"), start("ill", "echo no rights to list jobs; exit 3"));
+        let vitals = Vitals::default();
+        vitals.add(&well);
+        let looked =
+            while_alive(&vitals, "peace", Duration::from_secs(10), || async { Ok(progress(true, "")) });
+        looked.await.unwrap();
+        vitals.add(&ill);
+        let day = Duration::from_hours(24);
+        let never = while_alive(&vitals, "peace", day, || async { Ok(progress(false, "war")) });
+        let why = never.await.unwrap_err().to_string();
+        assert_eq!(why, "peace: never, because ill has ended; its log ends:\nno rights to list jobs");
     }
 
     #[tokio::test]

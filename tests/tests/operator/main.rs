@@ -5,6 +5,7 @@
 
 mod appwrapper;
 mod bad_days;
+mod bad_input;
 mod bed;
 mod declared;
 mod elastic;

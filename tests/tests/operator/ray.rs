@@ -282,3 +282,44 @@ async fn a_cluster_that_a_user_makes_in_the_name_of_a_rayjob_waits_for_quota_of_
     clusters.delete("first-forged", &DeleteParams::background()).await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }
+
+/// KubeRay follows a change of a cluster that runs: one that cannot be read any more may ask for any number of pods.
+#[tokio::test]
+async fn a_cluster_that_is_changed_into_what_cannot_be_queued_is_stopped_and_no_other_is() {
+    let pods = u32::try_from(PODS).unwrap();
+    let place = place("ray-broken", [2 * pods, 0]).await;
+    let [old, _] = flavors("ray-broken");
+    let bench = Bench { place: &place, kind: JobKind::RAY_CLUSTER };
+    for name in ["broken", "sound"] {
+        bench.make(name).await;
+        bench.wait_until_it_runs_on(name, &old).await;
+    }
+    let uids = async |name: &str| -> Vec<String> {
+        bench.pods(name).await.iter().map(|pod| pod["metadata"]["uid"].to_string()).collect()
+    };
+    let before = uids("sound").await;
+
+    let bounds = async |number: u32| {
+        let of = |field: &str| json!({"op": "replace", "path": format!("/spec/workerGroupSpecs/0/{field}"), "value": number});
+        let patch = serde_json::from_value(json!([of("minReplicas"), of("maxReplicas")])).unwrap();
+        bench.api().patch("broken", &PatchParams::default(), &Patch::Json::<()>(patch)).await.unwrap();
+    };
+    bounds(9).await;
+    let why = "spec.workerGroupSpecs[0].replicas: 2: KubeRay would make 9";
+    place.wait_for_event("ErrWorkloadCompose", why).await.unwrap();
+    bench.wait_until_it_waits("broken").await;
+    // As often as its user lets it go.
+    let run = Patch::Merge(json!({"spec": {"suspend": false}}));
+    bench.api().patch("broken", &PatchParams::default(), &run).await.unwrap();
+    bench.wait_until_it_waits("broken").await;
+    assert_eq!(uids("sound").await, before, "the pods of the other one are still there");
+
+    bounds(2).await;
+    bench.wait_until_it_runs_on("broken", &old).await;
+    place.wait_for_counts([0, 2, 2]).await.unwrap();
+    assert_eq!(uids("sound").await, before);
+    for name in ["broken", "sound"] {
+        bench.delete(name).await;
+    }
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}

@@ -230,6 +230,45 @@ async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }
 
+/// The processors that all containers of a pod or of a template ask for.
+fn processors(pod: &Value) -> u32 {
+    let containers = pod["spec"]["containers"].as_array().unwrap().iter();
+    let of = |one: &Value| one["resources"]["requests"]["cpu"].as_str().map_or(0, |cpu| cpu.parse().unwrap());
+    containers.map(of).sum()
+}
+
+#[tokio::test]
+async fn a_driver_that_needs_more_than_an_executor_gets_quota_for_all_of_its_containers() {
+    let place = &place("spark-driver", [4, 0]).await;
+    let [old, _] = flavors("spark-driver");
+    let mut object = application("pi");
+    let driver = &mut object["spec"]["driver"];
+    driver["coreRequest"] = json!("2");
+    driver["sidecars"] =
+        json!([{"name": "log", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}]);
+    driver["tolerations"] = json!([{"key": "drivers", "operator": "Exists"}]);
+    api(place).create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    // The driver needs three processors, and its two executors one each.
+    wait_until_it_waits(place, "pi").await;
+    place.wait_for_counts([1, 0, 0]).await.unwrap();
+    set_quota(place, [5, 0]).await;
+    wait_until_it_runs_on(place, "pi", &old).await;
+
+    let workload = place.workload("pi").await.unwrap();
+    let assigned = &workload["status"]["admission"]["podSetAssignments"];
+    assert_eq!([&assigned[0]["resourceUsage"]["cpu"], &assigned[1]["resourceUsage"]["cpu"]], ["3", "2"]);
+    let templates: Vec<_> = (0..2).map(|at| workload["spec"]["podSets"][at]["template"].clone()).collect();
+    for pod in pods(place, "pi").await {
+        let is_driver = pod["metadata"]["labels"]["spark-role"] == "driver";
+        let counted = &templates[usize::from(!is_driver)];
+        assert_eq!(processors(&pod), processors(counted), "{}", pod["metadata"]["name"]);
+        let tolerations = pod["spec"]["tolerations"].as_array().unwrap();
+        assert_eq!(tolerations.iter().any(|one| one["key"] == "drivers"), is_driver);
+    }
+    api(place).delete("pi", &DeleteParams::background()).await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
 /// Makes a pod with the operator's label, and no queue; how many gates hold it.
 async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &Value) -> usize {
     let pod = json!({

@@ -92,7 +92,7 @@ fn key(workload: &Value, name: &Value) -> (String, String) {
 }
 
 /// Kind and name of the job, empty without one.
-fn job(workload: &Value) -> (String, String) {
+pub(crate) fn job(workload: &Value) -> (String, String) {
     let owners = workload["metadata"]["ownerReferences"].as_array();
     let owner = owners.and_then(|all| all.iter().find(|o| o["controller"] == true).or_else(|| all.first()));
     owner.map(|o| (text(&o["kind"]).to_ascii_lowercase(), text(&o["name"]))).unwrap_or_default()

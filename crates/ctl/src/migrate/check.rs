@@ -14,8 +14,8 @@ const KNOWN: [&str; 2] = ["v1beta1", STORAGE];
 /// What is in the cluster, what would change, and what is not supported.
 pub async fn check(place: &Place) -> Result<Report, MigrateError> {
     let mut report = Report::default();
-    let gates = surroundings::look(place, &mut report).await?;
-    let mut tally = Tally::new(gates);
+    let configuration = surroundings::look(place, &mut report).await?.unwrap_or_default();
+    let mut tally = Tally::new(configuration.gates).with_external(configuration.external_kinds());
     for definition in definitions(&place.client).await? {
         let line = kind(place, &definition, &mut tally, &mut report).await;
         report.kinds.push(line);

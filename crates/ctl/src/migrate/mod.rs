@@ -16,6 +16,8 @@ mod surroundings;
 pub use check::check;
 pub use definitions::{Definition, Found, definitions};
 pub use error::MigrateError;
+#[cfg(test)]
+pub(crate) use objects::Tally;
 pub use report::Report;
 pub use storage::{Outcome, migrate_storage};
 pub use surroundings::Place;

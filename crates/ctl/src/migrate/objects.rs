@@ -1,6 +1,6 @@
 //! Looking through the objects for what Sluice does not have, and for what breaks its rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
 use kube::api::ListParams;
@@ -25,10 +25,9 @@ const PAGE: u32 = 500;
 const EXAMPLES: usize = 3;
 
 /// Kinds on which nothing in Sluice acts.
-const IDLE_KINDS: [(&str, &str); 3] = [
+const IDLE_KINDS: [(&str, &str); 2] = [
     ("multikueueclusters", "jobs are not sent to other clusters (MultiKueue)"),
     ("multikueueconfigs", "jobs are not sent to other clusters (MultiKueue)"),
-    ("topologies", "pods are not placed by topology"),
 ];
 
 /// The same thing, found in so many objects.
@@ -44,12 +43,20 @@ pub struct Tally {
     unsupported: BTreeMap<String, Finding>,
     broken: BTreeMap<String, Finding>,
     gates: Gates,
+    /// Kinds that other controllers queue.
+    external: BTreeSet<JobKind>,
 }
 
 impl Tally {
     /// Nothing was found yet. Some rules depend on the gates.
     pub fn new(gates: Gates) -> Self {
         Self { gates, ..Self::default() }
+    }
+
+    /// Jobs of these kinds are started and stopped by others (`integrations.externalFrameworks`).
+    #[must_use]
+    pub fn with_external(self, external: BTreeSet<JobKind>) -> Self {
+        Self { external, ..self }
     }
 
     /// What is used that Sluice does not have.
@@ -80,9 +87,6 @@ impl Tally {
             }
             "cohorts" => rules(object, |cohort: &Cohort| validate_cohort(cohort, None)),
             "resourceflavors" => {
-                if !object["spec"]["topologyName"].is_null() {
-                    unsupported.push("pods are not placed by topology".to_owned());
-                }
                 rules(object, |flavor: &ResourceFlavor| validate_resource_flavor(flavor, None))
             }
             "admissionchecks" => {
@@ -90,7 +94,7 @@ impl Tally {
                 None
             }
             "workloads" => {
-                unsupported.extend(workload(object));
+                unsupported.extend(workload(object, &self.external));
                 rules(object, |workload: &Workload| validate_workload(workload, None, gates))
             }
             _ => None,
@@ -110,7 +114,7 @@ fn check_controller(check: &Value) -> Option<String> {
         .then(|| format!("admission checks of {controller} stay pending: Sluice has no such controller"))
 }
 
-fn workload(workload: &Value) -> Vec<String> {
+fn workload(workload: &Value, external: &BTreeSet<JobKind>) -> Vec<String> {
     let finished = workload["status"]["conditions"].as_array().is_some_and(|all| {
         all.iter().any(|c| c["type"] == WorkloadCondition::Finished.as_str() && c["status"] == "True")
     });
@@ -120,17 +124,13 @@ fn workload(workload: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let owners = workload["metadata"]["ownerReferences"].as_array();
     for owner in owners.into_iter().flatten() {
-        let (version, kind) = (&owner["apiVersion"], owner["kind"].as_str().unwrap_or_default());
-        if JobKind::from_owner(version.as_str().unwrap_or_default(), kind).is_none() {
+        let [version, kind] = ["apiVersion", "kind"].map(|key| owner[key].as_str().unwrap_or_default());
+        if JobKind::from_owner_or(external, version, kind).is_none() {
             found.push(format!("jobs of kind {kind} are neither started nor stopped"));
         }
     }
     found.sort();
     found.dedup();
-    let pod_sets = workload["spec"]["podSets"].as_array();
-    if pod_sets.into_iter().flatten().any(|pod_set| !pod_set["topologyRequest"].is_null()) {
-        found.push("pods are not placed by topology".to_owned());
-    }
     let owners = workload["metadata"]["ownerReferences"].as_array();
     let elastic = workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true";
     let has_slices = |owner: &Value| {
@@ -219,14 +219,16 @@ mod tests {
     fn what_sluice_does_not_have_is_named_with_examples() {
         let mut tally = Tally::new(Gates::default());
         for n in 0..5 {
-            tally.look(
-                "resourceflavors",
-                &json!({
-                    "metadata": {"name": format!("f{n}")},
-                    "spec": {"topologyName": "t", "nodeLabels": {"a": "b"}},
-                }),
-            );
+            let metadata = json!({"name": format!("c{n}")});
+            tally.look("multikueueconfigs", &json!({"metadata": metadata, "spec": {"clusters": ["far"]}}));
         }
+        // What places pods is there.
+        tally.look(
+            "topologies",
+            &json!({"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "a"}]}}),
+        );
+        let flavor = json!({"topologyName": "t", "nodeLabels": {"a": "b"}});
+        tally.look("resourceflavors", &json!({"metadata": {"name": "f"}, "spec": flavor}));
         tally.look(
             "admissionchecks",
             &json!({
@@ -254,8 +256,9 @@ mod tests {
             [
                 "admission checks of kueue.x-k8s.io/multikueue stay pending: Sluice has no such controller: \
                  admissionchecks remote",
+                "jobs are not sent to other clusters (MultiKueue): multikueueconfigs c0, multikueueconfigs c1, \
+                 multikueueconfigs c2 and 2 more",
                 "jobs of kind Other are neither started nor stopped: workloads ns/w",
-                "pods are not placed by topology: resourceflavors f0, resourceflavors f1, resourceflavors f2 and 2 more",
             ]
         );
         assert!(tally.broken().is_empty(), "{:?}", tally.broken());

@@ -10,7 +10,6 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use sluice_api::config::{Configuration, Environment};
-use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::WEBHOOKS;
 use sluice_client::lease::IDENTITY_PREFIX;
@@ -37,14 +36,14 @@ pub struct Place {
     pub namespace: String,
 }
 
-/// Looks at everything but the objects of Kueue's kinds. The gates in force.
-pub async fn look(place: &Place, report: &mut Report) -> Result<Gates, MigrateError> {
+/// Looks at everything but the objects of Kueue's kinds. The configuration in force, as far as it can be read.
+pub async fn look(place: &Place, report: &mut Report) -> Result<Option<Configuration>, MigrateError> {
     let gates = manager(place, report).await?;
     let configuration = configuration(place, gates, report).await?;
     lease(place, configuration.as_ref(), report).await?;
     webhooks(place, report).await?;
     api_services(place, report).await?;
-    Ok(configuration.map(|configuration| configuration.gates).unwrap_or_default())
+    Ok(configuration)
 }
 
 /// The Deployment; the value of its `--feature-gates`.

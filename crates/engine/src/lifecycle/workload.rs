@@ -17,7 +17,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::time;
 use crate::ingest::workload::{self as ingested, is, reserved};
 use crate::input::Kind;
-use crate::world::{Decision, controller, is_of_group};
+use crate::world::{Decision, WorkloadEntry, controller, is_of_group};
 
 impl Engine {
     /// When and for which generation a transition is made now.
@@ -60,7 +60,7 @@ impl Engine {
         let mut spec =
             ingested::spec(&entry.object, &entry.object.status, &entry.nodes, around, &self.config);
         spec.replaces = self.replaced_slice(key);
-        if !entry.object.spec.active && self.job_is_gone(&entry.object) {
+        if !entry.object.spec.active && self.job_is_gone(entry) {
             // It runs nothing, and no job will give its quota back.
             spec.state = WorkloadState::Inactive;
         }
@@ -171,7 +171,7 @@ impl Engine {
         let orphan = object.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
         let ours = object.metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::JOB_UID));
         if object.metadata.deletion_timestamp.is_some() {
-            if held && self.job_is_gone(object) {
+            if held && self.job_is_gone(entry) {
                 if orphan && !is(entry.status(), Type::Finished) {
                     self.finish_orphan(key);
                 } else {
@@ -208,10 +208,11 @@ impl Engine {
     }
 
     /// Whether nothing is left that could stop the workload's pods or would do so.
-    fn job_is_gone(&self, object: &slim::Workload) -> bool {
-        if self.world.job_of_object(object).is_some() {
+    fn job_is_gone(&self, entry: &WorkloadEntry) -> bool {
+        if self.world.job_of(entry).is_some() {
             return false;
         }
+        let object = &entry.object;
         if is_of_group(object) {
             let kind = JobKind::POD;
             return !self.config.frameworks.contains(&kind) || self.listed.contains(&Kind::Job(kind));

@@ -159,8 +159,11 @@ impl World {
         if job.slim {
             member.drop_template();
         }
-        self.pod_homes.insert((Arc::clone(&member.namespace), name), key.clone());
+        self.pod_homes.insert((Arc::clone(&member.namespace), Arc::clone(&name)), key.clone());
         job.pods.insert(member);
+        if job.group.is_some() {
+            job.pods.drop_needless_templates(&name);
+        }
     }
 
     /// Takes a pod out, and its job with the last one. Gives the job, and the writes on the pod whose answers do not matter any more.

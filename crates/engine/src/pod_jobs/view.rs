@@ -52,7 +52,7 @@ impl Engine {
         let workload = WorkloadKey::new(Arc::clone(&key.namespace), group);
         let entry = self.world.workloads.get(&workload)?;
         let uid = group_uid(&key.namespace, group);
-        (entry.job_uid().as_deref() == Some(&*uid)).then_some((workload, entry))
+        (entry.owner.as_deref() == Some(&*uid)).then_some((workload, entry))
     }
 
     /// Works the view of a job out of its pods.

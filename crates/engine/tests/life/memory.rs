@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::EnvVar;
-use sluice_api::job::JobView;
-use sluice_engine::{Engine, EngineConfig, Input, Object};
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, JobView};
+use sluice_engine::{Engine, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::build::job;
+use crate::model::pods::member;
+use crate::plain_pods::bed;
 
 const LARGE: usize = 1 << 20;
 
@@ -46,4 +49,51 @@ fn of_a_job_without_a_queue_no_template_is_kept() {
     let all = EngineConfig { manage_jobs_without_queue_name: true, ..EngineConfig::default() };
     let bytes = kept(&mut Engine::new(all), || large("plain", None));
     assert!(bytes > i64::try_from(LARGE).unwrap(), "{bytes}: it gets a Workload, too");
+}
+
+/// A pod of the group `g` of so many, with a large template.
+fn large_pod(name: &str, total: usize, role: &str) -> Value {
+    let mut pod = member(name, "g", total, role);
+    pod["spec"]["containers"][0]["env"] = json!([{"name": "LARGE", "value": "x".repeat(LARGE)}]);
+    pod
+}
+
+#[test]
+fn of_a_group_whose_pods_are_not_all_there_one_template_a_role_is_kept() {
+    let mut c = bed("1");
+    let mut kept = |name: &str, role: &str| {
+        c.api.add_pod(large_pod(name, 5_000, role));
+        let object = c.api.seen(&ObjectRef::namespaced(Kind::Job(JobKind::POD), "team-a", name));
+        let (engine, now) = (&mut c.engine, c.now);
+        allocation_counter::measure(|| engine.apply(now, Input::Applied(object))).bytes_current
+    };
+    let (full, little) = (i64::try_from(LARGE).unwrap(), 16 << 10);
+    assert!(kept("p0", "main") >= 0);
+    for at in 1..20 {
+        let bytes = kept(&format!("p{at:02}"), "main");
+        // What was read for it is let go again.
+        assert!(bytes < little, "{bytes} bytes are kept");
+    }
+    // Roles without end.
+    let bytes: i64 = (0..40).map(|at| kept(&format!("r{at:02}"), &format!("role-{at}"))).sum();
+    assert!(bytes < 19 * full, "{bytes} bytes are kept");
+}
+
+/// Whoever stands for a role is read again when a Workload is made, if its template is not there.
+#[test]
+fn a_group_whose_first_pod_goes_before_the_rest_comes_is_admitted_all_the_same() {
+    let mut c = bed("3");
+    for at in 0..2 {
+        c.api.add_pod(large_pod(&format!("p{at}"), 3, "main"));
+        c.settle();
+    }
+    c.api.delete_queued_pod("p0");
+    c.settle();
+    for at in 2..4 {
+        c.api.add_pod(large_pod(&format!("p{at}"), 3, "main"));
+        c.settle();
+    }
+    assert!((1..4).all(|at| c.api.is_free(&format!("p{at}"))), "{:?}", c.api.workloads());
+    let template = json!(c.api.workloads()[0].spec.pod_sets[0].template);
+    assert_eq!(template["spec"]["containers"][0]["env"][0]["name"], "LARGE");
 }

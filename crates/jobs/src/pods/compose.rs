@@ -9,6 +9,9 @@ use super::group::{Group, Role};
 use super::order::{Keep, Leave};
 use crate::object::{MAX_POD_SETS, saturated};
 
+/// A group with more pods gets no Workload: each pod is an owner of that, and no API server stores an object with so many.
+const MAX_PODS: i32 = 10_000;
+
 /// A pod set of a group's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleCount {
@@ -70,6 +73,15 @@ pub enum ComposeError {
         /// The number of pods.
         total: i32,
     },
+    /// There are too many pods.
+    #[error(
+        "pod group can't include more than {MAX_PODS} pods, '{}' is {total}",
+        labels::POD_GROUP_TOTAL_COUNT
+    )]
+    Pods {
+        /// How many there are to be.
+        total: i32,
+    },
     /// There are too many roles.
     #[error("pod group can't include more than {MAX_POD_SETS} roles")]
     Roles,
@@ -103,6 +115,9 @@ impl Group {
     /// What the Workload of the group with this name is to be made of.
     pub fn compose(&self, group: &str) -> Result<Composition, ComposeError> {
         let total = self.agreed_total()?;
+        if total > MAX_PODS {
+            return Err(ComposeError::Pods { total });
+        }
         self.check_indexes(total)?;
         let fast = self.is_fast();
         if !fast && count(self.counting.len()) < total {

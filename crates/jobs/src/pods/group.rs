@@ -9,6 +9,7 @@ use sluice_api::job::{JobFinished, JobPodSet};
 use super::changes::StopReason;
 use super::member::{Member, Phase, TotalCount};
 use super::order::{Keep, Leave, Votes};
+use crate::object::MAX_POD_SETS;
 
 /// The pods of one role.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -222,6 +223,25 @@ impl Group {
     pub fn speakers(&self) -> impl Iterator<Item = &Member> {
         let first = self.roles.values().filter_map(|role| role.counting.first());
         first.filter_map(|keep| self.members.get(&keep.name))
+    }
+
+    /// After a pod came or changed: drops the templates that its role does not need. One is enough for all pods of a role, and a group of more
+    /// roles than a Workload may have has no Workload. What is missed once the group has changed is to be read again.
+    pub fn drop_needless_templates(&mut self, changed: &str) {
+        let Some(role) = self.members.get(changed).and_then(|member| self.roles.get(&member.role)) else {
+            return;
+        };
+        let mut kept = role.counting.iter().map(|keep| &keep.name);
+        let stands_for_it = kept.next().is_some_and(|first| **first == *changed);
+        let needless = match kept.next() {
+            // The one that stood for the role before.
+            Some(second) if stands_for_it && self.roles.len() <= MAX_POD_SETS => Arc::clone(second),
+            None if stands_for_it && self.roles.len() <= MAX_POD_SETS => return,
+            _ => Arc::from(changed),
+        };
+        if let Some(member) = self.members.get_mut(&needless) {
+            member.drop_template();
+        }
     }
 
     /// Drops the templates, which only a new Workload needs.

@@ -139,7 +139,7 @@ impl Member {
             },
             ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
             failed_at: failed.and_then(|condition| time(&condition["lastTransitionTime"])),
-            message: status["message"].as_str().unwrap_or_default().to_owned(),
+            message: status["message"].as_str().unwrap_or_default().chars().take(LONGEST_MESSAGE).collect(),
             pod_set: pod_set(name, pod),
             group,
             role,
@@ -210,17 +210,24 @@ pub fn group_name<'a>(metadata: &'a Value, gates: &Gates) -> Option<&'a str> {
     annotation.or_else(|| of("labels"))
 }
 
+/// So much is shown of an annotation that is to be a number.
+const LONGEST_NUMBER: usize = 64;
+/// So much is kept of what a pod's status says.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// How many pods the group of a pod has.
 pub(crate) fn total_count(metadata: &Value) -> TotalCount {
     let key = labels::POD_GROUP_TOTAL_COUNT;
     let Some(text) = metadata["annotations"][key].as_str() else {
         return Err(format!("failed to extract '{key}' annotation"));
     };
+    // An annotation may be of any length.
+    let told: String = text.chars().take(LONGEST_NUMBER).collect();
     match text.parse::<i32>() {
         Ok(count) if count >= 1 => Ok(count),
         Ok(_) => Err(format!(
-            "incorrect annotation value '{key}={text}': group total count should be greater than zero"
+            "incorrect annotation value '{key}={told}': group total count should be greater than zero"
         )),
-        Err(_) => Err(format!("incorrect annotation value '{key}={text}': must be an integer")),
+        Err(_) => Err(format!("incorrect annotation value '{key}={told}': must be an integer")),
     }
 }

@@ -24,6 +24,6 @@ pub use group::Group;
 pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};
 pub use owners::{is_group_workload, owner_reference};
-pub use parent::Parent;
+pub use parent::{GROUP_INDEX, Parent};
 pub use replacement::{Replacement, replacement};
 pub use view::{of_group, of_parent, of_pod};

@@ -11,6 +11,7 @@ use super::{MadePod, is_marked, keeps_shape, pod, ready, replicas, stays_queued,
 use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
 use crate::object::{self, int};
 use crate::patch::Patch;
+use crate::pods::GROUP_INDEX;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 use crate::topology;
@@ -19,9 +20,6 @@ use crate::topology;
 const LEADER: &str = "/spec/leaderWorkerTemplate/leaderTemplate";
 /// Where the template of the workers is; without another it is the leader's, too.
 const WORKER: &str = "/spec/leaderWorkerTemplate/workerTemplate";
-
-/// The label of a pod with the number of its group.
-const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
 /// The adapter of LeaderWorkerSets.
 pub(crate) struct LeaderWorkerSet;

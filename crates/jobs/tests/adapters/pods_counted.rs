@@ -185,3 +185,53 @@ proptest! {
         prop_assert!(group.speakers().map(|pod| &pod.role).eq(roles));
     }
 }
+
+/// The pods of a group that have their templates, after these came one by one.
+fn with_templates(pods: &[Value]) -> Vec<String> {
+    let mut group = Group::new(&[]);
+    for pod in pods {
+        let pod = member(pod);
+        let name = Arc::clone(&pod.name);
+        group.insert(pod);
+        group.drop_needless_templates(&name);
+    }
+    let has = |member: &&Member| member.has_template();
+    group.members().filter(has).map(|member| member.name.to_string()).collect()
+}
+
+#[test]
+fn one_template_is_kept_for_each_role_and_none_for_more_roles_than_a_workload_has() {
+    let made = |name: &str, of: &str, day: usize| {
+        with(pod(name), &[role(of), total("9"), created(&format!("2026-01-{day:02}T00:00:00Z"))])
+    };
+    assert_eq!(with_templates(&[made("a", "x", 1), made("b", "x", 2), made("c", "y", 3)]), ["a", "c"]);
+    // The oldest pod stands for its role, whenever it is seen.
+    assert_eq!(with_templates(&[made("b", "x", 2), made("c", "x", 3), made("a", "x", 1)]), ["a"]);
+    // One that will never run stands for none.
+    let failed = with(made("a", "x", 1), &[phase("Failed")]);
+    assert_eq!(with_templates(&[failed, made("b", "x", 2)]), ["b"]);
+    assert_eq!(with_templates(&[made("a", "x", 1), with(made("a", "x", 1), &[phase("Failed")])]), [""; 0]);
+    let many: Vec<_> = (1..=28).map(|at| made(&format!("p{at:02}"), &format!("r{at}"), at)).collect();
+    assert_eq!(with_templates(&many).len(), 18);
+}
+
+#[test]
+fn a_group_of_more_pods_than_a_workload_has_owners_is_refused_before_they_are_all_made() {
+    let why = |count: &str| {
+        let mut group = Group::new(&[]);
+        group.insert(member(&with(pod("a"), &[total(count)])));
+        group.compose("g").unwrap_err().to_string()
+    };
+    assert_eq!(why("10000"), "'g' group has fewer runnable pods than expected");
+    assert_eq!(
+        why("10001"),
+        "pod group can't include more than 10000 pods, 'kueue.x-k8s.io/pod-group-total-count' is 10001"
+    );
+}
+
+#[test]
+fn what_users_write_without_end_is_cut_where_it_is_kept_or_shown() {
+    let long = "x".repeat(100_000);
+    let member = member(&with(pod("a"), &[total(&long), ("/status", json!({"message": long}))]));
+    assert!(member.message.len() <= 1024 && member.total_count.unwrap_err().len() < 256);
+}

@@ -1,11 +1,13 @@
 //! Plays the controllers of objects whose pods wait for admission in their place (docs/reference/07-integrations.md 7.4): they make as many pods as the
 //! object asks for, and another one for each that is gone.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_jobs::State;
-use sluice_jobs::pods::Member;
+use sluice_jobs::pods::{GROUP_INDEX, Member, Parent};
 use sluice_jobs::webhook::suspending_parent;
 
 use super::Simulation;
@@ -13,6 +15,12 @@ use crate::json::text;
 
 /// The kind of the pods.
 const PODS: Kind = Kind::Job(JobKind::POD);
+
+/// The number of the group that a pod is in, as its label says.
+fn number_of_group(pod: &Value) -> Option<u32> {
+    pod["metadata"]["labels"][GROUP_INDEX].as_str()?.parse().ok()
+}
+
 impl Simulation {
     /// An object is new or different: it has the pods that it asks for.
     pub(super) fn make_pods(&mut self, object: &ObjectRef, kind: JobKind) {
@@ -39,6 +47,11 @@ impl Simulation {
         let more: Vec<_> = pods.into_iter().flatten().map(|(_, pod)| pod.clone()).collect();
         for pod in more {
             self.world.delete(&pod);
+        }
+        if kind.has_groups() {
+            let groups = number.checked_sub(1).and_then(|last| sluice_jobs::made_pod(kind, &value, last));
+            let groups = groups.and_then(|pod| number_of_group(&pod)).map_or(0, |last| last + 1);
+            self.record.components_gone(self.now, object, text(&value["metadata"]["uid"]), groups);
         }
         self.show_serving(object);
     }
@@ -103,6 +116,7 @@ impl Simulation {
     /// An object is gone, and its pods with it.
     pub(super) fn serving_gone(&mut self, object: &ObjectRef) {
         let Some(made) = self.serving.objects.remove(object) else { return };
+        self.record.components_gone(self.now, object, &made.of.0, 0);
         for pod in made.pods.into_values() {
             // One that was read from a cluster has an owner that is not played.
             self.serving.homes.remove(&pod);
@@ -140,13 +154,35 @@ impl Simulation {
         self.set_job_status(object, status);
     }
 
+    /// The object one of whose groups of pods a pod is in, and the number of the group.
+    fn group_of(&self, reference: &ObjectRef, pod: &Value) -> Option<(ObjectRef, u32)> {
+        let said = Parent::of(&pod["metadata"]).and_then(|parent| {
+            let object =
+                ObjectRef::namespaced(Kind::Job(parent.kind), Arc::clone(&reference.namespace), parent.name);
+            Some((object, parent.group?))
+        });
+        // Pods that are not queued do not say it so.
+        said.or_else(|| {
+            let object = self.serving.object_of(reference)?;
+            let Kind::Job(kind) = object.kind else { return None };
+            let number = number_of_group(pod).filter(|_| kind.has_groups())?;
+            Some((object.clone(), number))
+        })
+    }
+
     /// Notes a job that was not seen before. Pods of one object, or of one group, are one job; what only makes jobs is none.
     pub(super) fn note_submitted(&mut self, reference: &ObjectRef, kind: JobKind) {
         let Some(value) = self.world.get(reference) else { return };
-        if kind.integration().pods_are_jobs {
+        if kind.integration().pods_are_jobs || kind.has_groups() {
             return;
         }
         if kind.integration().of_pods {
+            if let Some((object, number)) = self.group_of(reference, value)
+                && let Some(owner) = self.world.get(&object)
+            {
+                let owner = (&object, text(&owner["metadata"]["uid"]));
+                return self.record.joined_component(self.now, (reference, value), owner, number);
+            }
             let whole = self.serving.object_of(reference).filter(|object| self.record.job(object).is_some());
             if let Some(whole) = whole.cloned() {
                 return self.record.joined(reference, value, &whole);

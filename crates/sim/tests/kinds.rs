@@ -1,0 +1,252 @@
+//! The simulator, what-if and explain know every kind of jobs that the registry has, and those that a configuration declares.
+#![expect(clippy::disallowed_methods, reason = "a test reads its files")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use sluice_api::config::Configuration;
+use sluice_api::job::JobKind;
+use sluice_sim::explain::{Patience, Question, State};
+use sluice_sim::{File, JobRecord, Kind, Manifests, Options, Simulation, prepare, settings, whatif};
+
+/// The processors that every job may use.
+const ENOUGH: u32 = 8;
+
+fn template() -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}})
+}
+
+/// The spec of a job of a kind that is built in, as small as it can be.
+fn spec(kind: JobKind) -> Value {
+    let mut never = template();
+    never["spec"]["restartPolicy"] = json!("Never");
+    let batch = json!({"parallelism": 1, "completions": 1, "template": never});
+    let replicas = |field: &str, types: &[&str]| {
+        let of = |name: &&str| ((*name).to_owned(), json!({"replicas": 1, "template": template()}));
+        json!({field: types.iter().map(of).collect::<serde_json::Map<_, _>>()})
+    };
+    let cluster = json!({
+        "headGroupSpec": {"rayStartParams": {}, "template": template()},
+        "workerGroupSpecs": [{"groupName": "w", "replicas": 1, "template": template()}],
+    });
+    match kind.framework() {
+        "batch/job" => batch,
+        "deployment" | "statefulset" => json!({"replicas": 1, "selector": {"matchLabels": {"app": "a"}},
+            "template": {"metadata": {"labels": {"app": "a"}}, "spec": template()["spec"]}}),
+        "jobset.x-k8s.io/jobset" => {
+            json!({"replicatedJobs": [{"name": "r", "replicas": 1, "template": {"spec": batch}}]})
+        }
+        "kubeflow.org/jaxjob" => replicas("jaxReplicaSpecs", &["Worker"]),
+        "kubeflow.org/mpijob" => replicas("mpiReplicaSpecs", &["Launcher", "Worker"]),
+        "kubeflow.org/paddlejob" => replicas("paddleReplicaSpecs", &["Master", "Worker"]),
+        "kubeflow.org/pytorchjob" => replicas("pytorchReplicaSpecs", &["Master", "Worker"]),
+        "kubeflow.org/tfjob" => replicas("tfReplicaSpecs", &["Chief", "PS", "Worker"]),
+        "kubeflow.org/xgboostjob" => replicas("xgbReplicaSpecs", &["Master", "Worker"]),
+        "leaderworkerset.x-k8s.io/leaderworkerset" => {
+            json!({"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}})
+        }
+        "pod" => never["spec"].clone(),
+        "ray.io/raycluster" => cluster,
+        "ray.io/rayjob" => {
+            json!({"entrypoint": "x", "shutdownAfterJobFinishes": true, "rayClusterSpec": cluster})
+        }
+        "ray.io/rayservice" => json!({"serveConfigV2": "", "rayClusterConfig": cluster}),
+        "sparkoperator.k8s.io/sparkapplication" => json!({
+            "type": "Python", "mode": "cluster", "sparkVersion": "4.0.0", "image": "i",
+            "mainApplicationFile": "local:///x.py",
+            "driver": {"coreRequest": "1", "memory": "1g"}, "executor": {"instances": 1, "coreRequest": "1", "memory": "1g"},
+        }),
+        "trainer.kubeflow.org/trainjob" => {
+            json!({"runtimeRef": {"name": "plain"}, "trainer": {"numNodes": 1, "resourcesPerNode": {"requests": {"cpu": "1"}}}})
+        }
+        "workload.codeflare.dev/appwrapper" => {
+            let wrapped =
+                json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": batch});
+            json!({"components": [{"template": wrapped}]})
+        }
+        other => unreachable!("write a spec of {other}: the simulator is to know it"),
+    }
+}
+
+/// A job `a` that runs for a minute.
+fn job(kind: JobKind) -> Value {
+    json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind(),
+        "metadata": {"name": "a", "namespace": "t", "labels": {"kueue.x-k8s.io/queue-name": "main"},
+            "annotations": {"sluice.dev/run-seconds": "60"}},
+        "spec": spec(kind),
+    })
+}
+
+/// The file of an example of a declared kind.
+fn example(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/integrations/argo-workflow");
+    std::fs::read_to_string(format!("{folder}/{name}")).unwrap()
+}
+
+/// A job of a kind that nothing but a configuration knows.
+fn declared() -> (JobKind, Value) {
+    let declaration: Value = serde_saphyr::from_str(&example("declaration.yaml")).unwrap();
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"frameworks": ["batch/job"], "declared": [declaration]},
+    });
+    let (configuration, _) = Configuration::parse(&configuration.to_string()).unwrap();
+    sluice_jobs::declare(&configuration).unwrap();
+    let kind = JobKind::named("argoproj.io/workflow").unwrap();
+    let mut object: Value = serde_saphyr::from_str(&example("object.yaml")).unwrap();
+    object["metadata"] = job(JobKind::JOB)["metadata"].clone();
+    (kind, object)
+}
+
+fn all() -> Vec<(JobKind, Value)> {
+    JobKind::ALL.into_iter().map(|kind| (kind, job(kind))).chain([declared()]).collect()
+}
+
+fn read(text: String) -> Manifests {
+    Manifests::read(&[File { name: "world".to_owned(), text, named: true }]).unwrap()
+}
+
+fn queue(cpus: u32) -> String {
+    format!(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: q}}\nspec: {{namespaceSelector: {{}}, resourceGroups: \
+         [{{coveredResources: [cpu, memory], flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: {cpus}}}, \
+         {{name: memory, nominalQuota: 100Gi}}]}}]}}]}}\n"
+    )
+}
+
+/// A queue with this many processors, and one job.
+fn world(cpus: u32, job: &Value) -> Manifests {
+    let runtime = json!({
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime", "metadata": {"name": "plain"},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [{
+            "name": "node",
+            "template": {
+                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}},
+            },
+        }]}}},
+    });
+    let mut text = format!(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: f}}\n---\n{}---\n\
+         apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {{name: main, namespace: t}}\nspec: {{clusterQueue: q}}\n",
+        queue(cpus)
+    );
+    for document in [&runtime, job].into_iter().filter(|document| !document.is_null()) {
+        let _ = write!(text, "---\n{document}\n");
+    }
+    read(text)
+}
+
+fn of(manifests: &Manifests) -> Options {
+    let mut options = Options::new(Options::default_configuration());
+    settings(&mut options, &manifests.scenarios, false);
+    options.audit = true;
+    options.until = Some(SignedDuration::from_hours(1));
+    // Declared kinds are queued like the others.
+    options.configuration.integrations.frameworks.extend(
+        JobKind::all().iter().filter(|kind| kind.is_declared()).map(|kind| kind.framework().to_owned()),
+    );
+    options
+}
+
+fn played(manifests: &Manifests) -> Simulation {
+    let mut simulation = prepare(manifests, &BTreeMap::new(), of(manifests)).unwrap();
+    simulation.run(|_| {}).unwrap();
+    simulation
+}
+
+fn only(simulation: &Simulation) -> &JobRecord {
+    let [job] = &simulation.record().jobs[..] else { panic!("{:?}", simulation.record().jobs) };
+    job
+}
+
+#[test]
+fn a_job_of_every_kind_is_admitted_runs_and_ends() {
+    for (kind, object) in all() {
+        let simulation = played(&world(ENOUGH, &object));
+        let job = only(&simulation);
+        assert_eq!(
+            (job.managed, job.admitted),
+            (true, Some(0)),
+            "{kind:?}: {:#?}",
+            simulation.record().entries
+        );
+        let ended = sluice_jobs::ends(kind, &object).then_some(60_000);
+        assert_eq!(job.finished, ended, "{kind:?}: {:#?}", simulation.record().entries);
+    }
+}
+
+#[test]
+fn a_job_of_every_kind_that_waits_is_explained_by_its_own_name() {
+    for (kind, object) in all() {
+        let manifests = world(0, &object);
+        // Each pod of a Deployment is a job.
+        let pods = kind.integration().pods_are_jobs;
+        let question = Question {
+            manifests: &manifests,
+            files: &BTreeMap::new(),
+            options: of(&manifests),
+            at: SignedDuration::from_secs(10),
+            namespace: "t",
+            kind: Some(Kind::Job(if pods { JobKind::POD } else { kind })),
+            name: if pods { "a-0" } else { "a" },
+            all_namespaces: false,
+            live: None,
+            patience: Patience::ENDLESS,
+        };
+        let answer = question.answer().unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        assert_eq!(answer.state, State::Waiting, "{kind:?}: {}", answer.text());
+        assert!(answer.text().contains("quota"), "{kind:?}: {}", answer.text());
+    }
+}
+
+#[test]
+fn a_change_of_quota_moves_a_job_of_every_kind() {
+    for (kind, object) in all() {
+        let before = world(0, &object);
+        let mut after = before.clone();
+        after.objects = whatif::overlay(after.objects, read(queue(ENOUGH)).objects);
+        let (before, after) = (played(&before), played(&after));
+        let difference =
+            whatif::Difference::new(before.record(), before.lasted(), after.record(), after.lasted(), 0);
+        let moved: Vec<_> = difference.moved.iter().map(|moved| &*moved.job).collect();
+        let key = only(&after).key();
+        assert_eq!(moved, [&key], "{kind:?}");
+    }
+}
+
+/// Pods of one group have one Workload, which all of them own.
+#[test]
+fn a_group_of_pods_is_explained_by_its_name_and_by_those_of_its_pods() {
+    let mut text = String::new();
+    for name in ["g-0", "g-1"] {
+        let mut pod = job(JobKind::POD);
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = json!("2");
+        let _ = write!(text, "{pod}\n---\n");
+    }
+    let base = world(1, &Value::Null);
+    let mut manifests = base.clone();
+    manifests.objects.extend(read(text).objects);
+    for name in ["g", "g-0", "g-1"] {
+        let question = Question {
+            manifests: &manifests,
+            files: &BTreeMap::new(),
+            options: of(&manifests),
+            at: SignedDuration::from_secs(10),
+            namespace: "t",
+            kind: Some(Kind::Job(JobKind::POD)),
+            name,
+            all_namespaces: false,
+            live: None,
+            patience: Patience::ENDLESS,
+        };
+        let answer = question.answer().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(answer.state, State::Waiting, "{name}: {}", answer.text());
+    }
+}

@@ -1,0 +1,52 @@
+//! Programs without which waiting is in vain: once one of them has ended, a wait ends at once, with what the program said last.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::process::{Program, tail};
+
+/// So many lines of a log are shown.
+const LINES: usize = 20;
+
+/// A program that must not end.
+#[derive(Debug)]
+struct Vital {
+    id: u32,
+    name: String,
+    log: PathBuf,
+}
+
+/// Programs that must not end.
+#[derive(Debug, Default)]
+pub(crate) struct Vitals(Mutex<Vec<Vital>>);
+
+/// Those of this process.
+pub(crate) static VITALS: Vitals = Vitals(Mutex::new(Vec::new()));
+
+impl Vitals {
+    /// A program must not end from now on.
+    pub fn add(&self, program: &Program) {
+        let vital =
+            Vital { id: program.id(), name: program.name().to_owned(), log: program.log().to_path_buf() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(vital);
+    }
+
+    /// A program is ended on purpose.
+    pub fn remove(&self, id: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|vital| vital.id != id);
+    }
+
+    /// What the first said that has ended, if one has.
+    pub fn ended(&self) -> Option<String> {
+        let vitals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = vitals.iter().find(|vital| !is_alive(vital.id))?;
+        Some(format!("{} has ended; its log ends:\n{}", ended.name, tail(&ended.log, LINES)))
+    }
+}
+
+/// Whether a child runs. One that ended keeps its folder in /proc, with another state, until it is waited for.
+fn is_alive(id: u32) -> bool {
+    fs::read_to_string(format!("/proc/{id}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}
