@@ -1,5 +1,5 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
-//! depend on which, files that import one another in a circle, citations of the reference, retired words, and files that are generated.
+//! depend on which, files that import one another in a circle, citations of the reference, kinds of jobs that code names, retired words, and files that are generated.
 //!
 //! Prints every finding, and fails when there is one.
 
@@ -7,6 +7,7 @@ mod alone;
 mod circles;
 mod citations;
 mod imports;
+mod kinds;
 mod retired;
 mod tokens;
 
@@ -128,6 +129,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(clippy_lists(&files));
     findings.extend(circles::check(&files));
     findings.extend(citations::check(&files));
+    findings.extend(kinds::check(&files));
     findings.extend(retired::check(&files));
     findings.extend(dependencies(&packages));
     findings.extend(core_dependencies(&root, args.bless)?);

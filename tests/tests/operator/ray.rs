@@ -315,6 +315,17 @@ async fn a_cluster_that_is_changed_into_what_cannot_be_queued_is_stopped_and_no_
     assert_eq!(uids("sound").await, before, "the pods of the other one are still there");
 
     bounds(2).await;
+    // KubeRay waits 30 s for pods that it made and never saw, as they were deleted at once, and looks again only when something changes.
+    eventually("the pods of the mended cluster", DEADLINE, || async {
+        let pods = bench.pods("broken").await.len();
+        let nudge = Patch::Merge(
+            json!({"metadata": {"annotations": {"example.com/at": Timestamp::now().to_string()}}}),
+        );
+        bench.api().patch("broken", &PatchParams::default(), &nudge).await?;
+        Ok(progress(pods == PODS, pods))
+    })
+    .await
+    .unwrap();
     bench.wait_until_it_runs_on("broken", &old).await;
     place.wait_for_counts([0, 2, 2]).await.unwrap();
     assert_eq!(uids("sound").await, before);

@@ -79,7 +79,7 @@ fn of_a_group_whose_pods_are_not_all_there_one_template_a_role_is_kept() {
     assert!(bytes < 19 * full, "{bytes} bytes are kept");
 }
 
-/// Whoever stands for a role is read again when a Workload is made, if its template is not there.
+/// The pod that stands for a role is read again when a Workload is made, if its template is not there.
 #[test]
 fn a_group_whose_first_pod_goes_before_the_rest_comes_is_admitted_all_the_same() {
     let mut c = bed("3");

@@ -225,19 +225,22 @@ impl Group {
         first.filter_map(|keep| self.members.get(&keep.name))
     }
 
-    /// After a pod came or changed: drops the templates that its role does not need. One is enough for all pods of a role, and a group of more
-    /// roles than a Workload may have has no Workload. What is missed once the group has changed is to be read again.
+    /// After a pod came or changed: drops the template that its role does not need any more. One is enough for all pods of a role; and none is
+    /// needed where there are more roles than a Workload may have, as long as the group can have none. What is missed once it can is to be read.
     pub fn drop_needless_templates(&mut self, changed: &str) {
         let Some(role) = self.members.get(changed).and_then(|member| self.roles.get(&member.role)) else {
             return;
         };
         let mut kept = role.counting.iter().map(|keep| &keep.name);
         let stands_for_it = kept.next().is_some_and(|first| **first == *changed);
-        let needless = match kept.next() {
+        let is_for_nothing = || self.roles.len() > MAX_POD_SETS && self.compose("").is_err();
+        let needless = if !stands_for_it || is_for_nothing() {
+            Arc::from(changed)
+        } else if let Some(before) = kept.next() {
             // The one that stood for the role before.
-            Some(second) if stands_for_it && self.roles.len() <= MAX_POD_SETS => Arc::clone(second),
-            None if stands_for_it && self.roles.len() <= MAX_POD_SETS => return,
-            _ => Arc::from(changed),
+            Arc::clone(before)
+        } else {
+            return;
         };
         if let Some(member) = self.members.get_mut(&needless) {
             member.drop_template();

@@ -211,8 +211,14 @@ fn one_template_is_kept_for_each_role_and_none_for_more_roles_than_a_workload_ha
     let failed = with(made("a", "x", 1), &[phase("Failed")]);
     assert_eq!(with_templates(&[failed, made("b", "x", 2)]), ["b"]);
     assert_eq!(with_templates(&[made("a", "x", 1), with(made("a", "x", 1), &[phase("Failed")])]), [""; 0]);
-    let many: Vec<_> = (1..=28).map(|at| made(&format!("p{at:02}"), &format!("r{at}"), at)).collect();
+    let of_many = |at: usize| with(made(&format!("p{at:02}"), &format!("r{at}"), at), &[total("28")]);
+    let many: Vec<_> = (1..=28).map(of_many).collect();
     assert_eq!(with_templates(&many).len(), 18);
+    // Roles of pods that will never run do not count: what the Workload needs is kept, however often it is read.
+    let failed =
+        (1..=28).map(|at| with(made(&format!("f{at:02}"), &format!("r{at}"), at), &[phase("Failed")]));
+    let whole = (0..9).map(|at| made(&format!("p{at}"), "x", 1));
+    assert_eq!(with_templates(&failed.chain(whole).chain([made("p0", "x", 1)]).collect::<Vec<_>>()), ["p0"]);
 }
 
 #[test]
