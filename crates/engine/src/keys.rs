@@ -39,3 +39,8 @@ impl JobKey {
         ObjectRef::namespaced(Kind::Job(self.kind), Arc::clone(&self.namespace), Arc::clone(&self.name))
     }
 }
+
+/// The UID that stands for a group of pods: it has none of its own.
+pub(crate) fn pod_group_uid(namespace: &str, group: &str) -> String {
+    format!("group/{namespace}/{group}")
+}

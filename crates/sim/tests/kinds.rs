@@ -160,8 +160,9 @@ fn played(manifests: &Manifests) -> Simulation {
 }
 
 fn only(simulation: &Simulation) -> &JobRecord {
-    let [job] = &simulation.record().jobs[..] else { panic!("{:?}", simulation.record().jobs) };
-    job
+    let jobs = &simulation.record().jobs;
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    &jobs[0]
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Manager {
     /// From now on every wait of this process fails at once, with the end of the log, when the manager has ended. For one that several tests
     /// share, and none stops.
     pub fn must_not_end(&self) {
-        VITALS.add(&self.program);
+        VITALS.add(self.program.id(), self.program.name(), self.program.log());
     }
 
     /// The status and body of a path on the health port, for example `/healthz`.

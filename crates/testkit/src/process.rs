@@ -1,7 +1,7 @@
 //! Child processes that never outlive their test: each is stopped by its own id on drop, and a watchdog does it when the
 //! test process itself is killed or ends without dropping (a `static` is never dropped).
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::vital::VITALS;
+use crate::vital::{VITALS, tail};
 
 /// What the watchdog runs: it keeps the ids of living programs, and when its input ends (because the process that
 /// feeds it is gone) it kills them and removes the folder. It ignores the terminal's signals, so that Ctrl-C cannot take
@@ -84,14 +84,6 @@ impl Drop for Watchdog {
         // It ends by itself now; waiting keeps "everything is gone" true when this returns.
         let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).wait();
     }
-}
-
-/// The last lines of a file; nothing if it cannot be read.
-pub(crate) fn tail(file: &Path, lines: usize) -> String {
-    let text = fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
 }
 
 /// A running program with its log file.
@@ -218,6 +210,8 @@ impl Drop for Program {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn alive(id: u32) -> bool {

@@ -1,10 +1,8 @@
 //! Programs without which waiting is in vain: once one of them has ended, a wait ends at once, with what the program said last.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-use crate::process::{Program, tail};
 
 /// So many lines of a log are shown.
 const LINES: usize = 20;
@@ -25,10 +23,9 @@ pub(crate) struct Vitals(Mutex<Vec<Vital>>);
 pub(crate) static VITALS: Vitals = Vitals(Mutex::new(Vec::new()));
 
 impl Vitals {
-    /// A program must not end from now on.
-    pub fn add(&self, program: &Program) {
-        let vital =
-            Vital { id: program.id(), name: program.name().to_owned(), log: program.log().to_path_buf() };
+    /// A program with this process id must not end from now on.
+    pub fn add(&self, id: u32, name: &str, log: &Path) {
+        let vital = Vital { id, name: name.to_owned(), log: log.to_path_buf() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(vital);
     }
 
@@ -49,4 +46,12 @@ impl Vitals {
 fn is_alive(id: u32) -> bool {
     fs::read_to_string(format!("/proc/{id}/stat"))
         .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}
+
+/// The last lines of a file; nothing if it cannot be read.
+pub(crate) fn tail(file: &Path, lines: usize) -> String {
+    let text = fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
 }

@@ -132,11 +132,11 @@ mod tests {
         let (well, ill) =
             (start("well", "exec sleep 600"), start("ill", "echo no rights to list jobs; exit 3"));
         let vitals = Vitals::default();
-        vitals.add(&well);
+        vitals.add(well.id(), well.name(), well.log());
         let looked =
             while_alive(&vitals, "peace", Duration::from_secs(10), || async { Ok(progress(true, "")) });
         looked.await.unwrap();
-        vitals.add(&ill);
+        vitals.add(ill.id(), ill.name(), ill.log());
         let day = Duration::from_hours(24);
         let never = while_alive(&vitals, "peace", day, || async { Ok(progress(false, "war")) });
         let why = never.await.unwrap_err().to_string();

@@ -7,8 +7,6 @@ use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_api::labels;
 
-use super::text;
-
 /// The label that ties a pod to one ReplicaSet of its Deployment.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
@@ -113,6 +111,11 @@ impl Named {
         }
         self.owns(pod)
     }
+}
+
+/// A text of a document, empty where there is none.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn owners(object: &Value) -> impl Iterator<Item = &Value> {

@@ -11,6 +11,7 @@ use sluice_jobs::pods::{Group, Member};
 use crate::effect::EffectId;
 use crate::hotswap::pod::PodKey;
 use crate::input::{Kind, ObjectRef};
+pub(crate) use crate::keys::pod_group_uid as group_uid;
 use crate::retry::Retry;
 use crate::world::{JobKey, World, job_key};
 
@@ -95,11 +96,6 @@ impl PodJob {
     pub fn is_uncertain(&self) -> bool {
         self.fares.values().any(|fare| fare.uncertain)
     }
-}
-
-/// The UID that stands for a group: it has none of its own.
-pub(crate) fn group_uid(namespace: &str, group: &str) -> String {
-    format!("group/{namespace}/{group}")
 }
 
 /// The kind of pods.

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
 
+use crate::keys::pod_group_uid;
 use crate::pod_jobs::component::of_group;
-use crate::pod_jobs::index::group_uid;
 
 /// Whether an owner reference names a pod.
 fn is_pod(owner: &OwnerReference) -> bool {
@@ -44,7 +44,7 @@ pub(crate) fn is_of_group(object: &slim::Workload) -> bool {
 pub(super) fn job_uid(object: &slim::Workload) -> Option<Cow<'_, str>> {
     if is_of_group(object) {
         let metadata = &object.metadata;
-        return Some(group_uid(metadata.namespace.as_deref()?, metadata.name.as_deref()?).into());
+        return Some(pod_group_uid(metadata.namespace.as_deref()?, metadata.name.as_deref()?).into());
     }
     if object.metadata.owner_references.iter().flatten().next().is_some() {
         return controller(object).map(|owner| of_group(object, Some(owner), &owner.uid));

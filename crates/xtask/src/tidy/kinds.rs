@@ -37,7 +37,7 @@ fn ships(path: &str) -> bool {
     let of = |name: &&str| path.starts_with(&format!("crates/{name}/src/"));
     let is_test =
         path.ends_with("/tests.rs") || path.contains("/tests/") || path == "crates/ctl/src/kinds.rs";
-    CRATES.iter().any(|name| of(&name)) && path.ends_with(".rs") && !is_test
+    CRATES.iter().any(of) && !is_test
 }
 
 /// The kinds that a file names before its tests.
