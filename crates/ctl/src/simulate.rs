@@ -285,8 +285,11 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
         let mut changed = begin_changed(&loaded, change, options)?;
         play(&mut changed, None, on)?;
         let changed_end = changed.lasted();
-        let difference =
-            whatif::Difference::new(simulation.record(), end, changed.record(), changed_end, seed);
+        let futures = [(simulation.record(), end), (changed.record(), changed_end)];
+        let difference = whatif::Difference::new(futures[0].0, end, futures[1].0, changed_end, seed);
+        if args.output == Output::Html {
+            return write(&html::compared(futures, &difference, seed)?);
+        }
         return write(&difference_text(&difference, args.output)?);
     }
     show(&simulation.into_record(), end, seed, loaded, &args)
@@ -300,7 +303,7 @@ fn show(record: &Record, end: i64, seed: u64, loaded: Loaded, args: &SimulateArg
         Output::Table => table::report(&report, timeline),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
         Output::Yaml => serde_saphyr::to_string(&report)?,
-        Output::Html => html::page(record, &report, end),
+        Output::Html => html::page(record, &report, end)?,
     })
 }
 
@@ -311,10 +314,9 @@ fn write(text: &str) -> anyhow::Result<u8> {
 
 fn difference_text(difference: &whatif::Difference, output: Output) -> anyhow::Result<String> {
     Ok(match output {
-        Output::Table => table::difference(difference),
+        Output::Table | Output::Html => table::difference(difference),
         Output::Json => serde_json::to_string_pretty(difference)? + "\n",
         Output::Yaml => serde_saphyr::to_string(difference)?,
-        Output::Html => bail!("--change has no picture: use --output table, json or yaml"),
     })
 }
 

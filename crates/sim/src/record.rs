@@ -253,6 +253,7 @@ impl Record {
                     is_queue,
                     cohort,
                     nominal: nominal(&value["spec"]),
+                    stopped: !["", "None"].contains(&text(&value["spec"]["stopPolicy"])),
                 };
                 self.quotas.push(change);
             }

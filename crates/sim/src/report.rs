@@ -112,7 +112,7 @@ pub struct SlotReport {
     pub resource: Arc<str>,
     /// Its nominal quota at the end.
     pub nominal: String,
-    /// Use over nominal quota, in percent over the whole time; absent without quota.
+    /// Use over nominal quota, in percent up to the end of the last work; absent without quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
     /// What it borrowed, in units × hours.
@@ -131,7 +131,7 @@ pub struct FlavorReport {
     pub resource: Arc<str>,
     /// All nominal quota at the end.
     pub nominal: String,
-    /// Use over nominal quota, in percent over the whole time; absent without quota.
+    /// Use over nominal quota, in percent up to the end of the last work; absent without quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
     /// What was borrowed, in units × hours; as much was lent.
@@ -142,6 +142,7 @@ pub struct FlavorReport {
 
 /// One line of the timeline.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Line {
     /// Seconds from the beginning.
     pub at: f64,
@@ -151,6 +152,12 @@ pub struct Line {
     /// What happened.
     #[serde(flatten)]
     pub what: TimelineEvent,
+    /// Of a job that is submitted: its priority, which is known once it has a Workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Of a job that is submitted: the ClusterQueue that it waits for, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_queue: Option<Arc<str>>,
 }
 
 /// Milliseconds as seconds.
@@ -210,14 +217,19 @@ fn sums(points: &[Point], end: i64) -> Sums {
 impl Report {
     /// What a record comes to. `end` in milliseconds from the beginning.
     pub fn new(record: &Record, end: i64, seed: u64, skipped: Vec<Skipped>) -> Self {
+        Self::over(record, end, worked(record, end), seed, skipped)
+    }
+
+    /// The same with utilisation over the time up to `worked`, in milliseconds from the beginning.
+    pub(crate) fn over(record: &Record, end: i64, worked: i64, seed: u64, skipped: Vec<Skipped>) -> Self {
         let slots = steps(record, end);
         Self {
             seed,
             start: record.start.to_string(),
             seconds: seconds(end),
             totals: totals(record),
-            queues: queues(record, &slots, end),
-            flavors: flavors(record, &slots, end),
+            queues: queues(record, &slots, end, worked),
+            flavors: flavors(record, &slots, worked),
             skipped,
             timeline: record.entries.iter().map(|entry| record.line(entry)).collect(),
         }
@@ -227,9 +239,23 @@ impl Report {
 impl Record {
     /// An entry as a line of the timeline.
     pub fn line(&self, entry: &TimelineEntry) -> Line {
-        let job = entry.job.map(|job| self.jobs[job].key());
-        Line { at: seconds(entry.at), job, what: entry.what.clone() }
+        let job = entry.job.map(|job| &self.jobs[job]);
+        let new = job.filter(|job| job.managed && entry.what == TimelineEvent::Submitted);
+        Line {
+            at: seconds(entry.at),
+            job: job.map(JobRecord::key),
+            what: entry.what.clone(),
+            priority: new.map(|job| job.priority),
+            cluster_queue: new.and_then(|job| job.cluster_queue.clone()),
+        }
     }
+}
+
+/// When the last work ended, in milliseconds: the time after it, in which nothing is there to run, says nothing about how well quota is
+/// used. The end where work still runs, and where none ever ran.
+pub(crate) fn worked(record: &Record, end: i64) -> i64 {
+    let ends = record.jobs.iter().flat_map(|job| &job.holds).map(|hold| hold.to.unwrap_or(end));
+    ends.max().unwrap_or(end).clamp(0, end.max(0))
 }
 
 fn waits(job: &JobRecord) -> bool {
@@ -267,7 +293,7 @@ fn totals(record: &Record) -> Totals {
     }
 }
 
-fn queues(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> Vec<QueueReport> {
+fn queues(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64, worked: i64) -> Vec<QueueReport> {
     let mut cohorts: BTreeMap<Arc<str>, Option<Arc<str>>> = BTreeMap::new();
     for change in record.quotas.iter().filter(|c| c.is_queue) {
         cohorts.insert(Arc::clone(&change.node), change.cohort.clone());
@@ -282,7 +308,7 @@ fn queues(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> V
         .into_iter()
         .map(|(name, cohort)| {
             let jobs = jobs.get(&name).map(Vec::as_slice).unwrap_or_default();
-            queue(name, cohort, jobs, slots, end)
+            queue(name, cohort, jobs, slots, (end, worked))
         })
         .collect()
 }
@@ -292,14 +318,14 @@ fn queue(
     cohort: Option<Arc<str>>,
     jobs: &[&JobRecord],
     slots: &BTreeMap<SlotKey, Vec<Point>>,
-    end: i64,
+    (end, worked): (i64, i64),
 ) -> QueueReport {
     let mut waited: Vec<i64> = jobs.iter().filter_map(|job| self::waited(job, end)).collect();
     waited.sort_unstable();
     let still = jobs.iter().filter_map(|job| still_waits(job, end));
     let from = (Arc::clone(&name), Arc::from(""), Arc::from(""));
     let own = slots.range(from..).take_while(|((queue, ..), _)| *queue == name);
-    let usage = own.map(|((_, flavor, resource), points)| slot(flavor, resource, points, end)).collect();
+    let usage = own.map(|((_, flavor, resource), points)| slot(flavor, resource, points, worked)).collect();
     QueueReport {
         cohort,
         jobs: jobs.len(),
@@ -321,8 +347,8 @@ fn queue(
     }
 }
 
-fn slot(flavor: &Arc<str>, resource: &Arc<str>, points: &[Point], end: i64) -> SlotReport {
-    let sums = sums(points, end);
+fn slot(flavor: &Arc<str>, resource: &Arc<str>, points: &[Point], worked: i64) -> SlotReport {
+    let sums = sums(points, worked);
     SlotReport {
         flavor: Arc::clone(flavor),
         resource: Arc::clone(resource),
@@ -336,13 +362,13 @@ fn slot(flavor: &Arc<str>, resource: &Arc<str>, points: &[Point], end: i64) -> S
 /// What a flavor and resource comes to, and how its use changes at which times.
 type Flavors = BTreeMap<(Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>)>;
 
-fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, end: i64) -> Vec<FlavorReport> {
+fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, worked: i64) -> Vec<FlavorReport> {
     let queues: std::collections::BTreeSet<_> =
         record.quotas.iter().filter(|c| c.is_queue).map(|c| &c.node).collect();
     let mut all = Flavors::new();
     for ((node, flavor, resource), points) in slots {
         let (total, moves) = all.entry((Arc::clone(flavor), Arc::clone(resource))).or_default();
-        let own = sums(points, end);
+        let own = sums(points, worked);
         total.used += own.used;
         total.nominal += own.nominal;
         total.last_nominal = total.last_nominal.saturating_add(own.last_nominal);

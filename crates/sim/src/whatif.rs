@@ -1,5 +1,7 @@
 //! Two futures side by side: without and with a change. Times in seconds.
 
+mod words;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use serde::Serialize;
 use crate::manifest::Manifest;
 use crate::object::reference;
 use crate::record::{JobRecord, Record};
-use crate::report::{Report, Totals};
+use crate::report::{Report, Totals, worked};
 
 /// What a change brings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -130,8 +132,9 @@ impl Difference {
     pub fn new(before: &Record, before_end: i64, after: &Record, after_end: i64, seed: u64) -> Self {
         // Utilisation is comparable only over the same time.
         let end = before_end.max(after_end);
-        let first = Report::new(before, end, seed, Vec::new());
-        let second = Report::new(after, end, seed, Vec::new());
+        let worked = worked(before, before_end).max(worked(after, after_end));
+        let first = Report::over(before, end, worked, seed, Vec::new());
+        let second = Report::over(after, end, worked, seed, Vec::new());
         let (old, new) = (by_name(before), by_name(after));
         let in_both = || old.iter().filter_map(|(key, job)| Some((key, *job, *new.get(key)?)));
         let mut moved: Vec<_> = in_both()

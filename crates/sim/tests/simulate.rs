@@ -408,6 +408,6 @@ fn until_is_the_end_of_all_times_and_shares() {
     };
     assert_eq!(figures(0.5), (0.5, (0, 1, 1, 1), 0.5, 0.5, Some(100.0)));
     assert_eq!(figures(1.5), (1.5, (1, 1, 0, 1), 1.0, 0.0, Some(100.0)));
-    // Nothing happens in the last three hours, and they count.
-    assert_eq!(figures(5.0), (5.0, (2, 0, 0, 0), 1.0, 0.0, Some(40.0)));
+    // Nothing happens in the last three hours, which say nothing about how well quota was used.
+    assert_eq!(figures(5.0), (5.0, (2, 0, 0, 0), 1.0, 0.0, Some(100.0)));
 }

@@ -104,8 +104,15 @@ impl Page {
     /// # Errors
     /// It cannot be loaded.
     pub async fn open(&mut self, file: &Path) -> Result<()> {
+        self.visit(&format!("file://{}", file.display())).await
+    }
+
+    /// Opens a URL, and waits until it is loaded. What was reported before is forgotten.
+    ///
+    /// # Errors
+    /// It cannot be loaded.
+    pub async fn visit(&mut self, url: &str) -> Result<()> {
         self.events.clear();
-        let url = format!("file://{}", file.display());
         let answer = self.ask("Page.navigate", json!({"url": url})).await?;
         ensure!(answer.get("errorText").is_none(), "opening {url}: {answer}");
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
@@ -149,6 +156,39 @@ impl Page {
         Ok(())
     }
 
+    /// Presses a key that is named as in JavaScript's `KeyboardEvent.key`: `Tab`, `Enter`, `ArrowDown`.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn press(&mut self, key: &str) -> Result<()> {
+        let code = match key {
+            "Tab" => 9,
+            "Enter" => 13,
+            "End" => 35,
+            "Home" => 36,
+            "ArrowDown" => 40,
+            _ => 0,
+        };
+        for kind in ["rawKeyDown", "keyUp"] {
+            let wanted = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+            self.ask("Input.dispatchKeyEvent", wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// A figure that the browser keeps of the page, such as `JSHeapUsedSize` (bytes) or `Nodes`, after a garbage collection.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub async fn figure(&mut self, name: &str) -> Result<f64> {
+        self.ask("HeapProfiler.collectGarbage", json!({})).await?;
+        self.ask("Performance.enable", json!({})).await?;
+        let answer = self.ask("Performance.getMetrics", json!({})).await?;
+        let all = answer["metrics"].as_array().context("metrics")?;
+        let found = all.iter().find(|metric| metric["name"] == name);
+        found.and_then(|metric| metric["value"].as_f64()).with_context(|| format!("the metric {name}"))
+    }
+
     /// The whole page as a picture (PNG).
     ///
     /// # Errors
@@ -166,9 +206,14 @@ impl Page {
         sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
     }
 
-    /// What went wrong since the page was opened: exceptions, and whatever is on the console.
+    /// What went wrong since the page was opened: exceptions, dialogs, and whatever is on the console.
     pub fn troubles(&self) -> Vec<&Value> {
-        let told = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+        let told = [
+            "Runtime.exceptionThrown",
+            "Runtime.consoleAPICalled",
+            "Log.entryAdded",
+            "Page.javascriptDialogOpening",
+        ];
         let wrong = |event: &&Value| told.iter().any(|method| event["method"] == *method);
         self.events.iter().filter(wrong).map(|event| &event["params"]).collect()
     }

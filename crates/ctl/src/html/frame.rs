@@ -1,17 +1,43 @@
 //! The document around the pictures. Its policy lets nothing run but the one script that is in it, and nothing be fetched.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-const STYLE: &str = concat!("\n", include_str!("style.css"));
-const SCRIPT: &str = concat!("\n", include_str!("tip.js"));
+use super::schedule::Schedule;
 
-/// The page with this in its middle.
-pub(super) fn document(body: &str) -> String {
-    let mut text = String::with_capacity(body.len() + 8192);
+/// A file that the dashboard's page uses, too.
+macro_rules! shared {
+    ($name:literal) => {
+        include_str!(concat!("../../../manager/src/dashboard/assets/", $name))
+    };
+}
+
+const STYLE: &str = concat!("\n", shared!("theme.css"), include_str!("style.css"));
+/// Modules in the order in which each finds the names of those before it.
+const MODULES: [&str; 4] =
+    [shared!("time.js"), shared!("dom.js"), shared!("gantt.js"), include_str!("page.js")];
+static SCRIPT: LazyLock<String> = LazyLock::new(|| bundled(&MODULES));
+
+/// Modules as one script: a page that is one file has nowhere to import from.
+fn bundled(modules: &[&str]) -> String {
+    let mut script = String::from("\n(() => {\n\"use strict\";\n");
+    for line in modules.iter().flat_map(|module| module.lines()) {
+        if !line.starts_with("import ") {
+            script.push_str(line.strip_prefix("export ").unwrap_or(line));
+            script.push('\n');
+        }
+    }
+    script.push_str("})();\n");
+    script
+}
+
+/// The page with this in its middle, and these schedules for those of its elements that say `data-schedule`.
+pub(super) fn document(body: &str, schedules: &[Schedule]) -> serde_json::Result<String> {
+    let mut text = String::with_capacity(body.len() + 65_536);
     // Writing into a String does not fail.
     let _ = write!(
         text,
@@ -19,13 +45,19 @@ pub(super) fn document(body: &str) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; \
          style-src '{}'; script-src '{}'\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Sluice: simulation</title>\n\
-         <style>{STYLE}</style></head>\n<body><main>\n",
+         <style>{STYLE}</style></head>\n<body>\n",
         source(STYLE),
-        source(SCRIPT)
+        source(&SCRIPT)
     );
     text.push_str(body);
-    let _ = writeln!(text, "</main><div id=\"tip\"></div><script>{SCRIPT}</script></body></html>");
-    text
+    // Within the element, "<" could end it; as an escape it is the same text.
+    let data = serde_json::to_string(&serde_json::json!({"schedules": schedules}))?.replace('<', "\\u003c");
+    let _ = writeln!(
+        text,
+        "<div id=\"tip\"></div><script type=\"application/json\" id=\"schedules\">{data}</script>\n<script>{}</script></body></html>",
+        *SCRIPT
+    );
+    Ok(text)
 }
 
 /// How a Content-Security-Policy names an inline style or script: by the hash of all between its tags.
@@ -39,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_policy_knows_exactly_what_stands_in_the_page() {
-        let page = document("<p>body</p>");
+        let page = document("<p>body</p>", &[]).unwrap();
         let between = |from: &str, to: &str| {
             let (_, rest) = page.split_once(from).unwrap();
             rest.split_once(to).unwrap().0.to_owned()
@@ -48,5 +80,18 @@ mod tests {
             assert!(page.contains(&format!("'{}'", source(&inside))));
         }
         assert!(!page.contains("unsafe-inline") && !page.contains(" style=\""));
+    }
+
+    #[test]
+    fn modules_become_one_script_in_which_no_name_is_there_twice() {
+        assert!(!SCRIPT.lines().any(|line| line.starts_with("import ") || line.starts_with("export ")));
+        let mut names = std::collections::BTreeSet::new();
+        for line in SCRIPT.lines() {
+            let kinds = ["const ", "let ", "function ", "class "];
+            let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) else { continue };
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            assert!(name.is_empty() || names.insert(name.clone()), "{name} is there twice");
+        }
+        assert!(names.contains("Gantt") && names.contains("show"));
     }
 }

@@ -1,10 +1,13 @@
-//! The report as one self-contained page: which job ran when, usage against quota, queue depth. No network, light and dark.
+//! The report as one self-contained page: which job ran when, usage against quota, queue depth, and two schedules side by side for a
+//! what-if. No network, light and dark.
 //!
-//! Large worlds are aggregated: above [`MOST_BARS`] bars, or [`MOST_ROWS`] rows of one queue, jobs are not drawn singly,
-//! and only the [`MOST_QUEUES`] queues with the most waiting get pictures.
+//! The schedule is drawn by the script of the page, the component that the dashboard has, too (`gantt.js`). Charts are drawn here; only
+//! the [`MOST_QUEUES`] queues with the most waiting get some.
 
+mod compared;
 mod curve;
 mod frame;
+mod schedule;
 mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,22 +17,18 @@ use std::sync::Arc;
 use sluice_sim::duration::show;
 use sluice_sim::report::{QueueReport, Report};
 use sluice_sim::series::{Point, SlotKey, steps};
-use sluice_sim::{Hold, HoldEnd, JobRecord, Record, TimelineEntry, TimelineEvent, show_amount};
+use sluice_sim::{HoldEnd, Record, show_amount};
 
 use crate::table::figures;
+pub use compared::page as compared;
 use curve::{Step, own_steps, thinned};
+use schedule::{MOST_JOBS, Schedule};
 use svg::{Svg, colour, escape};
 
-/// The most bars on a page.
-const MOST_BARS: usize = 6000;
-/// The most rows of one queue.
-const MOST_ROWS: usize = 120;
 /// The most queues with pictures.
 const MOST_QUEUES: usize = 60;
 /// The most lines of the timeline.
 const MOST_LINES: usize = 2000;
-/// Pixels per row of jobs.
-const ROW: i64 = 18;
 /// Pixels of a curve's height.
 const CURVE: i64 = 90;
 
@@ -41,30 +40,46 @@ struct Page<'a> {
     slots: BTreeMap<SlotKey, Vec<Point>>,
     /// The colour of each flavor.
     colours: BTreeMap<Arc<str>, usize>,
-    /// The entries of each job.
-    entries: Vec<Vec<&'a TimelineEntry>>,
-    bars: usize,
 }
 
 /// The page. `end` in milliseconds from the beginning.
-pub fn page(record: &Record, report: &Report, end: i64) -> String {
+///
+/// # Errors
+/// The schedule cannot be written as JSON.
+pub fn page(record: &Record, report: &Report, end: i64) -> serde_json::Result<String> {
     let slots = steps(record, end);
-    let flavors: BTreeSet<Arc<str>> = slots.keys().map(|(_, flavor, _)| Arc::clone(flavor)).collect();
-    let mut entries = vec![Vec::new(); record.jobs.len()];
-    for entry in &record.entries {
-        if let Some(job) = entry.job {
-            entries[job].push(entry);
-        }
-    }
-    let bars = record.jobs.iter().map(|j| j.holds.len().max(1)).sum();
-    let colours = flavors.into_iter().enumerate().map(|(i, flavor)| (flavor, i)).collect();
-    let page = Page { record, report, end, slots, colours, entries, bars };
-    page.whole()
+    let colours = colours([&slots]);
+    Page { record, report, end, slots, colours }.whole()
+}
+
+/// A colour for each flavor that any of these slots is of.
+fn colours<'a>(
+    slots: impl IntoIterator<Item = &'a BTreeMap<SlotKey, Vec<Point>>>,
+) -> BTreeMap<Arc<str>, usize> {
+    let keys = slots.into_iter().flat_map(BTreeMap::keys);
+    let flavors: BTreeSet<Arc<str>> = keys.map(|(_, flavor, _)| Arc::clone(flavor)).collect();
+    flavors.into_iter().enumerate().map(|(i, flavor)| (flavor, i)).collect()
+}
+
+/// Where the script draws a schedule, by its number.
+fn place(number: usize, label: &str, jobs: usize) -> String {
+    let cut = match jobs.checked_sub(MOST_JOBS) {
+        Some(more) if more > 0 => format!("<p>The first {MOST_JOBS} jobs of {jobs} are drawn.</p>"),
+        _ => String::new(),
+    };
+    format!(
+        "{cut}<div data-schedule=\"{number}\" data-label=\"{}\"><noscript>The schedule is drawn by the script of this page.</noscript></div>\n",
+        escape(label)
+    )
 }
 
 impl Page<'_> {
-    fn whole(&self) -> String {
-        let mut text = self.head();
+    fn whole(&self) -> serde_json::Result<String> {
+        let mut text = "<main>\n".to_owned();
+        text.push_str(&self.head());
+        text.push_str("<h2>Jobs</h2>\n<div class=\"card\">");
+        text.push_str(&place(0, "jobs over time", self.record.jobs.len()));
+        text.push_str("</div>\n");
         text.push_str("<h2>Usage against quota</h2>\n");
         text.push_str(&self.key());
         for flavor in &self.report.flavors {
@@ -81,7 +96,8 @@ impl Page<'_> {
             text.push_str(&self.queue(queue));
         }
         text.push_str(&self.timeline());
-        frame::document(&text)
+        text.push_str("</main>");
+        frame::document(&text, &[Schedule::new(self.record, self.end, &self.colours)])
     }
 
     fn head(&self) -> String {
@@ -116,8 +132,7 @@ impl Page<'_> {
         }
         text.push_str(
             "<span>pale: borrowed, so lent by others</span><span><i class=\"quota\"></i>nominal quota</span>\
-             <span><i class=\"line\"></i>waiting</span>\
-             <span><svg viewBox=\"-6 -6 12 12\"><path class=\"mark\" d=\"M-4-4l8 8m0-8l-8 8\"/></svg>preempted</span></div>\n",
+             </div>\n",
         );
         text
     }
@@ -244,23 +259,15 @@ impl Page<'_> {
     }
 
     fn queue(&self, queue: &QueueReport) -> String {
-        let mut jobs: Vec<usize> = (0..self.record.jobs.len())
+        let jobs: Vec<usize> = (0..self.record.jobs.len())
             .filter(|i| self.record.jobs[*i].cluster_queue.as_ref() == Some(&queue.name))
             .collect();
-        jobs.sort_by_key(|i| (self.record.jobs[*i].submitted, *i));
         let mut text = format!(
             "<details class=\"card\" open><summary>{} <span>{} jobs, {} waiting at the end</span></summary>\n",
             escape(&queue.name),
             queue.jobs,
             queue.waiting
         );
-        let rows = self.rows(&jobs);
-        if self.bars <= MOST_BARS && rows.len() <= MOST_ROWS {
-            text.push_str("<h3>Jobs</h3>\n");
-            text.push_str(&self.gantt(&rows, &queue.name));
-        } else {
-            let _ = write!(text, "<p>{} jobs are too many to draw each.</p>", jobs.len());
-        }
         text.push_str("<h3>Queue depth</h3>\n");
         text.push_str(&self.depth(&jobs, &queue.name));
         for slot in &queue.usage {
@@ -277,114 +284,6 @@ impl Page<'_> {
         }
         text.push_str("</details>\n");
         text
-    }
-
-    /// Until when a job takes part.
-    fn until(&self, job: &JobRecord) -> i64 {
-        job.finished.unwrap_or(self.end)
-    }
-
-    /// Jobs that do not overlap share a row.
-    fn rows(&self, jobs: &[usize]) -> Vec<Vec<usize>> {
-        let mut rows: Vec<(i64, Vec<usize>)> = Vec::new();
-        // With few jobs each has a row and its name.
-        let share = jobs.len() > 40;
-        for &index in jobs {
-            let job = &self.record.jobs[index];
-            let free = if share { rows.iter_mut().find(|(until, _)| *until <= job.submitted) } else { None };
-            match free {
-                Some((until, row)) => {
-                    *until = self.until(job);
-                    row.push(index);
-                }
-                None => rows.push((self.until(job), vec![index])),
-            }
-            if rows.len() > MOST_ROWS {
-                break;
-            }
-        }
-        rows.into_iter().map(|(_, row)| row).collect()
-    }
-
-    fn gantt(&self, rows: &[Vec<usize>], queue: &str) -> String {
-        let bottom = ROW * i64::try_from(rows.len()).unwrap_or(0) + 4;
-        let mut svg = Svg::new(bottom + 20, self.end);
-        let mut y = 2;
-        for row in rows {
-            if let [only] = row[..] {
-                svg.name(y + 12, &self.record.jobs[only].name);
-            }
-            for &index in row {
-                self.job(&mut svg, index, y);
-            }
-            y += ROW;
-        }
-        svg.axis(bottom);
-        svg.finish(&format!("jobs of {queue} over time"))
-    }
-
-    /// One job: a grey line while it waits, a bar while it holds quota, a cross where it lost it.
-    fn job(&self, svg: &mut Svg, index: usize, y: i64) {
-        let job = &self.record.jobs[index];
-        let middle = y + ROW / 2;
-        let mut since = job.submitted;
-        for hold in &job.holds {
-            svg.wait(since, hold.from, middle, &self.waiting_tip(index, since, hold.from));
-            let to = hold.to.unwrap_or(self.end);
-            let (x, right) = (svg.x(hold.from), svg.x(to));
-            let colour = hold.holdings.first().and_then(|h| self.colours.get(&h.flavor)).copied();
-            svg.rect("bar", colour, (x, y + 2, right - x, ROW - 4), &self.hold_tip(job, hold, to));
-            if hold.end == HoldEnd::Preempted {
-                let at = hold.evicted.unwrap_or(to);
-                svg.cross(at, middle, &self.eviction_tip(index, at));
-            }
-            since = to;
-        }
-        if job.finished.or(job.deleted).is_none() && job.holds.last().is_none_or(|h| h.to.is_some()) {
-            svg.wait(since, self.end, middle, &self.waiting_tip(index, since, self.end));
-        }
-    }
-
-    fn hold_tip(&self, job: &JobRecord, hold: &Hold, to: i64) -> String {
-        let got: Vec<_> = hold
-            .holdings
-            .iter()
-            .map(|h| format!("{} {} of {}", show_amount(&h.resource, h.amount), h.resource, h.flavor))
-            .collect();
-        let end = match hold.end {
-            HoldEnd::Open => "still running",
-            HoldEnd::Finished if job.success => "finished",
-            HoldEnd::Finished => "failed",
-            HoldEnd::Preempted => "preempted",
-            HoldEnd::Evicted => "evicted",
-        };
-        format!(
-            "{} (priority {})\n{} – {}: {end}\n{}",
-            job.key(),
-            job.priority,
-            show(hold.from),
-            show(to.min(self.end)),
-            got.join(", ")
-        )
-    }
-
-    fn waiting_tip(&self, index: usize, from: i64, to: i64) -> String {
-        let job = &self.record.jobs[index];
-        let mut text =
-            format!("{} (priority {})\nwaits {} – {}", job.key(), job.priority, show(from), show(to));
-        let within = self.entries[index].iter().filter(|e| (from..=to).contains(&e.at));
-        for entry in within.filter(|e| matches!(e.what, TimelineEvent::Waiting { .. })).take(4) {
-            let _ = write!(text, "\n{}: {}", show(entry.at), entry.what.details());
-        }
-        text
-    }
-
-    fn eviction_tip(&self, index: usize, at: i64) -> String {
-        let found = self.entries[index]
-            .iter()
-            .find(|e| e.at == at && matches!(e.what, TimelineEvent::Preempted { .. }));
-        let why = found.map(|e| e.what.details()).unwrap_or_default();
-        format!("{}\npreempted at {} {why}", self.record.jobs[index].key(), show(at))
     }
 
     /// How many jobs wait.

@@ -1,6 +1,6 @@
 //! Drawing: time goes from left to right over the whole width that there is, heights are pixels.
 //!
-//! What stretches with the page (bars, areas, lines) is drawn in units of time's axis; what must not (texts, crosses) is placed at a part of
+//! What stretches with the page (areas, lines) is drawn in units of time's axis; what must not (texts) is placed at a part of
 //! the width.
 
 use std::fmt::Write as _;
@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 use sluice_sim::duration::show;
 
 /// The units of the width that time runs over.
-const WIDTH: i64 = 1000;
+const WIDTH: i64 = 100_000;
+
+/// The units that something short is wide at least, so that it is seen.
+const NARROWEST: i64 = 50;
 
 /// How many colours the style knows.
 const COLOURS: usize = 16;
@@ -75,52 +78,15 @@ impl Svg {
         let _ = write!(
             self.plot,
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" data-t=\"{}\"/>",
-            w.max(1),
+            w.max(NARROWEST),
             h.max(1),
             escape(tip)
-        );
-    }
-
-    /// A horizontal line with such a text.
-    pub fn wait(&mut self, from: i64, to: i64, y: i64, tip: &str) {
-        let (x1, x2, tip) = (self.x(from), self.x(to), escape(tip));
-        if x2 > x1 {
-            // A wide invisible line under the thin one is easier to hit.
-            let _ = write!(
-                self.plot,
-                "<g data-t=\"{tip}\"><path class=\"wait\" d=\"M{x1} {y}H{x2}\"/><path class=\"hit\" d=\"M{x1} {y}H{x2}\"/></g>"
-            );
-        }
-    }
-
-    /// A cross: here another job got the quota.
-    pub fn cross(&mut self, at: i64, y: i64, tip: &str) {
-        let (x, tip) = (self.percent(at), escape(tip));
-        let _ = write!(
-            self.fixed,
-            "<svg x=\"{x}\" y=\"{y}\" data-t=\"{tip}\"><circle class=\"hit\" r=\"7\"/>\
-             <path class=\"edge\" d=\"M-4-4l8 8m0-8l-8 8\"/><path class=\"mark\" d=\"M-4-4l8 8m0-8l-8 8\"/></svg>"
         );
     }
 
     /// A text in front of the drawing.
     pub fn label(&mut self, y: i64, text: &str) {
         let _ = write!(self.fixed, "<text class=\"label\" x=\"-8\" y=\"{y}\">{}</text>", escape(text));
-    }
-
-    /// A name in front of its row: cut where it is long, and then whole when the mouse is on it.
-    pub fn name(&mut self, y: i64, name: &str) {
-        const MOST: usize = 22;
-        if name.chars().count() <= MOST {
-            return self.label(y, name);
-        }
-        let letters: Vec<char> = name.chars().collect();
-        // Names of one stream of jobs differ at their ends.
-        let (head, tail) = letters.split_at(MOST / 2);
-        let tail = &tail[tail.len() - (MOST / 2 - 1)..];
-        let cut: String = head.iter().chain(&['…']).chain(tail).collect();
-        let (cut, tip) = (escape(&cut), escape(name));
-        let _ = write!(self.fixed, "<text class=\"label\" x=\"-8\" y=\"{y}\" data-t=\"{tip}\">{cut}</text>");
     }
 
     /// A line of steps: `(at, y)`.
@@ -197,19 +163,6 @@ mod tests {
         {
             assert_eq!(tick(end), expected, "{end}");
         }
-    }
-
-    #[test]
-    fn a_long_name_keeps_both_ends() {
-        let mut svg = Svg::new(10, 1000);
-        svg.name(9, "of-twenty-two-letters.");
-        svg.name(9, "a-name-that-is-much-too-long-12");
-        let page = svg.finish("x");
-        assert!(
-            page.contains(">of-twenty-two-letters.<") && page.contains(">a-name-that…oo-long-12<"),
-            "{page}"
-        );
-        assert!(page.contains("data-t=\"a-name-that-is-much-too-long-12\""));
     }
 
     #[test]

@@ -209,4 +209,6 @@ pub struct QuotaChange {
     pub cohort: Option<Arc<str>>,
     /// All of its quota now.
     pub nominal: Vec<Holding>,
+    /// Whether its stop policy holds new work back.
+    pub stopped: bool,
 }

@@ -33,7 +33,7 @@
     .map((element) => `${element.tagName} ${element.className}: ${element.scrollWidth} in ${element.clientWidth}`);
   const shown = (svg, kind) => [...svg.querySelectorAll(kind)].filter((text) => text.getClientRects().length > 0);
   const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
-  const svgs = [...document.querySelectorAll(".picture > svg")].filter((svg) => svg.getClientRects().length > 0);
+  const svgs = [...document.querySelectorAll(".picture > svg, .gantt .axis")].filter((svg) => svg.getClientRects().length > 0);
   const overlaps = svgs.flatMap((svg) => {
     const texts = shown(svg, "text");
     const boxes = texts.map(box);
@@ -49,7 +49,7 @@
     const tip = element.closest("[data-t]")?.dataset.t ?? "";
     return { ...box(element), fill: style.fill, opacity: style.opacity, tip };
   });
-  const pictures = svgs.map((svg) => ({
+  const pictures = svgs.filter((svg) => svg.matches(".picture > svg")).map((svg) => ({
     queue: own(svg.closest("details")?.querySelector("summary") ?? svg.closest(".card")),
     title: own(svg.parentElement.previousElementSibling),
     plot: box(svg.querySelector(".plot")),
@@ -62,14 +62,33 @@
     waits: marks(svg, ".wait"),
     nominal: marks(svg, ".nominal"),
   }));
-  const key = [...document.querySelectorAll(".key span")].filter((span) => span.querySelector("i[class^=c]"));
+  // The rows of jobs below each queue's own row are one picture.
+  const rows = [...document.querySelectorAll(".gantt .row")].sort((a, b) => a.dataset.at - b.dataset.at);
+  const schedules = [];
+  for (const row of rows) {
+    const lane = row.querySelector(".lane");
+    if (row.matches(".queue")) {
+      const name = row.querySelector(".front").textContent;
+      schedules.push({ queue: name, title: "Jobs", plot: box(lane), labels: [], bars: [], used: [], borrowed: [], depth: [], crosses: [], waits: [], nominal: [] });
+    } else if (schedules.length) {
+      const last = schedules.at(-1);
+      last.labels.push(row.querySelector(".name").textContent);
+      last.bars.push(...marks(lane, ".bar"));
+      last.crosses.push(...marks(lane, ".mark"));
+      last.waits.push(...marks(lane, ".wait"));
+    }
+  }
+  pictures.push(...schedules);
+  const moments = [...document.querySelectorAll(".gantt .axis .sign")].map((sign) => ({ kind: sign.classList[1], tip: sign.dataset.t }));
+  const key = [...document.querySelectorAll(".key:not(.gantt .key) span")].filter((span) => span.querySelector("i[class^=c]"));
   const legend = Object.fromEntries(
     key.map((span) => [own(span), getComputedStyle(span.querySelector("i")).backgroundColor]));
   const tiles = Object.fromEntries(
     [...document.querySelectorAll(".tile")].map((t) => [t.querySelector("span").textContent, t.querySelector("b").textContent]));
   const tip = document.getElementById("tip");
   return {
-    scrolling, overlaps, cut, pictures, legend, tiles,
+    scrolling, overlaps, cut, pictures, moments, legend, tiles,
+    elements: document.querySelectorAll("*").length,
     faint: contrast.filter(({ ratio }) => !(ratio >= 4.5)),
     texts: contrast.length,
     page: getComputedStyle(document.body).backgroundColor,

@@ -43,6 +43,14 @@ pub struct Picture {
     pub nominal: Vec<Mark>,
 }
 
+/// What happened to nodes, queues or quota.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Moment {
+    pub kind: String,
+    /// What it shows when the mouse is on it.
+    pub tip: String,
+}
+
 /// What is shown beside the mouse.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Tip {
@@ -63,6 +71,10 @@ pub struct View {
     /// Texts that leave their card.
     pub cut: Vec<String>,
     pub pictures: Vec<Picture>,
+    /// What is marked on the axis of the schedule.
+    pub moments: Vec<Moment>,
+    /// How many elements there are.
+    pub elements: usize,
     /// The colour of each flavor.
     pub legend: BTreeMap<String, String>,
     pub tiles: BTreeMap<String, String>,

@@ -1,0 +1,40 @@
+// The simulator's page: its schedules, and charts whose time follows them.
+
+const showAll = (charts, from, to, start) => {
+  for (const chart of charts) {
+    const { plot, units, end, picture } = chart;
+    const x = (at) => at / end * units;
+    plot.setAttribute("viewBox", `${x(from)} 0 ${Math.max(x(to) - x(from), 1e-6)} ${chart.high}`);
+    for (const tick of picture.querySelectorAll(".tick")) tick.remove();
+    const wide = picture.clientWidth || 600;
+    let count = 0;
+    for (const at of ticks(from, to, Math.max(Math.floor(wide / 84), 2))) {
+      const tick = draw("text", { class: count % 2 ? "tick odd" : "tick", x: `${((at - from) / (to - from) * 100).toFixed(2)}%`, y: chart.bottom }, show(at));
+      tick.dataset.t = stamp(start + at);
+      picture.append(tick);
+      count += 1;
+    }
+  }
+};
+
+const charts = (end) => [...document.querySelectorAll(".picture > svg")].map((picture) => {
+  const plot = picture.querySelector(".plot");
+  const [, , units, high] = plot.getAttribute("viewBox").split(" ").map(Number);
+  return { picture, plot, units, high, end, bottom: picture.querySelector(".tick")?.getAttribute("y") ?? high };
+});
+
+const main = () => {
+  tips(document.getElementById("tip"));
+  const { schedules } = JSON.parse(document.getElementById("schedules").textContent);
+  const hosts = [...document.querySelectorAll("[data-schedule]")];
+  const gantts = hosts.map((host) => new Gantt(host, schedules[Number(host.dataset.schedule)], { label: host.dataset.label }));
+  if (gantts.length > 1) together(gantts);
+  if (gantts.length !== 1) return;
+  const [one] = gantts;
+  const pictures = charts(one.end);
+  let range = one.range;
+  const later = soon(() => showAll(pictures, ...range, one.schedule.start));
+  one.options.onRange = (from, to) => { range = [from, to]; later(); };
+};
+
+main();

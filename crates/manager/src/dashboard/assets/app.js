@@ -1,0 +1,162 @@
+// The dashboard: which view is shown, who asks, and when it reads again.
+
+import { get, listen, setKey } from "./api.js";
+import { trouble } from "./amounts.js";
+import { el, tips } from "./dom.js";
+import * as nodes from "./nodes.js";
+import * as now from "./now.js";
+import * as queue from "./queue.js";
+import * as tomorrow from "./tomorrow.js";
+import * as workload from "./workload.js";
+
+const VIEWS = {
+  now: { title: "Now", make: now.view, of: ["now"] },
+  queue: { title: "Queue", make: queue.view, of: ["queue", "queues", "now"] },
+  workload: { title: "Workload", make: workload.view, of: ["workload", "workloads", "now"] },
+  nodes: { title: "Nodes", make: nodes.view, of: ["nodes"] },
+  tomorrow: { title: "Tomorrow", make: tomorrow.view, of: [] },
+  report: { title: "Report", make: tomorrow.reportView, of: [] },
+};
+const MOST_PAUSE = 30_000;
+const REST = 1500;
+
+const main = document.getElementById("main");
+const state = document.getElementById("state");
+let shown = null;
+
+/** Where the fragment leads: the view's name and what it is about. */
+function place() {
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const decoded = rest.map((one) => {
+    try {
+      return decodeURIComponent(one);
+    } catch {
+      return one;
+    }
+  });
+  return VIEWS[name] && Object.hasOwn(VIEWS, name) ? [name, decoded] : ["now", []];
+}
+
+function links(current) {
+  document.getElementById("views").replaceChildren(...Object.entries(VIEWS).map(([name, { title }]) => el("a", { href: `#/${name}`, "aria-current": name === current ? "page" : null }, title)));
+}
+
+/** Asks for a token: it is kept until the page is closed. */
+function askForToken(error) {
+  leave();
+  const input = el("textarea", { required: true, autocomplete: "off", spellcheck: "false" });
+  const note = el("div", null, error ? trouble(error) : "");
+  const form = el("form", { class: "ask card", onsubmit: async (event) => {
+    event.preventDefault();
+    setKey(input.value.trim());
+    input.value = "";
+    try {
+      await get("/api/who");
+      begin();
+    } catch (refused) {
+      note.replaceChildren(trouble(refused));
+    }
+  } }, el("h1", { tabindex: "-1" }, "Who are you?"), el("p", null, "This page shows what your account may see. It keeps the token until it is closed."), note,
+    el("label", null, "A bearer token of the cluster", input), el("p", null, "For a service account: ", el("code", null, "kubectl create token NAME")), el("button", null, "Show me the cluster"));
+  main.replaceChildren(form);
+  input.focus();
+}
+
+function leave() {
+  shown?.stop.abort();
+  shown?.view.close();
+  shown = null;
+}
+
+/** Reads what the view shows, never twice at a time. */
+async function read(about) {
+  const { view, stop } = about;
+  if (about.reading) { about.again = true; return; }
+  about.reading = true;
+  try {
+    await view.read(stop.signal);
+  } catch (error) {
+    if (error.code === 401) return askForToken(error);
+    if (error.name !== "AbortError" && about === shown) main.prepend(trouble(error));
+  }
+  setTimeout(() => {
+    about.reading = false;
+    if (about.again && about === shown) { about.again = false; read(about); }
+  }, REST);
+}
+
+function go(focus) {
+  leave();
+  const [name, about] = place();
+  links(name);
+  const { title, make } = VIEWS[name];
+  document.title = `Sluice: ${title}`;
+  const heading = el("h1", { tabindex: "-1" }, title);
+  const space = el("div");
+  main.replaceChildren(heading, space);
+  shown = { name, view: make(space, about), stop: new AbortController() };
+  if (focus) heading.focus({ preventScroll: true });
+  read(shown);
+}
+
+/** Follows the server's changes for as long as the page is open. */
+async function follow() {
+  let pause = 1000;
+  for (;;) {
+    try {
+      await listen("/api/changes", undefined, (one) => {
+        pause = 1000;
+        state.textContent = "live";
+        if (one && one.event !== "changed") return;
+        let views = null;
+        try {
+          views = one && JSON.parse(one.data).views;
+        } catch {
+          // What cannot be read means that something changed.
+        }
+        const wanted = shown && VIEWS[shown.name].of.some((view) => !Array.isArray(views) || views.includes(view));
+        if (wanted && !shown.view.once) { if (document.hidden) shown.late = true; else read(shown); }
+      });
+      state.textContent = "the server ended the connection; it is made again";
+    } catch (error) {
+      if (error.code === 401) return askForToken(error);
+      if (error.code === 404) { state.textContent = "not live: this server tells no changes"; return; }
+      state.textContent = "not live: the server cannot be reached";
+    }
+    await new Promise((done) => { setTimeout(done, pause); });
+    pause = Math.min(pause * 2, MOST_PAUSE);
+  }
+}
+
+let following = false;
+
+async function begin() {
+  try {
+    const who = await get("/api/who");
+    state.title = who.all ? `${who.user}, every namespace` : `${who.user}, namespaces ${(who.namespaces ?? []).slice(0, 20).join(", ")}`;
+  } catch (error) {
+    links("");
+    if (error.code === 401) return askForToken(null);
+    main.replaceChildren(el("h1", null, "Sluice"), trouble(error), el("button", { type: "button", onclick: begin }, "Try again"));
+    return;
+  }
+  go(false);
+  if (!following) {
+    following = true;
+    follow().finally(() => { following = false; });
+  }
+}
+
+// The key of a program on this computer comes in the fragment, and does not stay in the history.
+const given = /^#key=([^&]+)/.exec(location.hash);
+if (given) {
+  setKey(decodeURIComponent(given[1]));
+  history.replaceState(null, "", `${location.pathname}#/now`);
+}
+tips(document.getElementById("tip"));
+document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+addEventListener("hashchange", () => { if (shown) go(true); });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && shown?.late) { shown.late = false; read(shown); }
+});
+begin();

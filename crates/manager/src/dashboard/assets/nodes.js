@@ -1,0 +1,51 @@
+// Nodes: flavors with their health and topology, and each node with what runs there.
+
+import { get } from "./api.js";
+import { number, trouble } from "./amounts.js";
+import { el } from "./dom.js";
+import { Paged } from "./rows.js";
+
+const COLUMNS = [
+  { title: "Node", size: "minmax(130px, 2fr)" },
+  { title: "Health", size: "minmax(90px, 1.2fr)" },
+  { title: "Flavors", size: "minmax(80px, 1fr)", wide: 480 },
+  { title: "Place", size: "minmax(100px, 2fr)", wide: 640 },
+  { title: "Used of capacity", size: "minmax(120px, 2fr)", wide: 420 },
+];
+
+const pairs = (object) => Object.entries(object ?? {}).map(([name, value]) => `${name}=${value}`).join(", ");
+
+function cells(node, columns) {
+  const amount = (resource, all) => (node.used ? `${node.used[resource] ?? "0"} of ${all} ${resource}` : `${all} ${resource}`);
+  const used = Object.entries(node.capacity ?? {}).map(([resource, all]) => amount(resource, all)).join(", ");
+  const levels = Object.entries(node.levels ?? {}).map(([label, value]) => `${label.split("/").pop()} ${value}`).join(", ");
+  const all = [node.name, node.healthy ? "healthy" : `not healthy${node.why ? `: ${node.why}` : ""}`, (node.flavors ?? []).join(", "), levels, used];
+  return { cells: columns.map((column) => all[COLUMNS.indexOf(column)]), kind: node.healthy ? "" : "off" };
+}
+
+export function view(host) {
+  const note = el("div"), flavors = el("div", { class: "card" }), count = el("output", { class: "count-line" }), below = el("div");
+  host.append(note, el("h2", null, "Flavors"), flavors, el("h2", null, "Nodes"), count, below);
+  let signal, hidden = false;
+  const table = new Paged(below, {
+    label: "Nodes", columns: COLUMNS, cells,
+    load: async (offset, limit) => {
+      const answer = await get("/api/nodes", { offset, limit }, signal);
+      show(answer.flavors ?? []);
+      hidden = Boolean(answer.hidden);
+      return { total: answer.total, items: answer.nodes };
+    },
+    counted: (total) => { note.replaceChildren(); count.textContent = hidden ? "You may not see single nodes." : `${total} nodes`; },
+    failed: (error) => {
+      if (error.name === "AbortError") return;
+      note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not show nodes.") : trouble(error));
+    },
+  });
+  const show = (all) => {
+    const rows = all.slice(0, 500).map((flavor) => el("tr", null, el("th", { scope: "row" }, flavor.name), el("td", { class: "n" }, `${number(flavor.healthy)} of ${number(flavor.nodes)}`),
+      el("td", null, flavor.topology ?? "–"), el("td", { class: "t" }, pairs(flavor.labels))));
+    flavors.replaceChildren(all.length ? el("table", null, el("thead", null, el("tr", null, ["Flavor", "Healthy nodes", "Topology", "Node labels"].map((title, i) => el("th", { scope: "col", class: i === 1 ? "n" : null }, title)))),
+      el("tbody", null, rows)) : el("p", null, "There are no flavors."), all.length > 500 ? el("p", null, `and ${all.length - 500} more`) : "");
+  };
+  return { read: (next) => { signal = next; return table.reload(); }, close: () => table.close() };
+}

@@ -1,0 +1,90 @@
+// A schedule for gantt.js out of a report as `simulate --output json` prints it.
+
+const MILLIS = 1000;
+
+/** Texts are kept once. */
+class Texts {
+  constructor() { this.list = []; this.known = new Map(); }
+
+  at(text) {
+    if (!text) return -1;
+    if (!this.known.has(text)) { this.known.set(text, this.list.length); this.list.push(text); }
+    return this.known.get(text);
+  }
+}
+
+/** What a message of the scenario is about. */
+function kindOf(message) {
+  if (message.startsWith("nodes ") || message.startsWith("maintenance ")) return "nodes";
+  const policy = /"stopPolicy":"(\w*)"/.exec(message);
+  if (policy) return policy[1] === "None" || policy[1] === "" ? "resume" : "stop";
+  return message.includes("Quota") ? "quota" : "scenario";
+}
+
+/** The ClusterQueue that a message like `patch ClusterQueue team-a: …` is about. */
+function queueOf(message) {
+  return /^(?:patch|delete) ClusterQueue[ /]([^\s:]+)/.exec(message)?.[1] ?? null;
+}
+
+/** The stops that these marks begin and end. */
+function stopsOf(marks) {
+  const open = new Map(), stops = [];
+  for (const { at, kind, queue } of marks) {
+    if (!queue) continue;
+    if (kind === "stop" && !open.has(queue)) {
+      const stop = { queue, from: at, to: null };
+      open.set(queue, stop);
+      stops.push(stop);
+    } else if (kind === "resume" && open.has(queue)) {
+      open.get(queue).to = at;
+      open.delete(queue);
+    }
+  }
+  return stops;
+}
+
+/** Throws an Error with a sentence for people when this is no report. */
+export function fromReport(report) {
+  if (!report || !Array.isArray(report.timeline) || !Number.isFinite(report.seconds)) throw new Error("This is not a simulation's report as JSON.");
+  const start = Date.parse(report.start);
+  const texts = new Texts(), jobs = new Map(), flavors = [], marks = [];
+  const flavorAt = (name) => {
+    if (!flavors.includes(name)) flavors.push(name);
+    return flavors.indexOf(name);
+  };
+  for (const one of report.flavors ?? []) flavorAt(String(one.flavor));
+  const of = (name, at) => {
+    if (!jobs.has(name)) jobs.set(name, { name, queue: null, priority: 0, submitted: at, until: null, ok: false, holds: [], waits: [] });
+    return jobs.get(name);
+  };
+  const ends = (job, at, end, why) => {
+    const hold = job.holds.at(-1);
+    if (!hold || hold.to !== null) return;
+    Object.assign(hold, { to: at, end, why: texts.at(why), evicted: end === "preempted" || end === "evicted" ? at : null });
+  };
+  for (const line of report.timeline) {
+    const at = Math.round(Number(line.at) * MILLIS) || 0;
+    if (!line.job) {
+      const message = String(line.message ?? "");
+      const kind = line.event === "refused" ? "refused" : kindOf(message);
+      marks.push({ at, kind, queue: queueOf(message), text: line.event === "refused" ? `refused: ${message}` : message });
+      continue;
+    }
+    const job = of(String(line.job), at);
+    if (line.event === "submitted") {
+      // A job of the same name that comes again is another one.
+      if (job.until !== null) { jobs.delete(job.name); jobs.set(`${job.name}\n${jobs.size}`, job); }
+      Object.assign(of(String(line.job), at), { priority: Number(line.priority) || 0, queue: line.clusterQueue ?? null });
+    } else if (line.event === "waiting") job.waits.push([at, texts.at(`${line.reason}: ${line.message}`)]);
+    else if (line.event === "admitted") {
+      job.queue = line.queue ?? job.queue;
+      const got = String(line.flavors ?? "");
+      const flavor = /=(.+?) \(/.exec(got)?.[1];
+      job.holds.push({ from: at, admitted: at, evicted: null, to: null, end: "open", flavor: flavor ? flavorAt(flavor) : -1, got: texts.at(got), why: -1 });
+    } else if (line.event === "preempted") ends(job, at, "preempted", `by ${line.by ?? "a workload that is not shown"}: ${line.reason}`);
+    else if (line.event === "evicted") ends(job, at, "evicted", `${line.reason}: ${line.message}`);
+    else if (line.event === "finished") { ends(job, at, line.success ? "finished" : "failed"); Object.assign(job, { until: at, ok: Boolean(line.success) }); }
+    else if (line.event === "deleted") { ends(job, at, "evicted", "deleted"); job.until = at; }
+  }
+  return { start, end: Math.round(report.seconds * MILLIS), flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(marks) };
+}

@@ -1,0 +1,138 @@
+// Tomorrow: the future played from the state of now, also with changes, both schedules side by side; and reports out of files.
+
+import { get, post } from "./api.js";
+import { number, trouble } from "./amounts.js";
+import { el, fresh } from "./dom.js";
+import { Gantt, together } from "./gantt.js";
+import { fromReport } from "./schedule.js";
+import { show, stamp } from "./time.js";
+
+const MOST_CHANGES = 20;
+const MOST_BYTES = 200_000_000;
+
+/** Schedules beside each other, and figures; gives what ends them. */
+function reports(host, sides) {
+  const gantts = [];
+  const sections = sides.map(({ title, report }) => {
+    const schedule = fromReport(report);
+    const space = el("div");
+    const totals = report.totals ?? {};
+    const figures = ["submitted", "finished", "running", "waiting", "preemptions"].map((name) => `${number(totals[name])} ${name}`).join(", ");
+    const used = (report.flavors ?? []).slice(0, 20).filter((flavor) => Number.isFinite(flavor.utilisation)).map((flavor) => `${flavor.resource} of ${flavor.flavor}: ${flavor.utilisation} % used`);
+    return { space, schedule, title, section: el("section", { class: "card" }, el("h2", null, title), el("p", null, `${show(schedule.end)} from ${stamp(schedule.start)}: ${figures}`), used.length ? el("p", null, used.join("; ")) : "",
+      report.hidden ? el("p", null, "Workloads of namespaces that you may not see are left out.") : "", space) };
+  });
+  host.replaceChildren(el("div", { class: sections.length > 1 ? "sides" : "" }, sections.map(({ section }) => section)));
+  for (const { space, schedule, title } of sections) gantts.push(new Gantt(space, schedule, { label: `jobs ${title.toLowerCase()}` }));
+  if (gantts.length > 1) together(gantts);
+  return () => { for (const gantt of gantts) gantt.close(); };
+}
+
+const words = (change) => ({
+  quota: () => `nominal quota of ${change.clusterQueue}: ${change.value} ${change.resource} of ${change.flavor}`,
+  priority: () => `priority of ${change.namespace}/${change.workload}: ${change.value}`,
+  nodes: () => `${change.count} more nodes like ${change.like}`,
+})[change.kind]();
+
+export function view(host) {
+  const changes = [];
+  let end = () => {}, signal, busy = false;
+  const field = (label, attributes) => {
+    const input = el("input", { autocomplete: "off", required: true, ...attributes });
+    return [el("label", null, label, input), input];
+  };
+  const queues = el("datalist", { id: fresh("queues") });
+  const [queueField, queue] = field("ClusterQueue", { list: queues.id });
+  const [flavorField, flavor] = field("Flavor");
+  const [resourceField, resource] = field("Resource", { value: "cpu" });
+  const [valueField, value] = field("New nominal quota", { class: "short" });
+  const [spaceField, namespace] = field("Namespace");
+  const [nameField, workload] = field("Workload");
+  const [priorityField, priority] = field("New priority", { class: "short", type: "number", step: "1", min: "-2147483648", max: "2147483647" });
+  const [likeField, like] = field("Like this node");
+  const [countField, count] = field("How many", { class: "short", type: "number", min: "1", max: "1000", step: "1", value: "1" });
+  const listed = el("ul", { class: "changes", "aria-label": "Changes to try" });
+  const showChanges = () => listed.replaceChildren(...changes.map((change, at) => el("li", null, words(change), " ",
+    el("button", { type: "button", "aria-label": `remove: ${words(change)}`, onclick: () => { changes.splice(at, 1); showChanges(); play.focus(); } }, "remove"))));
+  const adding = (title, fields, make) => el("form", { class: "fields", "aria-label": title, onsubmit: (event) => {
+    event.preventDefault();
+    if (changes.length < MOST_CHANGES) changes.push(make());
+    else note.replaceChildren(el("p", { class: "error", role: "alert" }, `At most ${MOST_CHANGES} changes are tried at once.`));
+    showChanges();
+  } }, fields, el("button", null, title));
+  const horizon = el("select", { "aria-label": "How far to look" }, ["1h", "8h", "24h", "72h", "168h"].map((time) => el("option", { value: time }, time)));
+  horizon.value = "24h";
+  const play = el("button", { type: "button", onclick: () => run() }, "Play the future");
+  const note = el("div", { "aria-live": "polite" }), below = el("div");
+  host.append(el("p", null, "The scheduler's own algorithm is played from the state of now. Nothing of it touches the cluster."),
+    el("details", { class: "card" }, el("summary", null, "What if: changes to try"), queues,
+      adding("Change a quota", [queueField, flavorField, resourceField, valueField],
+        () => ({ kind: "quota", clusterQueue: queue.value.trim(), flavor: flavor.value.trim(), resource: resource.value.trim(), value: value.value.trim() })),
+      adding("Change a priority", [spaceField, nameField, priorityField], () => ({ kind: "priority", namespace: namespace.value.trim(), workload: workload.value.trim(), value: Number(priority.value) })),
+      adding("Add nodes", [likeField, countField], () => ({ kind: "nodes", like: like.value.trim(), count: Number(count.value) })), listed),
+    el("div", { class: "tools" }, el("label", null, "for ", horizon), play), note, below);
+  const run = async () => {
+    if (busy) return;
+    busy = true;
+    play.disabled = true;
+    note.replaceChildren(el("p", { class: "busy" }, "The future is played…"));
+    try {
+      const answer = await post("/api/tomorrow", { for: horizon.value, changes }, signal);
+      end();
+      const sides = [{ title: answer.changed ? "Without the changes" : "As things are", report: answer.base }];
+      if (answer.changed) sides.push({ title: "With the changes", report: answer.changed });
+      const sentences = answer.difference ?? [];
+      note.replaceChildren(...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
+      end = reports(below, sides);
+    } catch (error) {
+      if (error.name !== "AbortError") note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not play the future.") : trouble(error));
+    }
+    busy = false;
+    play.disabled = false;
+  };
+  const read = async (next) => {
+    signal ??= next;
+    if (queues.childElementCount) return;
+    try {
+      const now = await get("/api/now", {}, next);
+      queues.replaceChildren(...(now.clusterQueues ?? []).slice(0, 5000).map((one) => el("option", { value: one.name })));
+    } catch (error) {
+      if (error.code === 401) throw error;
+      if (error.name !== "AbortError") note.replaceChildren(trouble(error));
+    }
+  };
+  return { read, once: true, close: () => end() };
+}
+
+/** Report: a simulation's or a recorded day's JSON out of a file of this computer. */
+export function reportView(host) {
+  let end = () => {};
+  const note = el("div", { "aria-live": "polite" }), below = el("div");
+  const open = async (files) => {
+    try {
+      const sides = [];
+      for (const file of [...files].slice(0, 2)) {
+        if (file.size > MOST_BYTES) throw new Error(`${file.name} is too large: ${Math.round(file.size / 1e6)} MB of at most ${MOST_BYTES / 1e6} MB.`);
+        let report;
+        try {
+          report = JSON.parse(await file.text());
+        } catch {
+          throw new Error(`${file.name} is no JSON.`);
+        }
+        sides.push({ title: file.name, report });
+      }
+      if (!sides.length) return;
+      end();
+      end = reports(below, sides);
+      note.replaceChildren();
+    } catch (error) {
+      note.replaceChildren(trouble(error));
+    }
+  };
+  const input = el("input", { type: "file", accept: ".json,application/json", multiple: true, onchange: () => open(input.files) });
+  const drop = el("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
+    ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); open(event.dataTransfer.files); } },
+    el("label", null, "A report, or two to see side by side: the output of ", el("code", null, "kubectl kueue simulate --output json"), " ", input), el("p", null, "The file stays in this browser."));
+  host.append(drop, note, below);
+  return { read: async () => {}, once: true, close: () => end() };
+}

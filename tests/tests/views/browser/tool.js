@@ -1,0 +1,54 @@
+// Uses the schedule by its keys and controls; what did not happen as it should.
+(async () => {
+  const trouble = [];
+  const check = (fine, what) => { if (!fine) trouble.push(what); };
+  const frames = async () => { for (const frame of [1, 2, 3]) await new Promise(requestAnimationFrame); };
+  const gantt = document.querySelector(".gantt");
+  const rows = () => [...gantt.querySelectorAll(".row:not(.queue)")];
+  const time = () => gantt.querySelector(".window").textContent;
+  const press = async (key) => {
+    (document.activeElement ?? document.body).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    await frames();
+  };
+  check(rows().every((row) => /^\w+\/./.test(row.querySelector(".name").textContent)), "a row has no name");
+  check(gantt.querySelectorAll(".axis .clock").length > 3, "no clock times");
+  const input = gantt.querySelector("input[type=search]");
+  const all = gantt.querySelector(".found").textContent;
+  input.value = "SERVE";
+  input.dispatchEvent(new Event("input"));
+  await frames();
+  check(rows().length > 0 && rows().every((row) => row.textContent.includes("serve")), "the search finds other jobs");
+  check(/^\d+ of \d+ jobs$/.test(gantt.querySelector(".found").textContent), "the search says no count");
+  input.value = "no such job";
+  input.dispatchEvent(new Event("input"));
+  await frames();
+  check(rows().length === 0, "the search finds what is not there");
+  input.value = "";
+  input.dispatchEvent(new Event("input"));
+  await frames();
+  check(gantt.querySelector(".found").textContent === all, "the search does not end");
+  const focusable = [...gantt.querySelectorAll(".row")].filter((row) => row.tabIndex === 0);
+  check(focusable.length === 1, `${focusable.length} rows can be reached by Tab`);
+  focusable[0].focus();
+  await press("ArrowDown");
+  const second = document.activeElement;
+  check(second.matches(".row:not(.queue)") && second.dataset.at === "1", "the down key does not go to the next row");
+  await press("Enter");
+  check(gantt.querySelector(".detail h4")?.textContent.startsWith(second.querySelector(".name").textContent), "Enter shows no story");
+  const whole = time(), plot = document.querySelector(".picture .plot").getAttribute("viewBox");
+  await press("+");
+  const closer = time();
+  check(closer !== whole, "+ does not zoom");
+  check(document.querySelector(".picture .plot").getAttribute("viewBox") !== plot, "the charts show another time than the schedule");
+  await press("ArrowRight");
+  check(time() !== closer, "the right key does not move in time");
+  check(document.activeElement.dataset.at === "1", "the focus is lost");
+  await press("0");
+  check(time() === whole, "0 does not show all");
+  await press("End");
+  check(document.activeElement.getAttribute("aria-rowindex") === gantt.querySelector(".rows").getAttribute("aria-rowcount") && gantt.querySelector(".rows").scrollTop > 0, "End does not go to the last row");
+  await press("Home");
+  await press("Enter");
+  check(document.activeElement.getAttribute("aria-expanded") === "false", "Enter does not fold a queue");
+  return { trouble };
+})()

@@ -1,0 +1,229 @@
+//! The dashboard's page in a real headless browser, before a server that gives answers of a made-up cluster of 1,000 queues and 20,000
+//! workloads: it stays small and smooth, works by keys, can be read, and shows names as text.
+//! With `SLUICE_SCREENSHOTS` set to a folder, pictures are left there.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod data;
+mod mock;
+
+use std::fs;
+use std::path::PathBuf;
+
+use data::{HOSTILE, MESSAGE, QUEUES, WORKLOADS};
+use mock::{Fault, TOKEN, serve};
+use serde_json::Value;
+use sluice_testkit::browser::{Page, Scheme};
+
+const PROBE: &str = include_str!("dashboard/probe.js");
+const SCROLL: &str = include_str!("dashboard/scroll.js");
+/// The most elements of a view, however much there is to see.
+const MOST_ELEMENTS: u64 = 2600;
+/// The most megabytes that scripts hold after a garbage collection, two schedules of 20,000 jobs included.
+const MOST_MEGABYTES: f64 = 60.0;
+/// Each view with the words that show that its data is there.
+const VIEWS: [(&str, &str); 6] = [
+    ("now", "1000 queues"),
+    ("queue/team-1", "2000 workloads"),
+    ("workload", "20000 workloads"),
+    ("workload/team-3/x", "Admission checks"),
+    ("nodes", "3000 nodes"),
+    ("report", "side by side"),
+];
+
+/// Waits until the page has that text.
+async fn shows(page: &mut Page, text: &str) {
+    let wanted = Value::from(text);
+    let script = format!(
+        "(async () => {{ const until = performance.now() + 30000;
+           while (!document.body.innerText.includes({wanted})) {{
+               if (performance.now() > until) return document.body.innerText.slice(0, 1000);
+               await new Promise(requestAnimationFrame);
+           }}
+           return true; }})()"
+    );
+    let seen = page.run(&script).await.unwrap();
+    assert_eq!(seen, true, "{text:?} is not shown");
+}
+
+async fn go(page: &mut Page, view: &str, text: &str) {
+    page.run(&format!("location.hash = '/{view}'")).await.unwrap();
+    shows(page, text).await;
+}
+
+/// A page that shows the view Now.
+async fn opened(url: &str, width: u32, scheme: Scheme) -> Page {
+    let mut page = Page::start().await.unwrap();
+    page.look(width, 900, scheme).await.unwrap();
+    page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();
+    shows(&mut page, "1000 queues").await;
+    page
+}
+
+/// What is wrong with what is shown, and what it is.
+async fn probed(page: &mut Page, name: &str) -> Value {
+    let seen = page.run(PROBE).await.unwrap();
+    if let Some(folder) = std::env::var_os("SLUICE_SCREENSHOTS") {
+        let file = format!("dashboard-{}.png", name.replace(['/', ' ', ','], "-"));
+        fs::write(PathBuf::from(folder).join(file), page.screenshot().await.unwrap()).unwrap();
+    }
+    assert_eq!(seen["wrong"], Value::Array(Vec::new()), "{name}");
+    assert!(seen["elements"].as_u64().unwrap() < MOST_ELEMENTS, "{name}: {} elements", seen["elements"]);
+    assert!(page.troubles().is_empty(), "{name}: {:?}", page.troubles());
+    seen
+}
+
+/// Plays the future with a change, so that two schedules are seen.
+async fn play(page: &mut Page) {
+    go(page, "tomorrow", "Play the future").await;
+    let script = "(() => {
+        const form = document.querySelector('form[aria-label=\"Change a priority\"]');
+        const fields = form.querySelectorAll('input');
+        ['team-1', 'job', '5'].forEach((text, at) => { fields[at].value = text; });
+        form.requestSubmit();
+        [...document.querySelectorAll('button')].find((button) => button.textContent === 'Play the future').click();
+    })()";
+    page.run(script).await.unwrap();
+    shows(page, "What the changes bring").await;
+    shows(page, "20000 jobs").await;
+}
+
+#[tokio::test]
+async fn thousands_of_queues_and_workloads_stay_smooth() {
+    let url = serve(Fault::None).await;
+    let mut page = opened(&url, 1280, Scheme::Light).await;
+    let paint =
+        page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime").await.unwrap();
+    println!("first paint after {paint} ms, {QUEUES} queues and {WORKLOADS} workloads");
+    for (view, text) in [("now", "1000 queues"), ("workload", "20000 workloads")] {
+        go(&mut page, view, text).await;
+        let seen = page.run(SCROLL).await.unwrap();
+        println!("{view}: {seen}");
+        // All of the way is scrolled, with no more rows at any time than fit.
+        assert_eq!(seen["blank"], 0, "{seen}");
+        assert!(seen["rows"].as_u64().unwrap() < 80, "{seen}");
+    }
+    play(&mut page).await;
+    let seen = page.run(SCROLL).await.unwrap();
+    println!("two schedules: {seen}");
+    assert_eq!(seen["blank"], 0, "{seen}");
+    let elements = page.run("document.querySelectorAll('*').length").await.unwrap();
+    let megabytes = page.figure("JSHeapUsedSize").await.unwrap() / 1e6;
+    println!("two schedules of {WORKLOADS} jobs: {elements} elements, {megabytes:.0} MB of scripts' memory");
+    assert!(
+        elements.as_u64().unwrap() < MOST_ELEMENTS && megabytes < MOST_MEGABYTES,
+        "{elements}, {megabytes}"
+    );
+    // What was shown is let go.
+    for _ in 0..3 {
+        go(&mut page, "report", "side by side").await;
+        go(&mut page, "now", "1000 queues").await;
+    }
+    let after = page.figure("JSHeapUsedSize").await.unwrap() / 1e6;
+    println!("after leaving them: {after:.0} MB");
+    assert!(after < megabytes / 2.0, "{after} of {megabytes} MB are left");
+}
+
+#[tokio::test]
+async fn every_view_can_be_read_and_names_stay_text() {
+    let url = serve(Fault::None).await;
+    for (width, scheme) in [(390, Scheme::Dark), (1280, Scheme::Light)] {
+        let mut page = opened(&url, width, scheme).await;
+        for (view, text) in VIEWS {
+            go(&mut page, view, text).await;
+            let seen = probed(&mut page, &format!("{view} {width}")).await;
+            assert!(seen["texts"].as_u64().unwrap() > 10, "{view}");
+        }
+        go(&mut page, "now", HOSTILE).await;
+        go(&mut page, &format!("workload/team-3/{}", HOSTILE.replace('/', "%2F")), HOSTILE).await;
+        shows(&mut page, MESSAGE).await;
+        page.run("document.querySelector('section button').click()").await.unwrap();
+        shows(&mut page, "waits.").await;
+        probed(&mut page, &format!("explain {width}")).await;
+        play(&mut page).await;
+        shows(&mut page, &format!("{HOSTILE} starts 1m sooner.")).await;
+        probed(&mut page, &format!("tomorrow {width}")).await;
+        let reached =
+            page.requests().iter().all(|asked| asked.starts_with(&url) || asked.starts_with("data:"));
+        assert!(reached, "{:?}", page.requests());
+    }
+}
+
+#[tokio::test]
+async fn keys_alone_lead_through_the_page() {
+    let url = serve(Fault::None).await;
+    let mut page = opened(&url, 1280, Scheme::Light).await;
+    let focus = "(document.activeElement.id || document.activeElement.className || document.activeElement.textContent).slice(0, 40)";
+    let mut path = Vec::new();
+    for _ in 0..9 {
+        page.press("Tab").await.unwrap();
+        path.push(page.run(focus).await.unwrap().as_str().unwrap().to_owned());
+    }
+    assert_eq!(
+        path[..7],
+        ["skip", "Now", "Queue", "Workload", "Nodes", "Tomorrow", "Report"].map(String::from)
+    );
+    // After the views comes the search, then one row of the table.
+    assert!(path[8].starts_with("line-row"), "{path:?}");
+    let row = "[...document.querySelectorAll('.line-row')].indexOf(document.activeElement) < 0 ? -1 : Number(document.activeElement.dataset.at)";
+    page.press("ArrowDown").await.unwrap();
+    assert_eq!(page.run(row).await.unwrap(), 1);
+    page.press("End").await.unwrap();
+    let last = page.run(row).await.unwrap().as_u64().unwrap();
+    assert!(last >= u64::try_from(QUEUES).unwrap(), "{last}");
+    page.press("Home").await.unwrap();
+    let rows = "Number(document.querySelector('[role=treegrid]').getAttribute('aria-rowcount'))";
+    let before = page.run(rows).await.unwrap().as_u64().unwrap();
+    page.press("Enter").await.unwrap();
+    let after = page.run(rows).await.unwrap().as_u64().unwrap();
+    assert!(after < before, "a cohort is not folded: {before} rows, then {after}");
+    assert_eq!(page.run(row).await.unwrap(), 0, "the focus is lost");
+}
+
+#[tokio::test]
+async fn who_has_no_token_is_asked_for_one() {
+    let url = serve(Fault::None).await;
+    let mut page = Page::start().await.unwrap();
+    page.look(1280, 900, Scheme::Light).await.unwrap();
+    page.visit(&url).await.unwrap();
+    shows(&mut page, "Who are you?").await;
+    let enter = |token: &str| {
+        format!(
+            "document.querySelector('textarea').value = {token:?}; document.querySelector('form').requestSubmit();"
+        )
+    };
+    page.run(&enter("wrong")).await.unwrap();
+    shows(&mut page, "who are you?").await;
+    page.run(&enter(TOKEN)).await.unwrap();
+    shows(&mut page, "1000 queues").await;
+    let kept = page
+        .run("JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie, location.href])")
+        .await;
+    assert!(!kept.unwrap().as_str().unwrap().contains(TOKEN));
+    let mut page = opened(&url, 1280, Scheme::Light).await;
+    let kept = page.run("location.href + history.length").await.unwrap();
+    assert!(!kept.as_str().unwrap().contains(TOKEN), "{kept}");
+}
+
+#[tokio::test]
+async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
+    let mut page = opened(&serve(Fault::Less).await, 1280, Scheme::Light).await;
+    go(&mut page, "nodes", "This server does not show nodes.").await;
+    go(&mut page, "tomorrow", "Play the future").await;
+    page.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Play the future').click()").await.unwrap();
+    shows(&mut page, "This server does not play the future.").await;
+    let url = serve(Fault::Broken).await;
+    page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();
+    shows(&mut page, "is no JSON").await;
+    go(&mut page, "workload", "is no JSON").await;
+    go(&mut page, "report", "side by side").await;
+    let script = "(() => {
+        const files = new DataTransfer();
+        files.items.add(new File(['{\"timeline\": 7}'], 'day.json'));
+        const input = document.querySelector('input[type=file]');
+        input.files = files.files;
+        input.dispatchEvent(new Event('change'));
+    })()";
+    page.run(script).await.unwrap();
+    shows(&mut page, "This is not a simulation's report as JSON.").await;
+}

@@ -1,0 +1,151 @@
+//! Answers of a made-up cluster, in the form that the dashboard's page reads. Which is which is a function of its number.
+
+use serde_json::{Value, json};
+
+/// The ClusterQueues.
+pub const QUEUES: usize = 1000;
+/// The Workloads.
+pub const WORKLOADS: usize = 20_000;
+/// The nodes.
+pub const NODES: usize = 3000;
+/// A name that would run if it became HTML.
+pub const HOSTILE: &str = "<script>alert(1)</script>";
+/// A message that would.
+pub const MESSAGE: &str = "<img src=x onerror=alert(2)> couldn't assign flavors to pod set main: insufficient unused quota for cpu in \
+                           flavor default, 3 more needed";
+
+/// The time that is so many seconds after the beginning of the made-up cluster.
+fn at(seconds: usize) -> String {
+    format!(
+        "2026-11-{:02}T{:02}:{:02}:{:02}Z",
+        1 + seconds / 86_400,
+        seconds / 3600 % 24,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+fn name(number: usize) -> String {
+    if number == 3 { HOSTILE.to_owned() } else { format!("job-train-model-{number}") }
+}
+
+/// A Workload as lists have it.
+pub fn item(number: usize) -> Value {
+    let hidden = number % 11 == 10;
+    let state = ["admitted", "pending", "reserved"][number % 3];
+    json!({
+        "position": (state == "pending").then_some(number),
+        "namespace": (!hidden).then(|| format!("team-{}", number % QUEUES)),
+        "workload": (!hidden).then(|| name(number)),
+        "localQueue": (!hidden).then_some("main"),
+        "clusterQueue": format!("team-{}", number % QUEUES),
+        "priority": number % 5 * 100,
+        "created": at(number),
+        "requests": {"cpu": "4", "nvidia.com/gpu": "8"},
+        "reason": if state == "pending" { "Pending" } else { "" },
+        "message": if state == "pending" { MESSAGE } else { "" },
+        "state": state,
+    })
+}
+
+fn resource(name: &str, unit: f64, suffix: &str, used: u8) -> Value {
+    let borrowed = used.saturating_sub(16);
+    json!({
+        "resource": name, "nominal": 16.0 * unit, "used": f64::from(used) * unit, "borrowed": f64::from(borrowed) * unit,
+        "lendingLimit": null, "borrowingLimit": null,
+        "shown": {"nominal": format!("16{suffix}"), "used": format!("{used}{suffix}"), "borrowed": format!("{borrowed}{suffix}")},
+    })
+}
+
+fn queue(number: usize) -> Value {
+    let used = |salt: usize| u8::try_from((number * 7 + salt) % 22).unwrap_or(0);
+    let flavor = |name: &str, salt: usize| {
+        let resources =
+            [resource("cpu", 1.0, "", used(salt)), resource("memory", 1_073_741_824.0, "Gi", used(salt + 5))];
+        json!({"flavor": name, "resources": resources})
+    };
+    let stopped = number % 97 == 5;
+    json!({
+        "name": format!("team-{number}"),
+        "cohort": (number % 10 != 9).then(|| format!("cohort-{}", number % 40)),
+        "state": if stopped { "stopped" } else { "active" }, "reason": if stopped { "Stopped" } else { "Ready" }, "message": "",
+        "pending": number % 30, "admitted": number % 7, "reserving": number % 7,
+        "flavors": [flavor("spot", 0), flavor("on-demand", 3)],
+    })
+}
+
+/// `/api/now`.
+pub fn now() -> Value {
+    let cohorts = (0..40).map(
+        |n| json!({"name": format!("cohort-{n}"), "parent": (n > 3).then(|| format!("cohort-{}", n % 4))}),
+    );
+    let event = |n: usize| {
+        let hidden = n % 11 == 10;
+        json!({
+            "at": at(80_000 - n), "what": ["admitted", "preempted", "evicted", "finished", "pending"][n % 5],
+            "namespace": (!hidden).then(|| format!("team-{n}")), "workload": (!hidden).then(|| name(n)),
+            "clusterQueue": format!("team-{n}"), "reason": "InCohortReclamation", "message": MESSAGE,
+        })
+    };
+    json!({
+        "at": at(80_000), "revision": 7, "cohorts": cohorts.collect::<Vec<_>>(),
+        "clusterQueues": (0..QUEUES).map(queue).collect::<Vec<_>>(), "recent": (0..200).map(event).collect::<Vec<_>>(),
+    })
+}
+
+/// `/api/nodes`, from an offset on.
+pub fn nodes(offset: usize, limit: usize) -> Value {
+    let node = |n: usize| {
+        let well = n % 50 != 3;
+        json!({
+            "name": format!("node-{n}"), "flavors": ["spot"], "healthy": well, "why": (!well).then_some("NotReady"),
+            "levels": {"cloud.example.com/rack": format!("r{}", n % 40)}, "used": {"cpu": "3"}, "capacity": {"cpu": "4"},
+        })
+    };
+    let shown: Vec<_> = (offset..NODES.min(offset + limit)).map(node).collect();
+    json!({"flavors": [{"name": "spot", "labels": {"pool": HOSTILE}, "nodes": NODES, "healthy": 2940, "topology": "default"}],
+        "nodes": shown, "total": NODES})
+}
+
+/// `/api/workloads/NAMESPACE/NAME`.
+pub fn workload(namespace: &str, name: &str) -> Value {
+    let mut item = item(4);
+    (item["namespace"], item["workload"]) = (namespace.into(), name.into());
+    let life = ["queued", "reserved", "admitted", "started", "evicted"].iter().enumerate();
+    json!({
+        "item": item, "job": {"kind": "Job", "name": name},
+        "life": life.map(|(n, what)| json!({"at": at(n * n * 60), "what": what, "reason": "Reason", "message": MESSAGE})).collect::<Vec<_>>(),
+        "podSets": [{"name": "main", "count": 3, "flavors": {"cpu": "spot"}, "nodes": ["node-1", "node-2"]}],
+        "checks": [{"name": "prov", "state": "Pending", "message": "ETA 3m"}],
+    })
+}
+
+/// A simulation of all Workloads, as `kubectl kueue simulate --output json` prints it.
+pub fn report() -> Value {
+    let mut lines = vec![
+        json!({"at": 9000, "event": "scenario", "message": "nodes fail: node-1, node-2"}),
+        json!({"at": 20_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"Hold\"}}"}),
+        json!({"at": 40_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"None\"}}"}),
+    ];
+    for n in 0..WORKLOADS {
+        let (queue, submitted) = (format!("team-{}", n % QUEUES), n * 4);
+        let job = format!("{queue}/{}", name(n));
+        let start = submitted + 60 + n % 300;
+        lines.push(json!({"at": submitted, "job": job, "event": "submitted", "priority": n % 9 * 10, "clusterQueue": queue}));
+        lines.push(json!({"at": submitted + 1, "job": job, "event": "waiting", "reason": "Pending", "message": MESSAGE}));
+        lines.push(
+            json!({"at": start, "job": job, "event": "admitted", "queue": queue, "flavors": "cpu=spot (4)"}),
+        );
+        lines.push(match n % 50 {
+            7 => json!({"at": start + 400, "job": job, "event": "preempted", "by": null, "reason": "InClusterQueue", "message": ""}),
+            9 => json!({"at": start + 300, "job": job, "event": "evicted", "reason": "NodeFailures", "message": MESSAGE}),
+            _ => json!({"at": start + 600 + n % 500, "job": job, "event": "finished", "success": n % 31 != 0}),
+        });
+    }
+    lines.sort_by_key(|line| line["at"].as_u64());
+    json!({
+        "seed": 0, "start": at(0), "seconds": 86_400.0,
+        "totals": {"submitted": WORKLOADS, "admitted": WORKLOADS, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "preemptions": 400},
+        "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5}], "timeline": lines,
+    })
+}
