@@ -18,8 +18,13 @@ macro_rules! shared {
 
 const STYLE: &str = concat!("\n", shared!("theme.css"), include_str!("style.css"));
 /// Modules in the order in which each finds the names of those before it.
-const MODULES: [&str; 4] =
-    [shared!("time.js"), shared!("dom.js"), shared!("gantt.js"), include_str!("page.js")];
+const MODULES: [&str; 5] = [
+    shared!("time.js"),
+    shared!("dom.js"),
+    shared!("signs.js"),
+    shared!("gantt.js"),
+    include_str!("page.js"),
+];
 static SCRIPT: LazyLock<String> = LazyLock::new(|| bundled(&MODULES));
 
 /// Modules as one script: a page that is one file has nowhere to import from.

@@ -9,7 +9,7 @@ use sluice_sim::{
 };
 
 /// The most jobs that are drawn: more would make a page that browsers do not like.
-pub(super) const MOST_JOBS: usize = 50_000;
+pub(super) const MOST_JOBS: usize = 100_000;
 /// The most marks.
 const MOST_MARKS: usize = 5000;
 /// The most reasons of one job.

@@ -19,7 +19,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 16] = [
+const ASSETS: [Asset; 17] = [
     asset!("index.html", HTML),
     asset!("theme.css", CSS),
     asset!("style.css", CSS),
@@ -33,6 +33,7 @@ const ASSETS: [Asset; 16] = [
     asset!("queue.js", SCRIPT),
     asset!("rows.js", SCRIPT),
     asset!("schedule.js", SCRIPT),
+    asset!("signs.js", SCRIPT),
     asset!("time.js", SCRIPT),
     asset!("tomorrow.js", SCRIPT),
     asset!("workload.js", SCRIPT),

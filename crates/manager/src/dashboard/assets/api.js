@@ -19,11 +19,17 @@ function headers(more) {
   return key ? { Authorization: `Bearer ${key}`, ...more } : { ...more };
 }
 
+// Longer than the server takes for its slowest answer.
+const LONGEST = 120_000;
+// The server says something every 15 seconds.
+const SILENCE = 60_000;
+
 async function reach(path, options) {
   try {
     return await fetch(path, { cache: "no-store", credentials: "omit", redirect: "error", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (error.name === "TimeoutError") throw new Refused("The server does not answer in time.", 0);
     throw new Refused("The server does not answer.", 0);
   }
 }
@@ -43,21 +49,27 @@ async function json(answer) {
   if (!answer.ok) throw await refusal(answer);
   try {
     return await answer.json();
-  } catch {
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new Refused("The server's answer is cut or is no JSON.", answer.status);
   }
+}
+
+function bounded(signal) {
+  const end = AbortSignal.timeout(LONGEST);
+  return signal ? AbortSignal.any([signal, end]) : end;
 }
 
 /** Reads a document. `query` has values to be escaped; empty ones are left out. */
 export async function get(path, query = {}, signal = undefined) {
   const given = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const text = new URLSearchParams(given).toString();
-  return json(await reach(text ? `${path}?${text}` : path, { headers: headers(), signal }));
+  return json(await reach(text ? `${path}?${text}` : path, { headers: headers(), signal: bounded(signal) }));
 }
 
 /** Sends a question and reads the answer. */
 export async function post(path, body, signal = undefined) {
-  return json(await reach(path, { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body), signal }));
+  return json(await reach(path, { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body), signal: bounded(signal) }));
 }
 
 /** A part of a path with whatever a name may have. */
@@ -82,19 +94,32 @@ export function events(buffer) {
   return [found, rest];
 }
 
-/** Calls back for each event of a stream until it ends. */
-export async function listen(path, signal, heard) {
-  const answer = await reach(path, { headers: headers({ Accept: "text/event-stream" }), signal });
-  if (!answer.ok || !answer.body) throw await refusal(answer);
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  heard(null);
-  let buffer = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const [found, rest] = events(buffer + value);
-    if (rest.length > MOST_BUFFERED) throw new Refused("The stream of changes is broken.", 0);
-    buffer = rest;
-    for (const one of found) heard(one);
+/** Calls back for each event of a stream until it ends, or is silent for too long; first with null, when it begins. */
+export async function listen(path, heard) {
+  const stop = new AbortController();
+  let silence = 0;
+  const heardSomething = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => stop.abort(new DOMException("silent", "TimeoutError")), SILENCE);
+  };
+  heardSomething();
+  try {
+    const answer = await reach(path, { headers: headers({ Accept: "text/event-stream" }), signal: stop.signal });
+    if (!answer.ok || !answer.body) throw await refusal(answer);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    heard(null);
+    let buffer = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      heardSomething();
+      const [found, rest] = events(buffer + value);
+      if (rest.length > MOST_BUFFERED) throw new Refused("The stream of changes is broken.", 0);
+      buffer = rest;
+      for (const one of found) heard(one);
+    }
+  } finally {
+    clearTimeout(silence);
+    stop.abort();
   }
 }

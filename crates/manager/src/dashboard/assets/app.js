@@ -44,6 +44,8 @@ function links(current) {
 /** Asks for a token: it is kept until the page is closed. */
 function askForToken(error) {
   leave();
+  // What is being typed stays.
+  if (main.querySelector("form.ask")) return;
   const input = el("textarea", { required: true, autocomplete: "off", spellcheck: "false" });
   const note = el("div", null, error ? trouble(error) : "");
   const form = el("form", { class: "ask card", onsubmit: async (event) => {
@@ -104,7 +106,7 @@ async function follow() {
   let pause = 1000;
   for (;;) {
     try {
-      await listen("/api/changes", undefined, (one) => {
+      await listen("/api/changes", (one) => {
         pause = 1000;
         state.textContent = "live";
         if (one && one.event !== "changed") return;

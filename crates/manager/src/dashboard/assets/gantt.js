@@ -6,6 +6,7 @@
 
 import { clock, show, stamp, ticks } from "./time.js";
 import { draw, el, fresh, soon } from "./dom.js";
+import { ENDS, KINDS, SHAPES, shape } from "./signs.js";
 
 const ROW_HEIGHT = 20;
 const MOST_SHARES = 8;
@@ -13,26 +14,6 @@ const COLOURS = 16;
 const MOST_LISTED = 200;
 const SHORTEST = 1000;
 const TAIL = 12;
-const ENDS = { open: "still running", finished: "finished", failed: "failed", preempted: "preempted", evicted: "evicted" };
-const KINDS = { nodes: "nodes", stop: "a queue stops", resume: "a queue goes on", quota: "quota changes", refused: "an object is refused", scenario: "other changes" };
-// Shapes differ too, for those who do not see the colours.
-const SHAPES = {
-  preempted: "M-4-4l8 8m0-8l-8 8",
-  evicted: "M0-5l5 5l-5 5l-5-5z",
-  failed: "M0-5l5 9h-10z",
-  nodes: "M-5-4h10l-5 9z",
-  stop: "M-4-4h8v8h-8z",
-  resume: "M-3-5l7 5l-7 5z",
-  quota: "M0-5v10m-4-6l4-4l4 4",
-  refused: "M-4 0h8",
-  scenario: "M0-3a3 3 0 1 0 .1 0z",
-};
-
-/** A mark at a part of the width. */
-function shape(kind, x, y, tip) {
-  return draw("svg", { x, y, class: `sign ${kind}`, "data-t": tip },
-    draw("circle", { class: "hit", r: 7 }), draw("path", { class: "edge", d: SHAPES[kind] }), draw("path", { class: "mark", d: SHAPES[kind] }));
-}
 
 export class Gantt {
   /** Draws into an element. `options`: label (what it shows, in words), byPriority (or by flavor), onRange(from, to). */
@@ -109,7 +90,7 @@ export class Gantt {
     this.watcher.observe(this.scroller);
   }
 
-  /** Ends what listens outside of the element. */
+  /** Ends what listens outside. */
   close() {
     this.watcher.disconnect();
   }
@@ -177,6 +158,7 @@ export class Gantt {
   }
 
   setRange(from, to) {
+    if (!Number.isFinite(from) || !Number.isFinite(to)) return;
     const span = Math.min(Math.max(to - from, Math.min(SHORTEST, this.end)), this.end);
     const begin = Math.min(Math.max(from, 0), this.end - span);
     this.showRange(begin, begin + span);
@@ -308,7 +290,7 @@ export class Gantt {
   box(from, to) {
     const [begin, end] = this.range;
     if (to < begin || from > end) return null;
-    const left = Math.max(this.x(from), -1), right = Math.min(this.x(to), 101);
+    const left = Math.max(this.x(from), 0), right = Math.min(this.x(to), 100);
     return { x: `${left.toFixed(3)}%`, width: `${Math.max(right - left, 0.15).toFixed(3)}%` };
   }
 

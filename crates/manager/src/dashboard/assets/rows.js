@@ -51,16 +51,31 @@ export class Rows {
 
   /** Draws again what can be seen: the data is other. */
   refresh() {
-    const focused = this.body.contains(document.activeElement);
     const count = this.count();
     this.table.setAttribute("aria-rowcount", count + 1);
     this.space.style.height = `${Math.max(count, 1) * LINE}px`;
     this.active = Math.min(this.active, Math.max(count - 1, 0));
-    for (const row of this.shown.values()) row.remove();
-    this.shown.clear();
+    for (const [at, row] of this.shown) {
+      if (at < count) this.renew(row, at);
+      else { row.remove(); this.shown.delete(at); }
+    }
     this.draw();
     this.table.style.setProperty("--bar", `${this.body.offsetWidth - this.body.clientWidth}px`);
-    if (focused) this.shown.get(this.active)?.focus({ preventScroll: true });
+  }
+
+  /** A row with other cells. It stays the same element, so that the focus does, and a screen reader says nothing anew. */
+  renew(row, at) {
+    const next = this.line(at);
+    next.setAttribute("tabindex", row.getAttribute("tabindex"));
+    if (row.isEqualNode(next)) return;
+    row.style.gridTemplateColumns = this.template;
+    for (const name of ["class", "aria-level", "aria-expanded"]) {
+      if (next.hasAttribute(name)) row.setAttribute(name, next.getAttribute(name));
+      else row.removeAttribute(name);
+    }
+    const inside = row !== document.activeElement && row.contains(document.activeElement);
+    row.replaceChildren(...next.childNodes);
+    if (inside) (row.querySelector("a") ?? row).focus({ preventScroll: true });
   }
 
   draw() {
@@ -124,7 +139,9 @@ export class Rows {
     const acts = {
       ArrowUp: () => this.go(this.active - 1), ArrowDown: () => this.go(this.active + 1), PageUp: () => this.go(this.active - page), PageDown: () => this.go(this.active + page),
       Home: () => this.go(0), End: () => this.go(this.count() - 1), Enter: open, " ": open,
-      ArrowRight: () => { if (expanded === "false") open(); }, ArrowLeft: () => { if (expanded === "true") open(); },
+      // To the right is what a row holds: its children, then its link.
+      ArrowRight: () => { if (expanded === "false") open(); else row?.querySelector("a")?.focus({ preventScroll: true }); },
+      ArrowLeft: () => { if (row && event.target !== row) row.focus({ preventScroll: true }); else if (expanded === "true") open(); },
     };
     const act = acts[event.key];
     if (!act || (event.target.closest("a, button") && (event.key === "Enter" || event.key === " "))) return;

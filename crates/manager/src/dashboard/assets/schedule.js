@@ -48,9 +48,10 @@ export function fromReport(report) {
   if (!report || !Array.isArray(report.timeline) || !Number.isFinite(report.seconds)) throw new Error("This is not a simulation's report as JSON.");
   const start = Date.parse(report.start);
   const texts = new Texts(), jobs = new Map(), flavors = [], marks = [];
+  const places = new Map();
   const flavorAt = (name) => {
-    if (!flavors.includes(name)) flavors.push(name);
-    return flavors.indexOf(name);
+    if (!places.has(name)) { places.set(name, flavors.length); flavors.push(name); }
+    return places.get(name);
   };
   for (const one of report.flavors ?? []) flavorAt(String(one.flavor));
   const of = (name, at) => {
@@ -63,6 +64,7 @@ export function fromReport(report) {
     Object.assign(hold, { to: at, end, why: texts.at(why), evicted: end === "preempted" || end === "evicted" ? at : null });
   };
   for (const line of report.timeline) {
+    if (line === null || typeof line !== "object") continue;
     const at = Math.round(Number(line.at) * MILLIS) || 0;
     if (!line.job) {
       const message = String(line.message ?? "");
