@@ -140,6 +140,12 @@ async fn every_view_can_be_read_and_names_stay_text() {
         page.run("document.querySelector('section button').click()").await.unwrap();
         shows(&mut page, "waits.").await;
         probed(&mut page, &format!("explain {width}")).await;
+        go(&mut page, "queue/team-1", "Estimate starts").await;
+        let press = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Estimate starts').click()";
+        page.run(press).await.unwrap();
+        // The second job of the cluster is submitted after 4 s, and starts 61 s later.
+        shows(&mut page, "in 1m05s").await;
+        probed(&mut page, &format!("queue with starts {width}")).await;
         play(&mut page).await;
         shows(&mut page, &format!("{HOSTILE} starts 1m sooner.")).await;
         probed(&mut page, &format!("tomorrow {width}")).await;

@@ -37,6 +37,7 @@ pub fn item(number: usize) -> Value {
         "position": (state == "pending").then_some(number),
         "namespace": (!hidden).then(|| format!("team-{}", number % QUEUES)),
         "workload": (!hidden).then(|| name(number)),
+        "job": (!hidden).then(|| name(number)),
         "localQueue": (!hidden).then_some("main"),
         "clusterQueue": format!("team-{}", number % QUEUES),
         "priority": number % 5 * 100,

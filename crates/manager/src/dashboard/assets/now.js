@@ -9,7 +9,7 @@ const COLUMNS = [
   { title: "Cohort, queue, flavor", size: "minmax(150px, 3fr)" },
   { title: "Used of nominal", size: "minmax(90px, 2fr)" },
   { title: "Used", size: "minmax(110px, 2fr)", wide: 560 },
-  { title: "Borrowed or lent", size: "minmax(90px, 1.4fr)", wide: 700 },
+  { title: "Borrowed, may lend", size: "minmax(90px, 1.4fr)", wide: 700 },
   { title: "Pending", n: true, size: "80px" },
   { title: "Admitted", n: true, size: "80px", wide: 480 },
   { title: "State", size: "minmax(80px, 1fr)", wide: 640 },
@@ -74,12 +74,13 @@ function plain(resource, amount) {
 const texts = (slot) => slot.shown ?? { nominal: plain(slot.resource, slot.nominal), used: plain(slot.resource, slot.used), borrowed: plain(slot.resource, slot.borrowed) };
 const says = (slot) => `${slot.resource} of ${slot.flavor}: ${texts(slot).used} used of ${texts(slot).nominal}${number(slot.borrowed) > 0 ? `, ${texts(slot).borrowed} borrowed` : ""}`;
 
-/** What a slot's queue borrows, or may lend. */
-function moved(slot) {
+/** What a slot's queue borrows, or may lend if it is in a cohort. */
+function moved(slot, lends) {
   if (number(slot.borrowed) > 0) return `${texts(slot).borrowed} borrowed`;
   const idle = number(slot.nominal) - number(slot.used);
-  if (idle <= 0) return "";
-  return slot.lendingLimit === 0 ? "lends nothing" : "";
+  if (idle <= 0 || !lends) return "";
+  const most = Number.isFinite(slot.lendingLimit) ? Math.min(idle, slot.lendingLimit) : idle;
+  return most > 0 ? `may lend ${plain(slot.resource, most)}` : "lends nothing";
 }
 
 /** The tree as lines: those below what is closed are left out. */
@@ -109,9 +110,10 @@ export function lines(now, closed, search) {
     return [...(below.get(name) ?? []), ...(children.get(name) ?? []).flatMap((child) => all(child, seen))];
   };
   const queueLines = (queue, level) => {
+    const lends = Boolean(queue.cohort);
     const open = closed.has(`open ${queue.name}`);
-    found.push({ queue, level, expanded: slots(queue).length > 0 ? open : undefined });
-    if (open) for (const slot of slots(queue)) found.push({ slot, level: level + 1 });
+    found.push({ queue, lends, level, expanded: slots(queue).length > 0 ? open : undefined });
+    if (open) for (const slot of slots(queue)) found.push({ slot, lends, level: level + 1 });
   };
   const walk = (name, level) => {
     if (visited.has(name)) return;
@@ -136,7 +138,7 @@ function cells(line, columns) {
   const put = (titles) => COLUMNS.forEach((column, i) => all.set(column, titles[i]));
   if (line.slot) {
     put([who(line.level, undefined, el("span", { class: "text" }, `${line.slot.resource} of ${line.slot.flavor}`)), bar(line.slot, says(line.slot)),
-      `${texts(line.slot).used} of ${texts(line.slot).nominal}`, moved(line.slot), "", "", limits(line.slot)]);
+      `${texts(line.slot).used} of ${texts(line.slot).nominal}`, moved(line.slot, line.lends), "", "", limits(line.slot)]);
   } else {
     const own = line.queue ? slots(line.queue) : sums(line.queues);
     const top = fullest(own);
@@ -144,7 +146,7 @@ function cells(line, columns) {
     const name = line.queue ? el("a", { href: queueLink(line.queue.name), tabindex: "-1", class: "text" }, line.queue.name) : el("span", { class: "text" }, `${line.cohort} (${line.queues.length})`);
     const state = line.queue ? line.queue.state : "";
     put([who(line.level, line.expanded, name), top ? bar(top, own.map(says).slice(0, 12).join("\n")) : "",
-      top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", own.map((slot) => moved(slot) && `${moved(slot)} ${slot.resource}`).filter(Boolean).join(", "),
+      top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", own.map((slot) => moved(slot, line.lends) && `${moved(slot, line.lends)} ${slot.resource}`).filter(Boolean).join(", "),
       count("pending"), count("admitted"), state === "active" ? "active" : [state, line.queue?.reason].filter(Boolean).join(": ")]);
   }
   const off = line.queue && line.queue.state !== "active";

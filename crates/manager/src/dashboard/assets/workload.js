@@ -13,7 +13,7 @@ const COLUMNS = [
   { of: "state", title: "State", size: "90px" },
   { of: "position", title: "Position", n: true, size: "74px", wide: 560 },
   { of: "priority", title: "Priority", n: true, size: "80px", wide: 640 },
-  { of: "age", title: "Age", n: true, size: "80px", wide: 720 },
+  { of: "age", title: "Age", n: true, size: "96px", wide: 720 },
   { of: "requests", title: "Requests", size: "minmax(100px, 1.5fr)", wide: 820 },
   { of: "why", title: "Why", size: "minmax(100px, 2fr)", wide: 960 },
 ];
@@ -32,7 +32,7 @@ function search(host) {
   const note = el("div"), below = el("div");
   host.append(el("div", { class: "tools" }, input, space, state, count), note, below);
   const table = new Paged(below, {
-    label: "Workloads", columns: COLUMNS, cells: workloadCells, open: (item) => { if (item.workload) location.hash = workloadLink(item.namespace, item.workload); },
+    label: "Workloads", columns: COLUMNS, cells: (item, columns) => workloadCells(item, columns, null), open: (item) => { if (item.workload) location.hash = workloadLink(item.namespace, item.workload); },
     load: (offset, limit) => get("/api/workloads", { search: input.value.trim(), namespace: space.value.trim(), state: state.value, offset, limit }, signal),
     counted: (total) => { note.replaceChildren(); count.textContent = `${total} workloads`; },
     failed: (error) => { if (error.name !== "AbortError") note.replaceChildren(trouble(error)); },
