@@ -286,11 +286,7 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
         play(&mut changed, None, on)?;
         let changed_end = changed.lasted();
         let futures = [(simulation.record(), end), (changed.record(), changed_end)];
-        let difference = whatif::Difference::new(futures[0].0, end, futures[1].0, changed_end, seed);
-        if args.output == Output::Html {
-            return write(&html::compared(futures, &difference, seed)?);
-        }
-        return write(&difference_text(&difference, args.output)?);
+        return write(&compared(futures, seed, args.output)?);
     }
     show(&simulation.into_record(), end, seed, loaded, &args)
 }
@@ -312,11 +308,15 @@ fn write(text: &str) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn difference_text(difference: &whatif::Difference, output: Output) -> anyhow::Result<String> {
+/// What a change brings: two records, each with its end in milliseconds from the beginning.
+fn compared(futures: [(&Record, i64); 2], seed: u64, output: Output) -> anyhow::Result<String> {
+    let [(before, before_end), (after, after_end)] = futures;
+    let difference = whatif::Difference::new(before, before_end, after, after_end, seed);
     Ok(match output {
-        Output::Table | Output::Html => table::difference(difference),
-        Output::Json => serde_json::to_string_pretty(difference)? + "\n",
-        Output::Yaml => serde_saphyr::to_string(difference)?,
+        Output::Table => table::difference(&difference),
+        Output::Json => serde_json::to_string_pretty(&difference)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(&difference)?,
+        Output::Html => html::compared(futures, &difference, seed)?,
     })
 }
 

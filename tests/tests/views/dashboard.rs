@@ -233,3 +233,11 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     page.run(script).await.unwrap();
     shows(&mut page, "This is not a simulation's report as JSON.").await;
 }
+
+#[tokio::test]
+async fn broken_reports_cohorts_in_circles_and_cut_streams_do_no_harm() {
+    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
+    let trouble = page.run(include_str!("dashboard/hostile.js")).await.unwrap();
+    assert_eq!(trouble, Value::Array(Vec::new()));
+    assert!(page.troubles().is_empty(), "{:?}", page.troubles());
+}

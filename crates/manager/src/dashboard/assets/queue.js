@@ -16,7 +16,10 @@ export function expected(report) {
   for (const line of report.timeline ?? []) {
     if (!line?.job) continue;
     if (line.event === "admitted" && !starts.has(line.job)) starts.set(line.job, Number(line.at) * 1000);
-    if (line.event === "preempted" && line.by) displaced.set(line.by, [...displaced.get(line.by) ?? [], line.job]);
+    if (line.event === "preempted" && line.by) {
+      if (!displaced.has(line.by)) displaced.set(line.by, []);
+      displaced.get(line.by).push(line.job);
+    }
   }
   return { starts, displaced };
 }

@@ -1,0 +1,62 @@
+// Draws and uses schedules of reports that no simulation makes; what could not be done.
+(async () => {
+  const { fromReport } = await import("/schedule.js");
+  const { Gantt, together } = await import("/gantt.js");
+  const { lines } = await import("/now.js");
+  const { events } = await import("/api.js");
+  const { expected } = await import("/queue.js");
+  const trouble = [];
+  const host = document.createElement("div");
+  document.getElementById("main").replaceChildren(host);
+  const start = "2026-01-01T00:00:00Z";
+  const many = (count, make) => Array.from({ length: count }, (_, at) => make(at));
+  const reports = [
+    { seconds: 0, start, timeline: [] },
+    { seconds: 5, start, timeline: [null, 5, "x", {}, []] },
+    { seconds: 10, start: "nonsense", timeline: [{ at: 1, event: "admitted", job: "a/b", queue: null, flavors: null }] },
+    { seconds: -5, start, timeline: [{ at: -1, event: "submitted", job: "a/b" }, { at: 99999, event: "finished", job: "a/b" }] },
+    { seconds: 1e15, start, timeline: [{ at: 1e14, event: "submitted", job: `\u202e<b>x</b>${"y".repeat(5000)}`, priority: -2147483648, clusterQueue: "q".repeat(300) }] },
+    { seconds: 3600, start, flavors: [{ flavor: "__proto__" }], timeline: [{ at: "x", event: "toString", job: "constructor" }, { at: null, event: "scenario" }, { at: 5, event: "preempted", job: "z/z" }, { at: 6, event: "waiting", job: "z/z" }] },
+    { seconds: 86400, start, timeline: many(5000, (at) => ({ at: at * 17, event: at % 2 ? "scenario" : "refused", message: `nodes fail: ${at}` })) },
+    { seconds: 86400, start, timeline: many(40000, (at) => ({ at: at / 3, event: ["submitted", "admitted", "finished", "waiting"][at % 4], job: `n/${at >> 2}`, success: true, queue: "q", flavors: "cpu=f (1)", reason: "r", message: `m${at}` })) },
+  ];
+  for (const [number, report] of reports.entries()) {
+    try {
+      const schedule = fromReport(report);
+      const one = new Gantt(host, schedule), two = new Gantt(document.createElement("div"), schedule);
+      one.zoom(0.001);
+      one.pan(1e18);
+      one.setRange(-5, 5);
+      one.setRange(NaN, NaN);
+      one.setRange(0, 1e99);
+      for (const key of ["ArrowDown", "Enter", "End", "Enter", "PageUp", "+", "-", "0", "ArrowLeft"]) one.scroller.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      together([one, two]);
+      const [from, to] = one.range;
+      if (!(from >= 0 && to > from)) trouble.push(`report ${number} shows ${from} to ${to}`);
+      if (host.querySelectorAll("*").length > 3000) trouble.push(`report ${number} has ${host.querySelectorAll("*").length} elements`);
+      if (host.querySelector("b")) trouble.push("a name became an element");
+      one.close();
+      two.close();
+      expected(report);
+    } catch (error) {
+      trouble.push(`report ${number}: ${error.stack}`);
+    }
+  }
+  for (const wrong of [null, [], {}, 7, { timeline: {} }, { timeline: [], seconds: "5" }]) {
+    try {
+      fromReport(wrong);
+      trouble.push(`${JSON.stringify(wrong)} is taken for a report`);
+    } catch (error) {
+      if (!error.message.startsWith("This is not")) trouble.push(error.message);
+    }
+  }
+  const again = fromReport({ seconds: 9, start, timeline: [0, 2, 4].flatMap((at) => [{ at, event: "submitted", job: "a/a" }, { at: at + 1, event: "finished", job: "a/a", success: true }]) });
+  if (again.jobs.length !== 3) trouble.push(`${again.jobs.length} of three jobs of one name`);
+  // Cohorts in a circle, and one that is missing.
+  const tree = lines({ cohorts: [{ name: "a", parent: "b" }, { name: "b", parent: "a" }, { name: "c", parent: "c" }], clusterQueues: [{ name: "q", cohort: "a" }, { name: "r", cohort: null }, { name: "s", cohort: "gone" }] }, new Set(), "");
+  const queues = tree.map((line) => line.queue?.name).filter(Boolean).sort().join();
+  if (queues !== "q,r,s") trouble.push(`the tree has the queues ${queues}`);
+  const [found, rest] = events("event: a\r\ndata: 1\r\n\r\n: ping\n\ndata:2\ndata: 3\n\nevent: x");
+  if (JSON.stringify([found, rest]) !== JSON.stringify([[{ event: "a", data: "1" }, { event: "message", data: "2\n3" }], "event: x"])) trouble.push(`events: ${JSON.stringify(found)}`);
+  return trouble;
+})()
