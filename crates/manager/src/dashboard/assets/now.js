@@ -166,6 +166,17 @@ function event(one) {
   return el("li", null, el("time", { datetime: one.at }, when(one.at)), " ", word(one.what), " ", name, queue, one.message || one.reason ? `: ${[one.reason, one.message].filter(Boolean).join(": ")}` : "");
 }
 
+const MOST_FLAVORS = 100;
+
+/** Each flavor and resource over all queues. */
+function flavorTable(queues) {
+  const all = sums(queues).sort((a, b) => (a.flavor + a.resource < b.flavor + b.resource ? -1 : 1));
+  const row = (slot) => el("tr", null, el("th", { scope: "row" }, slot.flavor), el("td", null, slot.resource), el("td", { class: "n" }, plain(slot.resource, slot.used)),
+    el("td", { class: "n" }, plain(slot.resource, slot.nominal)), el("td", { class: "n" }, slot.nominal > 0 ? `${(slot.used / slot.nominal * 100).toFixed(0)} %` : "–"), el("td", { class: "n" }, plain(slot.resource, slot.borrowed)));
+  const head = ["Flavor", "Resource", "Used", "Nominal", "", "Borrowed and lent"].map((title, at) => el(title ? "th" : "td", { scope: title ? "col" : null, class: at > 1 ? "n" : null }, title));
+  return [el("table", null, el("thead", null, el("tr", null, head)), el("tbody", null, all.slice(0, MOST_FLAVORS).map(row))), all.length > MOST_FLAVORS ? el("p", null, `and ${all.length - MOST_FLAVORS} more`) : ""];
+}
+
 /** The view. Gives what ends it and what makes it read again. */
 export function view(host) {
   const closed = new Set();
@@ -174,8 +185,8 @@ export function view(host) {
   const count = el("output", { class: "count-line" });
   const left = el("section", { "aria-label": "Cohorts and queues" }, el("div", { class: "tools" }, search, count));
   const recent = el("ol", { class: "events", tabindex: "0", "aria-label": "What just happened" });
-  const note = el("div");
-  host.append(note, el("div", { class: "split" }, left, el("section", { class: "card" }, el("h2", null, "What just happened"), recent)));
+  const note = el("div"), flavors = el("div", { class: "card" });
+  host.append(note, el("div", { class: "split" }, left, el("section", { class: "card" }, el("h2", null, "What just happened"), recent)), el("h2", null, "Flavors, over all queues"), flavors);
   const rows = new Rows(left, { label: "Cohorts and queues", role: "treegrid", columns: COLUMNS, count: () => shown.length, cells: (at, columns) => cells(shown[at], columns),
     open: (at) => {
       const line = shown[at];
@@ -196,6 +207,7 @@ export function view(host) {
       note.replaceChildren();
       recent.replaceChildren(...now.recent.slice(0, 200).map(event));
       if (!now.recent.length) recent.replaceChildren(el("li", null, "Nothing has happened yet."));
+      flavors.replaceChildren(...flavorTable(now.clusterQueues).flat());
       redraw();
     } catch (error) {
       if (error.name === "AbortError") return;
