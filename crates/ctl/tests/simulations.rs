@@ -40,6 +40,10 @@ fn a_changed_quota_is_compared_with_the_future_without_it() {
     let later = difference.moved.iter().filter(|m| m.job.starts_with("team-b/")).count();
     let text = table::difference(&difference);
     assert!(later > 0 && text.contains("later"), "{text}");
+    let futures = [&before, &after].map(|one| (one.record(), one.lasted()));
+    let page = html::compared(futures, &difference, 0).unwrap();
+    assert_eq!(page.matches("data-schedule=\"").count(), 2);
+    assert!(difference.words()[0].contains("later") && page.contains(&difference.words()[0]));
 }
 
 #[test]

@@ -297,10 +297,12 @@ impl Page<'_> {
                     *moves.entry(to).or_default() += 1;
                 }
             }
+            // One that ends without quota, or is deleted, no longer waits; its quota may be given back later than that.
+            let last = job.holds.last();
             let without =
-                job.finished.filter(|_| job.holds.last().is_none_or(|h| h.end != HoldEnd::Finished));
-            if let Some(finished) = without {
-                *moves.entry(finished).or_default() -= 1;
+                job.finished.or(job.deleted).filter(|_| last.is_none_or(|h| h.end != HoldEnd::Finished));
+            if let Some(gone) = without {
+                *moves.entry(last.and_then(|h| h.to).map_or(gone, |to| gone.max(to))).or_default() -= 1;
             }
         }
         let mut waiting = 0;

@@ -329,8 +329,8 @@ export class Gantt {
       }
       since = to;
     }
-    if (job.until === null && (!job.holds.length || job.holds.at(-1).to !== null)) wait(since, this.last);
-    else if (!job.holds.length && job.until > job.submitted) wait(job.submitted, job.until);
+    const last = job.holds.at(-1);
+    if (!last || (last.to !== null && last.end !== "finished" && last.end !== "failed")) wait(since, job.until ?? this.last);
     return [...parts, ...signs];
   }
 
