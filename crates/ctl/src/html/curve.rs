@@ -1,6 +1,9 @@
 //! Curves of steps, with no more of them than can be seen.
 
+use std::collections::BTreeMap;
+
 use sluice_sim::series::Point;
+use sluice_sim::{HoldEnd, JobRecord};
 
 /// The most steps of one curve.
 const MOST_POINTS: usize = 400;
@@ -11,6 +14,35 @@ pub(super) type Step = (Point, i64);
 /// The steps of one slot.
 pub(super) fn own_steps(points: &[Point]) -> Vec<Step> {
     points.iter().map(|point| (*point, point.borrowed())).collect()
+}
+
+/// How many of these jobs wait.
+pub(super) fn waiting<'a>(jobs: impl Iterator<Item = &'a JobRecord>) -> Vec<Step> {
+    let mut moves: BTreeMap<i64, i64> = BTreeMap::from([(0, 0)]);
+    for job in jobs {
+        *moves.entry(job.submitted).or_default() += 1;
+        for hold in &job.holds {
+            *moves.entry(hold.from).or_default() -= 1;
+            if let Some(to) = hold.to.filter(|_| hold.end != HoldEnd::Finished) {
+                *moves.entry(to).or_default() += 1;
+            }
+        }
+        let Some(gone) = job.finished.or(job.deleted) else { continue };
+        // Quota may be given back after the job has gone; one that is still held, or was to the end, is not waited for.
+        let since = match job.holds.last() {
+            None => Some(job.submitted),
+            Some(hold) => hold.to.filter(|_| hold.end != HoldEnd::Finished),
+        };
+        if let Some(since) = since {
+            *moves.entry(gone.max(since)).or_default() -= 1;
+        }
+    }
+    let mut count = 0;
+    let step = |(at, delta): (i64, i64)| {
+        count += delta;
+        (Point { at, used: count, nominal: 0 }, 0)
+    };
+    moves.into_iter().map(step).collect()
 }
 
 /// At most so many steps: of each stretch the highest.
@@ -37,7 +69,61 @@ pub(super) fn thinned(steps: &[Step], end: i64) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_sim::{Hold, Kind};
+
     use super::*;
+
+    fn job(
+        deleted: Option<i64>,
+        finished: Option<i64>,
+        hold: Option<(i64, Option<i64>, HoldEnd)>,
+    ) -> JobRecord {
+        let hold = hold.map(|(from, to, end)| Hold {
+            from,
+            admitted: Some(from),
+            evicted: None,
+            to,
+            end,
+            queue: "q".into(),
+            holdings: [].into(),
+        });
+        JobRecord {
+            kind: Kind::Workload,
+            namespace: "t".into(),
+            name: "j".into(),
+            local_queue: "main".into(),
+            cluster_queue: None,
+            priority: 0,
+            submitted: 1,
+            admitted: None,
+            finished,
+            success: true,
+            deleted,
+            managed: true,
+            holds: hold.into_iter().collect(),
+            preempted: 0,
+            preempts: 0,
+            lost: 0,
+            waits_for: None,
+        }
+    }
+
+    #[test]
+    fn a_job_waits_until_it_holds_quota_ends_or_is_deleted() {
+        let depth = |job: JobRecord| -> Vec<_> {
+            waiting([job].iter()).into_iter().map(|(point, _)| (point.at, point.used)).collect()
+        };
+        assert_eq!(depth(job(None, None, None)), [(0, 0), (1, 1)]);
+        assert_eq!(depth(job(Some(4), None, None)), [(0, 0), (1, 1), (4, 0)]);
+        let finished = depth(job(None, Some(9), Some((3, Some(9), HoldEnd::Finished))));
+        assert_eq!(finished, [(0, 0), (1, 1), (3, 0)]);
+        let evicted = depth(job(None, None, Some((3, Some(5), HoldEnd::Evicted))));
+        assert_eq!(evicted, [(0, 0), (1, 1), (3, 0), (5, 1)]);
+        let deleted = depth(job(Some(5), None, Some((3, Some(6), HoldEnd::Evicted))));
+        assert_eq!(deleted, [(0, 0), (1, 1), (3, 0), (6, 0)]);
+        let going = depth(job(Some(5), None, Some((3, None, HoldEnd::Open))));
+        assert_eq!(going, [(0, 0), (1, 1), (3, 0)]);
+    }
 
     #[test]
     fn long_curves_keep_their_peaks() {

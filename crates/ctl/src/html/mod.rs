@@ -17,11 +17,11 @@ use std::sync::Arc;
 use sluice_sim::duration::show;
 use sluice_sim::report::{QueueReport, Report};
 use sluice_sim::series::{Point, SlotKey, steps};
-use sluice_sim::{HoldEnd, Record, show_amount};
+use sluice_sim::{Record, show_amount};
 
 use crate::table::figures;
 pub use compared::page as compared;
-use curve::{Step, own_steps, thinned};
+use curve::{Step, own_steps, thinned, waiting};
 use schedule::{MOST_JOBS, Schedule};
 use svg::{Svg, colour, escape};
 
@@ -288,29 +288,7 @@ impl Page<'_> {
 
     /// How many jobs wait.
     fn depth(&self, jobs: &[usize], queue: &str) -> String {
-        let mut moves: BTreeMap<i64, i64> = BTreeMap::from([(0, 0)]);
-        for job in jobs.iter().map(|i| &self.record.jobs[*i]) {
-            *moves.entry(job.submitted).or_default() += 1;
-            for hold in &job.holds {
-                *moves.entry(hold.from).or_default() -= 1;
-                if let Some(to) = hold.to.filter(|_| hold.end != HoldEnd::Finished) {
-                    *moves.entry(to).or_default() += 1;
-                }
-            }
-            // One that ends without quota, or is deleted, no longer waits; its quota may be given back later than that.
-            let last = job.holds.last();
-            let without =
-                job.finished.or(job.deleted).filter(|_| last.is_none_or(|h| h.end != HoldEnd::Finished));
-            if let Some(gone) = without {
-                *moves.entry(last.and_then(|h| h.to).map_or(gone, |to| gone.max(to))).or_default() -= 1;
-            }
-        }
-        let mut waiting = 0;
-        let step = |(at, delta): (i64, i64)| {
-            waiting += delta;
-            (Point { at, used: waiting, nominal: 0 }, 0)
-        };
-        let steps: Vec<_> = moves.into_iter().map(step).collect();
+        let steps = waiting(jobs.iter().map(|i| &self.record.jobs[*i]));
         let steps = thinned(&steps, self.end);
         let most = steps.iter().map(|(p, _)| p.used).max().unwrap_or(0).max(1);
         let high = 40;

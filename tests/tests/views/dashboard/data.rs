@@ -14,6 +14,8 @@ pub const HOSTILE: &str = "<script>alert(1)</script>";
 pub const MESSAGE: &str = "<img src=x onerror=alert(2)> couldn't assign flavors to pod set main: insufficient unused quota for cpu in \
                            flavor default, 3 more needed";
 
+const EVENTS: [&str; 5] = ["admitted", "preempted", "evicted", "finished", "pending"];
+
 /// The time that is so many seconds after the beginning of the made-up cluster.
 fn at(seconds: usize) -> String {
     format!(
@@ -83,7 +85,7 @@ pub fn now() -> Value {
     let event = |n: usize| {
         let hidden = n % 11 == 10;
         json!({
-            "at": at(80_000 - n), "what": ["admitted", "preempted", "evicted", "finished", "pending"][n % 5],
+            "at": at(80_000 - n), "what": EVENTS[n % EVENTS.len()],
             "namespace": (!hidden).then(|| format!("team-{n}")), "workload": (!hidden).then(|| name(n)),
             "clusterQueue": format!("team-{n}"), "reason": "InCohortReclamation", "message": MESSAGE,
         })
