@@ -12,6 +12,8 @@ const ROW_HEIGHT = 20;
 const MOST_SHARES = 8;
 const COLOURS = 16;
 const MOST_LISTED = 200;
+// Browsers draw nothing beyond some seventeen million pixels.
+const MOST_ROWS = 800_000;
 const SHORTEST = 1000;
 const TAIL = 12;
 
@@ -145,7 +147,9 @@ export class Gantt {
       if (!this.closed.has(queue)) for (const job of kept) this.list.push({ queue, job });
     }
     const total = this.schedule.jobs.length;
-    this.found.textContent = wanted ? `${count} of ${total} jobs` : `${total} jobs`;
+    const cut = this.list.length > MOST_ROWS ? `, of which the first ${MOST_ROWS} rows are shown: search for others` : "";
+    this.list.length = Math.min(this.list.length, MOST_ROWS);
+    this.found.textContent = `${wanted ? `${count} of ${total} jobs` : `${total} jobs`}${cut}`;
     this.space.style.height = `${this.list.length * ROW_HEIGHT}px`;
     this.scroller.setAttribute("aria-rowcount", this.list.length);
     this.active = Math.min(this.active, Math.max(this.list.length - 1, 0));

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { number, trouble } from "./amounts.js";
 import { el } from "./dom.js";
-import { Paged } from "./rows.js";
+import { Paged, counted } from "./rows.js";
 
 const COLUMNS = [
   { title: "Node", size: "minmax(130px, 2fr)" },
@@ -35,7 +35,7 @@ export function view(host) {
       hidden = Boolean(answer.hidden);
       return { total: answer.total, items: answer.nodes };
     },
-    counted: (total) => { note.replaceChildren(); count.textContent = hidden ? "You may not see single nodes." : `${total} nodes`; },
+    counted: (total) => { note.replaceChildren(); count.textContent = hidden ? "You may not see single nodes." : counted(total, "nodes"); },
     failed: (error) => {
       if (error.name === "AbortError") return;
       note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not show nodes.") : trouble(error));

@@ -3,7 +3,7 @@
 import { get, part, post } from "./api.js";
 import { age, amounts, linkCell, queueLink, trouble, whose, workloadLink } from "./amounts.js";
 import { el, fresh } from "./dom.js";
-import { Paged } from "./rows.js";
+import { Paged, counted } from "./rows.js";
 import { show } from "./time.js";
 
 export const STATES = [["", "all states"], ["pending", "pending"], ["reserved", "has quota, waits for checks"], ["admitted", "admitted"], ["finished", "finished"]];
@@ -87,7 +87,7 @@ export function view(host, [name]) {
   const table = name ? new Paged(space, {
     label: `Workloads of ${name}`, columns: COLUMNS, cells: (item, columns) => workloadCells(item, columns, future), open: (item) => { if (item.workload) location.hash = workloadLink(item.namespace, item.workload); },
     load: (offset, limit) => get(`/api/queues/${part(name)}`, { state: state.value, offset, limit }, signal),
-    counted: (total) => { note.replaceChildren(); count.textContent = `${total} workloads`; }, failed,
+    counted: (total) => { note.replaceChildren(); count.textContent = counted(total, "workloads"); }, failed,
   }) : null;
   let known = false;
   const read = async (next) => {

@@ -6,6 +6,11 @@ const LINE = 28;
 // Browsers draw nothing beyond some ten million pixels.
 const MOST_LINES = 300_000;
 
+/** How many there are, in words. */
+export function counted(total, what) {
+  return total > MOST_LINES ? `${total} ${what}, of which the first ${MOST_LINES} are listed: search for others` : `${total} ${what}`;
+}
+
 export class Rows {
   /**
    * `options`: label, role ("grid" or "treegrid"), columns [{title, n (a number), wide (only from this width on), size (of the CSS grid)}],

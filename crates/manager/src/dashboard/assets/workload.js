@@ -4,7 +4,7 @@ import { get, part } from "./api.js";
 import { age, amounts, number, queueLink, trouble, when, word, workloadLink } from "./amounts.js";
 import { draw, el } from "./dom.js";
 import { STATES, workloadCells } from "./queue.js";
-import { Paged } from "./rows.js";
+import { Paged, counted } from "./rows.js";
 import { show, stamp } from "./time.js";
 
 const COLUMNS = [
@@ -34,7 +34,7 @@ function search(host) {
   const table = new Paged(below, {
     label: "Workloads", columns: COLUMNS, cells: (item, columns) => workloadCells(item, columns, null), open: (item) => { if (item.workload) location.hash = workloadLink(item.namespace, item.workload); },
     load: (offset, limit) => get("/api/workloads", { search: input.value.trim(), namespace: space.value.trim(), state: state.value, offset, limit }, signal),
-    counted: (total) => { note.replaceChildren(); count.textContent = `${total} workloads`; },
+    counted: (total) => { note.replaceChildren(); count.textContent = counted(total, "workloads"); },
     failed: (error) => { if (error.name !== "AbortError") note.replaceChildren(trouble(error)); },
   });
   return { read: (next) => { signal = next; return table.reload(); }, close: () => { clearTimeout(waiting); table.close(); } };
