@@ -35,12 +35,12 @@ struct Job {
     submitted: i64,
     until: Option<i64>,
     ok: bool,
-    holds: Vec<Held>,
+    holds: Vec<Use>,
     waits: Vec<(i64, i64)>,
 }
 
 #[derive(Debug, Serialize)]
-struct Held {
+struct Use {
     from: i64,
     admitted: Option<i64>,
     evicted: Option<i64>,
@@ -125,7 +125,7 @@ fn job(
             matches!(e.what, TimelineEvent::Preempted { .. } | TimelineEvent::Evicted { .. })
         };
         let why = entries.iter().filter(lost).find(|e| Some(e.at) == at);
-        Held {
+        Use {
             from: hold.from,
             admitted: hold.admitted,
             evicted: hold.evicted,
