@@ -59,7 +59,7 @@ function askForToken(error) {
       note.replaceChildren(trouble(refused));
     }
   } }, el("h1", { tabindex: "-1" }, "Who are you?"), el("p", null, "This page shows what your account may see. It keeps the token until it is closed."), note,
-    el("label", null, "A bearer token of the cluster", input), el("p", null, "For a service account: ", el("code", null, "kubectl create token NAME")), el("button", null, "Show me the cluster"));
+    el("label", null, "A bearer token of the cluster", input), el("p", null, "For a service account: ", el("code", null, "kubectl create token NAME"), ". If ", el("code", null, "sluice dashboard"), " runs on this computer, open the page that it opens: its address has the key."), el("button", null, "Show me the cluster"));
   main.replaceChildren(form);
   input.focus();
 }
@@ -135,7 +135,9 @@ let following = false;
 async function begin() {
   try {
     const who = await get("/api/who");
-    state.title = who.all ? `${who.user}, every namespace` : `${who.user}, namespaces ${(who.namespaces ?? []).slice(0, 20).join(", ")}`;
+const spaces = who.namespaces ?? [];
+    const more = spaces.length > 3 ? ` and ${spaces.length - 3} more` : "";
+    document.getElementById("who").textContent = who.all ? `${who.user}, every namespace` : `${who.user}, namespaces ${spaces.slice(0, 3).join(", ") || "none"}${more}`;
   } catch (error) {
     links("");
     if (error.code === 401) return askForToken(null);

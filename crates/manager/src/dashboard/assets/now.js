@@ -7,12 +7,12 @@ import { Rows } from "./rows.js";
 
 const COLUMNS = [
   { title: "Cohort, queue, flavor", size: "minmax(150px, 3fr)" },
-  { title: "Used of nominal", size: "minmax(90px, 2fr)" },
+  { title: "Used of nominal", size: "minmax(90px, 1.5fr)" },
   { title: "Used", size: "minmax(110px, 2fr)", wide: 560 },
-  { title: "Borrowed, may lend", size: "minmax(90px, 1.4fr)", wide: 700 },
+  { title: "Borrowed, may lend", size: "minmax(140px, 2fr)", wide: 700 },
   { title: "Pending", n: true, size: "80px" },
   { title: "Admitted", n: true, size: "80px", wide: 480 },
-  { title: "State", size: "minmax(80px, 1fr)", wide: 640 },
+  { title: "State", size: "minmax(64px, 0.8fr)", wide: 640 },
 ];
 
 /** What is used, over nominal quota, as a bar: own quota, borrowed quota, a line at nominal. */
@@ -76,11 +76,11 @@ const says = (slot) => `${slot.resource} of ${slot.flavor}: ${texts(slot).used} 
 
 /** What a slot's queue borrows, or may lend if it is in a cohort. */
 function moved(slot, lends) {
-  if (number(slot.borrowed) > 0) return `${texts(slot).borrowed} borrowed`;
+  if (number(slot.borrowed) > 0) return `${texts(slot).borrowed} ${slot.resource} borrowed`;
   const idle = number(slot.nominal) - number(slot.used);
   if (idle <= 0 || !lends) return "";
   const most = Number.isFinite(slot.lendingLimit) ? Math.min(idle, slot.lendingLimit) : idle;
-  return most > 0 ? `may lend ${plain(slot.resource, most)}` : "lends nothing";
+  return most > 0 ? `may lend ${plain(slot.resource, most)} ${slot.resource}` : `lends no ${slot.resource}`;
 }
 
 /** The tree as lines: those below what is closed are left out. */
@@ -146,7 +146,7 @@ function cells(line, columns) {
     const name = line.queue ? el("a", { href: queueLink(line.queue.name), tabindex: "-1", class: "text" }, line.queue.name) : el("span", { class: "text" }, `${line.cohort} (${line.queues.length})`);
     const state = line.queue ? line.queue.state : "";
     put([who(line.level, line.expanded, name), top ? bar(top, own.map(says).slice(0, 12).join("\n")) : "",
-      top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", own.map((slot) => moved(slot, line.lends) && `${moved(slot, line.lends)} ${slot.resource}`).filter(Boolean).join(", "),
+      top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", own.map((slot) => moved(slot, line.lends)).filter(Boolean).join(", "),
       count("pending"), count("admitted"), state === "active" ? "active" : [state, line.queue?.reason].filter(Boolean).join(": ")]);
   }
   const off = line.queue && line.queue.state !== "active";
