@@ -49,7 +49,7 @@ function life(moments) {
     const at = Date.parse(moment.at);
     if (Number.isNaN(at)) return null;
     const what = String(moment.what).toLowerCase();
-    const kind = /evict|preempt|fail|lost/.test(what) ? "bad" : /admitted|started|ready|finished/.test(what) ? "good" : "plain";
+    const kind = /evict|preempt|fail|lost|not|reject|retry|deactivat/.test(what) ? "bad" : /admitted|started|ready|finished/.test(what) ? "good" : "plain";
     const tip = `${moment.what}\n${stamp(at)}, ${show(at - first)} after the first\n${[moment.reason, moment.message].filter(Boolean).join(": ")}`;
     return draw("circle", { class: kind, cx: `${2 + (at - first) / span * 96}%`, cy: 20, r: 6, "data-t": tip });
   });
