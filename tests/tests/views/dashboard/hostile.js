@@ -52,6 +52,8 @@
   }
   const again = fromReport({ seconds: 9, start, timeline: [0, 2, 4].flatMap((at) => [{ at, event: "submitted", job: "a/a" }, { at: at + 1, event: "finished", job: "a/a", success: true }]) });
   if (again.jobs.length !== 3) trouble.push(`${again.jobs.length} of three jobs of one name`);
+  const cut = fromReport({ seconds: 9, start, cut: true, timeline: [{ at: 1, event: "submitted", job: "a/a" }, { at: 4, event: "admitted", job: "a/a", queue: "q", flavors: "" }] });
+  if (cut.end !== 4000) trouble.push(`a report that is cut after 4 s is drawn for ${cut.end} ms`);
   // Cohorts in a circle, and one that is missing.
   const tree = lines({ cohorts: [{ name: "a", parent: "b" }, { name: "b", parent: "a" }, { name: "c", parent: "c" }], clusterQueues: [{ name: "q", cohort: "a" }, { name: "r", cohort: null }, { name: "s", cohort: "gone" }] }, new Set(), "");
   const queues = tree.map((line) => line.queue?.name).filter(Boolean).sort().join();

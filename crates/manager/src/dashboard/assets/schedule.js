@@ -88,5 +88,7 @@ export function fromReport(report) {
     else if (line.event === "finished") { ends(job, at, line.success ? "finished" : "failed"); Object.assign(job, { until: at, ok: Boolean(line.success) }); }
     else if (line.event === "deleted") { ends(job, at, "evicted", "deleted"); job.until = at; }
   }
-  return { start, end: Math.round(report.seconds * MILLIS), flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(marks) };
+  // Of what comes after the lines that were left out nothing is known.
+  const until = report.cut ? Number(report.timeline.at(-1)?.at) || 0 : report.seconds;
+  return { start, end: Math.round(until * MILLIS), flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(marks) };
 }
